@@ -1,0 +1,249 @@
+"""Starting compilers and their tools so that none outlives us.
+
+Every child runs in its own session, has a limit on its memory, is killed with its whole process group when its time is
+up or when we are interrupted, and asks the kernel to be killed when the thread that started it dies
+(`prctl(PR_SET_PDEATHSIG)`), so that not even SIGKILL of the host leaves one behind. A compiler whose interactive host is
+gone would otherwise spin for ever.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import resource
+import select
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from compiler_opt.errors import ToolchainError
+
+DEFAULT_TIMEOUT_S = 300.0
+DEFAULT_MEMORY_BYTES = 8 << 30
+
+_STDERR_TAIL_BYTES = 2000
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessResult:
+    """How one process ended.
+
+    Attributes:
+      command: its argument list.
+      returncode: exit status, or minus the signal that ended it.
+      stdout: everything it printed, when that was asked for.
+      stderr_tail: the last part of what it printed on stderr.
+      cpu_s: user and system CPU seconds of the process.
+      timed_out: we killed it because its time was up.
+    """
+
+    command: tuple[str, ...]
+    returncode: int
+    stdout: bytes
+    stderr_tail: str
+    cpu_s: float
+    timed_out: bool
+
+    @property
+    def ok(self) -> bool:
+        return self.returncode == 0 and not self.timed_out
+
+    def describe(self) -> str:
+        """One line: how it ended, what it said, which command."""
+        if self.timed_out:
+            how = "ran out of time"
+        elif self.returncode < 0:
+            how = f"died of {_signal_name(-self.returncode)}"
+        else:
+            how = f"exit status {self.returncode}"
+        said = _telling_line(self.stderr_tail)
+        command = shlex.join(self.command)
+        if len(command) > 300:
+            command = f"{command[:100]} ... {command[-190:]}"
+        return f"{how}{': ' + said if said else ''} (command: {command})"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _telling_line(stderr: str) -> str:
+    """The first line that says `error`, else the first that is not blank."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines or [""])[0][:300]
+
+
+def die_with_parent() -> None:
+    """Asks the kernel to kill this process when the thread that started it dies (Linux; elsewhere nothing)."""
+    if hasattr(_LIBC, "prctl"):
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prepare_child(memory_bytes: int, parent_pid: int) -> Callable[[], None]:
+    """What the child does between fork and exec; kept to system calls only."""
+
+    def prepare() -> None:
+        die_with_parent()
+        # The parent may have died between fork and prctl: then no signal will ever come.
+        if os.getppid() != parent_pid:
+            os.kill(os.getpid(), signal.SIGKILL)
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    return prepare
+
+
+class Child:
+    """A running process; made by `start`, which sees to its end."""
+
+    def __init__(self, command: Sequence[str], popen: "subprocess.Popen[bytes]", stderr: IO[bytes]):
+        self.command = tuple(command)
+        self.pid = popen.pid
+        self.pidfd = os.pidfd_open(popen.pid)
+        self._popen = popen
+        self._stderr = stderr
+        self._result: ProcessResult | None = None
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        return self._popen.stdout
+
+    def kill(self) -> None:
+        """Kills the whole process group; harmless when it is gone."""
+        if self._result is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def wait(self, *, stdout: bytes = b"", timed_out: bool = False) -> ProcessResult:
+        """Reaps the process (which must have ended or be about to) and tells how it ended."""
+        if self._result is None:
+            _, status, usage = os.wait4(self.pid, 0)
+            # Popen must not wait for a pid that is reaped already.
+            self._popen.returncode = os.waitstatus_to_exitcode(status)
+            size = self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, size - _STDERR_TAIL_BYTES))
+            tail = self._stderr.read().decode("utf-8", "replace")
+            cpu_s = usage.ru_utime + usage.ru_stime
+            self._result = ProcessResult(self.command, self._popen.returncode, stdout, tail, cpu_s, timed_out)
+        return self._result
+
+    def close(self) -> None:
+        if self._result is None:
+            self.kill()
+            self.wait()
+        # Whatever the process itself may have started in its group goes with it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        os.close(self.pidfd)
+        if self._popen.stdout is not None:
+            self._popen.stdout.close()
+
+
+@contextlib.contextmanager
+def start(
+    command: Sequence[str],
+    *,
+    stderr: IO[bytes],
+    capture_stdout: bool = False,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    cwd: Path | None = None,
+) -> Iterator[Child]:
+    """Starts a process that cannot outlive the `with` block.
+
+    Args:
+      command: argument list; the first is the executable.
+      stderr: a file, open for reading and writing, that takes the process's stderr.
+      capture_stdout: give the process a pipe for stdout, read through `Child.stdout`; otherwise it is thrown away.
+      memory_bytes: limit on its address space.
+      cwd: its working directory.
+
+    Raises:
+      ToolchainError: the executable is missing or cannot be run.
+    """
+    try:
+        popen = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if capture_stdout else subprocess.DEVNULL,
+            stderr=stderr,
+            cwd=cwd,
+            start_new_session=True,
+            # The workers that start compilers have one thread, for which preexec_fn is safe.
+            preexec_fn=_prepare_child(memory_bytes, os.getpid()),  # noqa: PLW1509
+        )
+    except FileNotFoundError as error:
+        raise ToolchainError(f"{command[0]}: no such program; give the path of an installed one") from error
+    except PermissionError as error:
+        raise ToolchainError(f"{command[0]}: cannot be executed; check its permissions") from error
+    except OSError as error:
+        raise ToolchainError(f"{command[0]}: cannot be started: {error.strerror}") from error
+    child = Child(command, popen, stderr)
+    try:
+        yield child
+    finally:
+        child.close()
+
+
+def run(
+    command: Sequence[str],
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    cwd: Path | None = None,
+    max_stdout_bytes: int = 1 << 30,
+) -> ProcessResult:
+    """Runs a process to its end; a failure is in the result, never an exception.
+
+    Args:
+      command: argument list.
+      timeout_s: wall-clock seconds it may take.
+      memory_bytes: limit on its address space.
+      cwd: its working directory.
+      max_stdout_bytes: it is killed when it prints more.
+
+    Raises:
+      ToolchainError: the executable is missing or cannot be run.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    with (
+        os.fdopen(os.memfd_create("stderr", os.MFD_CLOEXEC), "w+b") as stderr,
+        start(command, stderr=stderr, capture_stdout=True, memory_bytes=memory_bytes, cwd=cwd) as child,
+    ):
+        assert child.stdout is not None
+        chunks: list[bytes] = []
+        num_bytes = 0
+        timed_out = False
+        poll = select.poll()
+        poll.register(child.stdout, select.POLLIN)
+        while True:
+            remaining_s = deadline_s - time.monotonic()
+            if remaining_s <= 0 or not poll.poll(remaining_s * 1000):
+                timed_out = True
+                break
+            chunk = os.read(child.stdout.fileno(), 1 << 20)
+            num_bytes += len(chunk)
+            if not chunk or num_bytes > max_stdout_bytes:
+                break
+            chunks.append(chunk)
+        if not timed_out and num_bytes <= max_stdout_bytes:
+            timed_out = not wait_for_exit(child, deadline_s)
+        if timed_out or num_bytes > max_stdout_bytes:
+            child.kill()
+        return child.wait(stdout=b"".join(chunks), timed_out=timed_out)
+
+
+def wait_for_exit(child: Child, deadline_s: float) -> bool:
+    """Waits until the process has ended or `time.monotonic()` passes the deadline; True when it has ended."""
+    poll = select.poll()
+    poll.register(child.pidfd, select.POLLIN)
+    return bool(poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000))
