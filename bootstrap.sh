@@ -1,0 +1,210 @@
+#!/usr/bin/env bash
+# Prepares this machine: `.venv` with the locked Python packages, a clang with its LLVM tools and lld, C++ headers.
+# A second run finds everything in place and takes about a second.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+readonly OLDEST_CLANG=17 NEWEST_CLANG=40 # 17 was the first with the interactive channel; above 40 is not looked for
+readonly PREFERRED_CLANGS=(19 22)        # the two that the tests cover
+
+usage() {
+  cat <<'HELP'
+Usage: ./bootstrap.sh [options]
+
+Makes .venv from requirements.txt and sees to a clang >= 17 with llvm-size, opt, ld.lld and the C++ standard headers.
+What is missing is installed by apt when this runs as root or sudo asks no password; otherwise it says what to install.
+
+  --both-clangs   want clang-19 and clang-22, as the tests do (default: any one clang >= 17 will do)
+  --clang PATH    use this clang and install none
+  --plugin        also want the LLVM headers (llvm-NN-dev) that building the pass plugin needs
+  --python PATH   the Python 3.10 or 3.11 that .venv is made with (default: the first found)
+  --no-apt        install no system package; say what is missing and stop
+  -h, --help      this text
+HELP
+}
+
+say() { echo "bootstrap: $*"; }
+die() {
+  echo "error: $*" >&2
+  exit 2
+}
+
+both_clangs=false clang="" plugin=false python="" allow_apt=true
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --both-clangs) both_clangs=true ;;
+    --plugin) plugin=true ;;
+    --no-apt) allow_apt=false ;;
+    --clang | --python)
+      [ $# -ge 2 ] || die "$1 needs a path; see ./bootstrap.sh --help"
+      if [ "$1" = --clang ]; then clang=$2; else python=$2; fi
+      shift
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *) die "unknown option $1; see ./bootstrap.sh --help" ;;
+  esac
+  shift
+done
+
+exec 9<.
+flock 9 # two runs at once take turns
+
+# --- apt -------------------------------------------------------------------------------------------------------------
+
+apt_updated=false
+become_root=()
+
+# Whether packages can be installed at all; sets become_root. Updates the package lists once.
+can_apt() {
+  $allow_apt && command -v apt-get >/dev/null || return 1
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null && sudo -n true 2>/dev/null || return 1
+    become_root=(sudo -n)
+  fi
+  $apt_updated && return 0
+  say "updating the package lists"
+  "${become_root[@]}" apt-get update -qq >/dev/null || say "apt-get update failed; going on with the lists at hand"
+  apt_updated=true
+}
+
+apt_has() { [ -n "$(apt-cache show "$1" 2>/dev/null)" ]; }
+
+# install PACKAGE...: installs, or stops and says what a person has to do.
+install() {
+  if ! can_apt; then
+    if command -v apt-get >/dev/null; then
+      die "missing system packages and may not install them; run: sudo apt-get update && sudo apt-get install $*"
+    fi
+    die "missing system packages, and this system has no apt; install what your distribution calls: $*"
+  fi
+  say "installing $*"
+  DEBIAN_FRONTEND=noninteractive "${become_root[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
+    die "apt-get could not install: $*; run that by hand to see why"
+}
+
+# --- Python ----------------------------------------------------------------------------------------------------------
+
+python_fits() {
+  command -v "$1" >/dev/null && "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 11))' 2>/dev/null
+}
+
+find_python() {
+  if [ -n "$python" ]; then
+    python_fits "$python" || die "--python $python: expected a Python 3.10 or 3.11 (TF-Agents supports no newer one)"
+    return
+  fi
+  local candidate
+  for candidate in python3.11 python3.10 python3; do
+    if python_fits "$candidate"; then
+      python=$candidate
+      return
+    fi
+  done
+  if can_apt; then
+    for candidate in python3.11 python3.10; do
+      if apt_has "$candidate"; then
+        install "$candidate" "$candidate-venv"
+        python=$candidate
+        return
+      fi
+    done
+  fi
+  die "no Python 3.10 or 3.11 found (TF-Agents supports no newer one); install one, e.g. by pyenv or uv, and give --python PATH"
+}
+
+make_venv() {
+  if ! python_fits .venv/bin/python; then
+    find_python
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+      install "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+    fi
+    say "making .venv with $("$python" --version)"
+    "$python" -m venv --clear .venv
+  fi
+  local stamp=.venv/installed wanted
+  wanted=$(cat requirements.txt pyproject.toml | sha256sum)
+  [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
+  say "installing the locked Python packages (a few minutes the first time)"
+  local pip=(.venv/bin/python -m pip --disable-pip-version-check --no-input)
+  "${pip[@]}" install -q -r requirements.txt || die "pip could not install requirements.txt; its message is above"
+  # Makes the console commands; everything that the build needs is in the lock.
+  "${pip[@]}" install -q --no-deps --no-build-isolation -e . || die "pip could not install this project; see above"
+  echo "$wanted" >"$stamp"
+}
+
+# --- clang, LLVM, lld ------------------------------------------------------------------------------------------------
+
+# has_llvm NN: clang-NN with the tools that corpora, scores and evaluation need.
+has_llvm() {
+  local tool
+  for tool in "clang-$1" "clang++-$1" "llvm-size-$1" "llvm-objcopy-$1" "opt-$1" "ld.lld-$1"; do
+    command -v "$tool" >/dev/null || [ -x "/usr/lib/llvm-$1/bin/${tool%-*}" ] || return 1
+  done
+  ! $plugin || [ -e "/usr/lib/llvm-$1/include/llvm/IR/Module.h" ]
+}
+
+llvm_packages() {
+  echo "clang-$1" "llvm-$1" "lld-$1"
+  if $plugin; then echo "llvm-$1-dev"; fi
+}
+
+see_to_clang() {
+  local version
+  if [ -n "$clang" ]; then
+    command -v "$clang" >/dev/null || die "--clang $clang: no such executable"
+    return
+  fi
+  if ! $both_clangs; then
+    for ((version = NEWEST_CLANG; version >= OLDEST_CLANG; version--)); do
+      if has_llvm "$version"; then
+        clang=$(command -v "clang-$version" || echo "/usr/lib/llvm-$version/bin/clang")
+        return
+      fi
+    done
+  fi
+  local missing=()
+  for version in "${PREFERRED_CLANGS[@]}"; do
+    has_llvm "$version" || missing+=("$version")
+  done
+  local packages=()
+  if ! can_apt; then
+    for version in "${missing[@]}"; do packages+=($(llvm_packages "$version")); done
+  else
+    for version in "${missing[@]}"; do
+      if apt_has "clang-$version"; then packages+=($(llvm_packages "$version")); fi
+    done
+    # A distribution with neither: its newest that will do.
+    for ((version = NEWEST_CLANG; version >= OLDEST_CLANG && ${#packages[@]} == 0; version--)); do
+      if ! has_llvm "$version" && apt_has "clang-$version"; then packages+=($(llvm_packages "$version")); fi
+    done
+    [ ${#packages[@]} -gt 0 ] ||
+      die "this distribution has no clang >= $OLDEST_CLANG; install one (e.g. from LLVM's apt repository), give --clang PATH"
+  fi
+  if [ ${#missing[@]} -gt 0 ]; then install "${packages[@]}"; fi
+  for ((version = NEWEST_CLANG; version >= OLDEST_CLANG; version--)); do
+    if has_llvm "$version"; then
+      clang=$(command -v "clang-$version" || echo "/usr/lib/llvm-$version/bin/clang")
+      return
+    fi
+  done
+  die "clang >= $OLDEST_CLANG with llvm-size, llvm-objcopy, opt and ld.lld is still missing after: ${packages[*]}"
+}
+
+compiles_cpp() {
+  printf '#include <stdlib.h>\n#include <vector>\nint main() { return (int)std::vector<int>(1).back(); }\n' |
+    "$clang" -x c++ -fsyntax-only - 2>/dev/null
+}
+
+see_to_cpp_headers() {
+  compiles_cpp && return
+  install g++
+  compiles_cpp || die "$clang still finds no C++ standard headers after installing g++; see: $clang -x c++ -v -E /dev/null"
+}
+
+make_venv
+see_to_clang
+see_to_cpp_headers
+say "ready: $(.venv/bin/python --version), $("$clang" --version | head -n 1)"

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Lint, format, types, tests, with both compilers. `./run_tests.sh [--slow] [pytest arguments]`
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+selection=(-m "not slow")
+if [ "${1:-}" = --slow ]; then
+  selection=()
+  shift
+fi
+
+./bootstrap.sh --both-clangs
+export PATH="$PWD/.venv/bin:$PATH"
+ruff check .
+ruff format --check .
+mypy
+# Two workers: the tests start compilers, and TensorFlow takes half a gigabyte in each.
+python -m pytest -q -n 2 "${selection[@]}" "$@"

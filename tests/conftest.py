@@ -1,0 +1,14 @@
+"""Fixtures for every test: the two compilers that this project is tested with."""
+
+import shutil
+
+import pytest
+
+
+@pytest.fixture(params=["clang-19", "clang-22"], scope="session")
+def clang_path(request: pytest.FixtureRequest) -> str:
+    """Absolute path of each tested compiler in turn; a missing one is a failure, since the two differ in behaviour."""
+    path = shutil.which(request.param)
+    if path is None:
+        pytest.fail(f"{request.param} is not installed; ./run_tests.sh installs what the tests need")
+    return path
