@@ -1,0 +1,155 @@
+"""Who decides: the protocol that every policy follows, and those that need no learning.
+
+    decider = policy.start(header, seed)          # once per compilation
+    advice = decider(observation)                 # once per decision
+    decider.log_probs()                           # afterwards, when the policy samples
+"""
+
+import abc
+from collections.abc import Callable
+
+import numpy as np
+
+from compiler_opt.errors import PolicyError
+from compiler_opt.llvm.training_log import Header
+
+
+class Decider(abc.ABC):
+    """Decides for one compilation."""
+
+    @abc.abstractmethod
+    def __call__(self, observation: bytes) -> int | float:
+        """The advice for one observation, given as its raw bytes (`Header.features` in order)."""
+
+    def log_probs(self) -> np.ndarray | None:
+        """`[T]` float32, log probability of each advice given so far; None for a policy that does not sample."""
+        return None
+
+
+class Policy(abc.ABC):
+    """What decides; immutable, so that it can be sent to workers."""
+
+    name: str
+    needs_default: bool = False
+    """Whether it must be told the compiler's own decision (as the feature `inlining_default`)."""
+
+    @abc.abstractmethod
+    def start(self, header: Header, seed: int) -> Decider:
+        """Begins one compilation.
+
+        Args:
+          header: the features that the compiler sends.
+          seed: the same seed and observations give the same advice.
+
+        Raises:
+          PolicyError: the compiler does not send what the policy needs; the message names it.
+        """
+
+
+class _Calling(Decider):
+    def __init__(self, function: Callable[[bytes], int | float]):
+        self._function = function
+
+    def __call__(self, observation: bytes) -> int | float:
+        return self._function(observation)
+
+
+class ConstantPolicy(Policy):
+    """Always the same advice; 0 never inlines, 1 always does."""
+
+    def __init__(self, advice: int | float, name: str = ""):
+        self.name = name or f"constant {advice}"
+        self._advice = advice
+
+    def start(self, header: Header, seed: int) -> Decider:
+        del header, seed
+        return _Calling(lambda observation: self._advice)
+
+
+class RandomPolicy(Policy):
+    """Advice 1 with a given probability, 0 otherwise."""
+
+    def __init__(self, probability: float = 0.5, name: str = "random"):
+        self.name = name
+        self._probability = probability
+
+    def start(self, header: Header, seed: int) -> Decider:
+        del header
+        uniform = uniforms(seed)
+        return _Calling(lambda observation: int(uniform() < self._probability))
+
+
+class FeaturePolicy(Policy):
+    """Answers with one of the features; with the compiler's own decision it reproduces a plain compilation."""
+
+    def __init__(self, feature: str, name: str = ""):
+        self.name = name or feature
+        self.feature = feature
+
+    def start(self, header: Header, seed: int) -> Decider:
+        del seed
+        if self.feature not in header.names:
+            raise PolicyError(f"policy {self.name!r}: the compiler does not send the feature {self.feature!r}")
+        position = header.names.index(self.feature)
+        offset = sum(spec.num_bytes for spec in header.features[:position])
+        dtype = header.features[position].dtype
+        return _Calling(lambda observation: np.frombuffer(observation, dtype, 1, offset)[0].item())
+
+
+class ReplayPolicy(Policy):
+    """Gives recorded advice again, in order.
+
+    Raises (from its decider):
+      PolicyError: the compiler asks for more decisions than were recorded.
+    """
+
+    def __init__(self, advice: np.ndarray, name: str = "replay"):
+        self.name = name
+        self._advice = advice
+
+    def start(self, header: Header, seed: int) -> Decider:
+        del header, seed
+        remaining = iter(self._advice.tolist())
+
+        def replay(observation: bytes) -> int | float:
+            del observation
+            advice: int | float | None = next(remaining, None)
+            if advice is None:
+                raise PolicyError(f"replay: the compiler asks for more than the {len(self._advice)} decisions recorded")
+            return advice
+
+        return _Calling(replay)
+
+
+_BLOCK = 1024
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def uniforms(seed: int) -> Callable[[], float]:
+    """A stream of uniform numbers in [0, 1): SplitMix64 (Steele, Lea, Flood 2014), the upper 53 bits of each output.
+
+    Chosen since a few lines of any language give the same stream.
+    """
+    state = seed % (1 << 64)
+    block: list[float] = []
+
+    def draw() -> float:
+        nonlocal state, block
+        if not block:
+            block = splitmix64_block(state, _BLOCK).tolist()
+            block.reverse()
+            state = (state + _BLOCK * int(_GOLDEN)) % (1 << 64)
+        return block.pop()
+
+    return draw
+
+
+def splitmix64_block(state: int, count: int) -> np.ndarray:
+    """The next `count` uniform numbers `[count]` float64 of the stream in the given state."""
+    # Unsigned arithmetic wraps around by definition of the generator.
+    with np.errstate(over="ignore"):
+        z = np.uint64(state) + _GOLDEN * np.arange(1, count + 1, dtype=np.uint64)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
