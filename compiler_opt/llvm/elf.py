@@ -1,0 +1,249 @@
+"""Checked, vectorised access to the tables of an ELF file: section headers, symbols, relocations, groups, strings.
+
+A training run reads one object per compile, so this has to cost much less than the compile: the tables are numpy views
+of the file, never one Python object per entry. The file is foreign input: every offset, size and index is checked
+against the file, and nothing larger than a small multiple of the file is ever allocated.
+
+Format: System V ABI, gABI chapters 4 "Object Files" (https://www.sco.com/developers/gabi/latest/contents.html). Little
+and big endian, 32 and 64 bits.
+"""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from elftools.construct import ConstructError
+from elftools.elf import enums
+from elftools.elf.structs import ELFStructs
+from numpy.typing import NDArray
+
+from compiler_opt.errors import ProtocolError
+
+MAX_FILE_BYTES = 1 << 31
+"""Far above any object or linked program of interest; a bigger file is a mistake."""
+
+SHT_SYMTAB = enums.ENUM_SH_TYPE_BASE["SHT_SYMTAB"]
+SHT_RELA = enums.ENUM_SH_TYPE_BASE["SHT_RELA"]
+SHT_NOBITS = enums.ENUM_SH_TYPE_BASE["SHT_NOBITS"]
+SHT_REL = enums.ENUM_SH_TYPE_BASE["SHT_REL"]
+SHT_GROUP = enums.ENUM_SH_TYPE_BASE["SHT_GROUP"]
+SHT_SYMTAB_SHNDX = enums.ENUM_SH_TYPE_BASE["SHT_SYMTAB_SHNDX"]
+STT_FUNC = enums.ENUM_ST_INFO_TYPE["STT_FUNC"]
+SHN_LORESERVE = 0xFF00
+SHN_XINDEX = 0xFFFF
+
+# Names here and in pyelftools' `Elf_Shdr`, `Elf_Sym`, ... are the same, less the prefix.
+_SHDR_64 = "name:u4 type:u4 flags:u8 addr:u8 offset:u8 size:u8 link:u4 info:u4 addralign:u8 entsize:u8"
+_SHDR_32 = "name:u4 type:u4 flags:u4 addr:u4 offset:u4 size:u4 link:u4 info:u4 addralign:u4 entsize:u4"
+_SYM_64 = "name:u4 info:u1 other:u1 shndx:u2 value:u8 size:u8"
+_SYM_32 = "name:u4 value:u4 size:u4 info:u1 other:u1 shndx:u2"
+_RELA_64 = "offset:u8 info:u8 addend:i8"
+_RELA_32 = "offset:u4 info:u4 addend:i4"
+_REL_64 = "offset:u8 info:u8"
+_REL_32 = "offset:u4 info:u4"
+
+Array = NDArray[Any]  # Structured or plain; the docstrings say which, and `[N]` gives the shape.
+
+
+@functools.cache
+def _dtype(fields: str, order: str) -> np.dtype:
+    pairs = (field.split(":") for field in fields.split())
+    return np.dtype([(name, order + kind) for name, kind in pairs])
+
+
+@functools.cache
+def _structs(little_endian: bool, bits: int) -> ELFStructs:
+    structs = ELFStructs(little_endian, bits)
+    structs.create_basic_structs()
+    return structs
+
+
+class ElfFile:
+    """The tables of one ELF file in memory.
+
+    Attributes:
+      path: where it came from, for messages.
+      data: the whole file.
+      sections: `[S]` section headers, structured (`name type flags addr offset size link info addralign entsize`).
+
+    Raises (every method):
+      ProtocolError: the file is not ELF, is truncated, or a table points outside of it.
+    """
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        self.path = path
+        self.data = data
+        if len(data) < 16 or data[:4] != b"\x7fELF" or data[4] not in (1, 2) or data[5] not in (1, 2):
+            raise self.error(
+                f"expected an ELF object, found {data[:4]!r} of {len(data)} bytes; was it compiled to the end?"
+            )
+        self.bits = 32 * data[4]
+        self.order = "<" if data[5] == 1 else ">"
+        try:
+            header = _structs(data[5] == 1, self.bits).Elf_Ehdr.parse(data)
+        except ConstructError:
+            raise self.error(f"truncated ELF header ({len(data)} bytes)") from None
+        self.machine = header["e_machine"]
+        self.sections = self._section_headers(header["e_shoff"], header["e_shnum"], header["e_shentsize"])
+        self._name_table = header["e_shstrndx"]
+        if self._name_table == SHN_XINDEX and len(self.sections):
+            self._name_table = int(self.sections["link"][0])
+
+    @classmethod
+    def read(cls, path: Path) -> "ElfFile":
+        """Reads `path` whole."""
+        try:
+            size = path.stat().st_size
+            if size > MAX_FILE_BYTES:
+                raise ProtocolError(f"{path}: {size} bytes is over the limit of {MAX_FILE_BYTES} for an object file")
+            data = path.read_bytes()
+        except OSError as error:
+            raise ProtocolError(f"{path}: cannot read the object file: {error.strerror}") from None
+        return cls(path, data)
+
+    def error(self, message: str) -> ProtocolError:
+        return ProtocolError(f"{self.path}: {message}")
+
+    def _section_headers(self, offset: int, count: int, entry_bytes: int) -> Array:
+        dtype = _dtype(_SHDR_64 if self.bits == 64 else _SHDR_32, self.order)
+        if offset == 0:
+            return np.zeros(0, dtype)
+        if entry_bytes != dtype.itemsize:
+            raise self.error(f"expected section headers of {dtype.itemsize} bytes, found {entry_bytes}")
+        if count == 0:  # More than 65,279: the count is in the first header.
+            count = int(self._table(offset, dtype.itemsize, dtype, "the first section header")["size"][0])
+        return self._table(offset, count * dtype.itemsize, dtype, "the section headers")
+
+    def _table(self, offset: int, size: int, dtype: np.dtype, what: str) -> Array:
+        """A view of `size` bytes at `offset` as entries of `dtype`."""
+        if offset < 0 or size < 0 or offset + size > len(self.data):
+            raise self.error(
+                f"{what} end at byte {offset + size} of a file of {len(self.data)}; it is cut short or corrupt"
+            )
+        return np.frombuffer(self.data, dtype, size // dtype.itemsize, offset)
+
+    def section_table(self, index: int, dtype: np.dtype) -> Array:
+        """The contents of section `index` as entries of `dtype` (no contents for NOBITS)."""
+        section = self.sections[self.checked_index(index)]
+        if section["type"] == SHT_NOBITS:
+            return np.zeros(0, dtype)
+        return self._table(int(section["offset"]), int(section["size"]), dtype, f"the contents of section {index}")
+
+    def section_bytes(self, index: int) -> bytes:
+        return self.section_table(index, np.dtype("u1")).tobytes()
+
+    def checked_index(self, index: int) -> int:
+        if not 0 <= index < len(self.sections):
+            raise self.error(f"section index {index} is out of range; there are {len(self.sections)} sections")
+        return index
+
+    def strings(self, table: int, offsets: Array) -> list[str]:
+        """The NUL-terminated strings at `offsets` of string table `table`.
+
+        A hostile file may point many entries into one huge string: the sum of the lengths is bounded.
+        """
+        contents = self.section_bytes(table)
+        if not len(offsets):
+            return []
+        starts = offsets.astype(np.int64)
+        ends_of_strings = np.flatnonzero(np.frombuffer(contents, np.uint8) == 0)
+        which = np.searchsorted(ends_of_strings, starts)
+        if int(which.max()) >= len(ends_of_strings):
+            raise self.error(
+                f"a name at byte {starts.max()} is outside of string table {table} of {len(contents)} bytes"
+            )
+        ends = ends_of_strings[which]
+        if int((ends - starts).sum()) > 16 * len(self.data):
+            raise self.error("names overlap so much that the file must be corrupt")
+        return [
+            contents[start:end].decode("utf-8", "backslashreplace")
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+
+    def sections_named(self, name: str) -> list[int]:
+        """Indices of the sections called `name`, without decoding the name of every section."""
+        if not len(self.sections):
+            return []
+        names, wanted = self.section_bytes(self._name_table), name.encode() + b"\0"
+        matches = []
+        position = names.find(wanted)
+        while position >= 0:  # A name may be the tail of others (`.eh_frame` of `.rela.eh_frame`), so look at each.
+            matches.append(position)
+            position = names.find(wanted, position + 1)
+        return np.flatnonzero(np.isin(self.sections["name"], matches)).tolist()
+
+    def section_name(self, index: int) -> str:
+        return self.strings(self._name_table, self.sections["name"][self.checked_index(index)][None])[0]
+
+    def symbols(self, index: int) -> tuple[Array, Array]:
+        """The symbol table in section `index`.
+
+        Returns:
+          `[N]` structured symbols (`name info shndx value size ...`), and `[N]` int64 section of each, -1 for what is
+          undefined, absolute or common.
+        """
+        dtype = _dtype(_SYM_64 if self.bits == 64 else _SYM_32, self.order)
+        symbols = self.section_table(index, dtype)
+        sections = symbols["shndx"].astype(np.int64)
+        extended = np.flatnonzero(sections == SHN_XINDEX)
+        outside = (sections == 0) | (sections >= SHN_LORESERVE)
+        sections[outside] = -1
+        if len(extended):
+            sections[extended] = self._extended_indices(index, len(symbols))[extended]
+        if len(sections) and int(sections.max()) >= len(self.sections):
+            raise self.error(f"a symbol is in section {sections.max()}; there are {len(self.sections)} sections")
+        return symbols, sections
+
+    def _extended_indices(self, symbol_table: int, num_symbols: int) -> Array:
+        """`[N]` section indices of an object with more than 65,279 sections."""
+        is_table = (self.sections["type"] == SHT_SYMTAB_SHNDX) & (self.sections["link"] == symbol_table)
+        for index in np.flatnonzero(is_table):
+            indices = self.section_table(int(index), np.dtype(self.order + "u4"))
+            if len(indices) >= num_symbols:
+                return indices.astype(np.int64)
+        raise self.error("symbols have extended section indices, but there is no table of them")
+
+    def relocations(self, index: int) -> tuple[Array, Array, Array | None]:
+        """The relocations in section `index` (REL or RELA): `[R]` int64 offsets, symbol indices, and addends.
+
+        The addends of REL are in the bytes to be relocated: None.
+        """
+        wide = self.bits == 64
+        has_addend = self.sections["type"][self.checked_index(index)] == SHT_RELA
+        if has_addend:
+            dtype = _dtype(_RELA_64 if wide else _RELA_32, self.order)
+        else:
+            dtype = _dtype(_REL_64 if wide else _REL_32, self.order)
+        entries = self.section_table(index, dtype)
+        if wide and self.machine == "EM_MIPS" and self.order == "<":  # Fields of its own; the symbol is the low half.
+            symbols = entries["info"] & 0xFFFFFFFF
+        else:
+            symbols = entries["info"] >> (32 if wide else 8)
+        addends = entries["addend"].astype(np.int64) if has_addend else None
+        return entries["offset"].astype(np.int64), symbols.astype(np.int64), addends
+
+    def words(self, indices: Array) -> tuple[Array, Array]:
+        """The contents of several sections of 32-bit words (groups), concatenated.
+
+        Args:
+          indices: `[G]` sections.
+
+        Returns:
+          `[W]` int64 words, and `[W]` positions in `indices` of the section that each came from.
+        """
+        chosen = self.sections[indices]
+        starts = chosen["offset"].astype(np.uint64)
+        counts = chosen["size"].astype(np.uint64) // np.uint64(4)
+        limit = np.uint64(len(self.data))
+        if (starts > limit).any() or (counts > limit).any() or int(counts.sum()) * 4 > len(self.data):
+            raise self.error("the section groups are larger than the file; it is cut short or corrupt")
+        if ((starts + counts * np.uint64(4)) > limit).any():
+            raise self.error("a section group ends after the file; it is cut short or corrupt")
+        counts = counts.astype(np.int64)
+        owner = np.repeat(np.arange(len(indices)), counts)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        offsets = starts.astype(np.int64)[owner] + 4 * within
+        file = np.frombuffer(self.data, np.uint8)
+        words = file[offsets[:, None] + np.arange(4)]  # [W, 4]: the ABI aligns them, a hostile file need not.
+        return words.view(self.order + "u4")[:, 0].astype(np.int64), owner

@@ -1,0 +1,196 @@
+"""What an object file weighs, and which of its functions and COMDAT groups the weight belongs to.
+
+*Text* is what `llvm-size` calls so: allocated sections that are executable or not writable. It includes read-only data
+and `.eh_frame`. C++ objects carry many functions in COMDAT groups, of which a linker keeps one copy per program.
+
+The unwind entry of a function goes away with the function (a linker drops the entries of the COMDAT groups that it
+drops), so `.eh_frame` is read and its entries are counted with the function and with the group that they describe.
+"""
+
+import dataclasses
+import struct
+from pathlib import Path
+
+import numpy as np
+from elftools.elf.constants import SH_FLAGS
+
+from compiler_opt.llvm import elf
+from compiler_opt.llvm.elf import Array, ElfFile
+
+_GRP_COMDAT = 1
+_MAX_VALUE_BITS = 40  # Of an offset within a section, when it is packed with a section index into one key.
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectSizes:
+    """The sizes of one object file, in bytes.
+
+    Attributes:
+      text_bytes: allocated sections that are executable or not writable; equals the text column of `llvm-size`.
+      comdats: signature of each COMDAT group -> text bytes of its sections plus the unwind entries of its functions.
+      functions: function symbol -> its code plus its unwind entry. Aliases count the same bytes again.
+      function_comdats: function symbol -> signature of the COMDAT group that it is in; absent if in none.
+    """
+
+    text_bytes: int
+    comdats: dict[str, int]
+    functions: dict[str, int]
+    function_comdats: dict[str, str]
+
+
+def read_text_bytes(path: Path) -> int:
+    """Text bytes of an object, a shared library or a program; reads the section headers only.
+
+    Raises:
+      ProtocolError: the file cannot be read or is not a well-formed ELF file.
+    """
+    file = ElfFile.read(path)
+    return int(_section_text_bytes(file).sum())
+
+
+def read_object_sizes(path: Path) -> ObjectSizes:
+    """Reads a relocatable object; an object of 1,000 sections takes about a millisecond.
+
+    Raises:
+      ProtocolError: the file cannot be read or is not a well-formed ELF file.
+    """
+    return object_sizes(ElfFile.read(path))
+
+
+def object_sizes(file: ElfFile) -> ObjectSizes:
+    """The sizes of an object that is already in memory; see `read_object_sizes`."""
+    text = _section_text_bytes(file)
+    tables = np.flatnonzero(file.sections["type"] == elf.SHT_SYMTAB)
+    if not len(tables):
+        return ObjectSizes(int(text.sum()), {}, {}, {})
+    table = int(tables[0])
+    names_table = int(file.sections["link"][table])
+    symbols, symbol_sections = file.symbols(table)
+
+    signatures, group_of_section = _comdat_groups(file, table, names_table, symbols, symbol_sections)  # [G], [S]
+    is_function = ((symbols["info"] & 0xF) == elf.STT_FUNC) & (symbol_sections >= 0)
+    function_sections = symbol_sections[is_function]  # [F]
+    function_bytes = symbols["size"][is_function].astype(np.int64)
+    if ((function_bytes < 0) | (function_bytes > elf.MAX_FILE_BYTES)).any():
+        raise file.error("a function symbol has an impossible size; the file is corrupt")
+    function_keys = _keys(function_sections, symbols["value"][is_function].astype(np.int64))
+    function_groups = group_of_section[function_sections]
+
+    group_bytes = np.zeros(len(signatures) + 1, np.int64)  # The last one collects what is in no group (index -1).
+    np.add.at(group_bytes, group_of_section, text)
+    entry_keys, entry_sections, entry_bytes = _unwind_entries(file, symbols, symbol_sections)  # [E] each
+    np.add.at(group_bytes, group_of_section[entry_sections], entry_bytes)
+    if len(entry_keys):
+        nearest = np.minimum(np.searchsorted(entry_keys, function_keys), len(entry_keys) - 1)
+        function_bytes = function_bytes + np.where(entry_keys[nearest] == function_keys, entry_bytes[nearest], 0)
+
+    names = file.strings(names_table, symbols["name"][is_function])
+    functions = dict(zip(names, function_bytes.tolist(), strict=True))
+    function_comdats = {
+        name: signatures[group] for name, group in zip(names, function_groups.tolist(), strict=True) if group >= 0
+    }
+    comdats = dict(zip(signatures, group_bytes.tolist(), strict=False))
+    return ObjectSizes(int(text.sum()), comdats, functions, function_comdats)
+
+
+def _section_text_bytes(file: ElfFile) -> Array:
+    """`[S]` int64: each section's size where it is text, else 0."""
+    flags, types = file.sections["flags"], file.sections["type"]
+    is_text = (flags & SH_FLAGS.SHF_ALLOC != 0) & (types != 0) & (types != elf.SHT_SYMTAB)
+    is_text &= (flags & SH_FLAGS.SHF_EXECINSTR != 0) | (flags & SH_FLAGS.SHF_WRITE == 0)
+    sizes = np.where(is_text, file.sections["size"], 0)
+    if len(sizes) and int(sizes.max()) > elf.MAX_FILE_BYTES:
+        raise file.error(f"a section claims {sizes.max()} bytes; the file is corrupt")
+    return sizes.astype(np.int64)
+
+
+def _comdat_groups(
+    file: ElfFile, table: int, names_table: int, symbols: Array, symbol_sections: Array
+) -> tuple[list[str], Array]:
+    """Signatures `[G]` of the COMDAT groups, and `[S]` the group of each section, -1 for none."""
+    group_of_section = np.full(len(file.sections), -1, np.int64)
+    groups = np.flatnonzero(file.sections["type"] == elf.SHT_GROUP)
+    words, owner = file.words(groups)
+    is_first = np.ones(len(words), bool)  # The first word of a group holds its flags, the others its sections.
+    is_first[1:] = owner[1:] != owner[:-1]
+    is_comdat = np.zeros(len(groups), bool)
+    is_comdat[owner[is_first]] = words[is_first] & _GRP_COMDAT != 0
+
+    is_member = ~is_first & is_comdat[owner] if len(words) else is_first
+    members, member_groups = words[is_member], np.cumsum(is_comdat)[owner[is_member]] - 1
+    if len(members) and int(members.max()) >= len(file.sections):
+        raise file.error(f"a group holds section {members.max()}; there are {len(file.sections)} sections")
+    group_of_section[members] = member_groups
+
+    headers = file.sections[groups[is_comdat]]
+    signers = headers["info"].astype(np.int64)
+    if (headers["link"] != table).any() or (len(signers) and int(signers.max()) >= len(symbols)):
+        raise file.error("the signature of a section group is not in the symbol table; the file is corrupt")
+    signatures = file.strings(names_table, symbols["name"][signers])
+    for position, signature in enumerate(signatures):
+        if not signature:  # A section symbol, as `ld -r` makes: the name is the section's.
+            section = int(symbol_sections[signers[position]])
+            signatures[position] = file.section_name(section) if section >= 0 else ""
+    return signatures, group_of_section
+
+
+def _unwind_entries(file: ElfFile, symbols: Array, symbol_sections: Array) -> tuple[Array, Array, Array]:
+    """The entries (FDE) of `.eh_frame`, by the code that they describe.
+
+    An entry names its function by a relocation of its `pc_begin` field, 8 bytes after its start.
+
+    Returns:
+      `[E]` sorted keys of the functions' places, `[E]` sections that those are in, and `[E]` sizes in bytes.
+    """
+    keys, sections, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    is_relocation = (file.sections["type"] == elf.SHT_RELA) | (file.sections["type"] == elf.SHT_REL)
+    for frame in file.sections_named(".eh_frame"):
+        frame_bytes = file.section_bytes(frame)
+        starts, lengths = _unwind_records(file, frame_bytes)  # [K] each
+        for index in np.flatnonzero(is_relocation & (file.sections["info"] == frame)):
+            offsets, targets, addends = file.relocations(int(index))
+            record = np.searchsorted(starts, offsets - 8)
+            record[record == len(starts)] = 0
+            is_begin = starts[record] + 8 == offsets if len(starts) else np.zeros(len(offsets), bool)
+            record, targets = record[is_begin], targets[is_begin]
+            if len(targets) and int(targets.max()) >= len(symbols):
+                raise file.error(f"an unwind entry names symbol {targets.max()}; there are {len(symbols)} symbols")
+            values = symbols["value"][targets].astype(np.int64)
+            if addends is None:
+                in_place = [struct.unpack_from(file.order + "i", frame_bytes, starts[k] + 8)[0] for k in record]
+                values += np.array(in_place, np.int64)
+            else:
+                values += addends[is_begin]
+            target_sections = symbol_sections[targets]
+            is_here = target_sections >= 0
+            keys.append(_keys(target_sections[is_here], values[is_here]))
+            sections.append(target_sections[is_here])
+            sizes.append(lengths[record[is_here]])
+    all_keys = np.concatenate(keys)
+    order = np.argsort(all_keys, kind="stable")
+    return all_keys[order], np.concatenate(sections)[order], np.concatenate(sizes)[order]
+
+
+def _unwind_records(file: ElfFile, frame: bytes) -> tuple[Array, Array]:
+    """Start and length in bytes of each FDE of an `.eh_frame` section; CIEs, which functions share, are left out."""
+    read_words = struct.Struct(file.order + "II").unpack_from
+    starts, lengths = [], []
+    position = 0
+    while position + 8 <= len(frame):
+        length, cie = read_words(frame, position)
+        if length == 0 and not any(frame[position:]):
+            break  # The terminator.
+        if length < 4 or position + 4 + length > len(frame):
+            raise file.error(
+                f"the unwind record at byte {position} of .eh_frame has length {length}; the file is corrupt"
+            )
+        if cie and length >= 8:
+            starts.append(position)
+            lengths.append(length + 4)
+        position += 4 + length
+    return np.array(starts, np.int64), np.array(lengths, np.int64)
+
+
+def _keys(sections: Array, values: Array) -> Array:
+    """One sortable integer per place in the file: section and offset within."""
+    return (sections << _MAX_VALUE_BITS) | (values & ((1 << _MAX_VALUE_BITS) - 1))
