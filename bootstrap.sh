@@ -146,51 +146,48 @@ has_llvm() {
   ! $plugin || [ -e "/usr/lib/llvm-$1/include/llvm/IR/Module.h" ]
 }
 
+# llvm_packages NN: what to install for it, one name a line.
 llvm_packages() {
-  echo "clang-$1" "llvm-$1" "lld-$1"
+  printf '%s\n' "clang-$1" "llvm-$1" "lld-$1"
   if $plugin; then echo "llvm-$1-dev"; fi
 }
 
-see_to_clang() {
+# newest_llvm: sets clang to the newest complete installation.
+newest_llvm() {
   local version
-  if [ -n "$clang" ]; then
-    command -v "$clang" >/dev/null || die "--clang $clang: no such executable"
-    return
-  fi
-  if ! $both_clangs; then
-    for ((version = NEWEST_CLANG; version >= OLDEST_CLANG; version--)); do
-      if has_llvm "$version"; then
-        clang=$(command -v "clang-$version" || echo "/usr/lib/llvm-$version/bin/clang")
-        return
-      fi
-    done
-  fi
-  local missing=()
-  for version in "${PREFERRED_CLANGS[@]}"; do
-    has_llvm "$version" || missing+=("$version")
-  done
-  local packages=()
-  if ! can_apt; then
-    for version in "${missing[@]}"; do packages+=($(llvm_packages "$version")); done
-  else
-    for version in "${missing[@]}"; do
-      if apt_has "clang-$version"; then packages+=($(llvm_packages "$version")); fi
-    done
-    # A distribution with neither: its newest that will do.
-    for ((version = NEWEST_CLANG; version >= OLDEST_CLANG && ${#packages[@]} == 0; version--)); do
-      if ! has_llvm "$version" && apt_has "clang-$version"; then packages+=($(llvm_packages "$version")); fi
-    done
-    [ ${#packages[@]} -gt 0 ] ||
-      die "this distribution has no clang >= $OLDEST_CLANG; install one (e.g. from LLVM's apt repository), give --clang PATH"
-  fi
-  if [ ${#missing[@]} -gt 0 ]; then install "${packages[@]}"; fi
   for ((version = NEWEST_CLANG; version >= OLDEST_CLANG; version--)); do
     if has_llvm "$version"; then
       clang=$(command -v "clang-$version" || echo "/usr/lib/llvm-$version/bin/clang")
       return
     fi
   done
-  die "clang >= $OLDEST_CLANG with llvm-size, llvm-objcopy, opt and ld.lld is still missing after: ${packages[*]}"
+  return 1
+}
+
+see_to_clang() {
+  if [ -n "$clang" ]; then
+    command -v "$clang" >/dev/null || die "--clang $clang: no such executable"
+    return
+  fi
+  if ! $both_clangs && newest_llvm; then return; fi
+  local version missing=() packages=()
+  for version in "${PREFERRED_CLANGS[@]}"; do
+    has_llvm "$version" || missing+=("$version")
+  done
+  if [ ${#missing[@]} -gt 0 ]; then
+    for version in "${missing[@]}"; do
+      # Without apt at hand the names are only for the message.
+      if ! can_apt || apt_has "clang-$version"; then mapfile -t -O ${#packages[@]} packages < <(llvm_packages "$version"); fi
+    done
+    # A distribution with neither, and nothing that will do: its newest.
+    for ((version = NEWEST_CLANG; version >= OLDEST_CLANG; version--)); do
+      if [ ${#packages[@]} -gt 0 ] || newest_llvm; then break; fi
+      if apt_has "clang-$version"; then mapfile -t packages < <(llvm_packages "$version"); fi
+    done
+    if [ ${#packages[@]} -gt 0 ]; then install "${packages[@]}"; fi
+  fi
+  newest_llvm ||
+    die "no clang >= $OLDEST_CLANG with its llvm tools and lld, and apt knows none; install one and give --clang PATH"
 }
 
 compiles_cpp() {

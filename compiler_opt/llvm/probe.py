@@ -1,0 +1,219 @@
+"""What a compiler can do, found by having it compile one tiny module.
+
+Nothing here looks at a version. A compiler may be patched, or built without a part, and what counts is what it does.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler_opt.errors import ProtocolError
+from compiler_opt.llvm import interactive, processes
+from compiler_opt.llvm.advisors import INLINING, REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.tensor_spec import TensorSpec
+
+TIMEOUT_S = 30.0
+"""For one compilation of the tiny module, which takes some 30 ms."""
+
+_SLOT_OF_THE_BUG = "callee_basic_block_count"
+
+_OPTIMISATION = {"inlining": "-Oz"}
+
+_INLINING_IR = """\
+declare i64 @read(i64)
+declare void @effect()
+
+define internal i64 @callee(i64 %x) {
+entry:
+  %small = icmp ult i64 %x, 10
+  br i1 %small, label %left, label %right
+left:
+  %read = call i64 @read(i64 %x)
+  br label %done
+right:
+  call void @effect()
+  br label %done
+done:
+  %result = phi i64 [ %read, %left ], [ 7, %right ]
+  ret i64 %result
+}
+
+define i64 @caller(i64 %x) {
+  %result = call i64 @callee(i64 %x)
+  ret i64 %result
+}
+
+"""
+
+
+def probe_module() -> str:
+    """LLVM IR, for any target, in which every advisor is asked at least once.
+
+    `@caller` calls `@callee`, whose four blocks no pass can fold. `@pressure` keeps 40 values alive at once, more than any
+    target has registers.
+    """
+    values = range(40)
+    loads = [
+        f"  %p{i} = getelementptr i64, ptr %base, i64 {i}\n  %v{i} = load volatile i64, ptr %p{i}\n" for i in values
+    ]
+    # Each value is used twice, far from its load.
+    stores = [f"  %m{i} = mul i64 %v{i}, %v{(7 * i + 3) % 40}\n  store volatile i64 %m{i}, ptr %p{i}\n" for i in values]
+    return (
+        _INLINING_IR
+        + "define void @pressure(ptr %base, i64 %count) {\nentry:\n  br label %loop\nloop:\n"
+        + "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]\n"
+        + "".join(loads + stores)
+        + "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %count\n"
+        + "  br i1 %more, label %loop, label %exit\nexit:\n  ret void\n}\n"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemSupport:
+    """What one compiler offers for one problem.
+
+    Attributes:
+      problem: its name.
+      interactive: decisions can be made over the interactive channel.
+      development: it can log and evaluate models by itself (built with TFLite).
+      features: what it tells about each decision, without the default decision; empty when it is not interactive.
+      advice: the tensor that decides, or None when it is not interactive.
+      default_in_callee_slot: when asked for the default decision as well, it writes that into the slot of
+        `callee_basic_block_count` and leaves `inlining_default` at 0 (LLVM 17 to 20, where not mended).
+      reason: why it is not interactive, else empty.
+    """
+
+    problem: str
+    interactive: bool
+    development: bool = False
+    features: tuple[TensorSpec, ...] = ()
+    advice: TensorSpec | None = None
+    default_in_callee_slot: bool = False
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **dataclasses.asdict(self),
+            "features": [feature.to_json() for feature in self.features],
+            "advice": self.advice.to_json() if self.advice else None,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "ProblemSupport":
+        """The inverse of `to_json`."""
+        advice = value["advice"]
+        return cls(
+            **{
+                **value,
+                "features": tuple(TensorSpec.from_json(feature) for feature in value["features"]),
+                "advice": TensorSpec.from_json(advice) if advice is not None else None,
+            }
+        )
+
+
+def _feature(header: Header, observation: bytes, name: str) -> np.ndarray:
+    """One feature of one decision, flat."""
+    if name not in header.names:
+        raise ProtocolError(f"expected the feature {name!r} in the channel's header, found none")
+    return header.decode(observation)[name].reshape(-1)
+
+
+def _never_inline(header: Header) -> interactive.Decide:
+    return lambda observation: 0
+
+
+def _evict_last_legal(header: Header) -> interactive.Decide:
+    def decide(observation: bytes) -> int:
+        # The last position is the new live range itself: legal whenever it may be spilled instead.
+        legal = _feature(header, observation, "mask").nonzero()[0]
+        return int(legal[-1]) if len(legal) else 0
+
+    return decide
+
+
+def _longest_first(header: Header) -> interactive.Decide:
+    return lambda observation: float(_feature(header, observation, "li_size")[0])
+
+
+_STRATEGIES: dict[str, Callable[[Header], interactive.Decide]] = {
+    INLINING.problem: _never_inline,
+    REGALLOC_EVICTION.problem: _evict_last_legal,
+    REGALLOC_PRIORITY.problem: _longest_first,
+}
+
+
+class Prober:
+    """Runs one compiler on the tiny module; construct with a scratch directory of its own."""
+
+    def __init__(self, clang: Path, scratch: Path):
+        self._scratch = scratch
+        source = scratch / "probe.ll"
+        source.write_text(probe_module())
+        output = str(scratch / "probe.o")
+        self._command = [str(clang), "-Wno-override-module", "-x", "ir", str(source), "-c", "-o", output]
+
+    def support(self, flags: AdvisorFlags) -> ProblemSupport:
+        """What the compiler offers for one problem; what it cannot do is in the result, never an exception."""
+        development = self._development(flags)
+        try:
+            plain = self._converse(flags, include_default=False)
+            misplaced = flags.include_default is not None and self._default_is_misplaced(flags, plain)
+        except ProtocolError as error:
+            return ProblemSupport(flags.problem, interactive=False, development=development, reason=str(error))
+        assert plain.header is not None
+        return ProblemSupport(
+            flags.problem,
+            interactive=True,
+            development=development,
+            features=plain.header.features,
+            advice=plain.header.advice,
+            default_in_callee_slot=misplaced,
+        )
+
+    def accepts_pass_plugins(self) -> bool:
+        """Whether the compiler tries to load a pass plugin (a missing one, so it fails to)."""
+        missing = self._scratch / "missing.so"
+        result = processes.run([*self._command, f"-fpass-plugin={missing}"], timeout_s=TIMEOUT_S)
+        return "unable to load plugin" in result.stderr_tail
+
+    def _converse(self, flags: AdvisorFlags, *, include_default: bool) -> interactive.InteractiveResult:
+        """Compiles over the channel; raises ProtocolError when that does not come to at least one decision."""
+        result = interactive.compile_interactively(
+            [*self._command, self._optimisation(flags), *flags.interactive_options(include_default=include_default)],
+            channel_flag=flags.channel_base,
+            start_deciding=_STRATEGIES[flags.problem],
+            scratch=self._scratch,
+            timeout_s=TIMEOUT_S,
+        )
+        if not result.process.ok:
+            raise ProtocolError(result.process.describe())
+        if not result.advice:
+            raise ProtocolError("the compiler accepted the channel's options but asked for no decision")
+        return result
+
+    def _default_is_misplaced(self, flags: AdvisorFlags, plain: interactive.InteractiveResult) -> bool:
+        """Whether asking for the default changes another feature of the same decision."""
+        asked = self._converse(flags, include_default=True)
+        assert plain.header is not None and asked.header is not None
+        if flags.default_feature not in asked.header.names:
+            raise ProtocolError(f"asked for the default decision, but no feature {flags.default_feature!r} came")
+        before = plain.header.decode(plain.observations)
+        after = asked.header.decode(asked.observations)
+        differing = [name for name in before if before[name][0].tobytes() != after[name][0].tobytes()]
+        if differing and differing != [_SLOT_OF_THE_BUG]:
+            raise ProtocolError(f"asking for the default decision changes the features {', '.join(differing)}")
+        return bool(differing)
+
+    def _development(self, flags: AdvisorFlags) -> bool:
+        log = self._scratch / f"{flags.problem}.log"
+        options = flags.development_options(log)
+        result = processes.run([*self._command, self._optimisation(flags), *options], timeout_s=TIMEOUT_S)
+        return result.ok and log.exists() and log.stat().st_size > 0
+
+    @staticmethod
+    def _optimisation(flags: AdvisorFlags) -> str:
+        return _OPTIMISATION.get(flags.problem, "-O2")

@@ -1,0 +1,269 @@
+"""A compiler with its tools: found once, probed by behaviour, and recorded with whatever was made by it."""
+
+import dataclasses
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.errors import ToolchainError
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.advisors import ADVISORS
+from compiler_opt.llvm.probe import TIMEOUT_S, Prober, ProblemSupport
+from compiler_opt.llvm.scratch import scratch_directory
+
+OLDEST_MAJOR = 17
+"""The first LLVM with the interactive channel."""
+
+TOOL_PACKAGES: Mapping[str, str] = {
+    "clang++": "clang",
+    "ld.lld": "lld",
+    "llvm-config": "llvm",
+    "llvm-mca": "llvm",
+    "llvm-objcopy": "llvm",
+    "llvm-readobj": "llvm",
+    "llvm-size": "llvm",
+    "opt": "llvm",
+}
+"""The tools that are looked for, and the package (without its `-NN`) that brings each on Debian and Ubuntu."""
+
+_VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
+_TARGET = re.compile(r"^Target: (\S+)", re.MULTILINE)
+_INSTALLED_DIR = re.compile(r"^InstalledDir: (.+)$", re.MULTILINE)
+_DISTRIBUTION_CLANGS = "usr/lib/llvm-*/bin/clang"
+
+
+@dataclasses.dataclass(frozen=True)
+class Toolchain:
+    """One clang and what belongs to it.
+
+    Attributes:
+      clang: absolute path of the compiler, as found or given.
+      version: major, minor, patch.
+      version_text: the first line of `clang --version`.
+      target: default target triple.
+      tools: absolute paths of those of `TOOL_PACKAGES` that were found, all of this clang's version.
+      problems: what it offers for each problem of `advisors.ADVISORS`.
+      pass_plugins: it loads pass plugins.
+      plugin_headers: folder of the LLVM headers that building a pass plugin needs, or None when they are missing.
+    """
+
+    clang: Path
+    version: tuple[int, int, int]
+    version_text: str
+    target: str
+    tools: Mapping[str, Path]
+    problems: Mapping[str, ProblemSupport]
+    pass_plugins: bool
+    plugin_headers: Path | None
+
+    @property
+    def development_mode(self) -> bool:
+        """Whether it was built with TFLite, for any problem."""
+        return any(support.development for support in self.problems.values())
+
+    def tool(self, name: str) -> Path:
+        """Path of one of the tools.
+
+        Raises:
+          ToolchainError: it was not found; the message names the package to install.
+        """
+        if name not in self.tools:
+            raise ToolchainError(
+                f"{name}: not found beside {self.clang} nor as {name}-{self.version[0]} on PATH; "
+                f"install the package {self.package(name)}"
+            )
+        return self.tools[name]
+
+    def package(self, tool: str) -> str:
+        """The Debian and Ubuntu package that brings a tool for this version."""
+        return f"{TOOL_PACKAGES[tool]}-{self.version[0]}"
+
+    def require(self, problem: str) -> ProblemSupport:
+        """What it offers for a problem whose decisions can be made over the channel.
+
+        Raises:
+          ToolchainError: they cannot; the message says why.
+        """
+        support = self.problems[problem]
+        if not support.interactive:
+            raise ToolchainError(
+                f"{self.clang}: cannot hand its {problem} decisions over: {support.reason}; "
+                f"use a clang >= {OLDEST_MAJOR} for which compiler_opt.tools.doctor says yes"
+            )
+        return support
+
+    def identity(self) -> dict[str, Any]:
+        """What a corpus, trace or policy records of the compiler that made it (no paths: they differ by machine)."""
+        return {"version": ".".join(map(str, self.version)), "version_text": self.version_text, "target": self.target}
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON values."""
+        return {
+            "clang": str(self.clang),
+            **self.identity(),
+            "tools": {name: str(path) for name, path in self.tools.items()},
+            "problems": {name: support.to_json() for name, support in self.problems.items()},
+            "pass_plugins": self.pass_plugins,
+            "plugin_headers": str(self.plugin_headers) if self.plugin_headers else None,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Toolchain":
+        """The inverse of `to_json`."""
+        major, minor, patch = map(int, value["version"].split("."))
+        return cls(
+            clang=Path(value["clang"]),
+            version=(major, minor, patch),
+            version_text=value["version_text"],
+            target=value["target"],
+            tools={name: Path(path) for name, path in value["tools"].items()},
+            problems={name: ProblemSupport.from_json(support) for name, support in value["problems"].items()},
+            pass_plugins=value["pass_plugins"],
+            plugin_headers=Path(value["plugin_headers"]) if value["plugin_headers"] else None,
+        )
+
+
+def find_clang(clang: str | Path | None = None) -> Path:
+    """Absolute path of the compiler to use.
+
+    Args:
+      clang: a path, or a name on PATH; None for the newest that is installed (`clang` and `clang-NN` on PATH, and
+        the places where Debian and Ubuntu put LLVM).
+
+    Raises:
+      ToolchainError: it is missing, not executable, not clang, or older than `OLDEST_MAJOR`.
+    """
+    if clang is not None:
+        path = _locate(str(clang))
+        version = _read_version(path).version
+        if version[0] < OLDEST_MAJOR:
+            raise ToolchainError(
+                f"{path}: expected clang >= {OLDEST_MAJOR} (the first with the interactive channel), found "
+                f"{_dotted(version)}; {_INSTALL}"
+            )
+        return path
+    found = []
+    for path in _installed_clangs():
+        try:
+            found.append((_read_version(path).version, path))
+        except ToolchainError:
+            continue  # a broken installation must not hide a good one
+    if not found:
+        raise ToolchainError(f"no clang found on PATH or in /usr/lib/llvm-*/bin; {_INSTALL}")
+    version, path = max(found)
+    if version[0] < OLDEST_MAJOR:
+        raise ToolchainError(
+            f"no clang >= {OLDEST_MAJOR} found: the newest is {path}, version {_dotted(version)}; {_INSTALL}"
+        )
+    return path
+
+
+def probe(clang: str | Path | None = None) -> Toolchain:
+    """Finds a compiler (see `find_clang`) and its tools, and tries out what it can do, in some 0.3 s.
+
+    Raises:
+      ToolchainError: there is no usable compiler. One that lacks tools or modes is no error here: see `Toolchain.tool`
+        and `Toolchain.require`.
+    """
+    path = find_clang(clang)
+    version = _read_version(path)
+    tools = dict(_find_tools(path, version))
+    with scratch_directory() as scratch:
+        prober = Prober(path, scratch)
+        problems = {name: prober.support(flags) for name, flags in ADVISORS.items()}
+        pass_plugins = prober.accepts_pass_plugins()
+    return Toolchain(
+        clang=path,
+        version=version.version,
+        version_text=version.text,
+        target=version.target,
+        tools=tools,
+        problems=problems,
+        pass_plugins=pass_plugins,
+        plugin_headers=_plugin_headers(tools),
+    )
+
+
+_INSTALL = "install e.g. the packages clang-19 llvm-19 lld-19, or give another by --clang_path"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Version:
+    version: tuple[int, int, int]
+    text: str
+    target: str
+    installed_dir: Path | None
+
+
+def _dotted(version: tuple[int, int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+def _locate(clang: str) -> Path:
+    """The absolute path for what a user gave, checked to be an executable file."""
+    if os.sep not in clang and not clang.startswith("~"):
+        on_path = shutil.which(clang)
+        if on_path is None and not Path(clang).exists():
+            raise ToolchainError(f"{clang}: no such program on PATH; {_INSTALL}")
+        clang = on_path or clang
+    path = Path(clang).expanduser().absolute()
+    if not path.exists():
+        raise ToolchainError(f"{path}: no such file; {_INSTALL}")
+    if not path.is_file():
+        raise ToolchainError(f"{path}: expected the clang executable, found a folder or device; {_INSTALL}")
+    if not os.access(path, os.X_OK):
+        raise ToolchainError(f"{path}: not executable; check its permissions, or give another by --clang_path")
+    return path
+
+
+def _read_version(clang: Path) -> _Version:
+    result = processes.run([str(clang), "--version"], timeout_s=TIMEOUT_S, max_stdout_bytes=1 << 16)
+    text = result.stdout.decode("utf-8", "replace")
+    match = _VERSION.search(text)
+    if not result.ok or match is None:
+        found = result.describe() if not result.ok else f"an answer of {text.strip()[:60]!r}"
+        raise ToolchainError(f"{clang}: expected clang, whose --version says so; found {found}; {_INSTALL}")
+    target, installed_dir = _TARGET.search(text), _INSTALLED_DIR.search(text)
+    major, minor, patch = map(int, match.groups())
+    return _Version(
+        (major, minor, patch),
+        text.splitlines()[0].strip(),
+        target.group(1) if target else "",
+        Path(installed_dir.group(1)) if installed_dir else None,
+    )
+
+
+def _installed_clangs() -> Iterator[Path]:
+    """Every `clang` and `clang-NN` there is, each executable once."""
+    seen = set()
+    folders = [Path(folder) for folder in os.get_exec_path() if os.path.isabs(folder)]
+    on_path = (path for folder in folders for path in (folder / "clang", *sorted(folder.glob("clang-[0-9]*"))))
+    for path in (*on_path, *sorted(Path("/").glob(_DISTRIBUTION_CLANGS))):
+        if os.access(path, os.X_OK) and path.is_file() and re.fullmatch(r"clang(-\d+)?", path.name):
+            target = path.resolve()
+            if target not in seen:
+                seen.add(target)
+                yield path
+
+
+def _find_tools(clang: Path, version: _Version) -> Iterator[tuple[str, Path]]:
+    """The tools of the same version: in the compiler's own folder, else with its number as a suffix."""
+    # `--version` knows where the compiler really is, also behind ccache; a symbolic link's target is the next best.
+    home = version.installed_dir or clang.resolve().parent
+    for name in TOOL_PACKAGES:
+        suffixed = f"{name}-{version.version[0]}"
+        for path in (home / name, clang.parent / suffixed, shutil.which(suffixed)):
+            if path is not None and os.access(path, os.X_OK):
+                yield name, Path(path)
+                break
+
+
+def _plugin_headers(tools: Mapping[str, Path]) -> Path | None:
+    if "llvm-config" not in tools:
+        return None
+    result = processes.run([str(tools["llvm-config"]), "--includedir"], timeout_s=TIMEOUT_S)
+    folder = Path(result.stdout.decode("utf-8", "replace").strip())
+    return folder if result.ok and (folder / "llvm/IR/Module.h").exists() else None
