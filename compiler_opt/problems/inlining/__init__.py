@@ -1,0 +1,39 @@
+"""Inlining for size: whether to inline each call, to make the linked program small."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.llvm.object_file import ObjectSizes, read_object_sizes
+from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.problems.inlining import signature
+from compiler_opt.problems.inlining.credit import function_credit
+from compiler_opt.problems.inlining.score import comdat_copies, weighted_text_bytes
+from compiler_opt.problems.problem import Problem
+
+
+class InliningForSize(Problem):
+    """The score is COMDAT-weighted text bytes; a project's context is how many of its objects emit each COMDAT group."""
+
+    name = "inlining"
+    feature_names = signature.FEATURES
+    default_feature = signature.DEFAULT_DECISION
+    default_slot = signature.DEFAULT_DECISION_SLOT
+
+    def measure(self, object_path: Path) -> ObjectSizes:
+        return read_object_sizes(object_path)
+
+    def project_context(self, measurements: Iterable[ObjectSizes]) -> dict[str, int]:
+        return {signature: copies for signature, copies in comdat_copies(measurements).items() if copies > 1}
+
+    def score(self, measurement: ObjectSizes, context: Mapping[str, int]) -> float:
+        return weighted_text_bytes(measurement, context)
+
+    def credit(
+        self, measurements: Sequence[ObjectSizes], call_sites: Sequence[CallSites], context: Mapping[str, int]
+    ) -> list[np.ndarray]:
+        return function_credit(measurements, call_sites, context)
+
+
+PROBLEM = InliningForSize()

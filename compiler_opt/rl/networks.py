@@ -1,0 +1,141 @@
+"""The networks that are trained, and their way to and from the numpy form that decides (`policies.network`).
+
+Legend: N decisions, F features, Q quantiles (the longest list), A actions.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tf_agents.networks import actor_distribution_network, value_network
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+
+from compiler_opt.errors import PolicyError
+from compiler_opt.policies.network import NetworkWeights
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """The shape of the networks.
+
+    Attributes:
+      fc_layer_params: units of each hidden layer of the policy.
+      value_fc_layer_params: units of each hidden layer of the value network, which only learns.
+    """
+
+    fc_layer_params: tuple[int, ...] = (64, 64)
+    value_fc_layer_params: tuple[int, ...] = (32,)
+
+
+class QuantileInputs(tf.keras.layers.Layer):
+    """Replaces every feature by x, sqrt(x) and x^2, x being the share of its quantiles that it reaches.
+
+    The same computation as `policies.network.expand(quantile_positions(...))`, for a dictionary of int64 tensors `[N]` (or
+    `[N, 1]`), to `[N, 3 F]` float32.
+    """
+
+    def __init__(self, features: Sequence[str], quantiles: Sequence[np.ndarray], **kwargs: Any):
+        super().__init__(**kwargs)
+        self._features = tuple(features)
+        self._quantiles = [np.asarray(column, np.float64).tolist() for column in quantiles]
+        longest = max(len(column) for column in quantiles)
+        # v >= q is v >= ceil(q) for integers, which compare exactly. Padding is above every value: it is never reached.
+        table = np.full((len(quantiles), longest), np.iinfo(np.int64).max)
+        for row, column in zip(table, quantiles, strict=True):
+            row[: len(column)] = np.ceil(column).astype(np.int64)
+        self._table = table  # [F, Q]
+        self._lengths = np.array([[len(column)] for column in quantiles], np.float32)  # [F, 1]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "features": list(self._features), "quantiles": self._quantiles}
+
+    def call(self, inputs: Any) -> tf.Tensor:
+        by_name = inputs if isinstance(inputs, Mapping) else dict(zip(sorted(self._features), inputs, strict=True))
+        values = tf.stack([tf.reshape(by_name[name], [-1]) for name in self._features])  # [F, N]
+        reached = tf.searchsorted(tf.constant(self._table), values, side="right")
+        positions = tf.transpose(tf.cast(reached, tf.float32) / self._lengths)  # [N, F]
+        expanded = tf.stack([positions, tf.sqrt(positions), tf.square(positions)], axis=-1)  # [N, F, 3]
+        return tf.reshape(expanded, [-1, 3 * len(self._features)])
+
+
+def observation_spec(features: Sequence[str]) -> dict[str, tf.TensorSpec]:
+    """Scalar int64 tensors by name."""
+    return {name: tf.TensorSpec((), tf.int64, name) for name in features}
+
+
+def time_step_spec(features: Sequence[str]) -> ts.TimeStep:
+    return ts.time_step_spec(observation_spec(features))
+
+
+def action_spec(name: str, num_actions: int = 2) -> tensor_spec.BoundedTensorSpec:
+    """A choice between 0 and `num_actions - 1`."""
+    return tensor_spec.BoundedTensorSpec((), tf.int64, 0, num_actions - 1, name)
+
+
+def actor_network(
+    features: Sequence[str],
+    quantiles: Sequence[np.ndarray],
+    action: tensor_spec.BoundedTensorSpec,
+    config: NetworkConfig,
+    seed: int,
+) -> actor_distribution_network.ActorDistributionNetwork:
+    """The policy: quantile inputs, dense rectified layers, a categorical distribution over the actions."""
+    tf.random.set_seed(seed)
+    network = actor_distribution_network.ActorDistributionNetwork(
+        observation_spec(features),
+        action,
+        preprocessing_combiner=QuantileInputs(features, quantiles),
+        fc_layer_params=config.fc_layer_params,
+        name="actor",
+    )
+    network.create_variables()
+    return network
+
+
+def critic_network(
+    features: Sequence[str], quantiles: Sequence[np.ndarray], config: NetworkConfig, seed: int
+) -> value_network.ValueNetwork:
+    """Expected return of a state; used by the classical reward only, and never exported."""
+    tf.random.set_seed(seed + 1)
+    network = value_network.ValueNetwork(
+        observation_spec(features),
+        preprocessing_combiner=QuantileInputs(features, quantiles),
+        fc_layer_params=config.value_fc_layer_params,
+        name="critic",
+    )
+    network.create_variables()
+    return network
+
+
+def to_weights(
+    network: actor_distribution_network.ActorDistributionNetwork,
+    features: Sequence[str],
+    quantiles: Sequence[np.ndarray],
+    metadata: Mapping[str, Any] | None = None,
+) -> NetworkWeights:
+    """The network's current weights in the form that decides."""
+    variables = [variable.numpy() for variable in network.trainable_weights]
+    return NetworkWeights(
+        tuple(features), tuple(quantiles), tuple(variables[0::2]), tuple(variables[1::2]), metadata or {}
+    )
+
+
+def assign(network: actor_distribution_network.ActorDistributionNetwork, weights: NetworkWeights) -> None:
+    """Loads weights into a network of the same shape.
+
+    Raises:
+      PolicyError: the shapes differ.
+    """
+    variables = network.trainable_weights
+    values = [value for layer in zip(weights.kernels, weights.biases, strict=True) for value in layer]
+    found, expected = [value.shape for value in values], [tuple(variable.shape) for variable in variables]
+    if found != expected:
+        raise PolicyError(
+            f"policy network: expected layers of shapes {expected} (see network.fc_layer_params), found {found}; "
+            "use the configuration that the policy was trained with"
+        )
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
