@@ -1,8 +1,8 @@
 """Which LLVM options hand each decision over to us: the one table of them, by problem.
 
 Sources: `llvm/lib/Analysis/{InlineAdvisor,MLInlineAdvisor,DevelopmentModeInlineAdvisor}.cpp` and
-`llvm/lib/CodeGen/MLRegAlloc{Evict,Priority}Advisor.cpp`. That an option stands here says nothing about a given compiler:
-`toolchain.probe` finds out by using it.
+`llvm/lib/CodeGen/MLRegAlloc{Evict,Priority}Advisor.cpp`. That an option stands here says nothing about a given
+compiler: `toolchain.probe` finds out by using it.
 """
 
 import dataclasses
@@ -23,20 +23,22 @@ class AdvisorFlags:
     Attributes:
       problem: its name in this project.
       enable: takes `default`, `release` (decisions over the interactive channel) or `development` (built with TFLite).
-      channel_base: takes the base name of the interactive channel's two pipes.
+      channel_flag: takes the base name of the interactive channel's two pipes.
       include_default: makes the channel carry what LLVM itself would have decided, where that exists.
       default_feature: the feature that then carries it.
+      default_slot: the feature that carries it instead on compilers with the bug that `probe` describes.
       training_log: development mode: takes the file that observations and decisions are logged to.
       model_under_training: development mode: takes the folder of the TFLite model that decides.
     """
 
     problem: str
     enable: str
-    channel_base: str
+    channel_flag: str
     training_log: str
     model_under_training: str
     include_default: str | None = None
     default_feature: str | None = None
+    default_slot: str | None = None
 
     def interactive_options(self, *, include_default: bool = False) -> list[str]:
         """Clang arguments for the interactive mode, but for the channel itself (see `interactive`).
@@ -65,17 +67,18 @@ class AdvisorFlags:
 INLINING = AdvisorFlags(
     problem="inlining",
     enable="-enable-ml-inliner",
-    channel_base="-inliner-interactive-channel-base",
+    channel_flag="-inliner-interactive-channel-base",
     training_log="-training-log",
     model_under_training="-ml-inliner-model-under-training",
     include_default="-inliner-interactive-include-default",
     default_feature="inlining_default",
+    default_slot="callee_basic_block_count",
 )
 
 REGALLOC_EVICTION = AdvisorFlags(
     problem="regalloc_eviction",
     enable="-regalloc-enable-advisor",
-    channel_base="-regalloc-evict-interactive-channel-base",
+    channel_flag="-regalloc-evict-interactive-channel-base",
     training_log="-regalloc-training-log",
     model_under_training="-regalloc-model",
 )
@@ -83,7 +86,7 @@ REGALLOC_EVICTION = AdvisorFlags(
 REGALLOC_PRIORITY = AdvisorFlags(
     problem="regalloc_priority",
     enable="-regalloc-enable-priority-advisor",
-    channel_base="-regalloc-priority-interactive-channel-base",
+    channel_flag="-regalloc-priority-interactive-channel-base",
     training_log="-regalloc-priority-training-log",
     model_under_training="-regalloc-priority-model",
 )

@@ -19,8 +19,6 @@ from compiler_opt.tensor_spec import TensorSpec
 TIMEOUT_S = 30.0
 """For one compilation of the tiny module, which takes some 30 ms."""
 
-_SLOT_OF_THE_BUG = "callee_basic_block_count"
-
 _OPTIMISATION = {"inlining": "-Oz"}
 
 _INLINING_IR = """\
@@ -53,8 +51,8 @@ define i64 @caller(i64 %x) {
 def probe_module() -> str:
     """LLVM IR, for any target, in which every advisor is asked at least once.
 
-    `@caller` calls `@callee`, whose four blocks no pass can fold. `@pressure` keeps 40 values alive at once, more than any
-    target has registers.
+    `@caller` calls `@callee`, whose four blocks no pass can fold. `@pressure` keeps 40 values alive at once, more than
+    any target has registers.
     """
     values = range(40)
     loads = [
@@ -82,8 +80,8 @@ class ProblemSupport:
       development: it can log and evaluate models by itself (built with TFLite).
       features: what it tells about each decision, without the default decision; empty when it is not interactive.
       advice: the tensor that decides, or None when it is not interactive.
-      default_in_callee_slot: when asked for the default decision as well, it writes that into the slot of
-        `callee_basic_block_count` and leaves `inlining_default` at 0 (LLVM 17 to 20, where not mended).
+      default_in_callee_slot: a bug (LLVM 17 to 20, where not mended): asked for the default decision as well, it writes
+        that over `callee_basic_block_count` (`AdvisorFlags.default_slot`) and leaves `inlining_default` at 0.
       reason: why it is not interactive, else empty.
     """
 
@@ -184,7 +182,7 @@ class Prober:
         """Compiles over the channel; raises ProtocolError when that does not come to at least one decision."""
         result = interactive.compile_interactively(
             [*self._command, self._optimisation(flags), *flags.interactive_options(include_default=include_default)],
-            channel_flag=flags.channel_base,
+            channel_flag=flags.channel_flag,
             start_deciding=_STRATEGIES[flags.problem],
             scratch=self._scratch,
             timeout_s=TIMEOUT_S,
@@ -204,7 +202,7 @@ class Prober:
         before = plain.header.decode(plain.observations)
         after = asked.header.decode(asked.observations)
         differing = [name for name in before if before[name][0].tobytes() != after[name][0].tobytes()]
-        if differing and differing != [_SLOT_OF_THE_BUG]:
+        if differing and differing != [flags.default_slot]:
             raise ProtocolError(f"asking for the default decision changes the features {', '.join(differing)}")
         return bool(differing)
 

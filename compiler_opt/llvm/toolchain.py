@@ -81,7 +81,7 @@ class Toolchain:
         """The Debian and Ubuntu package that brings a tool for this version."""
         return f"{TOOL_PACKAGES[tool]}-{self.version[0]}"
 
-    def require(self, problem: str) -> ProblemSupport:
+    def support(self, problem: str) -> ProblemSupport:
         """What it offers for a problem whose decisions can be made over the channel.
 
         Raises:
@@ -166,7 +166,7 @@ def probe(clang: str | Path | None = None) -> Toolchain:
 
     Raises:
       ToolchainError: there is no usable compiler. One that lacks tools or modes is no error here: see `Toolchain.tool`
-        and `Toolchain.require`.
+        and `Toolchain.support`.
     """
     path = find_clang(clang)
     version = _read_version(path)
@@ -239,7 +239,7 @@ def _read_version(clang: Path) -> _Version:
 def _installed_clangs() -> Iterator[Path]:
     """Every `clang` and `clang-NN` there is, each executable once."""
     seen = set()
-    folders = [Path(folder) for folder in os.get_exec_path() if os.path.isabs(folder)]
+    folders = [Path(folder) for folder in os.get_exec_path() if Path(folder).is_absolute()]
     on_path = (path for folder in folders for path in (folder / "clang", *sorted(folder.glob("clang-[0-9]*"))))
     for path in (*on_path, *sorted(Path("/").glob(_DISTRIBUTION_CLANGS))):
         if os.access(path, os.X_OK) and path.is_file() and re.fullmatch(r"clang(-\d+)?", path.name):

@@ -1,0 +1,1 @@
+"""Measurements of speed, each run as `python -m benchmarks.NAME`."""
