@@ -1,15 +1,34 @@
 """Reinforcement learning: networks, learners, the training loop."""
 
 import contextlib
+import importlib
 import os
+import sys
 
 # TF-Agents 0.19 is written against Keras 2, which TensorFlow looks for only when this is set before its first import.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-# What TensorFlow's libraries print when they find no GPU reads like errors and is none; Python exceptions stay.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# TF-Agents imports gym, which prints a notice about its own future on stderr.
-with contextlib.suppress(ImportError):
-    from gym_notices import notices
 
-    notices.notices.clear()
+def load_tensorflow() -> None:
+    """Imports TensorFlow and TF-Agents (some 5 s) without what they print while at it.
+
+    On a machine without a GPU, TensorFlow's libraries print lines that read like errors and are none; gym, which TF-Agents
+    imports, prints a notice about its own future. Should the import fail, all that was printed is shown.
+    """
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    captured = os.memfd_create("stderr", os.MFD_CLOEXEC)
+    os.dup2(captured, 2)
+    try:
+        importlib.import_module("tensorflow")
+        importlib.import_module("tf_agents.agents.ppo.ppo_clip_agent")
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.write(terminal, os.pread(captured, 1 << 20, 0))
+        raise
+    finally:
+        sys.stderr.flush()
+        os.dup2(terminal, 2)
+        os.close(terminal)
+        os.close(captured)

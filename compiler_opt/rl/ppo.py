@@ -1,0 +1,207 @@
+"""Proximal policy optimisation by TF-Agents, on advantages that were computed where the rollouts came in.
+
+Legend: N decisions of an iteration, B of a minibatch, A actions.
+
+A decision is a sequence of its own here (`[N, 1]`): which decision earned what is the business of `collect.advantages`, not
+of a discount over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tf_agents.agents.ppo import ppo_clip_agent
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
+from tf_agents.utils import common
+
+from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.rl import networks
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig:
+    """How the policy learns.
+
+    Attributes:
+      learning_rate: of Adam.
+      num_epochs: how often each decision is looked at.
+      minibatch_size: decisions per gradient step.
+      importance_ratio_clipping: how far the policy may move from the one that decided, as a ratio of probabilities.
+      entropy_regularization: weight of the policy's entropy; keeps it exploring.
+      value_pred_loss_coef: weight of the value network's error; 0 when advantages do not use it.
+      gradient_clipping: largest norm of a gradient.
+      max_decisions: a larger iteration is sampled down to so many decisions.
+    """
+
+    learning_rate: float = 5e-4
+    num_epochs: int = 3
+    minibatch_size: int = 4096
+    importance_ratio_clipping: float = 0.2
+    entropy_regularization: float = 0.003
+    value_pred_loss_coef: float = 0.0
+    gradient_clipping: float = 1.0
+    max_decisions: int = 100_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """The decisions of one iteration, N of them.
+
+    Attributes:
+      features: by name, `[N]` int64.
+      actions: `[N]` int64.
+      log_probs: `[N]` float32, of the action under the policy that took it.
+      advantages: `[N]` float32.
+      returns: `[N]` float32, what the value network should have expected.
+    """
+
+    features: Mapping[str, np.ndarray]
+    actions: np.ndarray
+    log_probs: np.ndarray
+    advantages: np.ndarray
+    returns: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def take(self, indices: np.ndarray) -> "Batch":
+        return Batch(
+            {name: values[indices] for name, values in self.features.items()},
+            self.actions[indices],
+            self.log_probs[indices],
+            self.advantages[indices],
+            self.returns[indices],
+        )
+
+
+class PPOLearner:
+    """Owns the networks, the optimiser and the agent."""
+
+    def __init__(
+        self,
+        features: Sequence[str],
+        quantiles: Sequence[np.ndarray],
+        action_name: str,
+        network: networks.NetworkConfig,
+        config: PPOConfig,
+        seed: int,
+    ):
+        self._features = tuple(features)
+        self._quantiles = tuple(quantiles)
+        self._config = config
+        self.time_step_spec = networks.time_step_spec(features)
+        action = networks.action_spec(action_name)
+        self.actor = networks.actor_network(features, quantiles, action, network, seed)
+        critic = networks.critic_network(features, quantiles, network, seed)
+        self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=1e-5)
+        self.agent = ppo_clip_agent.PPOClipAgent(
+            self.time_step_spec,
+            action,
+            optimizer=self.optimizer,
+            actor_net=self.actor,
+            value_net=critic,
+            importance_ratio_clipping=config.importance_ratio_clipping,
+            entropy_regularization=config.entropy_regularization,
+            value_pred_loss_coef=config.value_pred_loss_coef,
+            gradient_clipping=config.gradient_clipping,
+            # One pass over a minibatch at a time: the epochs are ours, over the whole iteration, shuffled.
+            num_epochs=1,
+            normalize_observations=False,
+            normalize_rewards=False,
+            compute_value_and_advantage_in_train=False,
+            update_normalizers_in_train=False,
+            train_step_counter=tf.Variable(0, dtype=tf.int64, name="train_step"),
+        )
+        self.agent.initialize()
+        self._critic = critic
+        self._train = common.function(self.agent.train, reduce_retracing=True)
+        # The optimiser's slots exist from the first step on only; a checkpoint must find them from the start.
+        self.optimizer.build(self.agent.actor_net.trainable_weights + critic.trainable_weights)
+
+    def warm_start(self, weights: NetworkWeights) -> None:
+        """Continues from a policy's weights.
+
+        Raises:
+          PolicyError: its shape is not ours.
+        """
+        networks.assign(self.actor, weights)
+
+    def weights(self) -> NetworkWeights:
+        """What decides in the next rollouts."""
+        return networks.to_weights(self.actor, self._features, self._quantiles)
+
+    def expected_returns(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The value network's opinion; `[N]` by name to `[N]` float32."""
+        observation = {name: tf.constant(features[name]) for name in self._features}
+        count = len(next(iter(features.values())))
+        values, _ = self._critic(observation, step_type=tf.ones(count, tf.int32), network_state=())
+        result: np.ndarray = values.numpy()
+        return result
+
+    def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, float]:
+        """Improves the policy by one iteration's decisions.
+
+        Args:
+          batch: the decisions.
+          rng: what shuffles them.
+
+        Returns:
+          means over the iteration: `loss`, and against the policy that decided `kl`, `entropy`, `clip_fraction`.
+        """
+        config = self._config
+        if len(batch) > config.max_decisions:
+            batch = batch.take(rng.choice(len(batch), config.max_decisions, replace=False))
+        size = min(config.minibatch_size, len(batch))
+        losses = []
+        for _ in range(config.num_epochs):
+            order = rng.permutation(len(batch))
+            # A remainder would be another shape for TensorFlow to trace; it is another one in each epoch.
+            for start in range(0, len(batch) - size + 1, size):
+                experience = self._experience(batch.take(order[start : start + size]))
+                losses.append(float(self._train(experience).loss))
+        return {"loss": float(np.mean(losses)), **self._movement(batch)}
+
+    def _experience(self, batch: Batch) -> trajectory.Trajectory:
+        count = len(batch)
+
+        def column(values: np.ndarray, dtype: tf.DType) -> tf.Tensor:
+            return tf.constant(values[:, np.newaxis], dtype)
+
+        # [N, A]: the distribution that the action came from, up to a constant that softmax takes away.
+        log_prob = np.minimum(batch.log_probs.astype(np.float64), -1e-9)
+        other = np.log(-np.expm1(log_prob))
+        chosen = batch.actions == 1
+        logits = np.stack([np.where(chosen, other, log_prob), np.where(chosen, log_prob, other)], axis=-1)
+        middle = column(np.full(count, ts.StepType.MID), tf.int32)
+        return trajectory.Trajectory(
+            step_type=middle,
+            observation={name: column(values, tf.int64) for name, values in batch.features.items()},
+            action=column(batch.actions, tf.int64),
+            policy_info={
+                "dist_params": {"logits": tf.constant(logits[:, np.newaxis, :], tf.float32)},
+                "value_prediction": column(np.zeros(count), tf.float32),
+                "return": column(batch.returns, tf.float32),
+                "advantage": column(batch.advantages, tf.float32),
+            },
+            next_step_type=middle,
+            reward=column(np.zeros(count), tf.float32),
+            discount=column(np.ones(count), tf.float32),
+        )
+
+    def _movement(self, batch: Batch) -> dict[str, float]:
+        """How far the update has taken the policy, by the decisions it was made from."""
+        logits = NetworkPolicy(self.weights()).logits(batch.features).astype(np.float64)
+        advantage_of_one = logits[:, 1] - logits[:, 0]
+        signs = 2.0 * batch.actions - 1
+        log_ratio = -np.logaddexp(0, -signs * advantage_of_one) - batch.log_probs
+        ratio = np.exp(log_ratio)
+        probability = 1 / (1 + np.exp(-advantage_of_one))
+        entropy = np.logaddexp(0, -advantage_of_one) + (1 - probability) * advantage_of_one
+        return {
+            # Schulman's estimator, never negative: http://joschu.net/blog/kl-approx.html
+            "kl": float(np.mean(ratio - 1 - log_ratio)),
+            "entropy": float(np.mean(entropy)),
+            "clip_fraction": float(np.mean(np.abs(ratio - 1) > self._config.importance_ratio_clipping)),
+        }
