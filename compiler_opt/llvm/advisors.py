@@ -23,7 +23,7 @@ class AdvisorFlags:
     Attributes:
       problem: its name in this project.
       enable: takes `default`, `release` (decisions over the interactive channel) or `development` (built with TFLite).
-      channel_flag: takes the base name of the interactive channel's two pipes.
+      channel_base: takes the base name of the interactive channel's two pipes.
       include_default: makes the channel carry what LLVM itself would have decided, where that exists.
       default_feature: the feature that then carries it.
       default_slot: the feature that carries it instead on compilers with the bug that `probe` describes.
@@ -33,7 +33,7 @@ class AdvisorFlags:
 
     problem: str
     enable: str
-    channel_flag: str
+    channel_base: str
     training_log: str
     model_under_training: str
     include_default: str | None = None
@@ -67,7 +67,7 @@ class AdvisorFlags:
 INLINING = AdvisorFlags(
     problem="inlining",
     enable="-enable-ml-inliner",
-    channel_flag="-inliner-interactive-channel-base",
+    channel_base="-inliner-interactive-channel-base",
     training_log="-training-log",
     model_under_training="-ml-inliner-model-under-training",
     include_default="-inliner-interactive-include-default",
@@ -78,7 +78,7 @@ INLINING = AdvisorFlags(
 REGALLOC_EVICTION = AdvisorFlags(
     problem="regalloc_eviction",
     enable="-regalloc-enable-advisor",
-    channel_flag="-regalloc-evict-interactive-channel-base",
+    channel_base="-regalloc-evict-interactive-channel-base",
     training_log="-regalloc-training-log",
     model_under_training="-regalloc-model",
 )
@@ -86,7 +86,7 @@ REGALLOC_EVICTION = AdvisorFlags(
 REGALLOC_PRIORITY = AdvisorFlags(
     problem="regalloc_priority",
     enable="-regalloc-enable-priority-advisor",
-    channel_flag="-regalloc-priority-interactive-channel-base",
+    channel_base="-regalloc-priority-interactive-channel-base",
     training_log="-regalloc-priority-training-log",
     model_under_training="-regalloc-priority-model",
 )

@@ -182,7 +182,7 @@ class Prober:
         """Compiles over the channel; raises ProtocolError when that does not come to at least one decision."""
         result = interactive.compile_interactively(
             [*self._command, self._optimisation(flags), *flags.interactive_options(include_default=include_default)],
-            channel_flag=flags.channel_flag,
+            channel_flag=flags.channel_base,
             start_deciding=_STRATEGIES[flags.problem],
             scratch=self._scratch,
             timeout_s=TIMEOUT_S,

@@ -81,7 +81,7 @@ class Toolchain:
         """The Debian and Ubuntu package that brings a tool for this version."""
         return f"{TOOL_PACKAGES[tool]}-{self.version[0]}"
 
-    def support(self, problem: str) -> ProblemSupport:
+    def require(self, problem: str) -> ProblemSupport:
         """What it offers for a problem whose decisions can be made over the channel.
 
         Raises:
@@ -166,7 +166,7 @@ def probe(clang: str | Path | None = None) -> Toolchain:
 
     Raises:
       ToolchainError: there is no usable compiler. One that lacks tools or modes is no error here: see `Toolchain.tool`
-        and `Toolchain.support`.
+        and `Toolchain.require`.
     """
     path = find_clang(clang)
     version = _read_version(path)
@@ -224,7 +224,8 @@ def _read_version(clang: Path) -> _Version:
     text = result.stdout.decode("utf-8", "replace")
     match = _VERSION.search(text)
     if not result.ok or match is None:
-        found = result.describe() if not result.ok else f"an answer of {text.strip()[:60]!r}"
+        first_line = text.strip().split("\n")[0]
+        found = repr(first_line[:60]) if result.ok else result.describe()
         raise ToolchainError(f"{clang}: expected clang, whose --version says so; found {found}; {_INSTALL}")
     target, installed_dir = _TARGET.search(text), _INSTALLED_DIR.search(text)
     major, minor, patch = map(int, match.groups())
