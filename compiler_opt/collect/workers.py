@@ -74,9 +74,9 @@ def _do(job: Job) -> Rollout:
 class WorkerPool:
     """Does rollouts in worker processes.
 
-        with WorkerPool(toolchain, "inlining", num_workers=8) as pool:
-            for job, result in pool.rollouts(jobs):
-                ...
+    with WorkerPool(toolchain, "inlining", num_workers=8) as pool:
+        for job, result in pool.rollouts(jobs):
+            ...
     """
 
     def __init__(self, toolchain: Toolchain, problem_name: str, num_workers: int | None = None):

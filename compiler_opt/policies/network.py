@@ -11,7 +11,7 @@ import dataclasses
 import io
 import json
 import math
-import os
+import uuid
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler_opt.errors import OutputError, PolicyError
+from compiler_opt.errors import PolicyError
+from compiler_opt.files import write_atomically
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy, uniforms
 
@@ -77,17 +78,9 @@ class NetworkWeights:
         arrays |= {f"quantiles_{index}": value for index, value in enumerate(self.quantiles)}
         arrays |= {f"kernel_{index}": value for index, value in enumerate(self.kernels)}
         arrays |= {f"bias_{index}": value for index, value in enumerate(self.biases)}
-        path = directory / NETWORK_FILE
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            buffer = io.BytesIO()
-            np.savez(buffer, **arrays)  # type: ignore[arg-type]
-            partial.write_bytes(buffer.getvalue())
-            partial.replace(path)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        write_atomically(directory / NETWORK_FILE, buffer.getvalue())
 
     @classmethod
     def load(cls, directory: Path) -> "NetworkWeights":
@@ -98,7 +91,9 @@ class NetworkWeights:
         """
         path = directory / NETWORK_FILE
         if not path.is_file():
-            raise PolicyError(f"{directory}: expected a policy (a folder with {NETWORK_FILE}), found none; train one first")
+            raise PolicyError(
+                f"{directory}: expected a policy (a folder with {NETWORK_FILE}), found none; train one first"
+            )
         if path.stat().st_size > _MAX_FILE_BYTES:
             raise PolicyError(f"{path}: larger than any policy ({_MAX_FILE_BYTES} bytes)")
         try:
@@ -137,16 +132,12 @@ class NetworkPolicy(Policy):
         self.name = name
         self.weights = weights
         self.temperature = temperature
-        self._first_layer: _FirstLayer | None = None
+        self._key = uuid.uuid4().hex
 
     @classmethod
     def load(cls, directory: Path, *, temperature: float = 0.0, name: str = "policy") -> "NetworkPolicy":
         """Raises PolicyError when the directory holds no good policy."""
         return cls(NetworkWeights.load(directory), temperature=temperature, name=name)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The table is rebuilt where it is needed; it is much larger than what it is made of.
-        return {**self.__dict__, "_first_layer": None}
 
     def check(self, feature_names: Sequence[str]) -> None:
         """Raises PolicyError, with names, when the compiler lacks a feature."""
@@ -162,9 +153,16 @@ class NetworkPolicy(Policy):
         for spec in header.features:
             if spec.dtype != np.int64 or spec.num_elements != 1:
                 raise PolicyError(f"policy {self.name!r}: expected scalar int64 features, found {spec.to_json()}")
-        if self._first_layer is None:
-            self._first_layer = _FirstLayer(self.weights)
-        return _NetworkDecider(self._first_layer, self.weights, header, seed, self.temperature)
+        return _NetworkDecider(self._first_layer(), self.weights, header, seed, self.temperature)
+
+    def _first_layer(self) -> "_FirstLayer":
+        # A worker is sent the same policy with each job; the table stays with the process that made it.
+        first_layer = _first_layers.get(self._key)
+        if first_layer is None:
+            while len(_first_layers) >= _MAX_FIRST_LAYERS:
+                del _first_layers[next(iter(_first_layers))]
+            first_layer = _first_layers[self._key] = _FirstLayer(self.weights)
+        return first_layer
 
     def logits(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
         """The straightforward computation, for many decisions: arrays `[T]` by name to `[T, A]` float32."""
@@ -212,6 +210,12 @@ class _FirstLayer:
         self.table = np.ascontiguousarray(np.concatenate(rows), np.float32)
         self.low, self.high, self.shift = (np.array(column, np.int64) for column in (low, high, shift))
         self.row_offset = np.arange(len(weights.features))
+
+
+_first_layers: dict[str, _FirstLayer] = {}
+"""By policy, the oldest first; few, since a run has one policy at a time and an evaluation a few."""
+
+_MAX_FIRST_LAYERS = 8
 
 
 class _NetworkDecider(Decider):

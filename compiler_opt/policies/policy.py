@@ -1,8 +1,8 @@
 """Who decides: the protocol that every policy follows, and those that need no learning.
 
-    decider = policy.start(header, seed)          # once per compilation
-    advice = decider(observation)                 # once per decision
-    decider.log_probs()                           # afterwards, when the policy samples
+decider = policy.start(header, seed)          # once per compilation
+advice = decider(observation)                 # once per decision
+decider.log_probs()                           # afterwards, when the policy samples
 """
 
 import abc

@@ -88,5 +88,3 @@ def load(name: str) -> Problem:
 def reward(score: float, baseline: float) -> float:
     """The reward: the share of the baseline that was saved, `1 - score / baseline`; 0 for an empty baseline."""
     return 1 - score / baseline if baseline > 0 else 0.0
-
-

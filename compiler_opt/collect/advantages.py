@@ -1,0 +1,150 @@
+"""What each decision is worth to the learner, from the rollouts of one module.
+
+Legend: G rollouts of a group, T decisions of a rollout.
+
+The reward of a rollout is `1 - score / baseline`, the share of the default's bytes that it saved. The learner sees
+*advantages*: how much better than expected a decision was. What to expect is the difference between the classes here.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler_opt.collect.rollout import Rollout, Trajectory
+from compiler_opt.problems.problem import Problem, reward
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Rollouts of one module under one policy, all of them good and with decisions.
+
+    Attributes:
+      module: the module's name.
+      rollouts: G of them.
+      baseline: the default's score of the module.
+      context: what scoring needs to know of the module's project.
+    """
+
+    module: str
+    rollouts: Sequence[Rollout]
+    baseline: float
+    context: Any
+
+    def rewards(self, problem: Problem) -> np.ndarray:
+        """`[G]` float64."""
+        scores = [problem.score(rollout.measurement, self.context) for rollout in self.rollouts]
+        return np.array([reward(score, self.baseline) for score in scores])
+
+    def trajectories(self) -> list[Trajectory]:
+        return [rollout.trajectory for rollout in self.rollouts if rollout.trajectory is not None]
+
+
+class Advantages(abc.ABC):
+    """Turns groups of rollouts into an advantage per decision."""
+
+    uses_value_network: bool = False
+    """Whether the value network's expectation is subtracted from what this returns."""
+
+    @abc.abstractmethod
+    def __call__(self, groups: Sequence[Group], problem: Problem) -> list[list[np.ndarray]]:
+        """For each group, for each of its rollouts, `[T]` float32."""
+
+    def state(self) -> dict[str, Any]:
+        """What must survive an interruption; JSON."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state()`."""
+        del state
+
+
+class GroupRelative(Advantages):
+    """A decision against the mean of its group: every module is its own yardstick.
+
+    With `credit="function"` a decision is judged by the functions that it concerns (`Problem.credit`); signed logarithm, since
+    a few decisions are worth a thousand others; brought to unit variance over the iteration. `module_weight` adds the
+    module's own group-relative reward, the same for all its decisions. With `credit="module"` there is only that.
+    """
+
+    def __init__(self, credit: str = "function", module_weight: float = 0.1):
+        if credit not in ("function", "module"):
+            raise ValueError(f"credit: expected 'function' or 'module', found {credit!r}")
+        self._credit = credit
+        self._module_weight = module_weight
+
+    def __call__(self, groups: Sequence[Group], problem: Problem) -> list[list[np.ndarray]]:
+        by_module = [_standardised(group.rewards(problem)) for group in groups]
+        by_decision = [self._decisions(group, problem) for group in groups]
+        known = [credit for credits in by_decision if credits is not None for credit in credits]
+        scale = _root_mean_square(np.concatenate(known)) if known else 1.0
+        advantages = []
+        for group, module_advantages, credits in zip(groups, by_module, by_decision, strict=True):
+            lengths = [len(trajectory) for trajectory in group.trajectories()]
+            whole = [np.full(length, value) for length, value in zip(lengths, module_advantages, strict=True)]
+            if credits is None:
+                combined = whole
+            else:
+                combined = [
+                    credit / scale + self._module_weight * value for credit, value in zip(credits, whole, strict=True)
+                ]
+            advantages.append([values.astype(np.float32) for values in combined])
+        return advantages
+
+    def _decisions(self, group: Group, problem: Problem) -> list[np.ndarray] | None:
+        if self._credit == "module":
+            return None
+        call_sites = [trajectory.call_sites for trajectory in group.trajectories()]
+        known = [sites for sites in call_sites if sites is not None]
+        if len(known) < len(call_sites):
+            return None
+        credits = problem.credit([rollout.measurement for rollout in group.rollouts], known, group.context)
+        return None if credits is None else [np.sign(credit) * np.log1p(np.abs(credit)) for credit in credits]
+
+
+class MovingAverage(Advantages):
+    """The classical reward: a module's score against the moving average of its own past scores, for all its decisions.
+
+    The value network's expectation is subtracted.
+    """
+
+    uses_value_network = True
+
+    def __init__(self, decay: float = 0.9):
+        self._decay = decay
+        self._average: dict[str, float] = {}
+
+    def __call__(self, groups: Sequence[Group], problem: Problem) -> list[list[np.ndarray]]:
+        advantages = []
+        for group in groups:
+            scores = [problem.score(rollout.measurement, group.context) for rollout in group.rollouts]
+            average = self._average.get(group.module, group.baseline)
+            advantages.append(
+                [
+                    np.full(len(trajectory), reward(score, average), np.float32)
+                    for score, trajectory in zip(scores, group.trajectories(), strict=True)
+                ]
+            )
+            for score in scores:
+                average = self._decay * average + (1 - self._decay) * score
+            self._average[group.module] = average
+        return advantages
+
+    def state(self) -> dict[str, Any]:
+        return {"average": self._average}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._average = dict(state["average"])
+
+
+def _standardised(values: np.ndarray) -> np.ndarray:
+    """Mean 0, and deviation 1 unless all are alike."""
+    centred: np.ndarray = values - values.mean()
+    deviation = centred.std()
+    return centred / deviation if deviation > 1e-9 else np.zeros_like(centred)
+
+
+def _root_mean_square(values: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(values)))) or 1.0
