@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+from compiler_opt.llvm.toolchain import Toolchain, probe
+
 
 @pytest.fixture(params=["clang-19", "clang-22"], scope="session")
 def clang_path(request: pytest.FixtureRequest) -> str:
@@ -12,3 +14,9 @@ def clang_path(request: pytest.FixtureRequest) -> str:
     if path is None:
         pytest.fail(f"{request.param} is not installed; ./run_tests.sh installs what the tests need")
     return path
+
+
+@pytest.fixture(scope="session")
+def toolchain(clang_path: str) -> Toolchain:
+    """Each tested compiler, probed."""
+    return probe(clang_path)

@@ -81,10 +81,10 @@ def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
                     f"--gin_bindings={binding}: {one_line(str(error))}; "
                     "expected name.parameter=value, both of which exist"
                 ) from error
-    try:
-        gin.finalize()
-    except _GIN_ERRORS as error:
-        raise ConfigError(f"gin configuration: {one_line(str(error))}") from error
+        try:
+            gin.finalize()  # references to what does not exist show only now
+        except _GIN_ERRORS as error:
+            raise ConfigError(f"gin configuration: {one_line(str(error))}") from error
 
 
 _GIN_ERRORS = (ValueError, SyntaxError, tokenize.TokenError, TypeError, ImportError, RuntimeError, OSError)

@@ -1,0 +1,55 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+WAYS = {
+    "script": [sys.executable, "compiler_opt/tools/doctor.py"],
+    "module": [sys.executable, "-m", "compiler_opt.tools.doctor"],
+    "console command": [sys.executable, "-c", "from compiler_opt.tools.doctor import entry; entry()"],
+}
+
+
+def doctor(way: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": "."}
+    return subprocess.run(
+        [*WAYS[way], *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_start_it(way: str, clang_path: str) -> None:
+    result = doctor(way, "--clang_path", clang_path)
+    assert result.returncode == 0, result.stderr
+    assert clang_path in result.stdout
+    assert "Ready:" in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_help_shows_its_own_flags(way: str) -> None:
+    result = doctor(way, "--help")
+    assert result.returncode == 0
+    assert "--clang_path" in result.stdout and "Shows what this machine's compiler can do" in result.stdout
+
+
+def test_a_wrong_compiler_is_one_line() -> None:
+    result = doctor("module", "--clang_path=missing/clang")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert "missing/clang" in result.stderr
+
+
+def test_a_compiler_that_will_not_do_is_status_2(tmp_path: Path) -> None:
+    clang = tmp_path / "clang"
+    clang.write_text("#!/bin/sh\necho clang version 17.0.0\n")
+    clang.chmod(0o755)
+    result = doctor("module", "--clang_path", str(clang))
+    assert result.returncode == 2
+    assert "cannot be trained" in result.stdout
+    assert "apt-get install lld-17" in result.stdout

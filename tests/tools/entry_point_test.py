@@ -1,0 +1,164 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import gin
+import pytest
+
+from compiler_opt.errors import ConfigError
+from compiler_opt.tools.entry_point import one_line, parse_gin
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """\
+'''The program's own words.'''
+import errno, os, sys, time
+from absl import flags
+from compiler_opt.errors import CorpusError
+from compiler_opt.tools import entry_point
+NUMBER = flags.DEFINE_integer("number", 0, "A number.")
+flags.DEFINE_string("needed", None, "Something needed.", required={required})
+def main(argv):
+    {body}
+entry_point.run(main)
+"""
+
+
+def start(folder: Path, body: str, *arguments: str, required: bool = False) -> "subprocess.Popen[str]":
+    program = folder / "program.py"
+    program.write_text(PROGRAM.format(body=body, required=required))
+    return subprocess.Popen(
+        [sys.executable, str(program), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(folder: Path, body: str, *arguments: str, required: bool = False) -> tuple[int, str, str]:
+    """Exit status, stdout, stderr of an entry point with this body."""
+    process = start(folder, body, *arguments, required=required)
+    stdout, stderr = process.communicate(timeout=60)
+    return process.returncode, stdout, stderr
+
+
+@pytest.mark.parametrize(("returned", "status"), [("None", 0), ("0", 0), ("2", 2)])
+def test_exit_status_is_what_main_returns(returned: str, status: int, tmp_path: Path) -> None:
+    assert run(tmp_path, f"print(NUMBER.value); return {returned}", "--number=3") == (status, "3\n", "")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise CorpusError('no corpus at x')", "error: no corpus at x\n"),
+        ("raise CorpusError('two\\nlines')", "error: two lines\n"),
+        ("raise OSError(errno.ENOSPC, 'No space', 'some/file')", "error: some/file: the disk is full; "),
+        ("raise OSError(errno.ENOSPC, 'No space')", "error: output: the disk is full; "),
+        ("raise PermissionError(errno.EACCES, 'Denied', 'some/file')", "error: some/file: no permission; "),
+        ("raise OSError(errno.EROFS, 'Read-only', 'some/file')", "error: some/file: the file system is read-only; "),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line(body: str, message: str, tmp_path: Path) -> None:
+    status, stdout, stderr = run(tmp_path, body)
+    assert (status, stdout) == (2, "")
+    assert stderr.startswith(message) and stderr.count("\n") == 1
+
+
+def test_a_bug_of_ours_keeps_its_traceback(tmp_path: Path) -> None:
+    status, _, stderr = run(tmp_path, "return [][1]")
+    assert status == 1
+    assert "Traceback" in stderr and "IndexError" in stderr
+    status, _, stderr = run(tmp_path, "raise FileNotFoundError(errno.ENOENT, 'No such file', 'x')")
+    assert status == 1 and "Traceback" in stderr
+
+
+@pytest.mark.parametrize("argument", ["--number=three", "--nubmer=3", "extra", "--number"])
+def test_a_wrong_command_line_is_one_line(argument: str, tmp_path: Path) -> None:
+    status, stdout, stderr = run(tmp_path, "print('never')", argument)
+    assert (status, stdout) == (2, "")
+    assert stderr.startswith("error: ") and stderr.count("\n") == 1
+    assert argument.strip("-").split("=")[0] in stderr and "--help" in stderr
+
+
+def test_a_required_flag_that_is_missing(tmp_path: Path) -> None:
+    status, stdout, stderr = run(tmp_path, "print('never')", required=True)
+    assert (status, stdout) == (2, "")
+    assert stderr.startswith("error: ") and stderr.count("\n") == 1 and "needed" in stderr
+
+
+def test_help_is_no_failure(tmp_path: Path) -> None:
+    status, stdout, stderr = run(tmp_path, "print('never')", "--help")
+    assert (status, stderr) == (0, "")
+    assert "The program's own words." in stdout and "--number" in stdout and "never" not in stdout
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    process = start(tmp_path, "print('ready', flush=True); time.sleep(60)")
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stderr) == (130, "interrupted\n")
+
+
+def test_one_line() -> None:
+    assert one_line("  two\n   lines ") == "two lines"
+
+
+@gin.configurable(module="entry_point_test")
+def configured(first: int = 1, second: str = "two") -> tuple[int, str]:
+    return first, second
+
+
+@pytest.fixture
+def fresh_gin() -> Iterator[None]:
+    gin.clear_config()
+    yield
+    gin.clear_config()
+
+
+def test_bindings_win_over_files(tmp_path: Path, fresh_gin: None) -> None:
+    file = tmp_path / "some.gin"
+    file.write_text("configured.first = 3\nconfigured.second = 'three'\n")
+    parse_gin([str(file)], ["configured.first = 4"])
+    assert configured() == (4, "three")
+
+
+def test_can_be_called_again(fresh_gin: None) -> None:
+    parse_gin([], ["configured.first = 4"])
+    parse_gin([], ["configured.first = 5"])
+    assert configured() == (5, "two")
+
+
+@pytest.mark.parametrize(
+    ("binding", "named"),
+    [
+        ("configured.third = 3", "third"),
+        ("unheard_of.first = 3", "unheard_of"),
+        ("configured.first = ", "parse"),
+        ("configured.first = (1", "EOF"),
+        ("configured.first", "parse"),
+        ("configured.first = @unheard_of", "unheard_of"),
+        ("configured.first = %UNHEARD_OF", "UNHEARD_OF"),
+        ("import unheard_of", "unheard_of"),
+    ],
+)
+def test_a_wrong_binding_is_named(binding: str, named: str, fresh_gin: None) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_gin([], [binding])
+    message = str(caught.value)
+    assert named in message and "\n" not in message
+
+
+def test_a_wrong_file_is_named(tmp_path: Path, fresh_gin: None) -> None:
+    file = tmp_path / "some.gin"
+    file.write_text("configured.first = 3\nconfigured.third = 3\n")
+    with pytest.raises(ConfigError, match=r"some\.gin.*'third'.*line 2"):
+        parse_gin([str(file)], [])
+    with pytest.raises(ConfigError, match=r"missing\.gin: no such file"):
+        parse_gin([str(tmp_path / "missing.gin")], [])
