@@ -1,0 +1,72 @@
+"""A policy on disk: TensorFlow's SavedModel for LLVM and TF-Agents, `network.npz` for everything here.
+
+    saved_model.pb, variables/    signature `action`, inputs by LLVM's feature names (TF-Agents' PolicySaver)
+    output_spec.json              which output is the advice, as LLVM's development mode reads it
+    network.npz                   see `policies.network`
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from tf_agents.policies import actor_policy, greedy_policy, policy_saver
+from tf_agents.trajectories import time_step as ts
+
+from compiler_opt.errors import OutputError
+from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.rl import networks
+
+
+def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> None:
+    """Writes a greedy policy, all or nothing: what stood at `directory` is replaced when the new one is complete.
+
+    Args:
+      directory: the policy's folder.
+      weights: what it decides by.
+      action_name: the advice's name, such as `inlining_decision`.
+
+    Raises:
+      OutputError: it cannot be written.
+    """
+    hidden = tuple(len(bias) for bias in weights.biases[:-1])
+    action = networks.action_spec(action_name, len(weights.biases[-1]))
+    actor = networks.actor_network(
+        weights.features, weights.quantiles, action, networks.NetworkConfig(fc_layer_params=hidden), seed=0
+    )
+    networks.assign(actor, weights)
+    steps: ts.TimeStep = networks.time_step_spec(weights.features)
+    policy = greedy_policy.GreedyPolicy(actor_policy.ActorPolicy(steps, action, actor))
+    partial: Path | None = None
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".partial", dir=directory.parent))
+        policy_saver.PolicySaver(policy, batch_size=1, use_nest_path_signatures=False).save(str(partial))
+        (partial / "output_spec.json").write_text(json.dumps(_output_spec(action_name), indent=2) + "\n")
+        weights.save(partial)
+        partial.chmod(0o755)
+        _replace(partial, directory)
+    except OSError as error:
+        raise OutputError(f"{directory}: the policy cannot be written: {error.strerror or error}") from error
+    finally:
+        if partial is not None:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _output_spec(action_name: str) -> list[dict[str, object]]:
+    tensor = {"name": "StatefulPartitionedCall", "port": 0, "type": "int64_t", "shape": [1]}
+    return [{"logging_name": action_name, "tensor_spec": tensor}]
+
+
+def _replace(new: Path, place: Path) -> None:
+    """Puts one directory in the place of another."""
+    if not place.exists():
+        os.rename(new, place)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
+    try:
+        os.rename(place, aside / place.name)
+        os.rename(new, place)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

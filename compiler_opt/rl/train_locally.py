@@ -1,0 +1,86 @@
+"""Trains a policy by reinforcement learning on this machine's threads.
+
+    PYTHONPATH=. python3 compiler_opt/rl/train_locally.py --root_dir=$OUTPUT_DIR --data_path=$CORPUS \
+        --gin_files=gin_configs/inlining/ppo_nn_agent.gin --warmstart_policy_dir=$WARMSTART_OUTPUT_DIR/policy
+
+The policy comes to stand in `$OUTPUT_DIR/policy`. Killed at any moment, the same command goes on where it was.
+"""
+
+import dataclasses
+from pathlib import Path
+
+from absl import flags, logging
+
+from compiler_opt.errors import ConfigError
+from compiler_opt.tools import entry_point
+
+_ROOT_DIR = flags.DEFINE_string("root_dir", None, "The run's folder: checkpoints, history, summaries, policy.")
+_DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus to train on.")
+_COMPILE_TASK = flags.DEFINE_string("compile_task", "inlining", "What is decided.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per thread.", 1)
+_VOCAB_PATH = flags.DEFINE_string("vocab_path", None, "Vocabulary; by default that of the warm-start policy.")
+_WARMSTART_POLICY_DIR = flags.DEFINE_string(
+    "warmstart_policy_dir", None, "The policy to start from; the same as train_eval.warmstart_policy_dir in gin."
+)
+_NUM_MODULES = flags.DEFINE_integer("num_modules", None, "Modules per iteration; train_eval.num_modules in gin.", 1)
+_MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Time to train for; train_eval.max_minutes in gin.", 0)
+_SEED = flags.DEFINE_integer("seed", None, "Of everything that is drawn; train_eval.seed in gin.", 0)
+_GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files.")
+_GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    if not _ROOT_DIR.value or not _DATA_PATH.value:
+        raise ConfigError("--root_dir and --data_path are needed: the run's folder, and the corpus to train on")
+    # A worker imports this module too: whatever is slow to import is imported here.
+    from compiler_opt import rl
+
+    rl.load_tensorflow()
+    from compiler_opt.collect.workers import WorkerPool
+    from compiler_opt.corpus.description import Corpus
+    from compiler_opt.llvm.toolchain import probe
+    from compiler_opt.problems import problem as problems
+    from compiler_opt.rl import gin_bindings, vocabularies
+    from compiler_opt.rl.training import POLICY_DIR, Training
+
+    entry_point.parse_gin(_GIN_FILES.value, _GIN_BINDINGS.value)
+    logging.set_verbosity(logging.INFO)
+    flag_values = {
+        "num_modules": _NUM_MODULES.value,
+        "max_minutes": _MAX_MINUTES.value,
+        "warmstart_policy_dir": _WARMSTART_POLICY_DIR.value,
+        "seed": _SEED.value,
+    }
+    config = dataclasses.replace(
+        gin_bindings.TrainingConfig(), **{name: value for name, value in flag_values.items() if value is not None}
+    )
+    problem = problems.load(_COMPILE_TASK.value)
+    corpus = Corpus.load(_DATA_PATH.value)
+    toolchain = probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    quantiles = vocabularies.of_run(_VOCAB_PATH.value, config.warmstart_policy_dir, problem.feature_names)
+    root_dir = Path(_ROOT_DIR.value)
+    with WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
+        Training(
+            root_dir,
+            corpus,
+            toolchain,
+            problem,
+            pool,
+            quantiles=quantiles,
+            config=config,
+            network=gin_bindings.NetworkConfig(),
+            ppo=gin_bindings.PPOConfig(),
+            advantages=gin_bindings.advantages(),
+        ).run()
+    logging.info("the policy is in %s", root_dir / POLICY_DIR)
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,277 @@
+"""The main loop: collect under the current policy, learn from it, remember where we are."""
+
+import dataclasses
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from compiler_opt.collect.advantages import Advantages, GroupRelative
+from compiler_opt.collect.baseline import Baseline, cached_baseline, check_failures
+from compiler_opt.collect.groups import Collection, ModuleSampler, collect
+from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import CorpusError, PolicyError
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.export.saved_model import save_policy
+from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.problems.problem import Problem
+from compiler_opt.rl.checkpoints import Checkpoints
+from compiler_opt.rl.history import History
+from compiler_opt.rl.networks import NetworkConfig
+from compiler_opt.rl.ppo import Batch, PPOConfig, PPOLearner
+
+POLICY_DIR = "policy"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """How long and on what.
+
+    Attributes:
+      num_iterations: policy updates.
+      max_minutes: stop after so much training, over all sessions of the run; 0 for no limit.
+      num_modules: modules of an iteration.
+      rollouts_per_module: compilations of each, under the same policy.
+      compile_timeout_s: wall-clock seconds of one compilation.
+      learning_rate_decay: what is left of the learning rate at the end, as a share of the first.
+      warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
+      seed: of everything that is drawn.
+    """
+
+    num_iterations: int = 1000
+    max_minutes: float = 0.0
+    num_modules: int = 16
+    rollouts_per_module: int = 8
+    compile_timeout_s: float = 60.0
+    learning_rate_decay: float = 0.2
+    warmstart_policy_dir: str = ""
+    seed: int = 1
+
+
+class Training:
+    """One run; its folder holds checkpoints, history, summaries, the baseline and the policy."""
+
+    def __init__(
+        self,
+        root_dir: Path,
+        corpus: Corpus,
+        toolchain: Toolchain,
+        problem: Problem,
+        pool: WorkerPool,
+        *,
+        quantiles: Mapping[str, np.ndarray],
+        config: TrainingConfig,
+        network: NetworkConfig,
+        ppo: PPOConfig,
+        advantages: Advantages | None = None,
+    ):
+        """Prepares a run, or continues the one in `root_dir`.
+
+        Args:
+          root_dir: the run's folder.
+          corpus: the modules to train on.
+          toolchain: the compiler.
+          problem: what is decided.
+          pool: who compiles.
+          quantiles: the vocabulary; its features are those the policy sees.
+          config: how long and on what.
+          network: the networks' shape.
+          ppo: how the policy learns.
+          advantages: what decisions are worth; group-relative by default.
+
+        Raises:
+          CorpusError, PolicyError, OutputError, ConfigError: something does not fit.
+        """
+        self._root_dir = root_dir
+        self._toolchain = toolchain
+        self._problem = problem
+        self._pool = pool
+        self._config = config
+        self._advantages = advantages if advantages is not None else GroupRelative()
+        self._features = tuple(name for name in problem.feature_names if name in quantiles)
+        action = toolchain.require(problem.name).advice
+        self._action_name = action.name if action is not None else problem.name
+        self._learner = PPOLearner(
+            self._features,
+            [quantiles[name] for name in self._features],
+            self._action_name,
+            network,
+            ppo,
+            config.seed,
+        )
+        self._checkpoints = Checkpoints(
+            root_dir / "checkpoints", agent=self._learner.agent, optimizer=self._learner.optimizer
+        )
+        self._base_learning_rate = ppo.learning_rate
+        self._iteration, self._elapsed_s, self._compiles, self._position = 0, 0.0, 0, 0
+        self._undecided: set[str] = set()
+        self._resume()
+        self._history = History(root_dir, self._iteration)
+        key = {"toolchain": toolchain.identity(), "corpus": str(corpus.root.resolve())}
+        self._baseline = cached_baseline(root_dir / "baseline.json", key, corpus.modules, pool, problem)
+        usable = [module for module in corpus.modules if self._baseline.scores.get(module.name, 0) > 0]
+        if not usable:
+            raise CorpusError(f"{corpus.root}: no module compiles to any text")
+        self._sampler = ModuleSampler(usable, config.seed)
+
+    @property
+    def baseline(self) -> Baseline:
+        return self._baseline
+
+    def run(self) -> NetworkWeights:
+        """Trains to the end and saves the policy; killed at any moment, the same call goes on from the last iteration.
+
+        Raises:
+          CorpusError: most modules of an iteration fail.
+          OutputError: a checkpoint cannot be written.
+        """
+        while self._progress() < 1:
+            start_s = time.monotonic()
+            collection = self._collect()
+            self._learn(collection, start_s)
+        weights = self._learner.weights()
+        weights = dataclasses.replace(weights, metadata=self._metadata())
+        save_policy(self._root_dir / POLICY_DIR, weights, self._action_name)
+        return weights
+
+    def _progress(self) -> float:
+        """How much of the run is done, 0 to 1."""
+        by_iterations = self._iteration / self._config.num_iterations
+        by_time = self._elapsed_s / (60 * self._config.max_minutes) if self._config.max_minutes else 0.0
+        return max(by_iterations, by_time)
+
+    def _collect(self) -> Collection:
+        config = self._config
+        modules = self._sampler.draw(self._position, config.num_modules)
+        self._position += len(modules)
+        collection = collect(
+            [module for module in modules if module.name not in self._undecided],
+            NetworkPolicy(self._learner.weights(), temperature=1.0),
+            self._baseline,
+            self._pool,
+            rollouts_per_module=config.rollouts_per_module,
+            settings=RolloutSettings(timeout_s=config.compile_timeout_s, record_call_sites=True),
+            seed=(config.seed, self._iteration),
+            description=f"iteration {self._iteration + 1}",
+        )
+        check_failures({failure: failure for failure in collection.failures}, collection.num_compiles)
+        for failure in collection.failures:
+            logging.warning("rollout failed: %s", failure)
+        return collection
+
+    def _learn(self, collection: Collection, start_s: float) -> None:
+        metrics: dict[str, float] = {}
+        if collection.groups:
+            remaining = 1 - min(1.0, self._progress())
+            decay = self._config.learning_rate_decay
+            self._learner.optimizer.learning_rate.assign(self._base_learning_rate * (decay + (1 - decay) * remaining))
+            metrics = self._learner.update(
+                self._batch(collection), np.random.default_rng((self._config.seed, self._iteration))
+            )
+        self._iteration += 1
+        self._compiles += collection.num_compiles
+        self._undecided.update(collection.undecided)
+        seconds = time.monotonic() - start_s
+        self._elapsed_s += seconds
+        self._record(collection, metrics, seconds)
+        self._checkpoints.save(self._iteration, self._state())
+
+    def _batch(self, collection: Collection) -> Batch:
+        advantages = self._advantages(collection.groups, self._problem)
+        features: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+        actions, log_probs, values, returns = [], [], [], []
+        for group, group_advantages in zip(collection.groups, advantages, strict=True):
+            rewards = group.rewards(self._problem)
+            for trajectory, advantage, reward in zip(group.trajectories(), group_advantages, rewards, strict=True):
+                by_name = trajectory.features()
+                for name in self._features:
+                    features[name].append(by_name[name].reshape(len(trajectory)))
+                actions.append(trajectory.advice)
+                assert trajectory.log_probs is not None
+                log_probs.append(trajectory.log_probs)
+                values.append(advantage)
+                returns.append(advantage if self._advantages.uses_value_network else np.full_like(advantage, reward))
+        columns = {name: np.concatenate(parts) for name, parts in features.items()}
+        batch = Batch(columns, *(np.concatenate(parts) for parts in (actions, log_probs, values, returns)))
+        if self._advantages.uses_value_network:
+            batch = dataclasses.replace(batch, advantages=batch.returns - self._learner.expected_returns(columns))
+        return batch
+
+    def _record(self, collection: Collection, metrics: Mapping[str, float], seconds: float) -> None:
+        rewards = {group.module: group.rewards(self._problem) for group in collection.groups}
+        by_project: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+        for group in collection.groups:
+            by_project[group.rollouts[0].project].append(rewards[group.module])
+        everything = np.concatenate(list(rewards.values())) if rewards else np.zeros(1)
+        entry: dict[str, Any] = {
+            "iteration": self._iteration,
+            "compiles": self._compiles,
+            "elapsed_s": round(self._elapsed_s, 3),
+            "reward_mean": float(everything.mean()),
+            "reward_by_project": {
+                name: float(np.concatenate(parts).mean()) for name, parts in sorted(by_project.items())
+            },
+            **metrics,
+            "failures": len(collection.failures),
+            "decisions": sum(len(trajectory) for group in collection.groups for trajectory in group.trajectories()),
+            "compiles_per_s": collection.num_compiles / seconds,
+            "collect_cpu_s": collection.cpu_s,
+        }
+        self._history.add(entry, everything)
+        logging.info(
+            "iteration %d: reward %+.2f%%, entropy %.3f, KL %.4f, %.1f compiles/s, %d failures, %.1f min so far",
+            self._iteration,
+            100 * entry["reward_mean"],
+            metrics.get("entropy", 0.0),
+            metrics.get("kl", 0.0),
+            entry["compiles_per_s"],
+            entry["failures"],
+            self._elapsed_s / 60,
+        )
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "elapsed_s": self._elapsed_s,
+            "compiles": self._compiles,
+            "position": self._position,
+            "undecided": sorted(self._undecided),
+            "advantages": self._advantages.state(),
+            "features": list(self._features),
+        }
+
+    def _resume(self) -> None:
+        found = self._checkpoints.restore()
+        if found is None:
+            if self._config.warmstart_policy_dir:
+                self._learner.warm_start(self._warm_start_weights(Path(self._config.warmstart_policy_dir)))
+            return
+        self._iteration, state = found
+        self._elapsed_s, self._compiles = state["elapsed_s"], state["compiles"]
+        self._position, self._undecided = state["position"], set(state["undecided"])
+        self._advantages.restore(state["advantages"])
+        logging.info("continuing after iteration %d", self._iteration)
+
+    def _warm_start_weights(self, directory: Path) -> NetworkWeights:
+        weights = NetworkWeights.load(directory)
+        if weights.features != self._features:
+            odd: Sequence[str] = sorted(set(weights.features) ^ set(self._features))
+            raise PolicyError(
+                f"{directory}: its features are not those of the vocabulary; they differ in: {', '.join(odd) or 'order'}"
+            )
+        return weights
+
+    def _metadata(self) -> dict[str, Any]:
+        return {
+            "problem": self._problem.name,
+            "toolchain": self._toolchain.identity(),
+            "iterations": self._iteration,
+            "compiles": self._compiles,
+            "training_minutes": round(self._elapsed_s / 60, 2),
+            "seed": self._config.seed,
+        }
