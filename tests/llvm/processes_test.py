@@ -1,0 +1,75 @@
+"""Processes end when they should, and say why."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from compiler_opt.errors import ToolchainError
+from compiler_opt.llvm import processes
+
+
+def test_output_status_and_cost() -> None:
+    result = processes.run(["sh", "-c", "echo out; echo 'x: error: bad' >&2; exit 3"])
+    assert (result.stdout, result.returncode, result.ok, result.timed_out) == (b"out\n", 3, False, False)
+    assert result.describe().startswith("exit status 3: x: error: bad (command: sh -c ")
+    assert 0 <= result.cpu_s < 1
+
+
+def test_a_signal_is_named() -> None:
+    assert "died of SIGSEGV" in processes.run(["sh", "-c", "kill -SEGV $$"]).describe()
+
+
+def test_time_is_limited_for_the_whole_group() -> None:
+    start_s = time.monotonic()
+    result = processes.run(["sh", "-c", "sleep 60 & sleep 60"], timeout_s=0.5)
+    assert result.timed_out
+    assert time.monotonic() - start_s < 10
+    assert [child for child in psutil.Process().children(recursive=True) if child.name() == "sleep"] == []
+
+
+def test_memory_is_limited() -> None:
+    result = processes.run([sys.executable, "-S", "-c", "x = bytearray(1 << 30)"], memory_bytes=256 << 20)
+    assert not result.ok
+    assert "MemoryError" in result.stderr_tail
+
+
+def test_output_is_limited() -> None:
+    result = processes.run(["sh", "-c", "while :; do echo y; done"], max_stdout_bytes=1000, timeout_s=30)
+    assert result.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("mode", [None, 0o644])
+def test_a_program_that_cannot_be_started(mode: int | None, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    if mode is not None:
+        program.write_text("")
+        program.chmod(mode)
+    with pytest.raises(ToolchainError, match=str(program)):
+        processes.run([str(program)])
+
+
+def test_an_interrupted_caller_leaves_no_process() -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            processes.run(["sleep", "60"])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert [child for child in psutil.Process().children() if child.name() == "sleep"] == []
+
+
+def test_descriptors_do_not_leak() -> None:
+    processes.run(["true"])
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for _ in range(20):
+        processes.run(["true"])
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

@@ -1,0 +1,65 @@
+"""Scratch directories go with their owners."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.errors import OutputError
+from compiler_opt.llvm.scratch import scratch_directory, sweep
+
+_OWNER = """
+import sys, time
+from pathlib import Path
+from compiler_opt.llvm.scratch import scratch_directory
+with scratch_directory(Path(sys.argv[1])) as path:
+    print(path, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_it_is_removed_with_its_content(tmp_path: Path) -> None:
+    with scratch_directory(tmp_path) as path:
+        (path / "x").write_text("x")
+        assert path.parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_system_folder_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with scratch_directory(), scratch_directory():
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_that_of_a_killed_owner_is_swept_and_that_of_a_living_one_kept(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    owners = [
+        subprocess.Popen([sys.executable, "-c", _OWNER, str(tmp_path)], stdout=subprocess.PIPE, env=environment)
+        for _ in range(2)
+    ]
+    paths = []
+    for owner in owners:
+        assert owner.stdout is not None
+        paths.append(Path(owner.stdout.readline().decode().strip()))
+    owners[0].send_signal(signal.SIGKILL)
+    owners[0].wait()
+    # A directory in its first second may be one whose owner is about to lock it.
+    old_s = time.time() - 10
+    for path in paths:
+        os.utime(path / "lock", (old_s, old_s))
+    assert sweep(tmp_path) == 1
+    assert [path.exists() for path in paths] == [False, True]
+    owners[1].kill()
+    for owner in owners:
+        owner.communicate()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="set TMPDIR"), scratch_directory(tmp_path / "file" / "below"):
+        pass
