@@ -1,0 +1,286 @@
+"""Compiles a corpus under several contenders, keeps the objects of each project until it is linked, and measures.
+
+for each project: for each module: default, policy, baselines  -> objects
+                  all compiled: score, link once per contender -> ProjectResult; the objects go
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import itertools
+import shutil
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.workers import Job, WorkerPool
+from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.errors import CompileError, ConfigError, CorpusError, OutputError, ProtocolError
+from compiler_opt.evaluation.results import DEFAULT, Evaluation, ModuleResult, Output, ProjectResult
+from compiler_opt.llvm.linker import linked_text_bytes
+from compiler_opt.llvm.object_file import read_text_bytes
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.policy import ConstantPolicy, Policy, RandomPolicy
+from compiler_opt.problems import problem as problems
+
+BASELINES: Mapping[str, Callable[[], Policy]] = {
+    "never": lambda: ConstantPolicy(0, "never"),
+    "always": lambda: ConstantPolicy(1, "always"),
+    "random": lambda: RandomPolicy(0.5, "random"),
+}
+"""What a policy has to beat besides the default, for problems whose advice is yes or no."""
+
+_MIN_BEFORE_GIVING_UP = 10
+_MAX_FAILED_SHARE = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSettings:
+    """How to evaluate.
+
+    Attributes:
+      num_workers: compilations at a time; None for one per CPU.
+      seed: of policies that sample; each module draws from a stream of its own, so the order does not matter.
+      rollout: limits of one compilation.
+      keep_objects: a folder that the objects are moved to, `CONTENDER/MODULE.o`; None deletes them.
+    """
+
+    num_workers: int | None = None
+    seed: int = 0
+    rollout: RolloutSettings = RolloutSettings()
+    keep_objects: Path | None = None
+
+
+def baselines(problem_name: str, names: Sequence[str]) -> list[Policy]:
+    """The baselines of those names.
+
+    Raises:
+      ConfigError: there is no such baseline, or none at all for the problem.
+    """
+    known = BASELINES if problem_name.startswith("inlining") else {}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"unknown baseline {name!r} for {problem_name}; expected {', '.join(known) or 'none'}")
+    return [known[name]() for name in dict.fromkeys(names)]
+
+
+def evaluate(
+    corpus: Corpus,
+    policy: Policy,
+    other_policies: Sequence[Policy] = (),
+    *,
+    problem_name: str,
+    toolchain: Toolchain,
+    settings: EvaluationSettings = EvaluationSettings(),
+    provenance: Mapping[str, str] | None = None,
+    on_rollout: Callable[[Rollout], None] = lambda rollout: None,
+) -> Evaluation:
+    """Compares a policy, and baselines, with the compiler's default on every module of a corpus.
+
+    A module that the default cannot compile is left out. Where another contender fails, the default's object stands in
+    for it. Both are in `Evaluation.failures`.
+
+    Args:
+      corpus: what to compile.
+      policy: whom it is about.
+      other_policies: baselines.
+      problem_name: what is decided.
+      toolchain: the compiler; its lld links.
+      settings: see there.
+      provenance: recorded.
+      on_rollout: called for each compilation as it is done (there are `num_rollouts` of them), for progress bars.
+
+    Raises:
+      CompileError: most of the default's or the policy's compilations fail; says why the first one did.
+      PolicyError: the policy does not fit the compiler.
+      ToolchainError: the compiler or lld is missing, or cannot hand its decisions over.
+    """
+    started_at, start_s = datetime.datetime.now().astimezone(), time.monotonic()
+    lld = toolchain.tool("ld.lld")
+    contenders: dict[str, Policy | None] = {DEFAULT: None, policy.name: policy}
+    contenders |= {other.name: other for other in other_policies}
+    if len(contenders) != 2 + len(other_policies):
+        raise ConfigError(
+            f"contenders must differ in name, found {[DEFAULT, policy.name, *(p.name for p in other_policies)]}"
+        )
+
+    results: dict[str, ProjectResult] = {}
+    with scratch_directory() as scratch, contextlib.ExitStack() as stack:
+        runs = {
+            name: _ProjectRun(name, modules, tuple(contenders), scratch / str(number))
+            for number, (name, modules) in enumerate(corpus.projects().items())
+        }
+        pool = stack.enter_context(WorkerPool(toolchain, problem_name, settings.num_workers))
+        jobs = (job for run in runs.values() for job in run.jobs(contenders, settings))
+        failed, done = dict.fromkeys(contenders, 0), dict.fromkeys(contenders, 0)
+        for job, rollout in pool.rollouts(jobs):
+            contender = DEFAULT if job.policy is None else job.policy.name
+            done[contender] += 1
+            failed[contender] += rollout.failure is not None
+            if contender in (DEFAULT, policy.name) and rollout.failure is not None:
+                _stop_if_most_fail(contender, failed[contender], done[contender], rollout.failure, len(corpus.modules))
+            run = runs[job.module.project]
+            run.add(contender, job, rollout)
+            on_rollout(rollout)
+            if run.complete:
+                results[run.name] = run.finish(problems.load(problem_name), lld, settings.keep_objects)
+                del runs[run.name]
+    return Evaluation(
+        problem=problem_name,
+        policy=policy.name,
+        baselines=tuple(other.name for other in other_policies),
+        projects=tuple(results[name] for name in corpus.projects()),
+        started_at=started_at.isoformat(" ", "minutes"),
+        wall_s=time.monotonic() - start_s,
+        seed=settings.seed,
+        provenance=dict(provenance or {}),
+    )
+
+
+def num_rollouts(corpus: Corpus, other_policies: Sequence[Policy]) -> int:
+    """How many compilations `evaluate` does."""
+    return len(corpus.modules) * (2 + len(other_policies))
+
+
+def _stop_if_most_fail(contender: str, failed: int, done: int, reason: str, num_modules: int) -> None:
+    if done >= min(_MIN_BEFORE_GIVING_UP, num_modules) and failed > _MAX_FAILED_SHARE * done:
+        raise CompileError(f"{failed} of the first {done} compilations with {contender} failed; the latest: {reason}")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Compiled:
+    """What is kept of a rollout until its project is complete."""
+
+    measurement: Any
+    text_bytes: int
+    num_decisions: int
+    cpu_s: float
+    host_cpu_s: float
+
+
+class _ProjectRun:
+    """A project under way."""
+
+    def __init__(self, name: str, modules: Sequence[Module], contenders: Sequence[str], directory: Path):
+        self.name = name
+        self._modules = modules
+        self._contenders = contenders
+        self._directory = directory
+        self._number = {module.name: number for number, module in enumerate(modules)}
+        self._compiled: dict[tuple[str, str], _Compiled] = {}  # By contender and module.
+        self._failures: dict[tuple[str, str], str] = {}
+
+    def jobs(self, contenders: Mapping[str, Policy | None], settings: EvaluationSettings) -> Iterator[Job]:
+        for module in self._modules:
+            # Not Python's hash, which differs from run to run.
+            seed = zlib.crc32(module.name.encode(), settings.seed & 0xFFFFFFFF)
+            for name, policy in contenders.items():
+                yield Job(module, policy, seed, settings.rollout, self._object_path(name, module.name))
+
+    def _object_path(self, contender: str, module: str) -> Path:
+        # Numbers, since a module's name may be the folder of another's.
+        return self._directory / str(self._contenders.index(contender)) / f"{self._number[module]}.o"
+
+    def add(self, contender: str, job: Job, rollout: Rollout) -> None:
+        failure = rollout.failure
+        if failure is None:
+            try:
+                assert job.keep_object is not None
+                text_bytes = read_text_bytes(job.keep_object)
+                num_decisions = len(rollout.trajectory) if rollout.trajectory is not None else 0
+                self._compiled[contender, rollout.module] = _Compiled(
+                    rollout.measurement, text_bytes, num_decisions, rollout.cpu_s, rollout.host_cpu_s
+                )
+            except ProtocolError as error:
+                failure = str(error)
+        if failure is not None:
+            self._failures[contender, rollout.module] = failure
+
+    @property
+    def complete(self) -> bool:
+        return len(self._compiled) + len(self._failures) == len(self._modules) * len(self._contenders)
+
+    def finish(self, problem: problems.Problem, lld: Path, keep_objects: Path | None) -> ProjectResult:
+        """Scores and links what was compiled, then gives up the objects."""
+        included = [module for module in self._modules if (DEFAULT, module.name) in self._compiled]
+        context = problem.project_context(self._compiled[DEFAULT, module.name].measurement for module in included)
+        linked_bytes: dict[str, int] = {}
+        link_failures: dict[str, str] = {}
+        for contender in self._contenders:
+            objects = [
+                self._object_path(contender if (contender, module.name) in self._compiled else DEFAULT, module.name)
+                for module in included
+            ]
+            try:
+                linked_bytes[contender] = linked_text_bytes(lld, objects, scratch=self._directory)
+            except (CompileError, ProtocolError) as error:
+                link_failures[contender] = str(error)
+        result = ProjectResult(
+            name=self.name,
+            modules=tuple(self._module_result(module, problem, context) for module in included),
+            excluded={
+                module.name: self._failures[DEFAULT, module.name] for module in self._modules if module not in included
+            },
+            linked_bytes=linked_bytes,
+            link_failures=link_failures,
+        )
+        if keep_objects is not None:
+            self._move_objects(keep_objects)
+        shutil.rmtree(self._directory, ignore_errors=True)
+        return result
+
+    def _module_result(self, module: Module, problem: problems.Problem, context: Any) -> ModuleResult:
+        outputs, failures = {}, {}
+        for contender in self._contenders:
+            if (contender, module.name) in self._failures:
+                failures[contender] = self._failures[contender, module.name]
+                continue
+            compiled = self._compiled[contender, module.name]
+            outputs[contender] = Output(
+                text_bytes=compiled.text_bytes,
+                score=problem.score(compiled.measurement, context),
+                num_decisions=compiled.num_decisions,
+                cpu_s=compiled.cpu_s,
+                host_cpu_s=compiled.host_cpu_s,
+            )
+        return ModuleResult(module.name, self.name, module_language(module), outputs, failures)
+
+    def _move_objects(self, directory: Path) -> None:
+        for contender, module in self._compiled:
+            path = directory / contender / (module if module.endswith(".o") else f"{module}.o")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(self._object_path(contender, module), path)
+            except OSError as error:
+                raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+_LANGUAGES = {"c": "C", "c++": "C++", "objective-c": "Objective-C", "objective-c++": "Objective-C++", "rust": "Rust"}
+_LANGUAGE_OF_SUFFIX = {
+    ".c": "C",
+    ".cc": "C++",
+    ".cpp": "C++",
+    ".cxx": "C++",
+    ".C": "C++",
+    ".rs": "Rust",
+    ".m": "Objective-C",
+}
+
+
+def module_language(module: Module) -> str:
+    """The language that a module was written in, as far as its recorded options tell; `?` when they do not."""
+    try:
+        options = module.options()
+    except CorpusError:
+        return "?"
+    recorded = dict(itertools.pairwise(options))
+    if recorded.get("-x") in _LANGUAGES:
+        return _LANGUAGES[recorded["-x"]]
+    for name in (recorded.get("-main-file-name", ""), module.name, Path(module.name).stem):
+        if Path(name).suffix in _LANGUAGE_OF_SUFFIX:
+            return _LANGUAGE_OF_SUFFIX[Path(name).suffix]
+    return "?"

@@ -1,0 +1,109 @@
+"""The training's own log, as far as the report draws it.
+
+One JSON object per line and iteration, as the trainer writes `history.jsonl`. Read here:
+
+    compiles (so far), reward_mean, reward_by_project {project: reward}, evaluation_reward (held out, where there is one)
+
+Other keys are the trainer's. A last line that is cut short, by a trainer that was killed, is left out.
+"""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.errors import ConfigError
+
+HISTORY_FILE = "history.jsonl"
+MAX_HISTORY_BYTES = 1 << 28
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One line of the plot: y over compiles; both ascending in time."""
+
+    name: str
+    compiles: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """The curves of a training.
+
+    Attributes:
+      reward: mean over the modules of each iteration.
+      projects: the same by project, those that were trained on.
+      held_out: of evaluations on other modules; None when there was none.
+    """
+
+    reward: Curve
+    projects: tuple[Curve, ...]
+    held_out: Curve | None
+
+
+def load_history(path: Path) -> History:
+    """Reads a training's log.
+
+    Args:
+      path: the file, or the folder of the training that holds it.
+
+    Raises:
+      ConfigError: there is none, or it is no such log.
+    """
+    if path.is_dir():
+        path = path / HISTORY_FILE
+    try:
+        if path.stat().st_size > MAX_HISTORY_BYTES:
+            raise ConfigError(f"{path}: larger than any training log ({MAX_HISTORY_BYTES} bytes)")
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot read the training log: {error.strerror}; give the trainer's folder"
+        ) from None
+    entries = []
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            if number == len(lines):
+                continue
+            raise ConfigError(f"{path}: line {number}: expected a JSON object, found {line[:40]!r}") from None
+        if not isinstance(entry, dict) or not _is_number(entry.get("compiles")):
+            raise ConfigError(
+                f"{path}: line {number}: expected an object with the number 'compiles', found {line[:40]!r}"
+            )
+        entries.append(entry)
+    projects = dict.fromkeys(name for entry in entries for name in _project_rewards(entry))
+    held_out = _curve("held out", entries, lambda entry: entry.get("evaluation_reward"))
+    return History(
+        reward=_curve("mean", entries, lambda entry: entry.get("reward_mean")),
+        projects=tuple(_curve(name, entries, lambda e, name=name: _project_rewards(e).get(name)) for name in projects),
+        held_out=held_out if held_out.values else None,
+    )
+
+
+def smoothed(curve: Curve, window: int) -> Curve:
+    """The mean of the last `window` points (fewer at the start) in place of each."""
+    values = curve.values
+    means = tuple(
+        sum(values[max(0, i + 1 - window) : i + 1]) / len(values[max(0, i + 1 - window) : i + 1])
+        for i in range(len(values))
+    )
+    return dataclasses.replace(curve, values=means)
+
+
+def _curve(name: str, entries: list[dict[str, Any]], value_of: Any) -> Curve:
+    points = [(entry["compiles"], value_of(entry)) for entry in entries]
+    points = [(x, y) for x, y in points if _is_number(y)]
+    return Curve(name, tuple(x for x, _ in points), tuple(y for _, y in points))
+
+
+def _project_rewards(entry: dict[str, Any]) -> dict[str, Any]:
+    rewards = entry.get("reward_by_project")
+    return rewards if isinstance(rewards, dict) else {}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

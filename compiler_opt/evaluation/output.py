@@ -1,0 +1,154 @@
+"""The files that an evaluation leaves: `modules.csv`, `projects.csv`, `summary.json`, `report.html`; and the table."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.errors import OutputError
+from compiler_opt.evaluation.formatting import bytes_text, change_text, count_text
+from compiler_opt.evaluation.history import History
+from compiler_opt.evaluation.report import render, score_name, worst_modules
+from compiler_opt.evaluation.results import DEFAULT, Evaluation, Output, ProjectResult
+from compiler_opt.files import write_atomically
+
+
+def prepare(directory: Path) -> None:
+    """Makes the folder and sees that it can be written, before hours of compiling.
+
+    Raises:
+      OutputError: it cannot.
+    """
+    probe = directory / f".writable.{os.getpid()}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(f"{directory}: cannot be written: {error.strerror}; give another folder") from error
+
+
+def write(evaluation: Evaluation, directory: Path, history: History | None = None) -> Path:
+    """Writes all files, each whole or not at all; returns the report's path.
+
+    Raises:
+      OutputError: one cannot be written; what stood there before is untouched.
+    """
+    files = {
+        "modules.csv": _csv(_module_rows(evaluation)),
+        "projects.csv": _csv(_project_rows(evaluation)),
+        "summary.json": json.dumps(evaluation.summary(), indent=2) + "\n",
+        "report.html": render(evaluation, history),
+    }
+    for name, contents in files.items():
+        write_atomically(directory / name, contents.encode())
+    return directory / "report.html"
+
+
+def _csv(rows: Iterable[dict[str, Any]]) -> str:
+    """Rows with the same keys, under a header."""
+    rows = list(rows)
+    buffer = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def _module_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
+    for module in evaluation.modules:
+        row: dict[str, Any] = {"module": module.name, "project": module.project, "language": module.language}
+        for who in (DEFAULT, *evaluation.contenders):
+            output: Output | None = module.outputs.get(who)
+            row[f"{who}_text_bytes"] = output.text_bytes if output else ""
+            row[f"{who}_score"] = f"{output.score:.3f}" if output else ""
+            row[f"{who}_decisions"] = output.num_decisions if output else ""
+            row[f"{who}_cpu_s"] = f"{output.cpu_s:.4f}" if output else ""
+            if who != DEFAULT:
+                row[f"{who}_failure"] = module.failures.get(who, "")
+        yield row
+
+
+def _project_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
+    for project in evaluation.projects:
+        row: dict[str, Any] = {
+            "project": project.name,
+            "languages": project.languages,
+            "modules": len(project.modules),
+            "excluded": len(project.excluded),
+        }
+        for who in (DEFAULT, *evaluation.contenders):
+            row[f"{who}_linked_bytes"] = project.linked_bytes.get(who, "")
+            row[f"{who}_object_bytes"] = project.object_bytes(who)
+            row[f"{who}_score"] = f"{project.score(who):.3f}"
+            if who != DEFAULT:
+                row[f"{who}_failures"] = project.num_substituted(who)
+        yield row
+
+
+def terminal_table(evaluation: Evaluation) -> str:
+    """The result as plain text: a line per project, all together, and what should not be overlooked."""
+    policy, baselines = evaluation.policy, evaluation.baselines
+    header = ["project", "language", "modules", "default", policy, "linked", "objects", *baselines]
+    rows = [
+        [
+            project.name,
+            project.languages,
+            str(len(project.modules)),
+            *(
+                bytes_text(project.linked_bytes[who]) if who in project.linked_bytes else "-"
+                for who in (DEFAULT, policy)
+            ),
+            change_text(project.linked_change(policy)),
+            change_text(project.object_change(policy)),
+            *(change_text(project.linked_change(name), 1) for name in baselines),
+        ]
+        for project in evaluation.projects
+    ]
+    total = evaluation.totals[policy]
+    together = [
+        "together",
+        "",
+        str(len(evaluation.modules)),
+        bytes_text(total.default_linked_bytes),
+        bytes_text(total.linked_bytes),
+        change_text(total.linked_change),
+        change_text(total.objects.total.value),
+        *(change_text(evaluation.totals[name].linked_change, 1) for name in baselines),
+    ]
+    scores, objects = total.scores, total.objects
+    lines = _aligned([header, *rows, together], num_text_columns=2, rules=(1, len(rows) + 1))
+    lines += [
+        "",
+        f"{score_name(evaluation.problem)}: {change_text(scores.total.value)} "
+        f"(95%: {change_text(scores.total.low)} to {change_text(scores.total.high)}); modules: {objects.wins} smaller, "
+        f"{objects.ties} same, {objects.losses} bigger; {count_text(len(evaluation.failures()), 'failure')}",
+    ]
+    worst = worst_modules(evaluation)
+    if worst:
+        named = ", ".join(f"{module.name} {change_text(module.change(policy))}" for module in worst[:3])
+        lines.append(f"grew most: {named}")
+    return "\n".join(lines)
+
+
+def _linked_text(project: ProjectResult, contender: str) -> str:
+    return bytes_text(project.linked_bytes[contender]) if contender in project.linked_bytes else "not linked"
+
+
+def _aligned(rows: Sequence[Sequence[str]], num_text_columns: int, rules: Sequence[int]) -> list[str]:
+    """Columns padded to their widest cell, text to the left and numbers to the right, with rules before some rows."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for number, row in enumerate(rows):
+        if number in rules:
+            lines.append("  ".join("-" * width for width in widths))
+        cells = (
+            cell.ljust(width) if column < num_text_columns else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,236 @@
+"""The report's plots, as SVG to stand inside an HTML page.
+
+Colours are the page's: each is drawn in a stand-in, which becomes a CSS variable, so that plots follow the light and
+the dark theme. Text stays text, in the page's font.
+"""
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from compiler_opt.evaluation.formatting import change_text
+from compiler_opt.evaluation.history import History, smoothed
+from compiler_opt.evaluation.results import Evaluation
+
+_STAND_INS = {
+    "text": "#010101",
+    "muted": "#020202",
+    "grid": "#030303",
+    "good": "#040404",
+    "bad": "#050505",
+    "neutral": "#060606",
+    "accent": "#070707",
+}
+_MARKERS = "osD^vP"
+_MAX_PROJECTS = 60
+_MAX_NAMED_CURVES = 8
+
+
+def project_bars(evaluation: Evaluation) -> str:
+    """Change of each project's linked text: the policy as bars, the baselines as points at their own scale."""
+    projects = [p for p in evaluation.projects if p.linked_change(evaluation.policy) is not None][:_MAX_PROJECTS]
+    projects.sort(key=lambda project: -(project.linked_change(evaluation.policy) or 0))
+    baselines = evaluation.baselines
+    figure = Figure(figsize=(9, 0.9 + 0.34 * max(2, len(projects))), layout="constrained")
+    if baselines:
+        bars, points = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
+    else:
+        bars, points = figure.subplots(), None
+    changes = [100 * (project.linked_change(evaluation.policy) or 0) for project in projects]
+    places = np.arange(len(projects))
+    bars.barh(places, changes, height=0.62, color=[_side(change) for change in changes])
+    for place, change in zip(places, changes, strict=True):
+        bars.annotate(
+            change_text(change / 100),
+            (change, place),
+            xytext=(-4 if change < 0 else 4, 0),
+            textcoords="offset points",
+            ha="right" if change < 0 else "left",
+            va="center",
+            color=_STAND_INS["text"],
+            fontsize=9,
+        )
+    low, high = min([0, *changes]), max([0, *changes])
+    room = 0.22 * max(high - low, 0.05)
+    bars.set_xlim(low - (room if low < 0 else room / 4), high + (room if high > 0 else room / 4))
+    bars.set_yticks(places, [project.name for project in projects])
+    bars.set_ylim(-0.6, len(projects) - 0.4)
+    _style(bars, f"{evaluation.policy}: change of linked text", zero_line=True)
+    if points is not None:
+        for marker, name in zip(_MARKERS, baselines, strict=False):
+            known = [(100 * c, i) for i, p in enumerate(projects) if (c := p.linked_change(name)) is not None]
+            points.plot(
+                [x for x, _ in known],
+                [y for _, y in known],
+                marker,
+                color=_STAND_INS["muted"],
+                markersize=5,
+                fillstyle="none" if marker == "D" else "full",
+                label=name,
+            )
+        _style(points, "baselines: the same, at another scale", zero_line=True)
+        points.tick_params(axis="y", length=0)
+        _legend(points, ncols=len(baselines))
+    return _svg(figure, "projects")
+
+
+def module_distribution(evaluation: Evaluation) -> str:
+    """Histogram of the modules' changes of object text."""
+    changes = 100 * np.array([module.change(evaluation.policy) for module in evaluation.modules])
+    figure = Figure(figsize=(4.6, 3.1), layout="constrained")
+    axes = figure.subplots()
+    if len(changes):
+        reach = max(0.5, float(np.quantile(np.abs(changes), 0.99)))
+        step = _round_step(reach / 12)
+        edges = step * (np.arange(-np.ceil(reach / step) - 1, np.ceil(reach / step) + 1) + 0.5)
+        counts, _ = np.histogram(np.clip(changes, edges[0], edges[-1]), edges)
+        middles = (edges[1:] + edges[:-1]) / 2
+        colors = [_side(middle if abs(middle) > step / 4 else 0) for middle in middles]
+        axes.bar(middles, counts, width=step * 0.88, color=colors)
+        axes.axvline(float(np.median(changes)), color=_STAND_INS["accent"], linewidth=1.2)
+        axes.annotate(
+            f"median {change_text(float(np.median(changes)) / 100)}",
+            (float(np.median(changes)), 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(5, -3),
+            textcoords="offset points",
+            va="top",
+            fontsize=9,
+            color=_STAND_INS["accent"],
+        )
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.set_ylabel("modules", color=_STAND_INS["muted"], fontsize=9)
+    _style(axes, "change of object text (the ends hold what is beyond)", grid="y")
+    return _svg(figure, "modules")
+
+
+def size_scatter(evaluation: Evaluation) -> str:
+    """Each module's change over its size: whether what is won is won in large modules or small ones."""
+    modules = [module for module in evaluation.modules if module.output("default").text_bytes > 0]
+    sizes = np.array([module.output("default").text_bytes for module in modules], float)
+    changes = 100 * np.array([module.change(evaluation.policy) for module in modules])
+    figure = Figure(figsize=(4.6, 3.1), layout="constrained")
+    axes = figure.subplots()
+    colors = [_side(change) for change in changes]
+    axes.scatter(sizes, changes, s=11, c=colors or None, alpha=0.55, linewidths=0)
+    axes.axhline(0, color=_STAND_INS["muted"], linewidth=0.8)
+    axes.set_xscale("log")
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: change_text(value / 100, 0 if abs(value) >= 3 else 1))
+    )
+    axes.set_ylabel("change of object text", color=_STAND_INS["muted"], fontsize=9)
+    _style(axes, "object text of the module under the default, bytes", percent=False, grid="y")
+    return _svg(figure, "sizes")
+
+
+def training_curve(history: History) -> str:
+    """Reward over compiles: the mean, each project thinly, and evaluations on held-out modules where there are some."""
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    axes = figure.subplots()
+    window = max(1, len(history.reward.values) // 20)
+    for number, curve in enumerate(history.projects):
+        line = smoothed(curve, window)
+        label = "single projects" if number == 0 else None
+        axes.plot(
+            line.compiles, _percent(line.values), color=_STAND_INS["neutral"], linewidth=0.8, alpha=0.7, label=label
+        )
+    axes.plot(
+        history.reward.compiles,
+        _percent(history.reward.values),
+        ".",
+        color=_STAND_INS["accent"],
+        markersize=3,
+        alpha=0.4,
+    )
+    mean = smoothed(history.reward, window)
+    label = f"training, mean of {window} iterations" if window > 1 else "training"
+    axes.plot(mean.compiles, _percent(mean.values), color=_STAND_INS["accent"], linewidth=2, label=label)
+    if history.held_out is not None:
+        held_out = history.held_out
+        axes.plot(
+            held_out.compiles, _percent(held_out.values), "o-", color=_STAND_INS["good"], markersize=4, label="held out"
+        )
+    axes.axhline(0, color=_STAND_INS["muted"], linewidth=0.8)
+    axes.set_ylabel("reward (share of score saved)", color=_STAND_INS["muted"], fontsize=9)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: change_text(value / 100, 1)))
+    _style(axes, "compilations", percent=False, grid="y")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    _legend(axes, ncols=3)
+    return _svg(figure, "training")
+
+
+def _percent(values: Sequence[float]) -> list[float]:
+    return [100 * value for value in values]
+
+
+def _side(change: float) -> str:
+    return _STAND_INS["good" if change < 0 else "bad" if change > 0 else "neutral"]
+
+
+def _round_step(step: float) -> float:
+    """The nearest of 1, 2, 5 times a power of ten that is not less."""
+    power = 10 ** np.floor(np.log10(step))
+    return float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * 0.999))
+
+
+def _style(
+    axes: Axes, label: str, *, percent: bool = True, zero_line: bool = False, grid: Literal["x", "y"] = "x"
+) -> None:
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(_STAND_INS["grid"])
+    axes.tick_params(colors=_STAND_INS["muted"], labelsize=9, length=0)
+    for tick in axes.get_yticklabels():
+        tick.set_color(_STAND_INS["text"])
+    axes.grid(axis=grid, color=_STAND_INS["grid"], linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(label, color=_STAND_INS["muted"], fontsize=9)
+    if percent:
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.xaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: change_text(value / 100, 0 if value == int(value) else 1))
+        )
+    if zero_line:
+        axes.axvline(0, color=_STAND_INS["muted"], linewidth=0.8)
+
+
+def _legend(axes: Axes, ncols: int) -> None:
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=ncols,
+        frameon=False,
+        fontsize=9,
+        labelcolor=_STAND_INS["muted"],
+        handletextpad=0.4,
+        columnspacing=1.4,
+        borderaxespad=0.2,
+    )
+
+
+def _svg(figure: Figure, name: str) -> str:
+    """The figure as an `<svg>` element without size or background, its colours CSS variables."""
+    buffer = io.StringIO()
+    figure.patch.set_alpha(0)
+    for axes in figure.axes:
+        axes.patch.set_alpha(0)
+    # The salt keeps the identifiers of several plots on one page apart, and the same from run to run.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', svg, count=1)
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 var(--font)", svg)
+    for color, stand_in in _STAND_INS.items():
+        svg = svg.replace(stand_in, f"var(--{color})")
+    return svg

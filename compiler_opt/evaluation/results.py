@@ -1,0 +1,263 @@
+"""What an evaluation found: one record per module and per project, and what they add up to.
+
+A *contender* is whoever decides: the compiler's own heuristic (`default`), the policy, and the baselines. *Change* is
+relative to the default; negative is smaller.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from compiler_opt.evaluation import statistics
+
+DEFAULT = "default"
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """One module compiled by one contender.
+
+    Attributes:
+      text_bytes: text of the object.
+      score: what the problem makes of the object; what policies are trained to lower.
+      num_decisions: how often the contender was asked; 0 for a plain compilation.
+      cpu_s: CPU seconds of the compiler.
+      host_cpu_s: CPU seconds of the process that answered it.
+    """
+
+    text_bytes: int
+    score: float
+    num_decisions: int
+    cpu_s: float
+    host_cpu_s: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleResult:
+    """One module.
+
+    Attributes:
+      outputs: by contender; whoever is missing has failed.
+      failures: contender -> why, one line.
+    """
+
+    name: str
+    project: str
+    language: str
+    outputs: Mapping[str, Output]
+    failures: Mapping[str, str]
+
+    def output(self, contender: str) -> Output:
+        """The contender's output, or the default's where the contender has failed."""
+        return self.outputs.get(contender, self.outputs[DEFAULT])
+
+    def change(self, contender: str) -> float:
+        """Change of the object's text."""
+        return statistics.relative_change(self.outputs[DEFAULT].text_bytes, self.output(contender).text_bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProjectResult:
+    """The modules of one project, and the program that they link to.
+
+    Attributes:
+      modules: those that the default compiles.
+      excluded: the others: module -> why; they are in no number.
+      linked_bytes: text of the linked program, by contender; whoever is missing could not be linked.
+      link_failures: contender -> why.
+    """
+
+    name: str
+    modules: tuple[ModuleResult, ...]
+    excluded: Mapping[str, str]
+    linked_bytes: Mapping[str, int]
+    link_failures: Mapping[str, str]
+
+    @property
+    def languages(self) -> str:
+        """The languages of its modules, as in `C, C++`."""
+        return ", ".join(sorted({module.language for module in self.modules}))
+
+    def object_bytes(self, contender: str) -> int:
+        """Sum of the objects' text, the default's where the contender has failed."""
+        return sum(module.output(contender).text_bytes for module in self.modules)
+
+    def score(self, contender: str) -> float:
+        """Sum of the modules' scores."""
+        return sum(module.output(contender).score for module in self.modules)
+
+    def object_change(self, contender: str) -> float:
+        return statistics.relative_change(self.object_bytes(DEFAULT), self.object_bytes(contender))
+
+    def score_change(self, contender: str) -> float:
+        return statistics.relative_change(self.score(DEFAULT), self.score(contender))
+
+    def linked_change(self, contender: str) -> float | None:
+        """Change of the linked program's text; None when either could not be linked."""
+        if contender not in self.linked_bytes or DEFAULT not in self.linked_bytes:
+            return None
+        return statistics.relative_change(self.linked_bytes[DEFAULT], self.linked_bytes[contender])
+
+    def num_substituted(self, contender: str) -> int:
+        """How many of the contender's compilations failed, so that the default's object was used."""
+        return sum(contender in module.failures for module in self.modules)
+
+
+@dataclasses.dataclass(frozen=True)
+class Total:
+    """All projects together, one contender against the default.
+
+    Attributes:
+      default_linked_bytes: sum over the projects that both could be linked for.
+      linked_bytes: the contender's sum over the same projects.
+      objects: module by module, text of the objects.
+      scores: module by module, the problem's score (for inlining, COMDAT-weighted text bytes).
+      num_failures: compilations that failed; the default's object stands in for them.
+      cpu_s: CPU seconds of its compilations.
+      host_cpu_s: CPU seconds of the processes that answered them.
+    """
+
+    contender: str
+    default_linked_bytes: int
+    linked_bytes: int
+    objects: statistics.Comparison
+    scores: statistics.Comparison
+    num_failures: int
+    cpu_s: float
+    host_cpu_s: float
+
+    @property
+    def linked_change(self) -> float:
+        return statistics.relative_change(self.default_linked_bytes, self.linked_bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """Something that did not compile or link: `where` is a module or a project."""
+
+    contender: str
+    where: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The whole of it.
+
+    Attributes:
+      problem: what is decided, e.g. `inlining`.
+      policy: name of the contender that all this is about.
+      baselines: names of the other contenders, without the default.
+      projects: in the order of the corpus.
+      started_at: local time, ISO 8601 to the minute.
+      wall_s: how long it took.
+      seed: of the random baseline and of the bootstrap.
+      provenance: what was measured and with what (compiler, flags, corpus, policy, ...), as text to show, in order.
+    """
+
+    problem: str
+    policy: str
+    baselines: tuple[str, ...]
+    projects: tuple[ProjectResult, ...]
+    started_at: str
+    wall_s: float
+    seed: int
+    provenance: Mapping[str, str]
+
+    @property
+    def contenders(self) -> tuple[str, ...]:
+        """Everyone but the default."""
+        return (self.policy, *self.baselines)
+
+    @property
+    def modules(self) -> list[ModuleResult]:
+        return [module for project in self.projects for module in project.modules]
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all compilations that succeeded, ours included."""
+        return sum(o.cpu_s + o.host_cpu_s for module in self.modules for o in module.outputs.values())
+
+    @functools.cached_property
+    def totals(self) -> dict[str, Total]:
+        """What the results add up to, by contender (without the default)."""
+        return {contender: self._total(contender) for contender in self.contenders}
+
+    def _total(self, contender: str) -> Total:
+        modules, linked = self.modules, [p for p in self.projects if p.linked_change(contender) is not None]
+        outputs = [module.outputs[contender] for module in modules if contender in module.outputs]
+        return Total(
+            contender=contender,
+            default_linked_bytes=sum(project.linked_bytes[DEFAULT] for project in linked),
+            linked_bytes=sum(project.linked_bytes[contender] for project in linked),
+            objects=self._compare(contender, lambda output: output.text_bytes),
+            scores=self._compare(contender, lambda output: output.score),
+            num_failures=sum(contender in module.failures for module in modules),
+            cpu_s=sum(output.cpu_s for output in outputs),
+            host_cpu_s=sum(output.host_cpu_s for output in outputs),
+        )
+
+    def _compare(self, contender: str, size: Callable[[Output], float]) -> statistics.Comparison:
+        modules = self.modules
+        return statistics.compare(
+            [size(module.outputs[DEFAULT]) for module in modules],
+            [size(module.output(contender)) for module in modules],
+            [module.project for module in modules],
+            seed=self.seed,
+        )
+
+    def failures(self) -> list[Failure]:
+        """Everything that went wrong, the default's failures (which exclude a module) first."""
+        return sorted(self._failures(), key=lambda failure: failure.contender != DEFAULT)
+
+    def _failures(self) -> Iterable[Failure]:
+        for project in self.projects:
+            yield from (Failure(DEFAULT, name, reason) for name, reason in project.excluded.items())
+            yield from (Failure(who, f"{project.name} (link)", why) for who, why in project.link_failures.items())
+            for module in project.modules:
+                yield from (Failure(who, module.name, why) for who, why in module.failures.items())
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the single modules, as JSON values; bytes, seconds, and changes as fractions."""
+        return {
+            "problem": self.problem,
+            "policy": self.policy,
+            "started_at": self.started_at,
+            "wall_s": round(self.wall_s, 1),
+            "seed": self.seed,
+            "num_modules": len(self.modules),
+            "bootstrap": {
+                "confidence": statistics.CONFIDENCE,
+                "resamples": statistics.NUM_RESAMPLES,
+                "resampled": "modules within their project",
+            },
+            "provenance": dict(self.provenance),
+            "totals": {
+                contender: {**dataclasses.asdict(total), "linked_change": total.linked_change}
+                for contender, total in self.totals.items()
+            },
+            "projects": [self._project_summary(project) for project in self.projects],
+            "failures": [dataclasses.asdict(failure) for failure in self.failures()],
+        }
+
+    def _project_summary(self, project: ProjectResult) -> dict[str, Any]:
+        return {
+            "project": project.name,
+            "languages": project.languages,
+            "num_modules": len(project.modules),
+            "num_excluded": len(project.excluded),
+            "default_linked_bytes": project.linked_bytes.get(DEFAULT),
+            "default_object_bytes": project.object_bytes(DEFAULT),
+            "contenders": {
+                contender: {
+                    "linked_bytes": project.linked_bytes.get(contender),
+                    "linked_change": project.linked_change(contender),
+                    "object_bytes": project.object_bytes(contender),
+                    "object_change": project.object_change(contender),
+                    "score_change": project.score_change(contender),
+                    "num_failures": project.num_substituted(contender),
+                }
+                for contender in self.contenders
+            },
+        }

@@ -1,0 +1,118 @@
+"""Measures a saved policy against the compiler's default, on any corpus.
+
+Compiles every module with the default, with the policy and with the baselines, links each project, and writes
+`modules.csv`, `projects.csv`, `summary.json` and `report.html` into the output folder:
+
+    python -m compiler_opt.tools.evaluate --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT
+"""
+
+from collections import Counter
+from pathlib import Path
+
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.evaluation import output
+from compiler_opt.evaluation.evaluate import BASELINES, EvaluationSettings, baselines, evaluate, num_rollouts
+from compiler_opt.evaluation.history import load_history
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.problems import problem as problems
+from compiler_opt.tools import entry_point
+
+_DATA_PATH = flags.DEFINE_string("data_path", None, "Folder of the corpus to measure on.", required=True)
+_POLICY_PATH = flags.DEFINE_string("policy_path", None, "Folder of the saved policy.", required=True)
+_OUTPUT_PATH = flags.DEFINE_string("output_path", None, "Folder for the results; made when missing.", required=True)
+_COMPILE_TASK = flags.DEFINE_string("compile_task", "inlining", "What the policy decides.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest clang found.")
+_NUM_WORKERS = flags.DEFINE_integer(
+    "num_workers", None, "Compilations at a time; by default one per CPU.", lower_bound=1
+)
+_BASELINES = flags.DEFINE_list("baselines", list(BASELINES), "What to measure beside the policy; empty for nothing.")
+_PROJECTS = flags.DEFINE_list("projects", [], "Measure only these projects of the corpus.")
+_SEED = flags.DEFINE_integer("seed", 0, "Of the random baseline and of the bootstrap.", lower_bound=0)
+_TIMEOUT_S = flags.DEFINE_float("compile_timeout_s", 120, "Seconds that one compilation may take.", lower_bound=0.1)
+_TRAINING_LOG = flags.DEFINE_string("training_log", None, "The training's folder or history.jsonl, for its curve.")
+_KEEP_OBJECTS = flags.DEFINE_string("keep_objects", None, "Folder to keep all objects in; by default they are removed.")
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    corpus = Corpus.load(_DATA_PATH.value)
+    if _PROJECTS.value:
+        corpus = corpus.select(projects=_PROJECTS.value)
+    problem = problems.load(_COMPILE_TASK.value)
+    policy = NetworkPolicy.load(Path(_POLICY_PATH.value))
+    others = baselines(problem.name, [name for name in _BASELINES.value if name])
+    history = load_history(Path(_TRAINING_LOG.value)) if _TRAINING_LOG.value else None
+    toolchain = probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    policy.check([feature.name for feature in toolchain.require(problem.name).features])
+    keep_objects = Path(_KEEP_OBJECTS.value) if _KEEP_OBJECTS.value else None
+    for directory in (Path(_OUTPUT_PATH.value), *([keep_objects] if keep_objects else [])):
+        output.prepare(directory)
+
+    with tqdm(total=num_rollouts(corpus, others), unit="compile", smoothing=0.05, dynamic_ncols=True) as bar:
+        failures = 0
+
+        def advance(rollout: Rollout) -> None:
+            nonlocal failures
+            bar.update()
+            if rollout.failure is not None:
+                failures += 1
+                bar.set_postfix(failed=failures)
+
+        evaluation = evaluate(
+            corpus,
+            policy,
+            others,
+            problem_name=problem.name,
+            toolchain=toolchain,
+            settings=EvaluationSettings(
+                num_workers=_NUM_WORKERS.value,
+                seed=_SEED.value,
+                rollout=RolloutSettings(timeout_s=_TIMEOUT_S.value),
+                keep_objects=keep_objects,
+            ),
+            provenance=provenance(corpus, policy, toolchain),
+            on_rollout=advance,
+        )
+    report = output.write(evaluation, Path(_OUTPUT_PATH.value), history)
+    print(output.terminal_table(evaluation))
+    print(f"report: {report}")
+
+
+def provenance(corpus: Corpus, policy: NetworkPolicy, toolchain: Toolchain) -> dict[str, str]:
+    """What the report says about how its numbers came to be."""
+    facts = {
+        "Compiler": f"{toolchain.version_text} ({toolchain.target})",
+        "Linker": f"lld {toolchain.version[0]}",
+        "Optimisation": _optimisation(corpus),
+        "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
+        "Policy": str(Path(_POLICY_PATH.value)),
+    }
+    for key, value in policy.weights.metadata.items():
+        # What a toolchain or the like says of itself, without the braces.
+        text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+        facts[f"Policy: {key.replace('_', ' ')}"] = text
+    return facts
+
+
+def _optimisation(corpus: Corpus) -> str:
+    """The `-O` levels that the modules were built with, most frequent first: `-Oz (302 modules)`."""
+    levels: Counter[str] = Counter()
+    for module in corpus.modules:
+        options = module.options()
+        levels[next((option for option in reversed(options) if option.startswith("-O")), "-O0")] += 1
+    return ", ".join(f"{level} ({count} modules)" for level, count in levels.most_common())
+
+
+def entry() -> None:
+    """The console command."""
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()
