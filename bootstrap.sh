@@ -81,7 +81,7 @@ install() {
     die "missing system packages, and this system has no apt; install what your distribution calls: $*"
   fi
   say "installing $*"
-  DEBIAN_FRONTEND=noninteractive "${become_root[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
+  DEBIAN_FRONTEND=noninteractive "${become_root[@]}" apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "$@" >/dev/null ||
     die "apt-get could not install: $*; run that by hand to see why"
 }
 
@@ -177,7 +177,11 @@ see_to_clang() {
   if [ ${#missing[@]} -gt 0 ]; then
     for version in "${missing[@]}"; do
       # Without apt at hand the names are only for the message.
-      if ! can_apt || apt_has "clang-$version"; then mapfile -t -O ${#packages[@]} packages < <(llvm_packages "$version"); fi
+      if ! can_apt || apt_has "clang-$version"; then
+        mapfile -t -O ${#packages[@]} packages < <(llvm_packages "$version")
+      elif $both_clangs; then
+        say "apt knows no clang-$version; the tests that need it will fail"
+      fi
     done
     # A distribution with neither, and nothing that will do: its newest.
     for ((version = NEWEST_CLANG; version >= OLDEST_CLANG; version--)); do
