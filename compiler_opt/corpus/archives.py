@@ -1,0 +1,126 @@
+"""Fetches source distributions through pip, pinned by hash, and unpacks them without trusting them.
+
+No code of an archive ever runs: pip's request for its metadata is answered by `null_backend/sitecustomize.py`, and of the
+unpacked files only those that the manifest lists are given to the compiler.
+"""
+
+import hashlib
+import os
+import sys
+import tarfile
+from pathlib import Path, PurePosixPath
+
+from compiler_opt.corpus.manifest import Archive
+from compiler_opt.errors import CorpusError, OutputError
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.scratch import scratch_directory
+
+NULL_BACKEND_DIR = Path(__file__).with_name("null_backend")
+
+MAX_MEMBERS = 50_000
+MAX_UNPACKED_BYTES = 1 << 30
+
+_DOWNLOAD_TIMEOUT_S = 900
+
+
+def default_cache_dir() -> Path:
+    """Where downloaded archives are kept: `$XDG_CACHE_HOME/compiler_opt`, or `~/.cache/compiler_opt`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "compiler_opt"
+
+
+def fetch(archive: Archive, cache_dir: Path) -> Path:
+    """The archive's file in the cache, downloaded when it is not there yet.
+
+    Raises:
+      CorpusError: pip could not download it, or what came is not what the hash says.
+      OutputError: the cache cannot be written.
+    """
+    folder = cache_dir / "archives"
+    path = folder / f"{archive.name}-{archive.version}-{archive.sha256[:16]}.tar.gz"
+    if path.is_file() and _sha256(path) == archive.sha256:
+        return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with scratch_directory(folder) as scratch:
+            downloaded = _download(archive, scratch)
+            if _sha256(downloaded) != archive.sha256:
+                raise CorpusError(
+                    f"{archive.name} {archive.version}: the downloaded archive has another hash than listed"
+                )
+            downloaded.replace(path)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror}); give another --cache_dir") from None
+    return path
+
+
+def unpack(path: Path, target: Path) -> None:
+    """Unpacks the regular files of a tar archive into `target`, less the folder that holds them all.
+
+    Links and special files are left out: nothing that we compile needs them.
+
+    Raises:
+      CorpusError: it is no tar archive, is too big, or a name in it leaves the folder.
+    """
+    num_bytes = 0
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for number, member in enumerate(archive):
+                num_bytes += member.size
+                if number >= MAX_MEMBERS or num_bytes > MAX_UNPACKED_BYTES:
+                    raise CorpusError(f"{path}: over the limit of {MAX_MEMBERS} files or {MAX_UNPACKED_BYTES} bytes")
+                name = PurePosixPath(member.name)
+                if name.is_absolute() or ".." in name.parts or "\0" in member.name:
+                    raise CorpusError(f"{path}: holds {member.name!r:.80}, which would leave its folder")
+                if member.isreg() and len(name.parts) > 1:
+                    _write_member(archive, member, target.joinpath(*name.parts[1:]))
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise CorpusError(f"{path}: is no intact tar archive ({error}); remove it, and it is fetched again") from None
+
+
+def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    source = archive.extractfile(member)
+    assert source is not None  # It is a regular file.
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with source, target.open("xb") as file:
+            while chunk := source.read(1 << 20):
+                file.write(chunk)
+    except (FileExistsError, NotADirectoryError):
+        raise CorpusError(f"{archive.name!s}: holds {member.name!r:.80} twice; remove it") from None
+
+
+def _download(archive: Archive, folder: Path) -> Path:
+    """Lets pip download the archive into `folder`."""
+    pin = f"{archive.name}=={archive.version}"
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{pin} --hash=sha256:{archive.sha256}\n", encoding="utf-8")
+    target = folder / "download"
+    environment = {"PYTHONPATH": str(NULL_BACKEND_DIR), "COMPILER_OPT_SDIST": pin}
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--quiet"]
+    command += ["--no-deps", "--no-binary=:all:", "--no-build-isolation", "--use-pep517", "--require-hashes"]
+    command += ["--dest", str(target), "--requirement", str(requirements)]
+    result = processes.run(
+        ["/usr/bin/env", *(f"{name}={value}" for name, value in environment.items()), *command],
+        timeout_s=_DOWNLOAD_TIMEOUT_S,
+    )
+    files = list(target.iterdir()) if target.is_dir() else []
+    if not result.ok or len(files) != 1:
+        raise CorpusError(
+            f"{pin}: pip cannot download the source archive: {_reason(result)}; check the network and pip's settings "
+            "(once an archive is in the cache, no network is needed)"
+        )
+    return files[0]
+
+
+def _reason(result: processes.ProcessResult) -> str:
+    errors = [line for line in result.stderr_tail.splitlines() if line.startswith("ERROR:")]
+    return errors[-1].removeprefix("ERROR:").strip() if errors and not result.timed_out else result.describe()
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,151 @@
+"""What a bitcode file says about itself, without an LLVM: whether it is one, and which LLVM wrote it.
+
+Format: https://llvm.org/docs/BitCodeFormat.html. A file starts with `BC` 0xC0DE (or the wrapper header, 5 words: magic,
+version, offset, size, CPU type), and its first block is IDENTIFICATION_BLOCK: record STRING holds the producer, e.g.
+`LLVM22.1.8`. Nothing else is read.
+"""
+
+import re
+
+_RAW_MAGIC = b"BC\xc0\xde"
+_WRAPPER_MAGIC = b"\xde\xc0\x17\x0b"
+
+HEAD_BYTES = 512
+"""How much of a file `producer` needs."""
+
+_IDENTIFICATION_BLOCK = 13
+_STRING_RECORD = 1
+_END_BLOCK, _ENTER_SUBBLOCK, _DEFINE_ABBREV, _UNABBREV_RECORD = range(4)
+_FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = range(1, 6)
+_CHAR6_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
+
+
+def problem(head: bytes, size_bytes: int) -> str | None:
+    """What is wrong with a bitcode file, judging by its first 20 bytes and its size; None when it looks right."""
+    if head.startswith(_WRAPPER_MAGIC):
+        if len(head) < 20:
+            return f"expected bitcode, found {size_bytes} bytes (truncated)"
+        end = int.from_bytes(head[8:12], "little") + int.from_bytes(head[12:16], "little")
+        return None if end <= size_bytes else f"expected {end} bytes of bitcode, found {size_bytes} (truncated)"
+    if not head.startswith(_RAW_MAGIC):
+        return f"expected LLVM bitcode (it starts with 'BC' 0xC0DE), found {head[:4]!r}"
+    if size_bytes % 4 or size_bytes < 16:
+        return f"expected bitcode in whole 32-bit words, found {size_bytes} bytes (truncated)"
+    return None
+
+
+def producer(head: bytes) -> str | None:
+    """Who wrote a bitcode file, e.g. `LLVM22.1.8`, from its first `HEAD_BYTES`; None when it does not say."""
+    if head.startswith(_WRAPPER_MAGIC) and len(head) >= 20:
+        head = head[int.from_bytes(head[8:12], "little") :]
+    if not head.startswith(_RAW_MAGIC):
+        return None
+    try:
+        return _identification_string(_Bits(head[:HEAD_BYTES], position=32))
+    except (EOFError, ValueError):
+        return None
+
+
+def producer_version(head: bytes) -> tuple[int, int, int] | None:
+    """The version in `producer`, e.g. `(22, 1, 8)`; None when there is none."""
+    match = re.match(r"LLVM(\d{1,4})\.(\d{1,4})\.(\d{1,4})", producer(head) or "")
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+class _Bits:
+    """Reads little-endian bit fields.
+
+    Raises:
+      EOFError: the data ends before the field.
+    """
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._value = int.from_bytes(data, "little")
+        self._end = 8 * len(data)
+        self._position = position
+
+    def fixed(self, width: int) -> int:
+        if not 0 <= width <= 64 or self._position + width > self._end:
+            raise EOFError
+        value = (self._value >> self._position) & ((1 << width) - 1)
+        self._position += width
+        return value
+
+    def vbr(self, width: int) -> int:
+        """A variable-width number: chunks of `width` bits, the top bit of each says that more follow."""
+        if width < 2:
+            raise ValueError("no room for a value")
+        more = 1 << (width - 1)
+        value = shift = 0
+        while True:
+            chunk = self.fixed(width)
+            value |= (chunk & (more - 1)) << shift
+            shift += width - 1
+            if not chunk & more:
+                return value
+
+    def align32(self) -> None:
+        self._position = (self._position + 31) & ~31
+
+
+def _identification_string(bits: _Bits) -> str | None:
+    """The STRING record of the block that starts here, when it is the identification block."""
+    if bits.fixed(2) != _ENTER_SUBBLOCK or bits.vbr(8) != _IDENTIFICATION_BLOCK:
+        return None
+    width = bits.vbr(4)
+    bits.align32()
+    bits.fixed(32)  # The block's length in words.
+    abbreviations: list[list[tuple[int, int]]] = []
+    while True:
+        kind = bits.fixed(width)
+        if kind in (_END_BLOCK, _ENTER_SUBBLOCK):
+            return None
+        if kind == _DEFINE_ABBREV:
+            abbreviations.append(_abbreviation(bits))
+            continue
+        if kind == _UNABBREV_RECORD:
+            record = [bits.vbr(6)]
+            record += [bits.vbr(6) for _ in range(bits.vbr(6))]
+        elif kind - 4 < len(abbreviations):
+            record = _record(bits, abbreviations[kind - 4])
+        else:
+            return None
+        if record and record[0] == _STRING_RECORD:
+            return "".join(chr(code) for code in record[1:] if 0 < code < 128)
+
+
+def _abbreviation(bits: _Bits) -> list[tuple[int, int]]:
+    """The operands of an abbreviation: (encoding, its argument); encoding 0 is a literal."""
+    operands = []
+    for _ in range(bits.vbr(5)):
+        if bits.fixed(1):
+            operands.append((0, bits.vbr(8)))
+        else:
+            encoding = bits.fixed(3)
+            operands.append((encoding, bits.vbr(5) if encoding in (_FIXED, _VBR) else 0))
+    return operands
+
+
+def _record(bits: _Bits, operands: list[tuple[int, int]]) -> list[int]:
+    record: list[int] = []
+    for index, operand in enumerate(operands):
+        if operand[0] == _ARRAY:
+            if index + 2 != len(operands):
+                raise ValueError("an array is followed by the type of its elements, and nothing else")
+            length = bits.vbr(6)
+            return record + [_scalar(bits, operands[-1]) for _ in range(length)]
+        record.append(_scalar(bits, operand))
+    return record
+
+
+def _scalar(bits: _Bits, operand: tuple[int, int]) -> int:
+    encoding, argument = operand
+    if encoding == 0:
+        return argument
+    if encoding == _FIXED:
+        return bits.fixed(argument)
+    if encoding == _VBR:
+        return bits.vbr(argument)
+    if encoding == _CHAR6:
+        return ord(_CHAR6_LETTERS[bits.fixed(6)])
+    raise ValueError(f"no scalar: encoding {encoding}")

@@ -1,0 +1,346 @@
+"""Corpora on disk: which modules there are, and what the build compiled them with.
+
+The format is LLVM's (mlgo-utils). A folder with `corpus_description.json`:
+
+    {"modules": ["lib/a.o", ...], "has_thinlto": false, "global_command_override": ["-cc1", ...] (optional)}
+
+and, per module, `NAME.bc` (bitcode from before optimisation), `NAME.cmd` (cc1 options, each ended by NUL) and, with
+ThinLTO, `NAME.thinlto.bc`. Two optional keys are ours: `"projects": ["leveldb", ...]`, where a module belongs to the
+project that is the start of its name (`leveldb/db/builder.o`), and `"compiler": {"version": [22, 1, 0], ...}`, what
+wrote the bitcode. A corpus is untrusted input: names stay inside, links that leave are refused.
+"""
+
+import dataclasses
+import functools
+import json
+import pathlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from compiler_opt.corpus import bitcode
+from compiler_opt.errors import CorpusError
+
+DESCRIPTION_NAME = "corpus_description.json"
+
+MAX_DESCRIPTION_BYTES = 1 << 28
+MAX_COMMAND_BYTES = 1 << 20
+
+_REMAKE = "extract the corpus again"
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """One translation unit of a corpus.
+
+    Attributes:
+      name: its path inside the corpus without the endings, e.g. `leveldb/db/builder.o`.
+      project: what it is linked with, e.g. `leveldb`.
+      root: the corpus folder.
+      command_override: options for all modules, instead of the `.cmd` files (ThinLTO at link time).
+    """
+
+    name: str
+    project: str
+    root: pathlib.Path
+    command_override: tuple[str, ...] | None = None
+
+    @property
+    def bitcode_path(self) -> pathlib.Path:
+        return self.root / f"{self.name}.bc"
+
+    @property
+    def command_path(self) -> pathlib.Path:
+        return self.root / f"{self.name}.cmd"
+
+    @property
+    def thinlto_index_path(self) -> pathlib.Path:
+        return self.root / f"{self.name}.thinlto.bc"
+
+    def options(self) -> tuple[str, ...]:
+        """The cc1 options that the build used, as recorded: pass them through `command_line.compile_command`.
+
+        Raises:
+          CorpusError: the `.cmd` file is missing or is no list of options.
+        """
+        if self.command_override is not None:
+            return self.command_override
+        path = self.command_path
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_COMMAND_BYTES + 1)
+        except OSError as error:
+            raise CorpusError(f"{path}: cannot be read ({error.strerror}); {_REMAKE}") from None
+        try:
+            return parse_options(data)
+        except CorpusError as error:
+            raise CorpusError(f"{path}: {error}; {_REMAKE}") from None
+
+    def check(self) -> None:
+        """Looks at the module's files without compiling it.
+
+        Raises:
+          CorpusError: one is missing, leaves the corpus by a link, or does not look like what it should be.
+        """
+        for path in (self.bitcode_path, self.command_path):
+            _check_inside(self.root, path)
+        _check_bitcode(self.bitcode_path)
+        self.options()
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """A corpus, as its description says; modules are read when they are needed.
+
+    Attributes:
+      root: the folder.
+      modules: in the order of the description.
+      has_thinlto: whether each module has a ThinLTO index.
+      global_command_override: cc1 options used instead of each module's own.
+      compiler: what wrote the bitcode, where known; key `version` holds `[major, minor, patch]`.
+    """
+
+    root: pathlib.Path
+    modules: tuple[Module, ...]
+    has_thinlto: bool = False
+    global_command_override: tuple[str, ...] | None = None
+    compiler: Mapping[str, Any] | None = None
+
+    @classmethod
+    def load(cls, path: pathlib.Path | str, check_modules: bool = False) -> "Corpus":
+        """Reads and checks the description of the corpus in folder `path` (or the description file itself).
+
+        Args:
+          path: where the corpus is.
+          check_modules: also look at every module's files.
+
+        Raises:
+          CorpusError: there is no corpus, its description is not usable, or (`check_modules`) a module is not.
+        """
+        root = pathlib.Path(path)
+        if root.name == DESCRIPTION_NAME:
+            root = root.parent
+        description = _read_description(root / DESCRIPTION_NAME)
+        corpus = _from_description(root, description)
+        if check_modules:
+            for module in corpus.modules:
+                module.check()
+        return corpus
+
+    @functools.cached_property
+    def by_name(self) -> Mapping[str, Module]:
+        """Modules by name."""
+        return {module.name: module for module in self.modules}
+
+    def projects(self) -> dict[str, tuple[Module, ...]]:
+        """Modules by project, both in the order of the description."""
+        result: dict[str, list[Module]] = {}
+        for module in self.modules:
+            result.setdefault(module.project, []).append(module)
+        return {project: tuple(modules) for project, modules in result.items()}
+
+    def select(self, names: Iterable[str] | None = None, projects: Iterable[str] | None = None) -> "Corpus":
+        """The part of this corpus with these modules, of these projects; both when both are given.
+
+        Raises:
+          CorpusError: there is no such module or project; the message names it.
+        """
+        modules = self.modules
+        if names is not None:
+            wanted = _known(names, self.by_name, "module", self.root)
+            modules = tuple(module for module in modules if module.name in wanted)
+        if projects is not None:
+            wanted = _known(projects, self.projects(), "project", self.root)
+            modules = tuple(module for module in modules if module.project in wanted)
+        return dataclasses.replace(self, modules=modules)
+
+    def check_compiler(self, version: Sequence[int], clang: pathlib.Path | str = "clang") -> None:
+        """Refuses a compiler that is older than the one that wrote the bitcode, where that is known.
+
+        Args:
+          version: of the compiler that is to read it, `(major, minor, patch)`.
+          clang: its path, for the message.
+
+        Raises:
+          CorpusError: it is older; LLVM reads bitcode of its own and earlier versions only.
+        """
+        recorded = (self.compiler or {}).get("version")
+        if recorded is not None and version[0] < recorded[0]:
+            raise CorpusError(
+                f"{self.root / DESCRIPTION_NAME}: bitcode written by LLVM {_dotted(recorded)} cannot be read by {clang} "
+                f"(LLVM {_dotted(version)}); use a clang >= {recorded[0]}, or extract the corpus again with the older one"
+            )
+
+
+def parse_options(data: bytes) -> tuple[str, ...]:
+    """Splits the contents of a `.cmd` file: options ended (or separated) by NUL.
+
+    Raises:
+      CorpusError: it is empty, too long, or holds an empty option or something that is not UTF-8.
+    """
+    if len(data) > MAX_COMMAND_BYTES:
+        raise CorpusError(f"expected at most {MAX_COMMAND_BYTES} bytes of options, found more")
+    if data.endswith(b"\0"):
+        data = data[:-1]
+    if not data:
+        raise CorpusError("expected cc1 options separated by NUL, found nothing")
+    try:
+        return tuple(data.decode().split("\0"))
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"expected UTF-8, found byte 0x{data[error.start]:02x} at offset {error.start}") from None
+
+
+def format_options(options: Sequence[str]) -> bytes:
+    """The contents of a `.cmd` file, as LLVM writes it: each option ended by NUL."""
+    return b"".join(option.encode() + b"\0" for option in options)
+
+
+def check_name(name: Any) -> str:
+    """The module name, when it is a relative path that stays inside.
+
+    Raises:
+      CorpusError: it is not.
+    """
+    if not isinstance(name, str) or not name:
+        raise CorpusError(f"module name: expected a relative path, found {_shown(name)}")
+    path = pathlib.PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\0" in name or str(path) != name or name == ".":
+        raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {_shown(name)}")
+    return name
+
+
+def explain_failure(stderr: str) -> str | None:
+    """What to do about a compiler's complaint over a module's bitcode, in one line; None when it is something else."""
+    if re.search(r"Unknown attribute kind|Invalid record|Unknown (opcode|version|type)|Incompatible epoch", stderr):
+        return (
+            "the bitcode was written by a newer LLVM than this clang reads; use a clang at least as new as the one that "
+            f"made the corpus, or {_REMAKE} with this clang"
+        )
+    if re.search(r"Invalid bitcode|file too small|Malformed block|Unexpected end of file|truncated|Bad magic", stderr):
+        return f"the bitcode is damaged or truncated; {_REMAKE}"
+    return None
+
+
+def _read_description(path: pathlib.Path) -> Mapping[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_DESCRIPTION_BYTES + 1)
+    except FileNotFoundError:
+        raise CorpusError(
+            f"{path}: no such file, so {path.parent} is no corpus; make one with compiler_opt/tools/fetch_corpus.py "
+            "or compiler_opt/tools/extract_ir.py"
+        ) from None
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); give the folder of a corpus") from None
+    if len(data) > MAX_DESCRIPTION_BYTES:
+        raise CorpusError(f"{path}: expected at most {MAX_DESCRIPTION_BYTES} bytes, found more; {_REMAKE}")
+    try:
+        description = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise CorpusError(f"{path}: expected JSON, found something else ({reason}); {_REMAKE}") from None
+    if not isinstance(description, dict):
+        raise CorpusError(f"{path}: expected a JSON object, found {type(description).__name__}; {_REMAKE}")
+    return description
+
+
+def _from_description(root: pathlib.Path, description: Mapping[str, Any]) -> Corpus:
+    where = root / DESCRIPTION_NAME
+    if "modules" not in description:
+        raise CorpusError(f"{where}: expected the key 'modules', found {sorted(description)!r:.200}; {_REMAKE}")
+    names = description["modules"]
+    if not isinstance(names, list):
+        raise CorpusError(f"{where}: 'modules': expected a list, found {type(names).__name__}; {_REMAKE}")
+    if not names:
+        raise CorpusError(f"{where}: the corpus is empty ('modules' lists nothing); {_REMAKE}")
+    has_thinlto = description.get("has_thinlto", False)
+    if not isinstance(has_thinlto, bool):
+        raise CorpusError(f"{where}: 'has_thinlto': expected true or false, found {_shown(has_thinlto)}; {_REMAKE}")
+    override = description.get("global_command_override")
+    if override is not None and not _is_strings(override):
+        raise CorpusError(f"{where}: 'global_command_override': expected a list of options, found {_shown(override)}")
+    projects = description.get("projects", [])
+    if not _is_strings(projects):
+        raise CorpusError(f"{where}: 'projects': expected a list of names, found {_shown(projects)}")
+    compiler = description.get("compiler")
+    if compiler is not None and not _is_compiler(compiler):
+        raise CorpusError(
+            f"{where}: 'compiler': expected an object with 'version': [major, minor, patch], found {_shown(compiler)}"
+        )
+
+    options = None if override is None else tuple(override)
+    own_name = root.resolve().name or "corpus"
+    prefixes = sorted(projects, key=len, reverse=True)
+    modules = []
+    seen: set[str] = set()
+    for name in names:
+        try:
+            check_name(name)
+        except CorpusError as error:
+            raise CorpusError(f"{where}: {error}; {_REMAKE}") from None
+        if name in seen:
+            raise CorpusError(f"{where}: module {_shown(name)} is listed twice; {_REMAKE}")
+        seen.add(name)
+        project = next((prefix for prefix in prefixes if name.startswith(f"{prefix}/")), None)
+        if project is None:
+            if projects:
+                raise CorpusError(f"{where}: module {_shown(name)} belongs to none of 'projects'; {_REMAKE}")
+            project = own_name
+        modules.append(Module(name, project, root, options))
+    return Corpus(root, tuple(modules), has_thinlto, options, compiler)
+
+
+def _check_inside(root: pathlib.Path, path: pathlib.Path) -> None:
+    try:
+        resolved = path.resolve(strict=True)
+    except FileNotFoundError:
+        raise CorpusError(f"{path}: no such file, though the corpus lists its module; {_REMAKE}") from None
+    except (OSError, RuntimeError) as error:
+        raise CorpusError(f"{path}: cannot be read ({error}); {_REMAKE}") from None
+    if not resolved.is_relative_to(root.resolve()):
+        raise CorpusError(f"{path}: is a link that leaves the corpus (to {resolved}); {_REMAKE}")
+    if not resolved.is_file():
+        raise CorpusError(f"{path}: expected a file, found something else; {_REMAKE}")
+
+
+def _check_bitcode(path: pathlib.Path) -> None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(20)
+        size_bytes = path.stat().st_size
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); {_REMAKE}") from None
+    if problem := bitcode.problem(head, size_bytes):
+        raise CorpusError(f"{path}: {problem}; {_REMAKE}")
+
+
+def _known(wanted: Iterable[str], known: Mapping[str, Any], kind: str, root: pathlib.Path) -> set[str]:
+    result = set(wanted)
+    missing = sorted(result - known.keys())
+    if missing:
+        raise CorpusError(f"{root / DESCRIPTION_NAME}: there is no {kind} {_shown(missing[0])} in this corpus")
+    return result
+
+
+def _is_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+
+
+def _is_compiler(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    version = value.get("version")
+    return version is None or (
+        isinstance(version, list)
+        and len(version) == 3
+        and all(isinstance(part, int) and not isinstance(part, bool) and part >= 0 for part in version)
+    )
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -1,0 +1,223 @@
+"""The manifest of the ready-made corpora, `ready_made.yaml`: what is fetched, what of it is compiled, and how."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from compiler_opt.corpus.description import check_name
+from compiler_opt.errors import CorpusError
+
+MANIFEST_PATH = Path(__file__).with_name("ready_made.yaml")
+
+LANGUAGES = ("c", "c++")
+
+
+@dataclasses.dataclass(frozen=True)
+class Archive:
+    """A source distribution of the Python package index.
+
+    Attributes:
+      name: of the distribution.
+      version: of it.
+      sha256: of the archive file, in hexadecimal.
+    """
+
+    name: str
+    version: str
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratedFile:
+    """A file that the project's own build would have made.
+
+    Attributes:
+      path: where it goes, relative to the project's root.
+      text: its contents, when there is no template.
+      template: path of its template in the archive.
+      values: of the variables in the template.
+    """
+
+    path: str
+    text: str = ""
+    template: str | None = None
+    values: tuple[tuple[str, str], ...] = ()
+
+    def contents(self, root: Path) -> str:
+        """The file's text, for a project unpacked at `root`."""
+        if self.template is None:
+            return self.text
+        return configure(root.joinpath(self.template).read_text(encoding="utf-8"), dict(self.values))
+
+
+@dataclasses.dataclass(frozen=True)
+class Project:
+    """One project of the ready-made corpora; its fields are explained at the top of `ready_made.yaml`."""
+
+    name: str
+    licence: str
+    language: str
+    archive: Archive
+    root: str
+    sources: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    generated: tuple[GeneratedFile, ...] = ()
+
+    def digest(self) -> str:
+        """Changes whenever anything about the project does."""
+        return hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()
+
+    def select(self, paths: Iterable[str]) -> list[str]:
+        """Those of `paths` (relative to the root) that are compiled, sorted."""
+        wanted = _matcher(self.sources)
+        unwanted = _matcher(self.exclude)
+        return sorted(path for path in paths if wanted(path) and not unwanted(path))
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """All projects, and the sets that are made of them.
+
+    Attributes:
+      projects: by name.
+      sets: names of projects by set and split, `sets["small"]["train"]`.
+    """
+
+    projects: Mapping[str, Project]
+    sets: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+    def split(self, set_name: str) -> Mapping[str, tuple[Project, ...]]:
+        """The projects of a set by split.
+
+        Raises:
+          CorpusError: there is no such set.
+        """
+        if set_name not in self.sets:
+            raise CorpusError(f"there is no ready-made corpus {set_name!r}; there are: {', '.join(sorted(self.sets))}")
+        return {split: tuple(self.projects[name] for name in names) for split, names in self.sets[set_name].items()}
+
+
+@functools.cache
+def load(path: Path = MANIFEST_PATH) -> Manifest:
+    """Reads and checks a manifest.
+
+    Raises:
+      CorpusError: it cannot be read, or something in it is missing, unknown or contradictory.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CorpusError(f"{path}: expected YAML, found something else ({' '.join(str(error).split())})") from None
+    try:
+        top = _fields(content, ("sets", "projects"))
+        projects = {name: _project(name, value) for name, value in _mapping(top["projects"]).items()}
+        sets = {name: _splits(name, value, projects) for name, value in _mapping(top["sets"]).items()}
+    except CorpusError as error:
+        raise CorpusError(f"{path}: {error}") from None
+    return Manifest(projects, sets)
+
+
+def configure(template: str, values: Mapping[str, str]) -> str:
+    """What CMake's `configure_file` makes of a template: `@NAME@`, `#cmakedefine NAME ...`, `#cmakedefine01 NAME`."""
+
+    def define(match: re.Match[str]) -> str:
+        indent, flag, name, rest = match.groups()
+        if flag:
+            return f"#{indent}define {name} {int(bool(values.get(name)))}"
+        return f"#{indent}define {name}{rest}" if values.get(name) else f"/* #undef {name} */"
+
+    text = re.sub(r"^#([ \t]*)cmakedefine(01)?[ \t]+(\w+)(.*)$", define, template, flags=re.MULTILINE)
+    return re.sub(r"@(\w+)@", lambda match: values.get(match[1], ""), text)
+
+
+def _project(name: str, value: Any) -> Project:
+    required = ("licence", "language", "archive", "root", "sources")
+    fields = _fields(value, required, ("exclude", "flags", "generated"), where=f"project {name}")
+    where = f"project {name}"
+    if fields["language"] not in LANGUAGES:
+        raise CorpusError(f"{where}: language: expected one of {', '.join(LANGUAGES)}, found {fields['language']!r}")
+    archive = _fields(fields["archive"], ("name", "version", "sha256"), where=f"{where}: archive")
+    if not re.fullmatch(r"[0-9a-f]{64}", str(archive["sha256"])):
+        raise CorpusError(f"{where}: archive: sha256: expected 64 hexadecimal digits, found {archive['sha256']!r}")
+    if not all(isinstance(archive[key], str) for key in ("name", "version")):
+        raise CorpusError(f"{where}: archive: expected name and version to be strings; quote them")
+    root = fields["root"]
+    return Project(
+        name=check_name(name),
+        licence=fields["licence"],
+        language=fields["language"],
+        archive=Archive(**archive),
+        root=root if root == "." else check_name(root),
+        sources=_strings(fields["sources"], f"{where}: sources"),
+        exclude=_strings(fields.get("exclude", []), f"{where}: exclude"),
+        flags=_strings(fields.get("flags", []), f"{where}: flags"),
+        generated=tuple(_generated(path, item, where) for path, item in _mapping(fields.get("generated", {})).items()),
+    )
+
+
+def _generated(path: str, value: Any, where: str) -> GeneratedFile:
+    where = f"{where}: generated: {path}"
+    check_name(path)
+    if isinstance(value, str):
+        return GeneratedFile(path, text=value)
+    fields = _fields(value, ("template", "values"), where=where)
+    values = _mapping(fields["values"])
+    if not all(isinstance(item, str) for item in values.values()):
+        raise CorpusError(f"{where}: values: expected strings; quote them")
+    return GeneratedFile(path, template=check_name(fields["template"]), values=tuple(sorted(values.items())))
+
+
+def _splits(name: str, value: Any, projects: Mapping[str, Project]) -> Mapping[str, tuple[str, ...]]:
+    result: dict[str, tuple[str, ...]] = {}
+    where: dict[str, str] = {}
+    for split, names in _mapping(value).items():
+        result[split] = _strings(names, f"set {name}: {split}")
+        for project in result[split]:
+            if project not in projects:
+                raise CorpusError(f"set {name}: {split}: there is no project {project!r}")
+            if where.setdefault(project, split) != split:
+                raise CorpusError(f"set {name}: project {project!r} is in both {where[project]} and {split}")
+    return result
+
+
+def _matcher(patterns: Iterable[str]) -> Any:
+    """A predicate for paths: `*` is any part of a name, `**/` any number of folders."""
+    translate = {"**/": "(?:[^/]+/)*", "*": "[^/]*"}
+    parts = [
+        "".join(translate.get(piece, re.escape(piece)) for piece in re.split(r"(\*\*/|\*)", pattern))
+        for pattern in patterns
+    ]
+    return re.compile("|".join(parts) or r"(?!)").fullmatch
+
+
+def _fields(value: Any, required: Iterable[str], optional: Iterable[str] = (), where: str = "") -> dict[str, Any]:
+    prefix = f"{where}: " if where else ""
+    fields = dict(_mapping(value))
+    required = set(required)
+    if missing := sorted(required - fields.keys()):
+        raise CorpusError(f"{prefix}expected the key {missing[0]!r}")
+    if unknown := sorted(fields.keys() - required - set(optional)):
+        raise CorpusError(f"{prefix}unknown key {unknown[0]!r}")
+    return fields
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise CorpusError(f"expected a mapping with names as keys, found {value!r:.80}")
+    return value
+
+
+def _strings(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise CorpusError(f"{where}: expected a list of strings, found {value!r:.80}")
+    return tuple(value)

