@@ -14,24 +14,42 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
       OutputError: the folder is not writable or the disk is full.
     """
-    partial: str | None = None
+    partial: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+        partial = Path(name)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes files for their owner only; these are ordinary ones.
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, path)
+        partial.chmod(0o666 & ~_umask())
+        partial.replace(path)
     except OSError as error:
         if partial is not None:
             with contextlib.suppress(OSError):
-                os.unlink(partial)
+                partial.unlink()
         raise OutputError(
-            f"{path}: cannot be written: {error.strerror}; what was there before is untouched; free space or choose another folder"
+            f"{path}: cannot be written: {error.strerror}; what was there before is untouched; "
+            "free space or choose another folder"
         ) from error
+
+
+def check_writable(path: Path) -> None:
+    """Finds out before the work whether a file can be written after it; makes the folder.
+
+    Raises:
+      OutputError: the folder cannot be made or written, or a folder is in the file's place.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}; choose another folder") from error
+    if path.is_dir():
+        raise OutputError(f"{path}: expected the name of a file, found a folder; add a name to it")
 
 
 def _umask() -> int:

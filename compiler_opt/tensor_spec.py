@@ -68,7 +68,7 @@ class TensorSpec:
             raise ProtocolError(
                 f"tensor {name!r}: expected an element type among {', '.join(_DTYPES)}; found {type_name!r:.80}"
             )
-        if not _is_shape(shape):
+        if not isinstance(shape, Sequence) or not _is_shape(shape):
             raise ProtocolError(f"tensor {name!r}: expected a shape of positive extents, found {shape!r:.80}")
         if port is None:
             port = 0
@@ -77,15 +77,14 @@ class TensorSpec:
         spec = cls(name, _DTYPES[type_name], tuple(shape), port)
         if spec.num_bytes > MAX_TENSOR_BYTES:
             raise ProtocolError(
-                f"tensor {name!r}: shape {list(shape)} takes {spec.num_bytes} bytes, over the limit of {MAX_TENSOR_BYTES}"
+                f"tensor {name!r}: shape {list(shape)} takes {spec.num_bytes} bytes, over the limit {MAX_TENSOR_BYTES}"
             )
         return spec
 
 
-def _is_shape(value: Any) -> bool:
+def _is_shape(value: Sequence[Any]) -> bool:
     return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
+        not isinstance(value, str)
         and len(value) <= 8
         and all(isinstance(extent, int) and not isinstance(extent, bool) and 0 < extent < 1 << 31 for extent in value)
     )

@@ -64,9 +64,10 @@ class Advantages(abc.ABC):
 class GroupRelative(Advantages):
     """A decision against the mean of its group: every module is its own yardstick.
 
-    With `credit="function"` a decision is judged by the functions that it concerns (`Problem.credit`); signed logarithm, since
-    a few decisions are worth a thousand others; brought to unit variance over the iteration. `module_weight` adds the
-    module's own group-relative reward, the same for all its decisions. With `credit="module"` there is only that.
+    With `credit="function"` a decision is judged by the functions that it concerns (`Problem.credit`); signed
+    logarithm, since a few decisions are worth a thousand others; brought to unit variance over the iteration.
+    `module_weight` adds the module's own group-relative reward, the same for all its decisions. With `credit="module"`
+    there is only that.
     """
 
     def __init__(self, credit: str = "function", module_weight: float = 0.1):
@@ -78,17 +79,18 @@ class GroupRelative(Advantages):
     def __call__(self, groups: Sequence[Group], problem: Problem) -> list[list[np.ndarray]]:
         by_module = [_standardised(group.rewards(problem)) for group in groups]
         by_decision = [self._decisions(group, problem) for group in groups]
-        known = [credit for credits in by_decision if credits is not None for credit in credits]
+        known = [credit for group_credit in by_decision if group_credit is not None for credit in group_credit]
         scale = _root_mean_square(np.concatenate(known)) if known else 1.0
         advantages = []
-        for group, module_advantages, credits in zip(groups, by_module, by_decision, strict=True):
+        for group, module_advantages, group_credit in zip(groups, by_module, by_decision, strict=True):
             lengths = [len(trajectory) for trajectory in group.trajectories()]
             whole = [np.full(length, value) for length, value in zip(lengths, module_advantages, strict=True)]
-            if credits is None:
+            if group_credit is None:
                 combined = whole
             else:
                 combined = [
-                    credit / scale + self._module_weight * value for credit, value in zip(credits, whole, strict=True)
+                    credit / scale + self._module_weight * value
+                    for credit, value in zip(group_credit, whole, strict=True)
                 ]
             advantages.append([values.astype(np.float32) for values in combined])
         return advantages
@@ -100,8 +102,10 @@ class GroupRelative(Advantages):
         known = [sites for sites in call_sites if sites is not None]
         if len(known) < len(call_sites):
             return None
-        credits = problem.credit([rollout.measurement for rollout in group.rollouts], known, group.context)
-        return None if credits is None else [np.sign(credit) * np.log1p(np.abs(credit)) for credit in credits]
+        group_credit = problem.credit([rollout.measurement for rollout in group.rollouts], known, group.context)
+        if group_credit is None:
+            return None
+        return [np.sign(credit) * np.log1p(np.abs(credit)) for credit in group_credit]
 
 
 class MovingAverage(Advantages):

@@ -9,6 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Module
 from compiler_opt.errors import CorpusError
@@ -40,30 +41,52 @@ class Baseline:
         return cls(**{field.name: value[field.name] for field in dataclasses.fields(cls)})
 
 
+class BaselineBuilder:
+    """Collects rollouts of the default; scores them when all are known, since a score depends on the whole project."""
+
+    def __init__(self, problem: Problem):
+        self._problem = problem
+        self._measurements: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        self._failures: dict[str, str] = {}
+        self._cpu_s = 0.0
+
+    def add(self, rollout: Rollout) -> None:
+        """Takes the rollout of one module."""
+        self._cpu_s += rollout.cpu_s
+        if rollout.failure is not None:
+            self._failures[rollout.module] = rollout.failure
+        else:
+            self._measurements[rollout.project][rollout.module] = rollout.measurement
+
+    def build(self) -> Baseline:
+        """The scores of all that was added.
+
+        Raises:
+          CorpusError: most modules have failed; the message gives the first reason.
+        """
+        check_failures(self._failures, len(self._failures) + sum(map(len, self._measurements.values())))
+        contexts = {
+            project: self._problem.project_context(found.values()) for project, found in self._measurements.items()
+        }
+        scores = {
+            name: self._problem.score(measurement, contexts[project])
+            for project, found in self._measurements.items()
+            for name, measurement in found.items()
+        }
+        return Baseline(dict(sorted(scores.items())), contexts, dict(self._failures), self._cpu_s)
+
+
 def measure_baseline(modules: Sequence[Module], pool: WorkerPool, problem: Problem) -> Baseline:
     """Compiles every module plainly.
 
     Raises:
       CorpusError: most modules fail; the message gives the first reason.
     """
-    measurements: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-    failures: dict[str, str] = {}
-    cpu_s = 0.0
+    builder = BaselineBuilder(problem)
     jobs = [Job(module, None) for module in modules]
-    for job, result in tqdm(pool.rollouts(jobs), "default", len(jobs), unit="module", disable=None):
-        cpu_s += result.cpu_s
-        if result.failure is not None:
-            failures[job.module.name] = result.failure
-        else:
-            measurements[job.module.project][job.module.name] = result.measurement
-    check_failures(failures, len(jobs))
-    contexts = {project: problem.project_context(found.values()) for project, found in measurements.items()}
-    scores = {
-        name: problem.score(measurement, contexts[project])
-        for project, found in measurements.items()
-        for name, measurement in found.items()
-    }
-    return Baseline(dict(sorted(scores.items())), contexts, failures, cpu_s)
+    for _, result in tqdm(pool.rollouts(jobs), "default", len(jobs), unit="module", disable=None):
+        builder.add(result)
+    return builder.build()
 
 
 def cached_baseline(

@@ -112,7 +112,7 @@ def rollout(
     *,
     scratch: Path,
     seed: int = 0,
-    settings: RolloutSettings = RolloutSettings(),  # noqa: B008 (frozen)
+    settings: RolloutSettings = RolloutSettings(),
     keep_object: Path | None = None,
 ) -> Rollout:
     """Compiles a module once and measures the object.
@@ -207,7 +207,7 @@ class _Compilation:
         return trajectory
 
     def _replayed_default(self) -> Trajectory | None:
-        """On a compiler that overwrites a feature with the default decision: learn the decisions, then see the features."""
+        """On a compiler that overwrites a feature with the default decision: first the decisions, then the features."""
         slot = self._problem.default_slot
         if slot is None:
             raise ProtocolError(f"{self._problem.name}: no feature is known to carry the default decision")
@@ -217,7 +217,7 @@ class _Compilation:
         seen, result = self._converse(ReplayPolicy(told.advice, name="default"), include_default=False)
         if seen is None or len(seen) != len(told):
             raise ProtocolError(
-                f"{self._module.name}: the compiler asked for {len(told)} decisions, then for {len(result.advice)} when "
+                f"{self._module.name}: the compiler asked for {len(told)} decisions, then {len(result.advice)} when "
                 "they were replayed; the default trace of this module would be wrong"
             )
         return seen

@@ -1,7 +1,7 @@
 """Many rollouts at a time: one worker process per thread of the machine, each driving one compiler.
 
-A worker is numpy and the standard library: it starts in a fraction of a second. It lives no longer than the process that
-started it, and shares nothing but a scratch directory that goes with it.
+A worker is numpy and the standard library: it starts in a fraction of a second. It lives no longer than the process
+that started it, and shares nothing but a scratch directory that goes with it.
 """
 
 import concurrent.futures

@@ -2,7 +2,7 @@
 
 One JSON object per line and iteration, as the trainer writes `history.jsonl`. Read here:
 
-    compiles (so far), reward_mean, reward_by_project {project: reward}, evaluation_reward (held out, where there is one)
+    compiles (so far), reward_mean, reward_by_project {project: reward}, evaluation_reward (held out, if there)
 
 Other keys are the trainer's. A last line that is cut short, by a trainer that was killed, is left out.
 """

@@ -1,9 +1,10 @@
 """One compilation whose decisions are made here: features come in over a pipe, advice goes out over another.
 
-The compiler opens `BASE.in` (our replies) and `BASE.out` (its observations, in the format of `training_log`), both FIFOs. What
-can go wrong, and what is done about it:
+The compiler opens `BASE.in` (our replies) and `BASE.out` (its observations, in the format of `training_log`), both
+FIFOs. What can go wrong, and what is done about it:
 
-- it dies before it opens them: the process is watched beside the pipe, so we never wait for a writer that will not come;
+- it dies before it opens them: the process is watched beside the pipe, so we never wait for a writer that will not
+come;
 - it closes `BASE.out` and goes on compiling, or never opens it since there is nothing to decide: we wait for its end;
 - it hangs, or sends half a message: there is a deadline for the whole compilation;
 - we die: see `processes`; it would spin for ever on our closed pipe otherwise.
@@ -135,7 +136,7 @@ class _Conversation:
         """Called when the compiler has closed its end after a successful compilation."""
         if self._buffer:
             raise ProtocolError(
-                f"channel: the compiler's last message is cut off after {len(self._buffer)} bytes: {self._buffer[:60]!r}"
+                f"channel: the last message is cut off after {len(self._buffer)} bytes: {self._buffer[:60]!r}"
             )
 
 

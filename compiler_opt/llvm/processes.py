@@ -2,8 +2,8 @@
 
 Every child runs in its own session, has a limit on its memory, is killed with its whole process group when its time is
 up or when we are interrupted, and asks the kernel to be killed when the thread that started it dies
-(`prctl(PR_SET_PDEATHSIG)`), so that not even SIGKILL of the host leaves one behind. A compiler whose interactive host is
-gone would otherwise spin for ever.
+(`prctl(PR_SET_PDEATHSIG)`), so that not even SIGKILL of the host leaves one behind. A compiler whose interactive host
+is gone would otherwise spin for ever.
 """
 
 import contextlib
@@ -179,7 +179,7 @@ def start(
             cwd=cwd,
             start_new_session=True,
             # The workers that start compilers have one thread, for which preexec_fn is safe.
-            preexec_fn=_prepare_child(memory_bytes, os.getpid()),  # noqa: PLW1509
+            preexec_fn=_prepare_child(memory_bytes, os.getpid()),
         )
     except FileNotFoundError as error:
         raise ToolchainError(f"{command[0]}: no such program; give the path of an installed one") from error

@@ -1,6 +1,7 @@
 """Who called whom: caller, callee and outcome of each inlining decision, from the compiler's optimisation remarks.
 
-The channel sends features without names. The remarks of the pass `inline-ml` name every decision, in the channel's order:
+The channel sends features without names. The remarks of the pass `inline-ml` name every decision, in the channel's
+order:
 
     --- !Passed
     Pass:            inline-ml

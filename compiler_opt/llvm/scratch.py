@@ -1,7 +1,7 @@
 """Temporary directories that do not stay behind, not even when their owner is killed.
 
-Each holds a lock for as long as its owner lives. A lock is dropped by the kernel however the owner dies, so whoever comes
-next can tell a directory in use from one that was left, and removes the latter.
+Each holds a lock for as long as its owner lives. A lock is dropped by the kernel however the owner dies, so whoever
+comes next can tell a directory in use from one that was left, and removes the latter.
 """
 
 import contextlib

@@ -7,8 +7,8 @@ r"""The format in which LLVM writes observations: a training log on disk and the
     [{"outcome": 0}\n <the score's raw bytes>\n]
     ... more observations, more contexts
 
-Written by `llvm/lib/Analysis/TrainingLogger.cpp`. Over the channel the reader answers each observation with the raw bytes of
-the advice tensor; answers are not echoed.
+Written by `llvm/lib/Analysis/TrainingLogger.cpp`. Over the channel the reader answers each observation with the raw
+bytes of the advice tensor; answers are not echoed.
 """
 
 import dataclasses

@@ -3,16 +3,19 @@
 Legend: F features, B buckets of all features together, H units of the first layer, A actions, T decisions.
 
 Each feature is replaced by its position among the vocabulary's quantiles, so the first dense layer sees one of a few
-values per feature. Its products are computed once, when the network is loaded: a table `[B, H]`; a decision then gathers
-and adds F rows instead of multiplying. The result is that of the dense layer up to rounding.
+values per feature. Its products are computed once, when the network is loaded: a table `[B, H]`; a decision then
+gathers and adds F rows instead of multiplying. The result is that of the dense layer up to rounding.
 """
 
 import dataclasses
 import io
 import json
 import math
+import struct
+import tokenize
 import uuid
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,19 @@ from compiler_opt.policies.policy import Decider, Policy, uniforms
 NETWORK_FILE = "network.npz"
 FORMAT = 1
 _MAX_FILE_BYTES = 1 << 28
+
+# What zipfile, zlib and numpy raise over bytes that are not what they say.
+_DAMAGE: tuple[type[Exception], ...] = (
+    KeyError,
+    ValueError,
+    TypeError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    SyntaxError,
+    zipfile.BadZipFile,
+)
+_DAMAGE += (zlib.error, struct.error, tokenize.TokenError)
 
 TRANSFORMS = ("x", "sqrt(x)", "x^2")
 """What the first layer sees of a feature whose quantile position is x; a width of 3 per feature, in this order."""
@@ -79,7 +95,7 @@ class NetworkWeights:
         arrays |= {f"kernel_{index}": value for index, value in enumerate(self.kernels)}
         arrays |= {f"bias_{index}": value for index, value in enumerate(self.biases)}
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        np.savez(buffer, **arrays)
         write_atomically(directory / NETWORK_FILE, buffer.getvalue())
 
     @classmethod
@@ -97,7 +113,11 @@ class NetworkWeights:
         if path.stat().st_size > _MAX_FILE_BYTES:
             raise PolicyError(f"{path}: larger than any policy ({_MAX_FILE_BYTES} bytes)")
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            content = path.read_bytes()
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                if sum(entry.file_size for entry in archive.infolist()) > _MAX_FILE_BYTES:
+                    raise ValueError("it unpacks to more than any policy")
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 header = json.loads(arrays["header"].tobytes())
                 if header["format"] != FORMAT:
                     raise PolicyError(f"{path}: expected format {FORMAT}, found {header['format']!r}; export it again")
@@ -110,7 +130,7 @@ class NetworkWeights:
                     tuple(arrays[f"bias_{index}"].astype(np.float32) for index in range(num_layers)),
                     header["metadata"],
                 )
-        except (KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             raise PolicyError(f"{path}: damaged ({type(error).__name__}: {error}); export the policy again") from error
 
 

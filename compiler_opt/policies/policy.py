@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compiler_opt.errors import PolicyError
+from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm.training_log import Header
 
 
@@ -99,8 +99,7 @@ class FeaturePolicy(Policy):
 class ReplayPolicy(Policy):
     """Gives recorded advice again, in order.
 
-    Raises (from its decider):
-      PolicyError: the compiler asks for more decisions than were recorded.
+    Its decider raises ProtocolError when the compiler asks for more decisions than were recorded.
     """
 
     def __init__(self, advice: np.ndarray, name: str = "replay"):
@@ -115,7 +114,9 @@ class ReplayPolicy(Policy):
             del observation
             advice: int | float | None = next(remaining, None)
             if advice is None:
-                raise PolicyError(f"replay: the compiler asks for more than the {len(self._advice)} decisions recorded")
+                raise ProtocolError(
+                    f"replay: the compiler asks for more than the {len(self._advice)} decisions recorded"
+                )
             return advice
 
         return _Calling(replay)

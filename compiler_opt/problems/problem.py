@@ -62,8 +62,8 @@ class Problem(abc.ABC):
           context: of the module's project.
 
         Returns:
-          for each rollout `[T]` float64, better than the group's mean when positive, in the units of the score; None when
-          the problem has no finer credit than the module's score.
+          for each rollout `[T]` float64, better than the group's mean when positive, in the units of the score; None
+          when the problem has no finer credit than the module's score.
         """
 
 

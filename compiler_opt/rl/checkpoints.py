@@ -42,12 +42,12 @@ class Checkpoints:
                 _flush(file)
             if path.exists():
                 shutil.rmtree(path)
-            os.rename(partial, path)
+            partial.rename(path)
             _flush(self._directory)
         except (OSError, tf.errors.OpError) as error:
             if partial is not None:
                 shutil.rmtree(partial, ignore_errors=True)
-            reason = getattr(error, "strerror", None) or getattr(error, "message", str(error))
+            reason = str(getattr(error, "strerror", None) or getattr(error, "message", error))
             raise OutputError(
                 f"{path}: the checkpoint cannot be written: {reason.splitlines()[0]}; the previous one is good: free "
                 "space and run the same command again"
@@ -70,7 +70,8 @@ class Checkpoints:
             self._checkpoint.read(str(path / _VARIABLES)).assert_existing_objects_matched()
         except (AssertionError, ValueError, tf.errors.OpError) as error:
             raise ConfigError(
-                f"{path}: was made by another configuration ({str(error).splitlines()[0]}); use that, or another --root_dir"
+                f"{path}: was made by another configuration ({str(error).splitlines()[0]}); "
+                "use that, or another --root_dir"
             ) from error
         return int(path.name), state
 

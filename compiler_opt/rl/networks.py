@@ -33,8 +33,8 @@ class NetworkConfig:
 class QuantileInputs(tf.keras.layers.Layer):
     """Replaces every feature by x, sqrt(x) and x^2, x being the share of its quantiles that it reaches.
 
-    The same computation as `policies.network.expand(quantile_positions(...))`, for a dictionary of int64 tensors `[N]` (or
-    `[N, 1]`), to `[N, 3 F]` float32.
+    The same computation as `policies.network.expand(quantile_positions(...))`, for a dictionary of int64 tensors `[N]`
+    (or `[N, 1]`), to `[N, 3 F]` float32.
     """
 
     def __init__(self, features: Sequence[str], quantiles: Sequence[np.ndarray], **kwargs: Any):

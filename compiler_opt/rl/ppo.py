@@ -2,8 +2,8 @@
 
 Legend: N decisions of an iteration, B of a minibatch, A actions.
 
-A decision is a sequence of its own here (`[N, 1]`): which decision earned what is the business of `collect.advantages`, not
-of a discount over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
+A decision is a sequence of its own here (`[N, 1]`): which decision earned what is the business of `collect.advantages`,
+not of a discount over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
 """
 
 import dataclasses

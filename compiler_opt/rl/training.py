@@ -262,7 +262,7 @@ class Training:
         if weights.features != self._features:
             odd: Sequence[str] = sorted(set(weights.features) ^ set(self._features))
             raise PolicyError(
-                f"{directory}: its features are not those of the vocabulary; they differ in: {', '.join(odd) or 'order'}"
+                f"{directory}: its features are not the vocabulary's; they differ in: {', '.join(odd) or 'order'}"
             )
         return weights
 

@@ -1,12 +1,11 @@
 """A policy on disk: TensorFlow's SavedModel for LLVM and TF-Agents, `network.npz` for everything here.
 
-    saved_model.pb, variables/    signature `action`, inputs by LLVM's feature names (TF-Agents' PolicySaver)
-    output_spec.json              which output is the advice, as LLVM's development mode reads it
-    network.npz                   see `policies.network`
+saved_model.pb, variables/    signature `action`, inputs by LLVM's feature names (TF-Agents' PolicySaver)
+output_spec.json              which output is the advice, as LLVM's development mode reads it
+network.npz                   see `policies.network`
 """
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -62,11 +61,11 @@ def _output_spec(action_name: str) -> list[dict[str, object]]:
 def _replace(new: Path, place: Path) -> None:
     """Puts one directory in the place of another."""
     if not place.exists():
-        os.rename(new, place)
+        new.rename(place)
         return
     aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
     try:
-        os.rename(place, aside / place.name)
-        os.rename(new, place)
+        place.rename(aside / place.name)
+        new.rename(place)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -14,7 +14,7 @@ from compiler_opt.problems.problem import Problem
 
 
 class InliningForSize(Problem):
-    """The score is COMDAT-weighted text bytes; a project's context is how many of its objects emit each COMDAT group."""
+    """The score is COMDAT-weighted text bytes; a project's context is the copies of each COMDAT group."""
 
     name = "inlining"
     feature_names = signature.FEATURES

@@ -1,9 +1,9 @@
 """Which inlining decision earned what: the size change of the functions that it concerns.
 
-A module makes hundreds of decisions, and its total size says little about any one of them. But functions are measured one
-by one: a decision can only change the size of its caller, of what its caller was itself inlined into, and of its callee
-(which disappears when all its calls are inlined). Each decision gets the change of those, against the mean of a group of
-rollouts of the same module.
+A module makes hundreds of decisions, and its total size says little about any one of them. But functions are measured
+one by one: a decision can only change the size of its caller, of what its caller was itself inlined into, and of its
+callee (which disappears when all its calls are inlined). Each decision gets the change of those, against the mean of a
+group of rollouts of the same module.
 """
 
 import collections

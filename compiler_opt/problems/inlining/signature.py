@@ -1,6 +1,7 @@
 """What an inlining policy sees and says (`llvm/include/llvm/Analysis/InlineModelFeatureMaps.h`).
 
-All features are int64 scalars that describe one call site, its caller and its callee; the advice is an int64, 1 to inline.
+All features are int64 scalars that describe one call site, its caller and its callee; the advice is an int64, 1 to
+inline.
 """
 
 FEATURES = (
@@ -48,4 +49,4 @@ DEFAULT_DECISION = "inlining_default"
 """Sent in addition when the default is asked for."""
 
 DEFAULT_DECISION_SLOT = "callee_basic_block_count"
-"""Where compilers with the include-default bug (LLVM 17 to 20) put the default decision, over the feature's own value."""
+"""Where compilers with the include-default bug (LLVM 17 to 20) put the default decision, over its own value."""
