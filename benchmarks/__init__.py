@@ -1,1 +1,1 @@
-"""Measurements of speed, each run as `python -m benchmarks.NAME`."""
+"""Measurements, each a command that prints its figure and the conditions: `python -m benchmarks.NAME`."""

@@ -71,8 +71,6 @@ class GroupRelative(Advantages):
     """
 
     def __init__(self, credit: str = "function", module_weight: float = 0.1):
-        if credit not in ("function", "module"):
-            raise ValueError(f"credit: expected 'function' or 'module', found {credit!r}")
         self._credit = credit
         self._module_weight = module_weight
 
@@ -141,6 +139,37 @@ class MovingAverage(Advantages):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._average = dict(state["average"])
+
+
+@dataclasses.dataclass(frozen=True)
+class AdvantagesConfig:
+    """Which advantages, and their parameters.
+
+    Attributes:
+      kind: `group_relative`, or `moving_average` for the classical module reward.
+      credit: with `group_relative`, what a decision is judged by: `function` or `module`.
+      module_weight: with `function` credit, the share of the module's own advantage that is added.
+      decay: of the moving average.
+
+    Raises:
+      ValueError: an unknown kind or credit.
+    """
+
+    kind: str = "group_relative"
+    credit: str = "function"
+    module_weight: float = 0.1
+    decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("group_relative", "moving_average"):
+            raise ValueError(f"kind: expected 'group_relative' or 'moving_average', found {self.kind!r}")
+        if self.credit not in ("function", "module"):
+            raise ValueError(f"credit: expected 'function' or 'module', found {self.credit!r}")
+
+    def build(self) -> Advantages:
+        if self.kind == "moving_average":
+            return MovingAverage(self.decay)
+        return GroupRelative(self.credit, self.module_weight)
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from pathlib import Path
 from absl import flags, logging
 
 from compiler_opt.errors import ConfigError
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, gin_settings
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "The run's folder: checkpoints, history, summaries, policy.")
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus to train on.")
@@ -38,14 +38,21 @@ def main(argv: list[str]) -> None:
     from compiler_opt import rl
 
     rl.load_tensorflow()
+    from compiler_opt.collect.advantages import AdvantagesConfig
     from compiler_opt.collect.workers import WorkerPool
     from compiler_opt.corpus.description import Corpus
     from compiler_opt.llvm.toolchain import probe
     from compiler_opt.problems import problem as problems
-    from compiler_opt.rl import gin_bindings, vocabularies
-    from compiler_opt.rl.training import POLICY_DIR, Training
+    from compiler_opt.rl import vocabularies
+    from compiler_opt.rl.networks import NetworkConfig
+    from compiler_opt.rl.ppo import PPOConfig
+    from compiler_opt.rl.training import POLICY_DIR, Training, TrainingConfig
 
-    entry_point.parse_gin(_GIN_FILES.value, _GIN_BINDINGS.value)
+    settings = gin_settings.read(
+        {"train_eval": TrainingConfig, "ppo": PPOConfig, "network": NetworkConfig, "advantages": AdvantagesConfig},
+        _GIN_FILES.value,
+        _GIN_BINDINGS.value,
+    )
     logging.set_verbosity(logging.INFO)
     flag_values = {
         "num_modules": _NUM_MODULES.value,
@@ -54,7 +61,7 @@ def main(argv: list[str]) -> None:
         "seed": _SEED.value,
     }
     config = dataclasses.replace(
-        gin_bindings.TrainingConfig(), **{name: value for name, value in flag_values.items() if value is not None}
+        settings["train_eval"], **{name: value for name, value in flag_values.items() if value is not None}
     )
     problem = problems.load(_COMPILE_TASK.value)
     corpus = Corpus.load(_DATA_PATH.value)
@@ -71,9 +78,9 @@ def main(argv: list[str]) -> None:
             pool,
             quantiles=quantiles,
             config=config,
-            network=gin_bindings.NetworkConfig(),
-            ppo=gin_bindings.PPOConfig(),
-            advantages=gin_bindings.advantages(),
+            network=settings["network"],
+            ppo=settings["ppo"],
+            advantages=settings["advantages"].build(),
         ).run()
     logging.info("the policy is in %s", root_dir / POLICY_DIR)
 

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# The whole job on real code: sets up what is missing, fetches open-source projects, trains an inlining policy on some of
+# them, and measures on the others how much smaller their linked binaries get than with clang -Oz.
+#
+#   ./run_demo.sh [--minutes N] [--smoke] [--output DIR] [--clang PATH] [--seed N]
+#
+#   --minutes N   minutes of reinforcement learning (default 30)
+#   --smoke       a few small projects and a minute of training, to see that everything works (about 4 minutes in all)
+#   --output DIR  where everything goes (default demo, or demo-smoke with --smoke)
+#   --clang PATH  the compiler (default: the newest that is installed)
+#   --seed N      of everything that is drawn (default 1)
+#
+# Interrupted, it goes on where it was when started again.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+minutes=30 set=small output="" clang="" seed=1
+usage() { sed -n '2,/^set -e/p' "$0" | sed -n 's/^# \{0,1\}//p'; }
+while [ $# -gt 0 ]; do
+  case $1 in
+    --minutes) minutes=${2:?--minutes needs a number}; shift 2 ;;
+    --smoke) set=smoke; shift ;;
+    --output) output=${2:?--output needs a folder}; shift 2 ;;
+    --clang) clang=${2:?--clang needs a path}; shift 2 ;;
+    --seed) seed=${2:?--seed needs a number}; shift 2 ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "error: unknown option $1; see $0 --help" >&2; exit 2 ;;
+  esac
+done
+gin=()
+if [ $set = smoke ]; then
+  : "${output:=demo-smoke}"
+  minutes=1
+  gin=(--gin_bindings=train_eval.num_modules=8 --gin_bindings=train_eval.rollouts_per_module=4)
+fi
+: "${output:=demo}"
+case $minutes in '' | *[!0-9.]*) echo "error: --minutes: expected a number, found $minutes" >&2; exit 2 ;; esac
+
+./bootstrap.sh
+export PYTHONPATH=.
+python=.venv/bin/python
+compiler=()
+[ -z "$clang" ] || compiler=(--clang_path="$clang")
+
+corpus=$output/corpus trace=$output/default_trace.tfrecord vocabulary=$output/vocabulary
+warm_start=$output/warm_start training=$output/training report=$output/evaluation
+step() { printf '\n== %s\n' "$1"; }
+
+step "1/6 Corpus: real projects, compiled with the stock clang"
+$python compiler_opt/tools/fetch_corpus.py --set=$set --output_dir="$corpus" "${compiler[@]}"
+
+step "2/6 Default trace: what clang -Oz itself decides"
+[ -f "$trace" ] || $python compiler_opt/tools/generate_default_trace.py --data_path="$corpus/train" \
+  --output_path="$trace" "${compiler[@]}"
+
+step "3/6 Vocabulary: quantiles of the features"
+[ -d "$vocabulary" ] || $python compiler_opt/tools/generate_vocab.py --input="$trace" --output_dir="$vocabulary"
+
+step "4/6 Warm start: a network that imitates the default"
+[ -d "$warm_start/policy" ] || $python compiler_opt/rl/train_bc.py --root_dir="$warm_start" --data_path="$trace" \
+  --vocab_path="$vocabulary" --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
+
+step "5/6 Training: $minutes minutes of reinforcement learning"
+$python compiler_opt/rl/train_locally.py --root_dir="$training" --data_path="$corpus/train" \
+  --warmstart_policy_dir="$warm_start/policy" --max_minutes="$minutes" --seed="$seed" \
+  --gin_files=gin_configs/inlining/ppo_nn_agent.gin "${gin[@]}" "${compiler[@]}"
+
+step "6/6 Evaluation: on projects that the policy has never seen"
+$python compiler_opt/tools/evaluate.py --data_path="$corpus/held_out" --policy_path="$training/policy" \
+  --output_path="$report" --training_log="$training" "${compiler[@]}"
