@@ -1,0 +1,86 @@
+"""The vocabulary: what values a feature takes, as quantiles of a trace. Networks see positions among them, not values.
+
+On disk a folder with one text file per feature, `FEATURE.buckets`: one number per line, ascending, repetitions included (a
+value that 30% of the decisions have takes 30% of the lines). The position of a value is the share of lines up to it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.errors import PolicyError
+from compiler_opt.files import write_atomically
+
+SUFFIX = ".buckets"
+
+_MAX_FILE_BYTES = 1 << 24
+_REMAKE = "make the vocabulary again with compiler_opt/tools/generate_vocab.py"
+
+
+def save_vocabulary(directory: Path, quantiles: Mapping[str, np.ndarray]) -> None:
+    """Writes one file per feature; files of other features stay.
+
+    Raises:
+      OutputError: a file cannot be written.
+      PolicyError: a feature's quantiles are not ascending finite numbers.
+    """
+    for feature, values in quantiles.items():
+        path = _path(directory, feature)
+        _check(path, values.tolist())
+        # repr gives the shortest text that reads back as the same number.
+        write_atomically(path, "".join(f"{value!r}\n" for value in values.tolist()).encode())
+
+
+def load_vocabulary(directory: Path, features: Sequence[str]) -> dict[str, np.ndarray]:
+    """Reads the quantiles of the given features, in their order.
+
+    Returns:
+      by feature `[Q]` float64, ascending.
+
+    Raises:
+      PolicyError: a feature's file is missing, or holds something else than ascending numbers; the message names it.
+    """
+    if not directory.is_dir():
+        raise PolicyError(f"{directory}: expected a vocabulary (a folder of *{SUFFIX} files), found none; {_REMAKE}")
+    missing = [feature for feature in features if not _path(directory, feature).is_file()]
+    if missing:
+        raise PolicyError(f"{directory}: the vocabulary lacks the features {', '.join(missing)}; {_REMAKE}")
+    return {feature: _read(_path(directory, feature)) for feature in features}
+
+
+def _path(directory: Path, feature: str) -> Path:
+    return directory / f"{feature}{SUFFIX}"
+
+
+def _read(path: Path) -> np.ndarray:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise PolicyError(f"{path}: cannot be read ({error.strerror}); {_REMAKE}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise PolicyError(f"{path}: larger than any vocabulary ({_MAX_FILE_BYTES} bytes); {_REMAKE}")
+    values: list[float] = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            values.append(float(line))
+        except ValueError:
+            raise PolicyError(f"{path}:{number}: expected a number, found {line[:40]!r}; {_REMAKE}") from None
+    _check(path, values)
+    return np.array(values, np.float64)
+
+
+def _check(path: Path, values: Sequence[float]) -> None:
+    if not values:
+        raise PolicyError(f"{path}: expected at least one number, found none; {_REMAKE}")
+    for number, value in enumerate(values, 1):
+        if not math.isfinite(value):
+            raise PolicyError(f"{path}: expected finite numbers, found {value} as number {number}; {_REMAKE}")
+        if number > 1 and value < values[number - 2]:
+            raise PolicyError(
+                f"{path}: expected ascending numbers, found {value} after {values[number - 2]} (number {number}); {_REMAKE}"
+            )

@@ -1,0 +1,128 @@
+"""Quantiles of the features of a trace: how a vocabulary is made.
+
+The values of a feature are counted, not kept: features are integers with few different values, so the counts are small and
+the quantiles exact. A feature with more than `MAX_DISTINCT` different values is thinned out whenever the counts grow beyond
+that, to the values at `MAX_DISTINCT / 2` evenly spaced ranks; each thinning moves a rank by at most 2 / `MAX_DISTINCT` of
+the decisions seen so far, some 0.001%.
+"""
+
+import concurrent.futures
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compiler_opt.errors import ConfigError, ProtocolError
+from compiler_opt.rl.trace_files import Trace, TraceBatch
+
+MAX_DISTINCT = 1 << 18
+
+_DECISIONS_PER_CHUNK = 1 << 17
+
+
+class Histogram:
+    """Counts of a feature's values, in bounded memory."""
+
+    def __init__(self, max_distinct: int = MAX_DISTINCT):
+        self._max_distinct = max_distinct
+        self._values = np.empty(0)
+        self._counts = np.empty(0, np.int64)
+
+    def add(self, values: np.ndarray) -> None:
+        """Counts values `[...]` of any shape."""
+        distinct, counts = np.unique(values, return_counts=True)
+        if len(self._values):
+            merged = np.concatenate([self._values, distinct])
+            distinct, inverse = np.unique(merged, return_inverse=True)
+            counts = np.bincount(inverse, np.concatenate([self._counts, counts]), len(distinct)).astype(np.int64)
+        self._values, self._counts = distinct, counts
+        if len(distinct) > self._max_distinct:
+            self._thin_out()
+
+    def quantiles(self, count: int) -> np.ndarray:
+        """The values at `count` evenly spaced ranks, the least and the greatest among them; `[count]` float64.
+
+        The same as `np.quantile(values, np.linspace(0, 1, count), method="inverted_cdf")`: always values that occurred.
+        """
+        return self._at(np.linspace(0, 1, count)).astype(np.float64)
+
+    def _at(self, shares: np.ndarray) -> np.ndarray:
+        cumulative = np.cumsum(self._counts)
+        # The least value that so large a share of all is at most equal to.
+        ranks = np.maximum(1, np.ceil(shares * cumulative[-1] - 1e-9))
+        result: np.ndarray = self._values[np.searchsorted(cumulative, ranks)]
+        return result
+
+    def _thin_out(self) -> None:
+        cumulative = np.cumsum(self._counts)
+        kept_values = np.unique(self._at(np.linspace(0, 1, self._max_distinct // 2)))
+        # A value's count goes to the next one that is kept; the greatest always is.
+        reached = cumulative[np.searchsorted(self._values, kept_values)]
+        self._values, self._counts = kept_values, np.diff(reached, prepend=0)
+
+
+def trace_quantiles(
+    trace: Trace,
+    num_quantiles: int,
+    *,
+    sampling_fraction: float = 1.0,
+    seed: int = 0,
+    num_threads: int | None = None,
+    on_batch: Callable[[TraceBatch], None] = lambda batch: None,
+) -> dict[str, np.ndarray]:
+    """Quantiles of every feature of a trace; memory does not grow with the trace.
+
+    Args:
+      trace: the decisions.
+      num_quantiles: how many, at least 2.
+      sampling_fraction: the share of decisions that is looked at, drawn at random.
+      seed: of the sample.
+      num_threads: features are counted in parallel; one per CPU by default.
+      on_batch: called for each batch read, for progress bars.
+
+    Returns:
+      by feature `[num_quantiles]` float64, see `Histogram.quantiles`.
+
+    Raises:
+      ConfigError: a number is out of range.
+      ProtocolError: the trace is damaged, or the sample is empty.
+    """
+    if num_quantiles < 2:
+        raise ConfigError(f"number of quantiles: expected at least 2, found {num_quantiles}")
+    if not 0 < sampling_fraction <= 1:
+        raise ConfigError(f"sampling fraction: expected a number over 0 and at most 1, found {sampling_fraction}")
+    rng = np.random.default_rng(seed)
+    histograms = {spec.name: Histogram() for spec in trace.features}
+    chunk: list[dict[str, np.ndarray]] = []
+    chunk_decisions, sampled = 0, 0
+
+    # Sorting, which is where the time goes, lets other Python threads run.
+    with concurrent.futures.ThreadPoolExecutor(num_threads or len(os.sched_getaffinity(0))) as executor:
+
+        def count_chunk(parts: Sequence[dict[str, np.ndarray]]) -> None:
+            def count(name: str) -> None:
+                histograms[name].add(np.concatenate([part[name] for part in parts]))
+
+            list(executor.map(count, histograms))
+
+        for batch in trace.batches():
+            on_batch(batch)
+            if sampling_fraction < 1:
+                drawn = rng.random(len(batch)) < sampling_fraction
+                part = {name: values[drawn] for name, values in batch.features.items()}
+                drawn_decisions = int(drawn.sum())
+            else:
+                part, drawn_decisions = dict(batch.features), len(batch)
+            if not drawn_decisions:
+                continue
+            chunk.append(part)
+            chunk_decisions += drawn_decisions
+            sampled += drawn_decisions
+            if chunk_decisions >= _DECISIONS_PER_CHUNK:
+                count_chunk(chunk)
+                chunk, chunk_decisions = [], 0
+        if chunk:
+            count_chunk(chunk)
+    if not sampled:
+        raise ProtocolError(f"{trace.path}: no decision was sampled; use a larger sampling fraction")
+    return {name: histogram.quantiles(num_quantiles) for name, histogram in histograms.items()}

@@ -1,0 +1,308 @@
+"""Traces on disk: TFRecord files of `tf.train.SequenceExample`, one per context.
+
+Legend: N decisions of a batch of contexts, C contexts of the batch.
+
+    context features   module, project, identifier (bytes); score (float)
+    feature lists      every feature by LLVM's name, the advice by its name (`inlining_decision`), `reward`;
+                       one tf.train.Feature per decision: int64_list, or float_list for LLVM's floats and doubles
+
+Beside `TRACE` stands `TRACE.meta.json`: what the features are, and which compiler and corpus the trace comes from. Both
+appear when the trace is complete, and not before.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from compiler_opt.collect.traces import TraceContext
+from compiler_opt.errors import OutputError, ProtocolError
+from compiler_opt.files import check_writable, write_atomically
+from compiler_opt.tensor_spec import TensorSpec
+
+FORMAT = 1
+REWARD = "reward"
+
+_CONTEXT_KEYS = {"module": tf.string, "project": tf.string, "identifier": tf.string, "score": tf.float32}
+_REMAKE = "make the trace again with compiler_opt/tools/generate_default_trace.py"
+
+
+def meta_path(path: Path) -> Path:
+    """Where the description of a trace is."""
+    return path.with_name(f"{path.name}.meta.json")
+
+
+@dataclasses.dataclass(frozen=True)
+class TraceBatch:
+    """The decisions of a few contexts, N in all.
+
+    Attributes:
+      modules: C names.
+      projects: C names.
+      identifiers: C names, see `TraceContext`.
+      scores: `[C]` float32.
+      lengths: `[C]` int64, decisions of each context; they follow one another in the arrays below.
+      features: by name `[N, *shape]`, int64 or float32.
+      action: `[N]`, int64 or float32.
+      reward: `[N]` float32.
+    """
+
+    modules: tuple[str, ...]
+    projects: tuple[str, ...]
+    identifiers: tuple[str, ...]
+    scores: np.ndarray
+    lengths: np.ndarray
+    features: Mapping[str, np.ndarray]
+    action: np.ndarray
+    reward: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+class TraceWriter:
+    """Writes a trace, in the order of the modules' names, once their scores are known.
+
+        with TraceWriter(path) as writer:
+            for ...:
+                writer.add(context)              # in any order; kept on disk
+            writer.finish(scores, about)         # without this nothing appears
+
+    A score depends on the whole project, so it comes last: it is appended to a record as a protocol buffer of its own,
+    which by definition of the format merges with what is before it.
+    """
+
+    def __init__(self, path: Path):
+        """Raises OutputError when nothing can be written there."""
+        self._path = path
+        self._places: dict[tuple[str, str], tuple[int, int]] = {}
+        self._features: tuple[TensorSpec, ...] = ()
+        self._advice: TensorSpec | None = None
+        self.num_decisions = 0
+        check_writable(path)
+        # Has no name, so that whatever becomes of us, nothing of it stays.
+        self._spill = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 (closed in __exit__)
+
+    @property
+    def keys(self) -> Collection[tuple[str, str]]:
+        """Module and identifier of every context so far."""
+        return self._places.keys()
+
+    def __enter__(self) -> "TraceWriter":
+        return self
+
+    def __exit__(
+        self, exception_type: type[BaseException] | None, exception: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):  # a full disk is reported where it is met
+            self._spill.close()
+
+    def add(self, context: TraceContext) -> None:
+        """Takes one context.
+
+        Raises:
+          OutputError: the disk is full.
+          ProtocolError: its features are not those of the contexts before it.
+        """
+        if self._advice is None:
+            self._features, self._advice = context.features, context.advice
+        elif (context.features, context.advice) != (self._features, self._advice):
+            raise ProtocolError(f"trace: {context.module} has other features than the modules before it")
+        record = encode(context)
+        try:
+            place = self._spill.seek(0, os.SEEK_END)
+            self._spill.write(record)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._places[context.module, context.identifier] = (place, len(record))
+        self.num_decisions += len(context.action)
+
+    def finish(self, scores: Mapping[tuple[str, str], float], about: Mapping[str, Any]) -> None:
+        """Writes the trace and its description.
+
+        Args:
+          scores: by module and identifier.
+          about: recorded in the description: compiler, corpus and what else may be asked for later; JSON values.
+
+        Raises:
+          OutputError: the trace cannot be written; what stood there before is untouched.
+          ProtocolError: no context was added.
+        """
+        if self._advice is None:
+            raise ProtocolError("trace: not one of the modules has anything to decide; nothing is written")
+        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
+        try:
+            with tf.io.TFRecordWriter(str(partial)) as file:
+                for key, (place, num_bytes) in sorted(self._places.items()):
+                    self._spill.seek(place)
+                    file.write(self._spill.read(num_bytes) + _encoded_score(scores[key]))
+            description = {
+                "format": FORMAT,
+                "features": [spec.to_json() for spec in self._features],
+                "advice": self._advice.to_json(),
+                "num_contexts": len(self._places),
+                "num_decisions": self.num_decisions,
+                "trace_bytes": partial.stat().st_size,
+                **about,
+            }
+            os.replace(partial, self._path)
+            write_atomically(meta_path(self._path), json.dumps(description, indent=2).encode() + b"\n")
+        except (OSError, tf.errors.OpError) as error:
+            raise self._failed(error) from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _failed(self, error: Exception) -> OutputError:
+        reason = getattr(error, "strerror", None) or getattr(error, "message", str(error)).splitlines()[0]
+        return OutputError(
+            f"{self._path}: cannot be written: {reason}; what was there before is untouched; "
+            "free space or choose another folder"
+        )
+
+
+def encode(context: TraceContext) -> bytes:
+    """One context as a serialised SequenceExample, without its score."""
+    example = tf.train.SequenceExample()
+    for key in ("module", "project", "identifier"):
+        example.context.feature[key].bytes_list.value.append(getattr(context, key).encode())
+    columns = {**context.values, context.advice.name: context.action, REWARD: context.reward}
+    for name, values in columns.items():
+        example.feature_lists.feature_list[name].MergeFromString(_encoded_list(values))
+    record: bytes = example.SerializeToString(deterministic=True)
+    return record
+
+
+def _encoded_list(values: np.ndarray) -> bytes:
+    """A FeatureList with one Feature per row of `[T, ...]`.
+
+    Most values occur over and over, and building a Feature from Python takes ten times longer than looking up its
+    bytes.
+    """
+    encoded = _encoded_feature
+    if values.ndim == 1:
+        return b"".join([encoded(value) for value in values.tolist()])
+    return b"".join([encoded(*row) for row in values.reshape(len(values), -1).tolist()])
+
+
+@functools.lru_cache(maxsize=1 << 16, typed=True)
+def _encoded_feature(*values: int | float) -> bytes:
+    feature = tf.train.Feature()
+    if isinstance(values[0], float):
+        feature.float_list.value.extend(values)
+    else:
+        feature.int64_list.value.extend(values)
+    encoded: bytes = tf.train.FeatureList(feature=[feature]).SerializeToString()
+    return encoded
+
+
+def _encoded_score(score: float) -> bytes:
+    example = tf.train.SequenceExample()
+    example.context.feature["score"].float_list.value.append(score)
+    encoded: bytes = example.SerializeToString()
+    return encoded
+
+
+class Trace:
+    """A trace on disk, read as a stream."""
+
+    def __init__(self, path: Path):
+        """Reads the description.
+
+        Raises:
+          ProtocolError: there is no trace, it has no description, or the two do not belong together.
+        """
+        self.path = path
+        meta = meta_path(path)
+        for file in (path, meta):
+            if not file.is_file():
+                raise ProtocolError(f"{file}: no such file; {_REMAKE}")
+        try:
+            self.about: dict[str, Any] = json.loads(meta.read_bytes())
+            if self.about["format"] != FORMAT:
+                raise ProtocolError(f"{meta}: expected format {FORMAT}, found {self.about['format']!r}; {_REMAKE}")
+            self.features = tuple(TensorSpec.from_json(spec) for spec in self.about["features"])
+            self.advice = TensorSpec.from_json(self.about["advice"])
+            self.num_contexts, self.num_decisions = int(self.about["num_contexts"]), int(self.about["num_decisions"])
+            trace_bytes = self.about["trace_bytes"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ProtocolError(f"{meta}: damaged ({type(error).__name__}: {error}); {_REMAKE}") from error
+        if path.stat().st_size != trace_bytes:
+            raise ProtocolError(
+                f"{path}: expected {trace_bytes} bytes, found {path.stat().st_size}: trace and {meta.name} do not "
+                f"belong together; {_REMAKE}"
+            )
+
+    def batches(self, features: Sequence[str] | None = None, contexts_per_batch: int = 16) -> Iterator[TraceBatch]:
+        """All decisions, a few contexts at a time, in the order of the file.
+
+        Memory: some `contexts_per_batch` times the decisions of the largest context among them, twice over.
+
+        Args:
+          features: which to read; all by default.
+          contexts_per_batch: contexts that are parsed together.
+
+        Raises:
+          ProtocolError: the trace is damaged, or lacks a feature; the message names it.
+        """
+        specs = {spec.name: spec for spec in self.features}
+        names = tuple(specs) if features is None else tuple(features)
+        missing = [name for name in names if name not in specs]
+        if missing:
+            raise ProtocolError(f"{self.path}: the trace lacks the features {', '.join(missing)}; {_REMAKE}")
+        dataset = (
+            tf.data.TFRecordDataset(str(self.path))
+            .batch(contexts_per_batch)
+            .map(_parser([specs[name] for name in names], self.advice), num_parallel_calls=2, deterministic=True)
+            .prefetch(1)
+        )
+        try:
+            for context, decisions in dataset.as_numpy_iterator():
+                yield TraceBatch(
+                    modules=_decoded(context["module"]),
+                    projects=_decoded(context["project"]),
+                    identifiers=_decoded(context["identifier"]),
+                    scores=context["score"],
+                    lengths=context["length"],
+                    features={name: decisions[name] for name in names},
+                    action=decisions[self.advice.name],
+                    reward=decisions[REWARD],
+                )
+        except (tf.errors.OpError, UnicodeDecodeError) as error:
+            reason = " ".join(str(getattr(error, "message", error)).split())[:200]
+            raise ProtocolError(f"{self.path}: damaged ({reason}); {_REMAKE}") from error
+
+
+def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.Tensor], Any]:
+    """Serialised contexts `[C]` to (context, decisions), see `TraceBatch`."""
+    reward = TensorSpec(REWARD, np.dtype("f4"), ())
+    columns = {
+        spec.name: tf.io.FixedLenSequenceFeature(spec.shape, tf.float32 if spec.dtype.kind == "f" else tf.int64)
+        for spec in (*features, advice, reward)
+    }
+    keys = {key: tf.io.FixedLenFeature((), dtype) for key, dtype in _CONTEXT_KEYS.items()}
+
+    def parse(records: tf.Tensor) -> Any:
+        context, padded, lengths = tf.io.parse_sequence_example(records, keys, columns)
+        length = lengths[advice.name]
+        # [C, longest]: which places of the padded arrays hold a decision.
+        held = tf.sequence_mask(length)
+        decisions = {}
+        for name, values in padded.items():
+            with tf.control_dependencies([tf.debugging.assert_equal(lengths[name], length, f"length of {name}")]):
+                decisions[name] = tf.boolean_mask(values, held)
+        return {**context, "length": length}, decisions
+
+    return parse
+
+
+def _decoded(names: np.ndarray) -> tuple[str, ...]:
+    return tuple(name.decode() for name in names)

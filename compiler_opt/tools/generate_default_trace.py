@@ -1,0 +1,223 @@
+"""Records what the compiler's own heuristic decides over a corpus: the examples for behavioural cloning.
+
+    PYTHONPATH=. python3 compiler_opt/tools/generate_default_trace.py --data_path=$CORPUS --output_path=$DEFAULT_TRACE
+
+Writes a TFRecord file of tf.train.SequenceExample and `$DEFAULT_TRACE.meta.json`. Modules that cannot be compiled are
+named in `$DEFAULT_TRACE.failures.log`; when most cannot, nothing is written and the exit status is 2.
+
+With `--policy_path` and `--output_performance_path`, each module is also compiled under that policy, and its score stands
+beside the default's in a CSV file. A score counts a COMDAT group once for all modules of a project that are compiled here.
+"""
+
+import contextlib
+import csv
+import importlib
+import io
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.collect import traces
+from compiler_opt.collect.baseline import Baseline, BaselineBuilder
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.errors import ConfigError
+from compiler_opt.files import check_writable, write_atomically
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import Problem, reward
+from compiler_opt.tools import entry_point, gin_settings
+
+_DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus.", required=True)
+_OUTPUT_PATH = flags.DEFINE_string("output_path", None, "The trace to write.")
+_COMPILE_TASK = flags.DEFINE_string("compile_task", "inlining", "What is decided.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
+_LLVM_SIZE_PATH = flags.DEFINE_string(
+    "llvm_size_path", None, "Not needed: sizes are read off the objects directly. When given, it must exist."
+)
+_MODULE_FILTER = flags.DEFINE_string(
+    "module_filter", None, "Only modules in whose names this regular expression occurs."
+)
+_SAMPLING_RATE = flags.DEFINE_float("sampling_rate", 1.0, "Share of the modules to compile.", 0, 1)
+_SEED = flags.DEFINE_integer("seed", 0, "Of the sample.", 0)
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
+_POLICY_PATH = flags.DEFINE_string("policy_path", None, "A policy to compare with the default.")
+_OUTPUT_PERFORMANCE_PATH = flags.DEFINE_string(
+    "output_performance_path", None, "The CSV file of module, identifier, default_score, policy_score."
+)
+_GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files; `rollout.timeout_s` and its like count here.")
+_GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
+
+PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    output_path, performance_path = _output_paths()
+    settings = _settings()
+    problem = problems.load(_COMPILE_TASK.value)
+    toolchain = probe(_CLANG_PATH.value)
+    support = toolchain.require(problem.name)
+    policy = None
+    if performance_path is not None:
+        policy = NetworkPolicy.load(Path(_POLICY_PATH.value))
+        policy.check([spec.name for spec in support.features])
+    corpus = Corpus.load(_DATA_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    modules = traces.sample_modules(_filtered(corpus), _SAMPLING_RATE.value, _SEED.value)
+
+    with contextlib.ExitStack() as stack:
+        writer = (
+            stack.enter_context(_with_tensorflow("compiler_opt.rl.trace_files").TraceWriter(output_path))
+            if output_path is not None
+            else None
+        )
+        pool = stack.enter_context(WorkerPool(toolchain, problem.name, _NUM_WORKERS.value))
+        builder = BaselineBuilder(problem)
+        for rollout in _with_progress(traces.default_trace(modules, problem, pool, settings), "default", len(modules)):
+            builder.add(rollout)
+            if writer is not None and rollout.failure is None:
+                for context in traces.contexts(rollout, problem):
+                    writer.add(context)
+        baseline = builder.build()
+        if writer is not None and output_path is not None:
+            scores = {key: baseline.scores[key[0]] for key in writer.keys}
+            writer.finish(scores, _about(corpus, modules, toolchain, problem, baseline))
+            _report(output_path, baseline.failures, f"{writer.num_decisions} decisions of {len(scores)} modules")
+        if policy is not None and performance_path is not None:
+            _compare(policy, baseline, corpus, pool, problem, settings, performance_path)
+
+
+def _output_paths() -> tuple[Path | None, Path | None]:
+    """Trace and CSV; checks the flags that belong to them."""
+    output_path, performance_path = (
+        Path(flag.value) if flag.value else None for flag in (_OUTPUT_PATH, _OUTPUT_PERFORMANCE_PATH)
+    )
+    if output_path is None and performance_path is None:
+        raise ConfigError("--output_path is needed: the trace to write")
+    if (performance_path is None) != (not _POLICY_PATH.value):
+        raise ConfigError("--policy_path and --output_performance_path go together, found one of them")
+    if _LLVM_SIZE_PATH.value and not Path(_LLVM_SIZE_PATH.value).is_file():
+        raise ConfigError(f"--llvm_size_path={_LLVM_SIZE_PATH.value}: no such file; leave it out, it is not needed")
+    if performance_path is not None:
+        check_writable(performance_path)
+    return output_path, performance_path
+
+
+def _settings() -> RolloutSettings:
+    """What gin says about compilations. Its files may speak of networks too, which is none of our business."""
+    if not _GIN_FILES.value and not _GIN_BINDINGS.value:
+        return RolloutSettings()
+    networks = _with_tensorflow("compiler_opt.rl.networks")
+    classes = {"rollout": RolloutSettings, "network": networks.NetworkConfig}
+    settings: RolloutSettings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)["rollout"]
+    return settings
+
+
+def _with_tensorflow(module: str) -> types.ModuleType:
+    """Imports one of our modules that needs TensorFlow; not done on top, since a worker imports this file too."""
+    from compiler_opt import rl
+
+    rl.load_tensorflow()
+    return importlib.import_module(module)
+
+
+def _filtered(corpus: Corpus) -> Sequence[Module]:
+    if not _MODULE_FILTER.value:
+        return corpus.modules
+    try:
+        pattern = re.compile(_MODULE_FILTER.value)
+    except re.error as error:
+        raise ConfigError(f"--module_filter={_MODULE_FILTER.value}: not a regular expression: {error}") from error
+    modules = [module for module in corpus.modules if pattern.search(module.name)]
+    if not modules:
+        raise ConfigError(
+            f"--module_filter={_MODULE_FILTER.value}: occurs in none of {len(corpus.modules)} module names"
+        )
+    return modules
+
+
+def _with_progress(rollouts: Iterator[Rollout], description: str, total: int) -> Iterator[Rollout]:
+    failed = 0
+    with tqdm(rollouts, description, total, unit="module", disable=None) as progress:
+        for rollout in progress:
+            if rollout.failure is not None:
+                failed += 1
+                progress.set_postfix(failed=failed)
+            yield rollout
+
+
+def _about(
+    corpus: Corpus, modules: Sequence[Module], toolchain: Toolchain, problem: Problem, baseline: Baseline
+) -> dict[str, Any]:
+    """What the trace's description says of where it comes from."""
+    return {
+        "problem": problem.name,
+        "toolchain": toolchain.identity(),
+        "corpus": {
+            "name": corpus.root.resolve().name,
+            "num_modules": len(corpus.modules),
+            "projects": sorted({module.project for module in modules}),
+        },
+        "num_modules": len(modules),
+        "failed_modules": sorted(baseline.failures),
+        "module_filter": _MODULE_FILTER.value,
+        "sampling_rate": _SAMPLING_RATE.value,
+        "seed": _SEED.value,
+    }
+
+
+def _compare(
+    policy: NetworkPolicy,
+    baseline: Baseline,
+    corpus: Corpus,
+    pool: WorkerPool,
+    problem: Problem,
+    settings: RolloutSettings,
+    path: Path,
+) -> None:
+    """Compiles what the default could compile under a policy, and writes both scores."""
+    modules = [module for module in corpus.modules if module.name in baseline.scores]
+    scores: dict[str, float] = {}
+    failures: dict[str, str] = {}
+    for rollout in _with_progress(traces.rollouts(modules, policy, pool, settings), "policy", len(modules)):
+        if rollout.failure is not None:
+            failures[rollout.module] = rollout.failure
+        else:
+            scores[rollout.module] = problem.score(rollout.measurement, baseline.contexts[rollout.project])
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(PERFORMANCE_COLUMNS)
+    for name in sorted(scores):
+        table.writerow([name, traces.WHOLE_MODULE, baseline.scores[name], scores[name]])
+    write_atomically(path, text.getvalue().encode())
+    default_total, total = sum(baseline.scores[name] for name in scores), sum(scores.values())
+    _report(
+        path, failures, f"score {total:.0f}, default {default_total:.0f}: reward {reward(total, default_total):+.2%}"
+    )
+
+
+def _report(output: Path, failures: Mapping[str, str], summary: str) -> None:
+    """Says what was written, and names what failed in a log beside it."""
+    log = output.with_name(f"{output.name}.failures.log")
+    if failures:
+        write_atomically(log, "".join(f"{reason}\n" for _, reason in sorted(failures.items())).encode())
+        summary += f"; {len(failures)} modules failed, see {log}"
+    else:
+        log.unlink(missing_ok=True)
+    print(f"{output}: {summary}")
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,59 @@
+"""Makes a vocabulary, the quantiles of each feature, from a default trace.
+
+    PYTHONPATH=. python3 compiler_opt/tools/generate_vocab.py --input=$DEFAULT_TRACE --output_dir=$VOCAB
+
+Writes one text file per feature, `FEATURE.buckets`, one number per line. Exact, unless a feature has more than 262,144
+different values (see `compiler_opt/rl/quantiles.py`).
+"""
+
+from pathlib import Path
+
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.errors import ConfigError
+from compiler_opt.tools import entry_point
+
+_INPUT = flags.DEFINE_string("input", None, "The trace, as generate_default_trace writes it.")
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder of the vocabulary.")
+_NUM_QUANTILES = flags.DEFINE_integer("num_quantiles", 64, "Quantiles of each feature.", 2, 1 << 16)
+_SAMPLING_FRACTION = flags.DEFINE_float("sampling_fraction", 1.0, "Share of the decisions to look at.", 0, 1)
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Threads; by default one per CPU.", 1)
+_SEED = flags.DEFINE_integer("seed", 0, "Of the sample.", 0)
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    if not _INPUT.value or not _OUTPUT_DIR.value:
+        raise ConfigError("--input and --output_dir are needed: the trace to read, and the folder of the vocabulary")
+    from compiler_opt import rl
+
+    rl.load_tensorflow()
+    from compiler_opt.policies.vocabulary import save_vocabulary
+    from compiler_opt.rl.quantiles import trace_quantiles
+    from compiler_opt.rl.trace_files import Trace
+
+    trace = Trace(Path(_INPUT.value))
+    output_dir = Path(_OUTPUT_DIR.value)
+    with tqdm(total=trace.num_decisions, desc="counting", unit="decision", unit_scale=True, disable=None) as progress:
+        quantiles = trace_quantiles(
+            trace,
+            _NUM_QUANTILES.value,
+            sampling_fraction=_SAMPLING_FRACTION.value,
+            seed=_SEED.value,
+            num_threads=_NUM_WORKERS.value,
+            on_batch=lambda batch: progress.update(len(batch)),
+        )
+    save_vocabulary(output_dir, quantiles)
+    print(
+        f"{output_dir}: {len(quantiles)} features, {_NUM_QUANTILES.value} quantiles each, "
+        f"from {trace.num_decisions} decisions of {trace.num_contexts} contexts"
+    )
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()
