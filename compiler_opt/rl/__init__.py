@@ -13,8 +13,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 def load_tensorflow() -> None:
     """Imports TensorFlow and TF-Agents (some 5 s) without what they print while at it.
 
-    On a machine without a GPU, TensorFlow's libraries print lines that read like errors and are none; gym, which TF-Agents
-    imports, prints a notice about its own future. Should the import fail, all that was printed is shown.
+    On a machine without a GPU, TensorFlow's libraries print lines that read like errors and are none; gym, which
+    TF-Agents imports, prints a notice about its own future. Should the import fail, all that was printed is shown.
     """
     sys.stderr.flush()
     terminal = os.dup(2)

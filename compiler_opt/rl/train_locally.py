@@ -7,9 +7,10 @@ The policy comes to stand in `$OUTPUT_DIR/policy`. Killed at any moment, the sam
 """
 
 import dataclasses
+import logging
 from pathlib import Path
 
-from absl import flags, logging
+from absl import flags
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.tools import entry_point, gin_settings
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> None:
         _GIN_FILES.value,
         _GIN_BINDINGS.value,
     )
-    logging.set_verbosity(logging.INFO)
+    logging.getLogger("compiler_opt").setLevel(logging.INFO)
     flag_values = {
         "num_modules": _NUM_MODULES.value,
         "max_minutes": _MAX_MINUTES.value,
@@ -82,7 +83,7 @@ def main(argv: list[str]) -> None:
             ppo=settings["ppo"],
             advantages=settings["advantages"].build(),
         ).run()
-    logging.info("the policy is in %s", root_dir / POLICY_DIR)
+    print(f"The policy is in {root_dir / POLICY_DIR}")
 
 
 def entry() -> None:

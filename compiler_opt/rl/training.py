@@ -1,6 +1,7 @@
 """The main loop: collect under the current policy, learn from it, remember where we are."""
 
 import dataclasses
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import logging
 
 from compiler_opt.collect.advantages import Advantages, GroupRelative
 from compiler_opt.collect.baseline import Baseline, cached_baseline, check_failures
@@ -25,6 +25,8 @@ from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.history import History
 from compiler_opt.rl.networks import NetworkConfig
 from compiler_opt.rl.ppo import Batch, PPOConfig, PPOLearner
+
+_LOG = logging.getLogger(__name__)
 
 POLICY_DIR = "policy"
 
@@ -162,7 +164,7 @@ class Training:
         )
         check_failures({failure: failure for failure in collection.failures}, collection.num_compiles)
         for failure in collection.failures:
-            logging.warning("rollout failed: %s", failure)
+            _LOG.warning("rollout failed: %s", failure)
         return collection
 
     def _learn(self, collection: Collection, start_s: float) -> None:
@@ -224,7 +226,7 @@ class Training:
             "collect_cpu_s": collection.cpu_s,
         }
         self._history.add(entry, everything)
-        logging.info(
+        _LOG.info(
             "iteration %d: reward %+.2f%%, entropy %.3f, KL %.4f, %.1f compiles/s, %d failures, %.1f min so far",
             self._iteration,
             100 * entry["reward_mean"],
@@ -255,7 +257,7 @@ class Training:
         self._elapsed_s, self._compiles = state["elapsed_s"], state["compiles"]
         self._position, self._undecided = state["position"], set(state["undecided"])
         self._advantages.restore(state["advantages"])
-        logging.info("continuing after iteration %d", self._iteration)
+        _LOG.info("continuing after iteration %d", self._iteration)
 
     def _warm_start_weights(self, directory: Path) -> NetworkWeights:
         weights = NetworkWeights.load(directory)

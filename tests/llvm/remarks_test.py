@@ -1,0 +1,114 @@
+"""Call sites from remarks: by hand, by chance, and from real compilers."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiler_opt.llvm import remarks
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.interactive import compile_interactively
+
+_TEXT = b"""--- !Passed
+Pass:            inline-ml
+Name:            InliningSuccess
+DebugLoc:        { File: 'a b.c', Line: 3,
+                   Column: 10 }
+Function:        top
+Args:
+  - Callee:          'it''s'
+    DebugLoc:        { File: a.c, Line: 1, Column: 0 }
+  - num_loops:       '0'
+...
+--- !Missed
+Pass:            inline-ml
+Name:            ForceStop
+Function:        top
+Args:
+  - String:          'Won''t attempt inlining because module size grew too much.'
+...
+--- !Missed
+Pass:            inline-ml
+Name:            IniliningNotAttempted
+Function:        'it''s'
+Args:
+  - Callee:          top
+...
+"""
+
+
+def test_names_and_outcomes() -> None:
+    sites = remarks.parse_call_sites(_TEXT)
+    assert sites.functions == ("top", "it's")
+    assert sites.callers.tolist() == [0, 1]
+    assert sites.callees.tolist() == [1, 0]
+    assert sites.inlined.tolist() == [True, False]
+
+
+def test_no_remarks() -> None:
+    sites = remarks.parse_call_sites(b"")
+    assert sites.functions == ()
+    assert sites.callers.shape == sites.callees.shape == sites.inlined.shape == (0,)
+
+
+_NAMES = st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S"]), min_size=1, max_size=20)
+
+
+@given(st.lists(st.tuples(_NAMES, _NAMES, st.booleans())))
+def test_any_name_as_yaml_writes_it(calls: list[tuple[str, str, bool]]) -> None:
+    text = b"".join(
+        b"--- !Missed\nPass:            inline-ml\n"
+        + b"Name:            %b\n" % (b"InliningSuccess" if inlined else b"InliningAttemptedAndUnsuccessful")
+        + b"Function:        %b\nArgs:\n  - Callee:          %b\n...\n" % (_scalar(caller), _scalar(callee))
+        for caller, callee, inlined in calls
+    )
+    sites = remarks.parse_call_sites(text)
+    assert [sites.functions[index] for index in sites.callers] == [caller for caller, _, _ in calls]
+    assert [sites.functions[index] for index in sites.callees] == [callee for _, callee, _ in calls]
+    np.testing.assert_array_equal(sites.inlined, [inlined for _, _, inlined in calls])
+
+
+def _scalar(name: str) -> bytes:
+    # LLVM quotes with apostrophes whatever is not plain.
+    plain = name.replace("_", "").isalnum() and not name.isdigit()
+    return (name if plain else "'" + name.replace("'", "''") + "'").encode()
+
+
+def test_as_many_as_a_real_compiler_decides(clang_path: str, tmp_path: Path) -> None:
+    source, bitcode, output = tmp_path / "a.cc", tmp_path / "a.bc", tmp_path / "r.yaml"
+    source.write_text(
+        "#include <string>\n#include <vector>\n"
+        "std::string join(const std::vector<std::string>& v) { std::string r; for (auto& s : v) r += s + ','; return r; }\n"
+    )
+    emit = ["-Xclang", "-disable-llvm-passes", "-emit-llvm"]
+    subprocess.run([clang_path, "-x", "c++", "-Oz", "-c", *emit, str(source), "-o", str(bitcode)], check=True)
+    result = compile_interactively(
+        [
+            clang_path,
+            "-cc1",
+            "-Oz",
+            "-emit-obj",
+            "-x",
+            "ir",
+            str(bitcode),
+            "-o",
+            str(tmp_path / "a.o"),
+            *INLINING.interactive_options(),
+            *remarks.options(str(output)),
+        ],
+        channel_flag=INLINING.channel_base,
+        start_deciding=lambda header: lambda observation: observation[0] & 1,
+        scratch=tmp_path,
+    )
+    assert result.process.ok
+    sites = remarks.parse_call_sites(output.read_bytes())
+    assert len(sites.callers) == len(result.advice) > 20
+    # The oracle: a real YAML parser.
+    documents = list(yaml.load_all(output.read_text().replace("!Passed", "").replace("!Missed", ""), yaml.CSafeLoader))
+    assert [sites.functions[index] for index in sites.callers] == [document["Function"] for document in documents]
+    assert [sites.functions[index] for index in sites.callees] == [
+        document["Args"][0]["Callee"] for document in documents
+    ]
