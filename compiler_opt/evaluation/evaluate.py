@@ -115,7 +115,7 @@ def evaluate(
             for number, (name, modules) in enumerate(corpus.projects().items())
         }
         pool = stack.enter_context(WorkerPool(toolchain, problem_name, settings.num_workers))
-        jobs = (job for run in runs.values() for job in run.jobs(contenders, settings))
+        jobs = (job for run in tuple(runs.values()) for job in run.jobs(contenders, settings))
         failed, done = dict.fromkeys(contenders, 0), dict.fromkeys(contenders, 0)
         for job, rollout in pool.rollouts(jobs):
             contender = DEFAULT if job.policy is None else job.policy.name

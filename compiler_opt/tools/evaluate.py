@@ -6,6 +6,7 @@ Compiles every module with the default, with the policy and with the baselines, 
     python -m compiler_opt.tools.evaluate --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT
 """
 
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -54,7 +55,8 @@ def main(argv: list[str]) -> None:
     for directory in (Path(_OUTPUT_PATH.value), *([keep_objects] if keep_objects else [])):
         output.prepare(directory)
 
-    with tqdm(total=num_rollouts(corpus, others), unit="compile", smoothing=0.05, dynamic_ncols=True) as bar:
+    interval_s = 0.2 if sys.stderr.isatty() else 10  # A log keeps every state of the bar.
+    with tqdm(total=num_rollouts(corpus, others), unit="compile", smoothing=0.05, mininterval=interval_s) as bar:
         failures = 0
 
         def advance(rollout: Rollout) -> None:

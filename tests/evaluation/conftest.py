@@ -1,0 +1,67 @@
+"""A small corpus made by each tested compiler, and results made up by hand."""
+
+import pytest
+
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.evaluation.results import Evaluation, ModuleResult, Output, ProjectResult
+from tests.small_corpus import make_small_corpus
+
+
+@pytest.fixture(scope="session")
+def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_small_corpus(tmp_path_factory.mktemp("corpus"), clang_path)
+
+
+def output(text_bytes: int, score: float | None = None) -> Output:
+    return Output(text_bytes, text_bytes if score is None else score, 3, cpu_s=0.5, host_cpu_s=0.25)
+
+
+@pytest.fixture
+def evaluation() -> Evaluation:
+    """Four modules of two projects under a policy and one baseline; one compilation of the policy has failed."""
+    shapes = ProjectResult(
+        name="shapes",
+        modules=(
+            ModuleResult(
+                "shapes/a",
+                "shapes",
+                "C++",
+                {"default": output(1000, 800), "policy": output(900, 700), "never": output(1200)},
+                {},
+            ),
+            ModuleResult(
+                "shapes/b", "shapes", "C++", {"default": output(500), "policy": output(510), "never": output(500)}, {}
+            ),
+        ),
+        excluded={"shapes/broken": "shapes/broken: died of SIGSEGV <&>"},
+        linked_bytes={"default": 1400, "policy": 1330, "never": 1600},
+        link_failures={},
+    )
+    plain = ProjectResult(
+        name="plain",
+        modules=(
+            ModuleResult(
+                "plain/c", "plain", "C", {"default": output(200), "policy": output(200), "never": output(190)}, {}
+            ),
+            ModuleResult(
+                "plain/d",
+                "plain",
+                "C",
+                {"default": output(300), "never": output(330)},
+                {"policy": "plain/d: ran out of time"},
+            ),
+        ),
+        excluded={},
+        linked_bytes={"default": 520, "policy": 520},
+        link_failures={"never": "linking 2 objects: exit status 1"},
+    )
+    return Evaluation(
+        problem="inlining",
+        policy="policy",
+        baselines=("never",),
+        projects=(shapes, plain),
+        started_at="2026-01-02 03:04+00:00",
+        wall_s=75,
+        seed=0,
+        provenance={"Compiler": "clang <19>", "Corpus": "small"},
+    )

@@ -1,0 +1,181 @@
+"""Whole evaluations of a small corpus by real compilers and linkers."""
+
+import dataclasses
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
+from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.errors import CompileError, ConfigError, ToolchainError
+from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, module_language, num_rollouts
+from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.llvm.object_file import read_object_sizes
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import ConstantPolicy, Decider
+from compiler_opt.problems import problem as problems
+from compiler_opt.problems.inlining.score import comdat_copies, weighted_text_bytes
+
+SETTINGS = EvaluationSettings(num_workers=2)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("objects")
+
+
+@pytest.fixture(scope="module")
+def result(corpus: Corpus, toolchain: Toolchain, kept: Path) -> Evaluation:
+    """The default's own decisions, given over the channel, as the policy; beside all baselines."""
+    default = DefaultPolicy(problems.load("inlining"))
+    default.name = "policy"
+    return evaluate(
+        corpus,
+        default,
+        baselines("inlining", ["never", "always", "random"]),
+        problem_name="inlining",
+        toolchain=toolchain,
+        settings=dataclasses.replace(SETTINGS, keep_objects=kept),
+    )
+
+
+def test_the_defaults_own_decisions_change_nothing(result: Evaluation) -> None:
+    total = result.totals["policy"]
+    assert result.failures() == []
+    assert (total.objects.wins, total.objects.losses, total.objects.ties) == (0, 0, 4)
+    assert total.linked_change == total.objects.total.value == total.scores.total.value == 0
+    assert all(project.linked_change("policy") == 0 for project in result.projects)
+
+
+def test_baselines_differ(result: Evaluation) -> None:
+    assert result.totals["never"].objects.ties < 4
+    assert result.totals["never"].linked_bytes != result.totals["always"].linked_bytes
+
+
+def test_projects_and_languages(result: Evaluation) -> None:
+    assert [(project.name, project.languages, len(project.modules)) for project in result.projects] == [
+        ("shapes", "C++", 2),
+        ("plain", "C", 2),
+    ]
+
+
+def test_numbers_are_those_of_the_kept_objects(result: Evaluation, kept: Path) -> None:
+    for project in result.projects:
+        for contender in ("default", *result.contenders):
+            objects = {module.name: read_object_sizes(kept / contender / module.name) for module in project.modules}
+            defaults = [read_object_sizes(kept / "default" / module.name) for module in project.modules]
+            copies = comdat_copies(defaults)
+            for module in project.modules:
+                output = module.outputs[contender]
+                assert output.text_bytes == objects[module.name].text_bytes
+                assert output.score == pytest.approx(weighted_text_bytes(objects[module.name], copies))
+    shapes = result.projects[0]
+    # What both objects carry is linked once, and the score knows: it is nearer to the linked size.
+    linked, objects_total = shapes.linked_bytes["never"], shapes.object_bytes("never")
+    assert linked < objects_total
+    assert abs(shapes.score("never") - linked) < abs(objects_total - linked)
+
+
+def test_random_is_the_same_for_the_same_seed(result: Evaluation, corpus: Corpus, toolchain: Toolchain) -> None:
+    random = baselines("inlining", ["random"])[0]
+    again = evaluate(corpus, random, problem_name="inlining", toolchain=toolchain, settings=SETTINGS)
+    for before, after in zip(result.modules, again.modules, strict=True):
+        assert before.outputs["random"].text_bytes == after.outputs["random"].text_bytes
+
+
+def test_a_module_that_fails_is_named_and_excluded(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    damaged = damaged_corpus(corpus, tmp_path, "shapes/edge.cpp.o")
+    seen: list[Rollout] = []
+    result = evaluate(
+        damaged,
+        ConstantPolicy(0, "policy"),
+        problem_name="inlining",
+        toolchain=toolchain,
+        settings=SETTINGS,
+        on_rollout=seen.append,
+    )
+    shapes = result.projects[0]
+    assert list(shapes.excluded) == ["shapes/edge.cpp.o"]
+    assert [module.name for module in shapes.modules] == ["shapes/area.cpp.o"]
+    assert [failure.where for failure in result.failures()] == ["shapes/edge.cpp.o"]
+    assert len(seen) == num_rollouts(damaged, ()) == 8
+
+
+def damaged_corpus(corpus: Corpus, folder: Path, *names: str) -> Corpus:
+    """A copy whose modules of those names have damaged bitcode."""
+    for path in corpus.root.rglob("*"):
+        if path.is_file():
+            copy = folder / path.relative_to(corpus.root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+    for name in names:
+        path = folder / f"{name}.bc"
+        path.write_bytes(path.read_bytes()[:400])
+    return Corpus.load(folder)
+
+
+def test_a_run_in_which_most_fails_stops_and_says_why(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    damaged = damaged_corpus(corpus, tmp_path, *(module.name for module in corpus.modules))
+    with pytest.raises(CompileError, match=r"4 of the first 4 compilations with default failed; the latest: \S+: exit"):
+        evaluate(damaged, ConstantPolicy(0, "x"), problem_name="inlining", toolchain=toolchain, settings=SETTINGS)
+
+
+class SlowOnOne(ConstantPolicy):
+    """Takes longer than a compilation may, on the module of that name."""
+
+    def __init__(self, module: str):
+        super().__init__(1, "policy")
+        self._seed = zlib.crc32(module.encode())  # A module's own stream of random numbers tells it from the others.
+
+    def start(self, header: Header, seed: int) -> Decider:
+        if seed == self._seed:
+            time.sleep(2.5)
+        return super().start(header, seed)
+
+
+def test_the_default_stands_in_for_what_runs_out_of_time(corpus: Corpus, toolchain: Toolchain) -> None:
+    settings = dataclasses.replace(SETTINGS, rollout=RolloutSettings(timeout_s=2))
+    slow = SlowOnOne("shapes/area.cpp.o")
+    result = evaluate(corpus, slow, problem_name="inlining", toolchain=toolchain, settings=settings)
+    area, edge = result.projects[0].modules
+    assert "ran out of time" in area.failures["policy"]
+    assert area.change("policy") == 0
+    assert edge.failures == {}
+    assert result.projects[0].linked_change("policy") is not None
+    assert [failure.where for failure in result.failures()] == ["shapes/area.cpp.o"]
+
+
+def test_lld_is_needed(corpus: Corpus, toolchain: Toolchain) -> None:
+    without = dataclasses.replace(toolchain, tools={})
+    with pytest.raises(ToolchainError, match=r"ld\.lld: not found"):
+        evaluate(corpus, ConstantPolicy(0, "policy"), problem_name="inlining", toolchain=without)
+
+
+def test_contenders_must_differ(corpus: Corpus, toolchain: Toolchain) -> None:
+    with pytest.raises(ConfigError, match="differ in name"):
+        evaluate(corpus, ConstantPolicy(0, "default"), problem_name="inlining", toolchain=toolchain)
+
+
+def test_unknown_baselines_are_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown baseline 'sometimes' for inlining; expected never, always, random"):
+        baselines("inlining", ["sometimes"])
+    with pytest.raises(ConfigError, match="expected none"):
+        baselines("regalloc_eviction", ["never"])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "language"),
+    [
+        ("a.o", "-cc1 -x c++", "C++"),
+        ("a.o", "-cc1 -main-file-name x.c", "C"),
+        ("lib/a.cc", "-cc1", "C++"),
+        ("lib/a.c.o", "-cc1", "C"),
+        ("lib/a", "-cc1 -x ir", "?"),
+    ],
+)
+def test_language(tmp_path: Path, name: str, options: str, language: str) -> None:
+    assert module_language(Module(name, "p", tmp_path, tuple(options.split()))) == language
+    assert module_language(Module("absent", "p", tmp_path)) == "?"

@@ -1,0 +1,63 @@
+"""Reading the trainer's log."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.errors import ConfigError
+from compiler_opt.evaluation.history import Curve, load_history, smoothed
+
+ENTRIES = [
+    {"iteration": 1, "compiles": 100, "reward_mean": 0.01, "reward_by_project": {"a": 0.02, "b": 0.0}},
+    {"iteration": 2, "compiles": 200, "reward_mean": 0.03, "reward_by_project": {"a": 0.04}, "evaluation_reward": 0.01},
+]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_curves(tmp_path: Path) -> None:
+    write(tmp_path / "history.jsonl", "".join(json.dumps(entry) + "\n" for entry in ENTRIES))
+    history = load_history(tmp_path)
+    assert history == load_history(tmp_path / "history.jsonl")
+    assert history.reward == Curve("mean", (100, 200), (0.01, 0.03))
+    assert history.projects == (Curve("a", (100, 200), (0.02, 0.04)), Curve("b", (100,), (0.0,)))
+    assert history.held_out == Curve("held out", (200,), (0.01,))
+
+
+def test_an_unfinished_last_line_is_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "h.jsonl", json.dumps(ENTRIES[0]) + '\n{"iteration": 2, "comp')
+    assert load_history(path).reward.values == (0.01,)
+
+
+def test_numbers_that_are_none_are_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "h.jsonl", '{"compiles": 1, "reward_mean": NaN, "reward_by_project": 7}\n')
+    history = load_history(path)
+    assert (history.reward.values, history.projects, history.held_out) == ((), (), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nonsense\n{}\n", "line 1: expected a JSON object"),
+        ("[1]\n", "line 1: expected an object with the number 'compiles'"),
+        ('{"compiles": "many"}\n', "line 1: expected an object"),
+    ],
+)
+def test_what_is_no_log_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_history(write(tmp_path / "h.jsonl", text))
+
+
+def test_missing_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the training log"):
+        load_history(tmp_path)
+
+
+def test_smoothing_is_the_mean_of_the_last_points() -> None:
+    curve = Curve("x", (1, 2, 3, 4), (1.0, 2.0, 6.0, 7.0))
+    assert smoothed(curve, 2).values == (1, (1 + 2) / 2, (2 + 6) / 2, (6 + 7) / 2)
+    assert smoothed(curve, 1).values == curve.values

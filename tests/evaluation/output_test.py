@@ -1,0 +1,132 @@
+"""What an evaluation leaves behind: files, page and table."""
+
+import csv
+import dataclasses
+import json
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.errors import OutputError
+from compiler_opt.evaluation import output
+from compiler_opt.evaluation.history import Curve, History
+from compiler_opt.evaluation.report import lead, render, worst_modules
+from compiler_opt.evaluation.results import Evaluation
+
+HISTORY = History(
+    Curve("mean", (1, 2, 3), (0.0, 0.01, 0.02)), (Curve("a", (1, 2), (0.0, 0.02)),), Curve("held out", (2,), (0.01,))
+)
+
+
+def test_files(evaluation: Evaluation, tmp_path: Path) -> None:
+    report = output.write(evaluation, tmp_path, HISTORY)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "modules.csv",
+        "projects.csv",
+        "report.html",
+        "summary.json",
+    ]
+    assert report == tmp_path / "report.html"
+    assert json.loads((tmp_path / "summary.json").read_text())["num_modules"] == 4
+    with (tmp_path / "modules.csv").open() as file:
+        modules = {row["module"]: row for row in csv.DictReader(file)}
+    assert modules["shapes/a"]["policy_text_bytes"] == "900"
+    assert modules["plain/d"]["policy_text_bytes"] == ""
+    assert modules["plain/d"]["policy_failure"] == "plain/d: ran out of time"
+    with (tmp_path / "projects.csv").open() as file:
+        projects = {row["project"]: row for row in csv.DictReader(file)}
+    assert projects["shapes"]["default_linked_bytes"] == "1400"
+    assert projects["plain"]["never_linked_bytes"] == ""
+
+
+class Checker(HTMLParser):
+    """Every element is closed in order, and none refers to anything outside of the page."""
+
+    VOID = ("meta", "br", "hr", "link", "img")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in ("script", "link", "img", "iframe", "object")
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("href", "xlink:href", "src"):
+                assert value is not None
+                assert value.startswith("#")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+@pytest.mark.parametrize("history", [None, HISTORY])
+def test_the_page_is_well_formed_and_self_contained(evaluation: Evaluation, history: History | None) -> None:
+    page = render(evaluation, history)
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
+    text = " ".join(checker.text)
+    assert "died of SIGSEGV <&>" in text  # Escaped in the page, so that it is shown.
+    assert "clang <19>" in text
+    assert "url(" not in re.sub(r"url\(#[^)]*\)", "", page)
+    assert not re.search(r"#0[1-7]0[1-7]0[1-7]\b", page)  # No stand-in of a colour is left.
+    for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        ET.fromstring(svg)
+
+
+def test_identifiers_are_unique_over_all_plots(evaluation: Evaluation) -> None:
+    page = render(evaluation, HISTORY)
+    clips = re.findall(r'<clipPath id="([^"]*)"', page)
+    assert len(clips) == len(set(clips))
+
+
+def test_the_same_results_give_the_same_page(evaluation: Evaluation) -> None:
+    assert render(evaluation, HISTORY) == render(evaluation, HISTORY)
+
+
+def test_the_lead_says_it_in_words(evaluation: Evaluation) -> None:
+    assert lead(evaluation) == (
+        "Linked, 2 projects of 4 modules take 1,850 bytes of text with policy instead of 1,920. "
+        "1 of the 2 programs got smaller, none is bigger."
+    )
+
+
+def test_worst_modules_are_those_that_grew(evaluation: Evaluation) -> None:
+    assert [module.name for module in worst_modules(evaluation)] == ["shapes/b"]
+
+
+def test_a_corpus_of_one_module_has_a_page_too(evaluation: Evaluation) -> None:
+    shapes = dataclasses.replace(evaluation.projects[0], modules=evaluation.projects[0].modules[:1], excluded={})
+    Checker().feed(render(dataclasses.replace(evaluation, projects=(shapes,), baselines=())))
+
+
+def test_terminal_table(evaluation: Evaluation) -> None:
+    minus = "\N{MINUS SIGN}"
+    lines = output.terminal_table(evaluation).splitlines()
+    assert lines[0].split() == ["project", "language", "modules", "default", "policy", "linked", "objects", "never"]
+    assert lines[2].split() == ["shapes", "C++", "2", "1,400", "1,330", f"{minus}5.00%", f"{minus}6.00%", "+14.3%"]
+    assert lines[3].split()[-1] == "\N{EN DASH}"
+    assert lines[5].split()[0] == "together"
+    assert len({len(line) for line in lines[:6]}) == 1
+    assert "1 smaller, 2 same, 1 bigger; 3 failures" in lines[7]
+    assert lines[8] == "grew most: shapes/b +2.00%"
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match="cannot be written"):
+        output.prepare(tmp_path / "file" / "results")

@@ -1,0 +1,57 @@
+"""A small corpus of real code, made on the spot by a tested compiler."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from compiler_opt.corpus.description import Corpus
+
+SHARED = """
+template <class T> T clamp(T x, T low, T high) { return x < low ? low : x > high ? high : x; }
+template <class T> T sum(const T *items, int n) {
+  T t = 0;
+  for (int i = 0; i < n; i++) t += clamp(items[i], T(1), T(9));
+  return t;
+}
+inline int twice(int x) { return x * 2 + sum(&x, 1); }
+"""
+SOURCES = {
+    "shapes/area.cpp": SHARED
+    + "int area(const int *a, int n) { return twice(sum(a, n)) + twice(n) + clamp(n, 2, 5); }",
+    "shapes/edge.cpp": SHARED + "int edge(const int *a, int n) { return sum(a, n) * twice(sum(a + 1, n - 1)); }",
+    "plain/list.c": """
+struct node { struct node *next; int value; };
+static int value_of(const struct node *n) { return n ? n->value : -1; }
+int last(struct node *n) { while (n && n->next) n = n->next; return value_of(n); }
+int both(struct node *a, struct node *b) { return value_of(a) + value_of(b) + last(a) + last(b); }
+""",
+    "plain/data.c": "const int table[] = {1, 2, 3}; int scale = 2;",
+}
+
+
+def make_small_corpus(root: Path, clang: str) -> Corpus:
+    """Projects `shapes` (C++, with functions that both objects carry) and `plain` (C, a module without decisions)."""
+    for name, text in SOURCES.items():
+        source = root / name
+        source.parent.mkdir(exist_ok=True)
+        source.write_text(text)
+        language = "c" if source.suffix == ".c" else "c++"
+        options = ["-cc1", "-Oz", "-x", language, "-main-file-name", source.name, "-funwind-tables=2"]
+        Path(f"{source}.o.cmd").write_bytes(b"".join(option.encode() + b"\0" for option in options))
+        command = [
+            clang,
+            "-Xclang",
+            "-disable-llvm-passes",
+            "-Oz",
+            "-emit-llvm",
+            "-c",
+            str(source),
+            "-o",
+            f"{source}.o.bc",
+        ]
+        subprocess.run(command, check=True)
+    names = [f"{name}.o" for name in SOURCES]
+    (root / "corpus_description.json").write_text(
+        json.dumps({"modules": names, "has_thinlto": False, "projects": ["shapes", "plain"]})
+    )
+    return Corpus.load(root)

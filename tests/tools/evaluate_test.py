@@ -1,0 +1,108 @@
+"""The command, from flags to files; and what it says to a user's mistakes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.policies.network import NetworkWeights
+from tests.small_corpus import make_small_corpus
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "compiler_opt.tools.evaluate", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_small_corpus(tmp_path_factory.mktemp("corpus"), clang_path)
+
+
+@pytest.fixture
+def policy_path(tmp_path: Path) -> Path:
+    """A policy that inlines what is cheap to call."""
+    return save_policy(tmp_path / "policy", "callsite_cost")
+
+
+def save_policy(path: Path, feature: str) -> Path:
+    kernel = np.array([[0, -1], [0, 0], [0, 0]], np.float32)
+    weights = NetworkWeights((feature,), (np.arange(-100.0, 101.0),), (kernel,), (np.array([0, 0.55], np.float32),))
+    weights.save(path)
+    return path
+
+
+def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_text('{"iteration": 1, "compiles": 8, "reward_mean": 0.01}\n')
+    output = tmp_path / "output"
+    result = run(
+        f"--data_path={corpus.root}",
+        f"--policy_path={policy_path}",
+        f"--output_path={output}",
+        f"--clang_path={clang_path}",
+        "--num_workers=2",
+        "--baselines=never",
+        f"--training_log={tmp_path}",
+    )
+    assert result.returncode == 0, result.stderr
+    assert sorted(path.name for path in output.iterdir()) == [
+        "modules.csv",
+        "projects.csv",
+        "report.html",
+        "summary.json",
+    ]
+    lines = result.stdout.splitlines()
+    assert lines[0].split()[-1] == "never"
+    assert lines[-1] == f"report: {output / 'report.html'}"
+    summary = json.loads((output / "summary.json").read_text())
+    assert list(summary["totals"]) == ["policy", "never"]
+    assert "-Oz (4 modules)" in summary["provenance"].values()
+    assert "How the policy was trained" in (output / "report.html").read_text()
+
+
+def test_mistakes_are_one_line(corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path) -> None:
+    good = {
+        "data_path": corpus.root,
+        "policy_path": policy_path,
+        "output_path": tmp_path / "output",
+        "clang_path": clang_path,
+    }
+    (tmp_path / "file").write_text("")
+    mistakes = {
+        "data_path": (tmp_path / "absent", "no such file"),
+        "policy_path": (tmp_path / "absent", "expected a policy"),
+        "output_path": (tmp_path / "file", "cannot be written"),
+        "clang_path": (tmp_path / "absent", "no such file"),
+        "baselines": ("sometimes", "unknown baseline 'sometimes'"),
+        "compile_task": ("cooking", "unknown problem 'cooking'"),
+        "training_log": (tmp_path / "absent", "cannot read the training log"),
+        "projects": ("absent", "there is no project 'absent'"),
+    }
+    for flag, (value, message) in mistakes.items():
+        result = run(*(f"--{name}={argument}" for name, argument in {**good, flag: value}.items()))
+        assert (result.returncode, result.stdout) == (2, ""), flag
+        assert message in result.stderr
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+    assert list((tmp_path).glob("output/*")) == []
+
+
+def test_a_policy_for_other_features_is_refused(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
+    policy = save_policy(tmp_path / "policy", "number_of_moons")
+    result = run(
+        f"--data_path={corpus.root}",
+        f"--policy_path={policy}",
+        f"--output_path={tmp_path}",
+        f"--clang_path={clang_path}",
+    )
+    assert result.returncode == 2
+    assert "number_of_moons" in result.stderr
+
+
+def test_starts_without_tensorflow() -> None:
+    code = "import sys, compiler_opt.tools.evaluate; sys.exit('tensorflow' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
