@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from compiler_opt.corpus.command_line import compile_command
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.description import Module, explain_failure
 from compiler_opt.errors import CompileError, CorpusError, PolicyError, ProtocolError
 from compiler_opt.llvm import processes, remarks
 from compiler_opt.llvm.advisors import ADVISORS
@@ -144,7 +144,7 @@ def rollout(
             keep_object.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(compilation.object_path, keep_object)
     except (CompileError, CorpusError, ProtocolError) as error:
-        failure = str(error)
+        failure = str(error) if module.name in str(error) else f"{module.name}: {error}"
     finally:
         compilation.object_path.unlink(missing_ok=True)
         compilation.remarks_path.unlink(missing_ok=True)
@@ -259,4 +259,5 @@ class _Compilation:
     def _account(self, process: processes.ProcessResult) -> None:
         self.cpu_s += process.cpu_s
         if not process.ok:
-            raise CompileError(f"{self._module.name}: {process.describe()}")
+            reason = explain_failure(process.stderr_tail) or process.describe()
+            raise CompileError(f"{self._module.name}: {reason}")
