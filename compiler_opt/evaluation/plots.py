@@ -16,7 +16,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from compiler_opt.evaluation.formatting import change_text
+from compiler_opt.evaluation.formatting import MINUS, change_text
 from compiler_opt.evaluation.history import History, smoothed
 from compiler_opt.evaluation.results import Evaluation
 
@@ -29,6 +29,7 @@ _STAND_INS = {
     "neutral": "#060606",
     "accent": "#070707",
 }
+_PERCENT_TICKS = FuncFormatter(lambda value, _: f"{value:+g}%".replace("-", MINUS) if value else "0%")
 _MARKERS = "osD^vP"
 _MAX_PROJECTS = 60
 _MAX_NAMED_CURVES = 8
@@ -95,6 +96,7 @@ def module_distribution(evaluation: Evaluation) -> str:
         middles = (edges[1:] + edges[:-1]) / 2
         colors = [_side(middle if abs(middle) > step / 4 else 0) for middle in middles]
         axes.bar(middles, counts, width=step * 0.88, color=colors)
+        axes.set_ylim(0, 1.15 * max(1, counts.max()))  # Room for the label of the median.
         axes.axvline(float(np.median(changes)), color=_STAND_INS["accent"], linewidth=1.2)
         axes.annotate(
             f"median {change_text(float(np.median(changes)) / 100)}",
@@ -123,9 +125,7 @@ def size_scatter(evaluation: Evaluation) -> str:
     axes.scatter(sizes, changes, s=11, c=colors or None, alpha=0.55, linewidths=0)
     axes.axhline(0, color=_STAND_INS["muted"], linewidth=0.8)
     axes.set_xscale("log")
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: change_text(value / 100, 0 if abs(value) >= 3 else 1))
-    )
+    axes.yaxis.set_major_formatter(_PERCENT_TICKS)
     axes.set_ylabel("change of object text", color=_STAND_INS["muted"], fontsize=9)
     _style(axes, "object text of the module under the default, bytes", percent=False, grid="y")
     return _svg(figure, "sizes")
@@ -160,7 +160,7 @@ def training_curve(history: History) -> str:
         )
     axes.axhline(0, color=_STAND_INS["muted"], linewidth=0.8)
     axes.set_ylabel("reward (share of score saved)", color=_STAND_INS["muted"], fontsize=9)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: change_text(value / 100, 1)))
+    axes.yaxis.set_major_formatter(_PERCENT_TICKS)
     _style(axes, "compilations", percent=False, grid="y")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     _legend(axes, ncols=3)
@@ -195,9 +195,7 @@ def _style(
     axes.set_xlabel(label, color=_STAND_INS["muted"], fontsize=9)
     if percent:
         axes.xaxis.set_major_locator(MaxNLocator(6))
-        axes.xaxis.set_major_formatter(
-            FuncFormatter(lambda value, _: change_text(value / 100, 0 if value == int(value) else 1))
-        )
+        axes.xaxis.set_major_formatter(_PERCENT_TICKS)
     if zero_line:
         axes.axvline(0, color=_STAND_INS["muted"], linewidth=0.8)
 

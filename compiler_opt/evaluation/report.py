@@ -78,7 +78,9 @@ def lead(evaluation: Evaluation) -> str:
     ]
     bigger = {name: change for name, change in changes.items() if change > 0}
     num_smaller = sum(change < 0 for change in changes.values())
-    if len(linked) > 1:
+    if len(linked) > 1 and num_smaller == len(linked):
+        sentences.append(f"All {len(linked)} programs got smaller.")
+    elif len(linked) > 1:
         others = f"{len(bigger)} bigger" if bigger else "none is bigger"
         sentences.append(f"{num_smaller} of the {len(linked)} programs got smaller, {others}.")
     if bigger:
@@ -177,7 +179,8 @@ def _cells(*values: str) -> str:
 def _project_table(evaluation: Evaluation) -> str:
     policy, baselines = evaluation.policy, evaluation.baselines
     groups = (
-        '<th colspan="3"></th><th class="group" colspan="3">linked text</th><th class="group" colspan="2">modules</th>'
+        '<th colspan="3"></th><th class="group" colspan="3">linked text</th>'
+        '<th class="group" colspan="2">sum of modules</th>'
         + (f'<th class="group" colspan="{len(baselines)}">baselines, linked</th>' if baselines else "")
     )
     names = ("default", policy, "change", "objects", score_name(evaluation.problem), *baselines)
@@ -265,9 +268,7 @@ def _contender_table(evaluation: Evaluation) -> str:
         for name in (
             "linked text",
             "objects",
-            "interval",
             score_name(evaluation.problem),
-            "interval",
             "smaller",
             "same",
             "bigger",
@@ -281,20 +282,20 @@ def _contender_table(evaluation: Evaluation) -> str:
             _cells(
                 _escape(name),
                 f"<b>{_colored(total.linked_change)}</b>",
-                *_with_interval(total.objects),
-                *_with_interval(total.scores),
+                _with_interval(total.objects),
+                _with_interval(total.scores),
                 *(f"{count:,}" for count in (total.objects.wins, total.objects.ties, total.objects.losses)),
                 f"{total.num_failures:,}",
                 f"{total.cpu_s + total.host_cpu_s:,.0f}",
             )
         )
     default_cpu_s = sum(module.outputs[DEFAULT].cpu_s for module in evaluation.modules)
-    rows.append(_cells("default", *[""] * 9, f"{default_cpu_s:,.0f}"))
+    rows.append(_cells("default", *[""] * 7, f"{default_cpu_s:,.0f}"))
     return _table([head], rows)
 
 
-def _with_interval(comparison: Comparison) -> tuple[str, str]:
-    return _colored(comparison.total.value), f'<span class="muted">{_interval(comparison.total)}</span>'
+def _with_interval(comparison: Comparison) -> str:
+    return f'{_colored(comparison.total.value)}<span class="range">{_interval(comparison.total)}</span>'
 
 
 def _contender_note(evaluation: Evaluation) -> str:
