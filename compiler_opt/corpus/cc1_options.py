@@ -1,0 +1,459 @@
+"""The cc1 options that a corpus may use, by what they do. Anything that is not here is refused (`command_line.py`).
+
+One option per line: `-name` alone, `-name=<value>` or `-name<value>` with a joined value, `-name <value>` with a separate
+one. clang lists its options with `clang -cc1 --help`; a test checks each of these against the tested compilers.
+"""
+
+KEPT = """
+    # The target.
+    -triple <value>
+    -target-abi <value>
+    -target-cpu <value>
+    -target-feature <value>
+    -target-linker-version <value>
+    -tune-cpu <value>
+    -mabi=<value>
+    -mfloat-abi <value>
+    -msoft-float
+    -mfpmath <value>
+    -mthread-model <value>
+    -mlong-double-64
+    -mlong-double-80
+    -mlong-double-128
+    -mvscale-min=<value>
+    -mvscale-max=<value>
+    -mprefer-vector-width=<value>
+    -exception-model=<value>
+    -exception-model <value>
+    -fclang-abi-compat=<value>
+    -fbinutils-version=<value>
+    # The pipeline.
+    -O<value>
+    -disable-O0-optnone
+    -disable-free
+    -disable-lifetime-markers
+    -disable-llvm-verifier
+    -disable-red-zone
+    -discard-value-names
+    -clear-ast-before-backend
+    -no-clear-ast-before-backend
+    -fdebug-pass-manager
+    -fno-debug-pass-manager
+    -vectorize-loops
+    -vectorize-slp
+    -floop-interchange
+    -fno-loop-interchange
+    -funroll-loops
+    -fno-unroll-loops
+    -ffinite-loops
+    -fno-finite-loops
+    -finline-functions
+    -finline-hint-functions
+    -finline-max-stacksize=<value>
+    -fno-inline
+    -fno-inline-functions
+    -fmerge-functions
+    -fno-builtin
+    -fno-builtin-<value>
+    -fno-math-builtin
+    -fno-optimize-sibling-calls
+    -fsplit-machine-functions
+    -fveclib=<value>
+    -fvirtual-function-elimination
+    -fwhole-program-vtables
+    -fno-verbose-asm
+    -fverbose-asm
+    # Floating point.
+    -fapprox-func
+    -fdenormal-fp-math=<value>
+    -fdenormal-fp-math-f32=<value>
+    -ffast-math
+    -ffinite-math-only
+    -ffp-contract=<value>
+    -ffp-exception-behavior=<value>
+    -ffloat16-excess-precision=<value>
+    -fbfloat16-excess-precision=<value>
+    -fcomplex-arithmetic=<value>
+    -complex-range=<value>
+    -fmath-errno
+    -fno-rounding-math
+    -fno-signed-zeros
+    -freciprocal-math
+    -frounding-math
+    -funsafe-math-optimizations
+    -menable-no-infs
+    -menable-no-nans
+    -mreassociate
+    -mrecip
+    -mrecip=<value>
+    -mlimit-float-precision <value>
+    # How code is laid out and addressed.
+    -mrelocation-model <value>
+    -pic-level <value>
+    -pic-is-pie
+    -mcmodel=<value>
+    -mcode-model <value>
+    -mlarge-data-threshold=<value>
+    -msmall-data-limit <value>
+    -mtls-size=<value>
+    -mtls-dialect=<value>
+    -ftls-model=<value>
+    -femulated-tls
+    -enable-tlsdesc
+    -mno-tls-direct-seg-refs
+    -fdata-sections
+    -ffunction-sections
+    -fno-unique-section-names
+    -fseparate-named-sections
+    -fbasic-block-address-map
+    -fbasic-block-sections=all
+    -fbasic-block-sections=none
+    -fbasic-block-sections=labels
+    -funique-basic-block-section-names
+    -falign-loops=<value>
+    -function-alignment <value>
+    -fno-jump-tables
+    -fno-plt
+    -fdirect-access-external-data
+    -fno-direct-access-external-data
+    -fhalf-no-semantic-interposition
+    -fno-use-init-array
+    -fno-zero-initialized-in-bss
+    -fropi
+    -frwpi
+    -faddrsig
+    -mglobal-merge
+    -mno-global-merge
+    -mrelax-all
+    -mrelax-relocations=no
+    -mnoexecstack
+    -mincremental-linker-compatible
+    -moutline
+    -mno-outline
+    -moutline-atomics
+    -mno-outline-atomics
+    # Frames, calls, exceptions.
+    -mframe-pointer=<value>
+    -mregparm <value>
+    -mrtd
+    -mbackchain
+    -mpacked-stack
+    -mstack-alignment=<value>
+    -mstack-probe-size=<value>
+    -mstackrealign
+    -mno-stack-arg-probe
+    -mconstructor-aliases
+    -fasync-exceptions
+    -fcxx-exceptions
+    -fexceptions
+    -fignore-exceptions
+    -funwind-tables=<value>
+    -fdwarf2-cfi-asm
+    -fno-dwarf-directory-asm
+    -fforce-dwarf-frame
+    -femit-dwarf-unwind=<value>
+    -fsplit-stack
+    -fpatchable-function-entry=<value>
+    -fpatchable-function-entry-offset=<value>
+    -finstrument-functions
+    -finstrument-functions-after-inlining
+    -finstrument-function-entry-bare
+    -mfentry
+    -mnop-mcount
+    -mrecord-mcount
+    -pg
+    # Hardening and sanitizers, which instrument the code after it was read.
+    -fcf-protection
+    -fcf-protection=<value>
+    -fzero-call-used-regs=<value>
+    -fstack-clash-protection
+    -fstack-size-section
+    -ftrap-function=<value>
+    -stack-protector <value>
+    -stack-protector-buffer-size <value>
+    -mstack-protector-guard=<value>
+    -mstack-protector-guard-offset=<value>
+    -mstack-protector-guard-reg=<value>
+    -mstack-protector-guard-symbol=<value>
+    -mharden-sls=<value>
+    -mfunction-return=<value>
+    -mindirect-branch-cs-prefix
+    -mspeculative-load-hardening
+    -msign-return-address=<value>
+    -msign-return-address-key=<value>
+    -mbranch-target-enforce
+    -mguarded-control-stack
+    -fsanitize=<value>
+    -fsanitize-recover=<value>
+    -fno-sanitize-recover=<value>
+    -fsanitize-trap=<value>
+    -fsanitize-merge=<value>
+    -fno-sanitize-merge=<value>
+    -fno-sanitize-memory-param-retval
+    -fsanitize-address-use-after-scope
+    -fsanitize-address-globals-dead-stripping
+    -fno-sanitize-address-use-odr-indicator
+    # Debug information: how it is written down.
+    -debugger-tuning=<value>
+    -dwarf-version=<value>
+    -debug-info-kind=<value>
+    -gdwarf32
+    -gdwarf64
+    -gno-column-info
+    -ggnu-pubnames
+    -gsimple-template-names=<value>
+    -gkey-instructions
+    --compress-debug-sections=<value>
+    -Qn
+"""
+
+DROPPED = """
+    # What is made: always an object, without the bitcode in it.
+    -cc1
+    -S
+    -emit-llvm
+    -emit-llvm-bc
+    -emit-llvm-uselists
+    -emit-obj
+    -fembed-bitcode=<value>
+    # Other outputs.
+    -dependency-file <value>
+    -header-include-file <value>
+    -object-file-name=<value>
+    -opt-record-file <value>
+    -opt-record-format <value>
+    -opt-record-passes <value>
+    -serialize-diagnostic-file <value>
+    -split-dwarf-file <value>
+    -split-dwarf-output <value>
+    -stack-usage-file <value>
+    -MG
+    -MP
+    -MQ <value>
+    -MT <value>
+    -MV
+    -sys-header-deps
+    # Where sources and headers are, and macros.
+    -x <value>
+    -D <value>
+    -D<value>
+    -U <value>
+    -U<value>
+    -F <value>
+    -F<value>
+    -I <value>
+    -I<value>
+    -c-isystem <value>
+    -cxx-isystem <value>
+    -idirafter <value>
+    -iframework <value>
+    -imacros <value>
+    -include <value>
+    -internal-externc-isystem <value>
+    -internal-iframework <value>
+    -internal-isystem <value>
+    -iprefix <value>
+    -iquote <value>
+    -isysroot <value>
+    -isystem <value>
+    -iwithprefix <value>
+    -iwithprefixbefore <value>
+    -iwithsysroot <value>
+    -nobuiltininc
+    -nostdinc++
+    -nostdsysteminc
+    -resource-dir <value>
+    -stdlib=<value>
+    -undef
+    -fdebug-compilation-dir=<value>
+    -fcoverage-compilation-dir=<value>
+    -fcoverage-prefix-map=<value>
+    -fdebug-prefix-map=<value>
+    -fmacro-prefix-map=<value>
+    -ffile-reproducible
+    -fno-file-reproducible
+    -dwarf-debug-flags <value>
+    -main-file-name <value>
+    -source-date-epoch <value>
+    # Messages.
+    -R<value>
+    -W<value>
+    -pedantic
+    -pedantic-errors
+    -v
+    -w
+    -fansi-escape-codes
+    -fcaret-diagnostics-max-lines=<value>
+    -fcolor-diagnostics
+    -fdiagnostics-<value>
+    -ferror-limit <value>
+    -fmacro-backtrace-limit=<value>
+    -fmessage-length=<value>
+    -fno-diagnostics-<value>
+    -fno-elide-type
+    -fno-show-column
+    -fno-show-source-location
+    -fno-spell-checking
+    -fspell-checking-limit=<value>
+    -fshow-overloads=<value>
+    -ftabstop <value>
+    -ftemplate-backtrace-limit=<value>
+    -fconstexpr-backtrace-limit=<value>
+    # The language.
+    -std=<value>
+    -pthread
+    -traditional-cpp
+    -malign-double
+    -mms-bitfields
+    -mdouble=<value>
+    -relaxed-aliasing
+    -no-struct-path-tbaa
+    -pointer-tbaa
+    -no-pointer-tbaa
+    -enable-noundef-analysis
+    -no-enable-noundef-analysis
+    -fapple-kext
+    -fapple-pragma-pack
+    -fassume-nothrow-exception-dtor
+    -faligned-alloc-unavailable
+    -faligned-allocation
+    -fno-aligned-allocation
+    -fblocks
+    -fborland-extensions
+    -fbracket-depth <value>
+    -fc++-abi=<value>
+    -fc++-static-destructors=<value>
+    -fchar8_t
+    -fno-char8_t
+    -fcheck-new
+    -fcommon
+    -fno-common
+    -fconst-strings
+    -fno-const-strings
+    -fconstexpr-depth=<value>
+    -fconstexpr-steps=<value>
+    -fconvergent-functions
+    -fcoro-aligned-allocation
+    -fcoroutines
+    -fcx-fortran-rules
+    -fcx-limited-range
+    -fdebug-info-for-profiling
+    -fdeclspec
+    -fno-declspec
+    -fdelayed-template-parsing
+    -fdeprecated-macro
+    -fno-deprecated-macro
+    -fdigraphs
+    -fno-digraphs
+    -fdollars-in-identifiers
+    -fno-dollars-in-identifiers
+    -femit-all-decls
+    -fexperimental-library
+    -fexperimental-new-constant-interpreter
+    -fexperimental-relative-c++-abi-vtables
+    -fno-experimental-relative-c++-abi-vtables
+    -ffixed-point
+    -fforbid-guard-variables
+    -fforce-emit-vtables
+    -ffp-eval-method=<value>
+    -ffreestanding
+    -fgnu-keywords
+    -fgnu89-inline
+    -fgnuc-version=<value>
+    -fimplicit-module-maps
+    -fno-implicit-modules
+    -fopenmp
+    -fopenmp-version=<value>
+    -fkeep-static-consts
+    -fkeep-persistent-storage-variables
+    -flax-vector-conversions=<value>
+    -fmax-type-align=<value>
+    -fmerge-all-constants
+    -fms-compatibility
+    -fms-compatibility-version=<value>
+    -fms-extensions
+    -fms-volatile
+    -fmodules-validate-system-headers
+    -fnew-alignment=<value>
+    -fnew-infallible
+    -fno-new-infallible
+    -fno-access-control
+    -fno-assume-sane-operator-new
+    -fno-assume-unique-vtables
+    -fno-assumptions
+    -fno-autolink
+    -fno-bitfield-type-align
+    -fno-c++-static-destructors
+    -fno-constant-cfstrings
+    -fno-delete-null-pointer-checks
+    -fno-elide-constructors
+    -fno-gnu-inline-asm
+    -fno-operator-names
+    -fno-pch-timestamp
+    -fno-rtti
+    -fno-rtti-data
+    -fno-signed-char
+    -fno-signed-wchar
+    -fsigned-wchar
+    -fno-sized-deallocation
+    -fsized-deallocation
+    -fno-skip-odr-check-in-gmf
+    -fskip-odr-check-in-gmf
+    -fno-strict-float-cast-overflow
+    -fno-strict-return
+    -fno-threadsafe-statics
+    -fno-trigraphs
+    -ftrigraphs
+    -fno-use-cxa-atexit
+    -fno-wchar
+    -foperator-arrow-depth=<value>
+    -fpack-struct=<value>
+    -fpascal-strings
+    -fpcc-struct-return
+    -fprotect-parens
+    -freg-struct-return
+    -fregister-global-dtors-with-atexit
+    -fno-relaxed-template-template-args
+    -fshort-enums
+    -fstrict-enums
+    -fstrict-flex-arrays=<value>
+    -fstrict-vtable-pointers
+    -ftemplate-depth=<value>
+    -ftrapv
+    -ftrivial-auto-var-init=<value>
+    -ftrivial-auto-var-init-max-size=<value>
+    -ftrivial-auto-var-init-stop-after=<value>
+    -ftype-visibility=<value>
+    -fuse-line-directives
+    -fvisibility=<value>
+    -fvisibility-global-new-delete=<value>
+    -fvisibility-inlines-hidden
+    -fvisibility-inlines-hidden-static-local-var
+    -fwchar-type=<value>
+    -fwrapv
+    -fwrapv-pointer
+    -fwritable-strings
+    -fxl-pragma-pack
+    -funique-internal-linkage-names
+"""
+
+LLVM_KNOBS = """
+    -emulated-tls
+    -enable-dfa-jump-thread
+    -enable-gvn-hoist
+    -enable-gvn-sink
+    -enable-machine-outliner
+    -generate-type-units
+    -hot-cold-split
+    -import-instr-limit
+    -inline-threshold
+    -inlinecold-threshold
+    -inlinedefault-threshold
+    -inlinehint-threshold
+    -max-devirt-iterations
+    -sink-insts-to-avoid-spills
+    -treat-scalable-fixed-error-as-warning
+    -unroll-count
+    -unroll-threshold
+"""
+"""What may follow `-mllvm`, which reaches every internal switch of LLVM, also those that write files."""
