@@ -47,6 +47,7 @@ class BaselineBuilder:
     def __init__(self, problem: Problem):
         self._problem = problem
         self._measurements: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        self._others: defaultdict[str, list[Any]] = defaultdict(list)
         self._failures: dict[str, str] = {}
         self._cpu_s = 0.0
 
@@ -58,6 +59,12 @@ class BaselineBuilder:
         else:
             self._measurements[rollout.project][rollout.module] = rollout.measurement
 
+    def add_other(self, rollout: Rollout) -> None:
+        """Takes the rollout of a module under one of the problem's `context_policies`."""
+        self._cpu_s += rollout.cpu_s
+        if rollout.failure is None:
+            self._others[rollout.project].append(rollout.measurement)
+
     def build(self) -> Baseline:
         """The scores of all that was added.
 
@@ -66,7 +73,8 @@ class BaselineBuilder:
         """
         check_failures(self._failures, len(self._failures) + sum(map(len, self._measurements.values())))
         contexts = {
-            project: self._problem.project_context(found.values()) for project, found in self._measurements.items()
+            project: self._problem.project_context(found.values(), self._others[project])
+            for project, found in self._measurements.items()
         }
         scores = {
             name: self._problem.score(measurement, contexts[project])
@@ -77,15 +85,18 @@ class BaselineBuilder:
 
 
 def measure_baseline(modules: Sequence[Module], pool: WorkerPool, problem: Problem) -> Baseline:
-    """Compiles every module plainly.
+    """Compiles every module plainly, and under the problem's `context_policies`.
 
     Raises:
       CorpusError: most modules fail; the message gives the first reason.
     """
     builder = BaselineBuilder(problem)
-    jobs = [Job(module, None) for module in modules]
-    for _, result in tqdm(pool.rollouts(jobs), "default", len(jobs), unit="module", disable=None):
-        builder.add(result)
+    jobs = [Job(module, policy) for module in modules for policy in (None, *problem.context_policies)]
+    for job, result in tqdm(pool.rollouts(jobs), "default", len(jobs), unit="compile", disable=None):
+        if job.policy is None:
+            builder.add(result)
+        else:
+            builder.add_other(result)
     return builder.build()
 
 

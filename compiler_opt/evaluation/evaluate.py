@@ -207,7 +207,15 @@ class _ProjectRun:
     def finish(self, problem: problems.Problem, lld: Path, keep_objects: Path | None) -> ProjectResult:
         """Scores and links what was compiled, then gives up the objects."""
         included = [module for module in self._modules if (DEFAULT, module.name) in self._compiled]
-        context = problem.project_context(self._compiled[DEFAULT, module.name].measurement for module in included)
+        context = problem.project_context(
+            (self._compiled[DEFAULT, module.name].measurement for module in included),
+            (
+                self._compiled[policy.name, module.name].measurement
+                for policy in problem.context_policies
+                for module in included
+                if (policy.name, module.name) in self._compiled
+            ),
+        )
         linked_bytes: dict[str, int] = {}
         link_failures: dict[str, str] = {}
         for contender in self._contenders:

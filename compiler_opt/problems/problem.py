@@ -13,6 +13,7 @@ import numpy as np
 from compiler_opt import problems
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.policies.policy import Policy
 
 
 class Problem(abc.ABC):
@@ -42,9 +43,17 @@ class Problem(abc.ABC):
           ProtocolError: the object is damaged.
         """
 
+    context_policies: tuple[Policy, ...] = ()
+    """Policies whose compilations tell scoring more of a project than the default's alone."""
+
     @abc.abstractmethod
-    def project_context(self, measurements: Iterable[Any]) -> Any:
-        """What scoring needs to know of a project, from the measurements of its default compilations."""
+    def project_context(self, measurements: Iterable[Any], others: Iterable[Any] = ()) -> Any:
+        """What scoring needs to know of a project; JSON.
+
+        Args:
+          measurements: of the project's modules as the default compiles them.
+          others: of the same modules under `context_policies`; without them the context is less exact.
+        """
 
     @abc.abstractmethod
     def score(self, measurement: Any, context: Any) -> float:

@@ -133,6 +133,8 @@ class Training:
           CorpusError: most modules of an iteration fail.
           OutputError: a checkpoint cannot be written.
         """
+        if self._progress() >= 1 and (self._root_dir / POLICY_DIR).is_dir():
+            return NetworkWeights.load(self._root_dir / POLICY_DIR)
         while self._progress() < 1:
             start_s = time.monotonic()
             collection = self._collect()

@@ -7,6 +7,7 @@ import numpy as np
 
 from compiler_opt.llvm.object_file import ObjectSizes, read_object_sizes
 from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.problems.inlining import signature
 from compiler_opt.problems.inlining.credit import function_credit
 from compiler_opt.problems.inlining.score import comdat_copies, weighted_text_bytes
@@ -18,14 +19,19 @@ class InliningForSize(Problem):
 
     name = "inlining"
     feature_names = signature.FEATURES
+    context_policies = (ConstantPolicy(0, name="never"),)
     default_feature = signature.DEFAULT_DECISION
     default_slot = signature.DEFAULT_DECISION_SLOT
 
     def measure(self, object_path: Path) -> ObjectSizes:
         return read_object_sizes(object_path)
 
-    def project_context(self, measurements: Iterable[ObjectSizes]) -> dict[str, int]:
-        return {signature: copies for signature, copies in comdat_copies(measurements).items() if copies > 1}
+    def project_context(
+        self, measurements: Iterable[ObjectSizes], others: Iterable[ObjectSizes] = ()
+    ) -> dict[str, int]:
+        # What the default always inlines it emits nowhere; how many objects would carry it shows when nothing is inlined.
+        copies = {**comdat_copies(others), **comdat_copies(measurements)}
+        return {signature: count for signature, count in copies.items() if count > 1}
 
     def score(self, measurement: ObjectSizes, context: Mapping[str, int]) -> float:
         return weighted_text_bytes(measurement, context)

@@ -1,0 +1,86 @@
+"""The learner learns what can be learned, and measures how far it went."""
+
+import numpy as np
+import pytest
+
+from compiler_opt import rl
+
+rl.load_tensorflow()
+
+from compiler_opt.policies.network import NetworkPolicy  # noqa: E402
+from compiler_opt.rl import networks, ppo  # noqa: E402
+
+_FEATURES = ("a", "b", "c")
+_QUANTILES = [np.arange(-10.0, 10.0)] * 3
+
+
+def _learner(seed: int = 1, **config: float) -> ppo.PPOLearner:
+    return ppo.PPOLearner(
+        _FEATURES,
+        _QUANTILES,
+        "decision",
+        networks.NetworkConfig((16,), (8,)),
+        ppo.PPOConfig(learning_rate=0.01, minibatch_size=256, **config),  # type: ignore[arg-type]
+        seed,
+    )
+
+
+def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) -> ppo.Batch:
+    """Decisions sampled from the learner's policy; to decide 1 is right when `b` is positive."""
+    features = {name: rng.integers(-12, 12, size) for name in _FEATURES}
+    logits = NetworkPolicy(learner.weights()).logits(features).astype(np.float64)
+    probability = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
+    actions = (rng.random(size) < probability).astype(np.int64)
+    log_probs = np.log(np.where(actions == 1, probability, 1 - probability))
+    advantages = np.where(actions == (features["b"] > 0), 1.0, -1.0)
+    return ppo.Batch(features, actions, log_probs.astype("f4"), advantages.astype("f4"), advantages.astype("f4"))
+
+
+def test_it_learns_a_rule() -> None:
+    learner, rng = _learner(), np.random.default_rng(0)
+    for _ in range(15):
+        metrics = learner.update(_batch(learner, rng), rng)
+    features = {name: rng.integers(-12, 12, 500) for name in _FEATURES}
+    decisions = NetworkPolicy(learner.weights()).logits(features).argmax(axis=1)
+    assert np.mean(decisions == (features["b"] > 0)) > 0.95
+    assert 0 < metrics["entropy"] < np.log(2)
+    assert metrics["kl"] >= 0
+
+
+def test_the_same_seed_learns_the_same() -> None:
+    kernels = []
+    for _ in range(2):
+        learner, rng = _learner(seed=5), np.random.default_rng(5)
+        learner.update(_batch(learner, rng, 500), rng)
+        kernels.append(learner.weights().kernels[0])
+    np.testing.assert_allclose(kernels[0], kernels[1], rtol=1e-5, atol=1e-7)
+
+
+def test_the_tensorflow_network_is_the_numpy_network() -> None:
+    import tensorflow as tf
+
+    learner, rng = _learner(), np.random.default_rng(2)
+    features = {name: rng.integers(-(2**40), 2**40, 300) // 2 ** rng.integers(0, 40, 300) for name in _FEATURES}
+    observation = {name: tf.constant(values) for name, values in features.items()}
+    distribution, _ = learner.actor(observation, step_type=tf.ones(300, tf.int32), network_state=())
+    np.testing.assert_allclose(
+        distribution.logits.numpy(), NetworkPolicy(learner.weights()).logits(features), atol=1e-5
+    )
+
+
+def test_the_value_network_learns_returns() -> None:
+    learner, rng = _learner(value_pred_loss_coef=1.0), np.random.default_rng(0)
+    for _ in range(30):
+        batch = _batch(learner, rng)
+        batch = ppo.Batch(
+            batch.features, batch.actions, batch.log_probs, np.zeros(2000, "f4"), np.full(2000, 3.0, "f4")
+        )
+        learner.update(batch, rng)
+    assert learner.expected_returns(batch.features).mean() == pytest.approx(3.0, abs=0.3)
+
+
+def test_a_large_iteration_is_sampled_down() -> None:
+    learner, rng = _learner(max_decisions=100), np.random.default_rng(0)
+    learner.update(_batch(learner, rng, 300), rng)
+    # 3 epochs of one minibatch of 100 decisions.
+    assert int(learner.agent.train_step_counter.numpy()) == 3

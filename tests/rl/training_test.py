@@ -1,0 +1,206 @@
+"""Training on a real corpus: it runs, and killed at any moment it goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.vocabulary import save_vocabulary
+from compiler_opt.problems.inlining.signature import FEATURES
+from tests.small_corpus import make_small_corpus
+
+_ROOT = Path(__file__).parents[2]
+
+
+class _Run:
+    """A training run as a user starts it."""
+
+    def __init__(self, directory: Path, clang: str, num_iterations: int):
+        self.root_dir, self.temporary = directory / "run", directory / "tmp"
+        self.temporary.mkdir()
+        corpus = directory / "corpus"
+        corpus.mkdir()
+        make_small_corpus(corpus, clang)
+        save_vocabulary(directory / "vocabulary", {name: np.arange(-5.0, 60.0) for name in FEATURES})
+        settings = [f"num_iterations={num_iterations}", "num_modules=3", "rollouts_per_module=3"]
+        self._command = [
+            sys.executable,
+            "compiler_opt/rl/train_locally.py",
+            f"--root_dir={self.root_dir}",
+            f"--data_path={corpus}",
+            f"--clang_path={clang}",
+            f"--vocab_path={directory / 'vocabulary'}",
+            "--num_workers=2",
+            "--gin_files=gin_configs/inlining/ppo_nn_agent.gin",
+            *(f"--gin_bindings=train_eval.{setting}" for setting in settings),
+        ]
+
+    def start(self, *more: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [*self._command, *more],
+            cwd=_ROOT,
+            env={**os.environ, "PYTHONPATH": ".", "TMPDIR": str(self.temporary)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self, *more: str) -> str:
+        process = self.start(*more)
+        _, errors = process.communicate(timeout=250)
+        assert process.returncode == 0, errors
+        return errors
+
+    def kill_after(self, seconds: float) -> bool:
+        """Kills the run; False when it was over before. Nothing of it may be alive afterwards."""
+        process = self.start()
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            family = psutil.Process(process.pid).children(recursive=True)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            _, alive = psutil.wait_procs(family, timeout=20)
+            assert alive == []
+            return True
+        process.communicate()
+        assert process.returncode == 0
+        return False
+
+    def history(self) -> list[dict[str, float]]:
+        return [json.loads(line) for line in (self.root_dir / "history.jsonl").read_text().splitlines()]
+
+    def check_complete(self, num_iterations: int) -> None:
+        history = self.history()
+        assert [entry["iteration"] for entry in history] == list(range(1, num_iterations + 1))
+        # One of the four modules has nothing to decide; it is drawn, once, and never again.
+        compiles = np.diff([0, *(entry["compiles"] for entry in history)])
+        assert (compiles <= 9).all()
+        assert (compiles >= 6).all()
+        assert all(np.diff([entry["elapsed_s"] for entry in history]) > 0)
+        assert all(entry["failures"] == 0 for entry in history)
+        assert NetworkWeights.load(self.root_dir / "policy").metadata["iterations"] == num_iterations
+        # Half-written checkpoints and policies are hidden or partial; scratch directories are in the temporary folder.
+        assert [path for path in self.root_dir.rglob("*") if ".partial" in path.name] == []
+        assert [path.name for path in self.temporary.iterdir()] == []
+        assert list((self.root_dir / "summaries").iterdir())
+
+
+def test_a_run_and_the_same_again(clang_path: str, tmp_path: Path) -> None:
+    run = _Run(tmp_path, clang_path, 2)
+    run.finish()
+    run.check_complete(2)
+    before = run.history()
+    run.finish()  # nothing left to do
+    assert run.history() == before
+    run.finish("--gin_bindings=train_eval.num_iterations=3")
+    assert run.history()[:2] == before
+    run.check_complete(3)
+
+
+def test_interrupted_it_decides_as_if_it_had_not_been(tmp_path: Path) -> None:
+    """A run in two sessions gives the policy of a run in one."""
+    policies, rewards = [], []
+    for name in ("at once", "interrupted"):
+        (tmp_path / name).mkdir()
+        run = _Run(tmp_path / name, "clang-22", 4)
+        if name == "interrupted":
+            process = run.start()
+            while not (run.root_dir / "checkpoints" / "000001").is_dir():
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.kill()
+            process.communicate()
+        run.finish()
+        policies.append(NetworkWeights.load(run.root_dir / "policy"))
+        rewards.append([entry["reward_mean"] for entry in run.history()])
+    np.testing.assert_allclose(rewards[0], rewards[1], rtol=1e-6)
+    for one, two in zip(policies[0].kernels, policies[1].kernels, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)
+
+
+def _kill_and_resume(run: _Run, kills: int, num_iterations: int, longest_s: float) -> None:
+    rng = np.random.default_rng(kills)
+    for _ in range(kills):
+        run.kill_after(rng.uniform(0.5, longest_s))
+        time.sleep(1.1)
+    run.finish()
+    run.check_complete(num_iterations)
+
+
+def test_killed_thrice_it_finishes(tmp_path: Path) -> None:
+    _kill_and_resume(_Run(tmp_path, "clang-22", 12), 3, 12, longest_s=14)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_killed_at_twenty_random_moments_it_finishes(tmp_path: Path) -> None:
+    _kill_and_resume(_Run(tmp_path, "clang-19", 120), 20, 120, longest_s=20)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
+    """A real full disk: a small file system of its own."""
+    run = _Run(tmp_path, "clang-22", 1)
+    run.finish()
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", small], check=True)
+    try:
+        subprocess.run(["cp", "-r", *run.root_dir.iterdir(), small], check=True)
+        run.root_dir = small
+        (small / "filler").write_bytes(bytes(max(0, _free_bytes(small) - 100_000)))
+        process = run.start(f"--root_dir={small}", "--gin_bindings=train_eval.num_iterations=4")
+        _, errors = process.communicate(timeout=100)
+        assert process.returncode == 2
+        assert "error: " in errors.splitlines()[-1]
+        assert "cannot be written" in errors.splitlines()[-1]
+        (small / "filler").unlink()
+        process = run.start(f"--root_dir={small}", "--gin_bindings=train_eval.num_iterations=2")
+        _, errors = process.communicate(timeout=100)
+        assert process.returncode == 0, errors
+        assert run.history()[-1]["iteration"] >= 2
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def _free_bytes(path: Path) -> int:
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def test_the_policy_decides_as_the_last_weights(tmp_path: Path) -> None:
+    from compiler_opt import rl
+
+    rl.load_tensorflow()
+    import tensorflow as tf
+
+    run = _Run(tmp_path, "clang-22", 1)
+    run.finish()
+    policy = NetworkPolicy.load(run.root_dir / "policy")
+    rng = np.random.default_rng(0)
+    features = {name: rng.integers(-5, 60, 50) for name in FEATURES}
+    logits = policy.logits(features)
+    saved = tf.saved_model.load(str(run.root_dir / "policy")).signatures["action"]
+    inputs = saved.structured_input_signature[1]
+    for index in range(50):
+        arguments = {
+            key: tf.zeros(spec.shape, spec.dtype) if key not in _keys(inputs) else None for key, spec in inputs.items()
+        }
+        for key, name in _keys(inputs).items():
+            arguments[key] = tf.constant([features[name][index]], tf.int64)
+        decided = int(next(iter(saved(**arguments).values())).numpy()[0])
+        if abs(logits[index, 1] - logits[index, 0]) > 1e-5:
+            assert decided == int(logits[index].argmax())
+
+
+def _keys(inputs: dict[str, object]) -> dict[str, str]:
+    """Which input of the signature is which feature."""
+    return {key: name for key in inputs for name in FEATURES if key.endswith(name)}
