@@ -1,16 +1,18 @@
 """The vocabulary: what values a feature takes, as quantiles of a trace. Networks see positions among them, not values.
 
-On disk a folder with one text file per feature, `FEATURE.buckets`: one number per line, ascending, repetitions included (a
-value that 30% of the decisions have takes 30% of the lines). The position of a value is the share of lines up to it.
+On disk a folder with one text file per feature, `FEATURE.buckets`: one number per line, ascending, repetitions included
+(a value that 30% of the decisions have takes 30% of the lines). The position of a value is the share of lines up to it.
 """
 
 import math
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.errors import PolicyError
+from compiler_opt.errors import OutputError, PolicyError
 from compiler_opt.files import write_atomically
 
 SUFFIX = ".buckets"
@@ -20,17 +22,27 @@ _REMAKE = "make the vocabulary again with compiler_opt/tools/generate_vocab.py"
 
 
 def save_vocabulary(directory: Path, quantiles: Mapping[str, np.ndarray]) -> None:
-    """Writes one file per feature; files of other features stay.
+    """Writes one file per feature. A new folder appears when it is complete; in an existing one, other files stay.
 
     Raises:
       OutputError: a file cannot be written.
       PolicyError: a feature's quantiles are not ascending finite numbers.
     """
     for feature, values in quantiles.items():
-        path = _path(directory, feature)
-        _check(path, values.tolist())
-        # repr gives the shortest text that reads back as the same number.
-        write_atomically(path, "".join(f"{value!r}\n" for value in values.tolist()).encode())
+        _check(_path(directory, feature), values.tolist())
+    partial = directory if directory.exists() else directory.with_name(f".{directory.name}.{os.getpid()}.partial")
+    try:
+        for feature, values in quantiles.items():
+            # repr gives the shortest text that reads back as the same number.
+            text = "".join(f"{value!r}\n" for value in values.tolist())
+            write_atomically(_path(partial, feature), text.encode())
+        if partial != directory:
+            partial.rename(directory)
+    except OSError as error:
+        raise OutputError(f"{directory}: cannot be written: {error.strerror}; choose another folder") from error
+    finally:
+        if partial != directory:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def load_vocabulary(directory: Path, features: Sequence[str]) -> dict[str, np.ndarray]:
@@ -82,5 +94,6 @@ def _check(path: Path, values: Sequence[float]) -> None:
             raise PolicyError(f"{path}: expected finite numbers, found {value} as number {number}; {_REMAKE}")
         if number > 1 and value < values[number - 2]:
             raise PolicyError(
-                f"{path}: expected ascending numbers, found {value} after {values[number - 2]} (number {number}); {_REMAKE}"
+                f"{path}: expected ascending numbers, found {value} after {values[number - 2]} as number {number}; "
+                f"{_REMAKE}"
             )

@@ -24,12 +24,12 @@ class History:
         write_atomically(self._path, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
         self._writer = tf.summary.create_file_writer(str(root_dir / "summaries"))
 
-    def add(self, entry: Mapping[str, Any], rewards: np.ndarray) -> None:
+    def add(self, entry: Mapping[str, Any], rewards: np.ndarray | None = None) -> None:
         """Adds an iteration.
 
         Args:
           entry: numbers by name, `iteration` among them; a dictionary inside becomes one curve per key.
-          rewards: `[G]` of all rollouts, for the distribution.
+          rewards: `[G]` of all rollouts, for the distribution; None when there are none.
 
         Raises:
           OutputError: it cannot be written.
@@ -41,7 +41,8 @@ class History:
             raise OutputError(f"{self._path}: cannot be written: {error.strerror}") from error
         step = entry["iteration"]
         with self._writer.as_default(step=step):
-            tf.summary.histogram("reward/distribution", rewards)
+            if rewards is not None:
+                tf.summary.histogram("reward/distribution", rewards)
             for name, value in entry.items():
                 if isinstance(value, Mapping):
                     for key, part in value.items():

@@ -1,9 +1,9 @@
 """Quantiles of the features of a trace: how a vocabulary is made.
 
-The values of a feature are counted, not kept: features are integers with few different values, so the counts are small and
-the quantiles exact. A feature with more than `MAX_DISTINCT` different values is thinned out whenever the counts grow beyond
-that, to the values at `MAX_DISTINCT / 2` evenly spaced ranks; each thinning moves a rank by at most 2 / `MAX_DISTINCT` of
-the decisions seen so far, some 0.001%.
+The values of a feature are counted, not kept: features are integers with few different values, so the counts are small
+and the quantiles exact. A feature with more than `MAX_DISTINCT` different values is thinned out whenever the counts grow
+beyond that, to the values at `MAX_DISTINCT / 2` evenly spaced ranks; each thinning moves a rank by at most
+2 / `MAX_DISTINCT` of the decisions seen so far, some 0.001%.
 """
 
 import concurrent.futures
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from compiler_opt.errors import ConfigError, ProtocolError
-from compiler_opt.rl.trace_files import Trace, TraceBatch
+from compiler_opt.rl.trace_files import Trace
 
 MAX_DISTINCT = 1 << 18
 
@@ -68,7 +68,7 @@ def trace_quantiles(
     sampling_fraction: float = 1.0,
     seed: int = 0,
     num_threads: int | None = None,
-    on_batch: Callable[[TraceBatch], None] = lambda batch: None,
+    on_decisions: Callable[[int], object] = lambda count: None,
 ) -> dict[str, np.ndarray]:
     """Quantiles of every feature of a trace; memory does not grow with the trace.
 
@@ -78,7 +78,7 @@ def trace_quantiles(
       sampling_fraction: the share of decisions that is looked at, drawn at random.
       seed: of the sample.
       num_threads: features are counted in parallel; one per CPU by default.
-      on_batch: called for each batch read, for progress bars.
+      on_decisions: called with the number of decisions read since the last call, for progress bars.
 
     Returns:
       by feature `[num_quantiles]` float64, see `Histogram.quantiles`.
@@ -106,7 +106,7 @@ def trace_quantiles(
             list(executor.map(count, histograms))
 
         for batch in trace.batches():
-            on_batch(batch)
+            on_decisions(len(batch))
             if sampling_fraction < 1:
                 drawn = rng.random(len(batch)) < sampling_fraction
                 part = {name: values[drawn] for name, values in batch.features.items()}

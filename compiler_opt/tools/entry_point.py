@@ -69,6 +69,8 @@ def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
         for file in files:
             if not Path(file).is_file():
                 raise ConfigError(f"--gin_files={file}: no such file")
+            # So that a file can include its neighbours, wherever it is used from.
+            gin.add_config_file_search_path(str(Path(file).parent))
             try:
                 gin.parse_config_file(file)
             except _GIN_ERRORS as error:

@@ -5,8 +5,9 @@
 Writes a TFRecord file of tf.train.SequenceExample and `$DEFAULT_TRACE.meta.json`. Modules that cannot be compiled are
 named in `$DEFAULT_TRACE.failures.log`; when most cannot, nothing is written and the exit status is 2.
 
-With `--policy_path` and `--output_performance_path`, each module is also compiled under that policy, and its score stands
-beside the default's in a CSV file. A score counts a COMDAT group once for all modules of a project that are compiled here.
+With `--policy_path` and `--output_performance_path`, each module is also compiled under that policy, and its score
+stands beside the default's in a CSV file. A score counts a COMDAT group once for all modules of a project that are
+compiled here.
 """
 
 import contextlib
@@ -67,7 +68,7 @@ def main(argv: list[str]) -> None:
     support = toolchain.require(problem.name)
     policy = None
     if performance_path is not None:
-        policy = NetworkPolicy.load(Path(_POLICY_PATH.value))
+        policy = NetworkPolicy.load(Path(str(_POLICY_PATH.value)))
         policy.check([spec.name for spec in support.features])
     corpus = Corpus.load(_DATA_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)

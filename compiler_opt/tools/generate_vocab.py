@@ -42,7 +42,7 @@ def main(argv: list[str]) -> None:
             sampling_fraction=_SAMPLING_FRACTION.value,
             seed=_SEED.value,
             num_threads=_NUM_WORKERS.value,
-            on_batch=lambda batch: progress.update(len(batch)),
+            on_decisions=progress.update,
         )
     save_vocabulary(output_dir, quantiles)
     print(

@@ -9,7 +9,6 @@ Only the dataclasses' own fields can be bound, with values of their types: a mis
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from compiler_opt.errors import ConfigError
@@ -20,8 +19,6 @@ _MODULE = "compiler_opt"
 
 def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[str]) -> dict[str, Any]:
     """Reads gin files, then bindings, which win.
-
-    A file's `include 'common.gin'` is looked for from the working directory, then in the file's own folder.
 
     Args:
       classes: dataclasses whose fields have defaults, by the name that they have in gin.
@@ -36,13 +33,11 @@ def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[s
     """
     import gin
 
-    # The configuration is the whole process's: what an earlier call (in a test, say) has left must not leak into this one.
+    # Gin's configuration is the whole process's: what an earlier call has left must not leak into this one.
     gin.clear_config()
     with gin.config.interactive_mode():  # lets a name be registered again
         for name, config_class in classes.items():
-            gin.register(config_class, name=name, module=_MODULE)
-    for file in files:
-        gin.add_config_file_search_path(str(Path(file).parent))
+            gin.register(name, module=_MODULE)(config_class)
     entry_point.parse_gin(files, bindings)
     return {name: _build(name, config_class, gin.get_bindings(config_class)) for name, config_class in classes.items()}
 

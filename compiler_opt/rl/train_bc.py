@@ -1,0 +1,99 @@
+"""Trains a policy to decide as the compiler's own heuristic does: the warm start of reinforcement learning.
+
+    PYTHONPATH=. python3 compiler_opt/rl/train_bc.py --root_dir=$WARMSTART_OUTPUT_DIR --data_path=$DEFAULT_TRACE \
+        --vocab_path=$VOCAB --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
+
+The policy comes to stand in `$WARMSTART_OUTPUT_DIR/policy`, beside `history.jsonl` and TensorBoard's summaries. Running it
+again starts over, and replaces the policy when the new one is complete.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from absl import flags, logging
+from tqdm import tqdm
+
+from compiler_opt.errors import ConfigError
+from compiler_opt.files import check_writable
+from compiler_opt.tools import entry_point
+
+_ROOT_DIR = flags.DEFINE_string("root_dir", None, "Folder for policy, history and summaries.", required=True)
+_DATA_PATH = flags.DEFINE_string("data_path", None, "The trace, as generate_default_trace writes it.", required=True)
+_VOCAB_PATH = flags.DEFINE_string(
+    "vocab_path", None, "The vocabulary, as generate_vocab writes it; the same as train_eval.vocab_path in gin."
+)
+_GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files.")
+_GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
+
+POLICY_DIR = "policy"
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    root_dir = Path(_ROOT_DIR.value)
+    check_writable(root_dir / "history.jsonl")
+    if (root_dir / "checkpoints").exists():
+        raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
+    from compiler_opt import rl
+
+    rl.load_tensorflow()
+    logging.set_verbosity(logging.WARNING)  # TensorFlow tells much of how it saves a policy
+    from compiler_opt.policies.export.saved_model import save_policy
+    from compiler_opt.policies.vocabulary import load_vocabulary
+    from compiler_opt.problems import problem as problems
+    from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig, Cloner, load_examples
+    from compiler_opt.rl.history import History
+    from compiler_opt.rl.networks import NetworkConfig
+    from compiler_opt.rl.trace_files import Trace
+    from compiler_opt.tools import gin_settings
+
+    settings = gin_settings.read(
+        {"train_eval": BehavioralCloningConfig, "network": NetworkConfig}, _GIN_FILES.value, _GIN_BINDINGS.value
+    )
+    config: BehavioralCloningConfig = settings["train_eval"]
+    if _VOCAB_PATH.value:
+        config = dataclasses.replace(config, vocab_path=_VOCAB_PATH.value)
+    if not config.vocab_path:
+        raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
+    trace = Trace(Path(_DATA_PATH.value))
+    problem = problems.load(trace.about.get("problem", "inlining"))
+    quantiles = load_vocabulary(Path(config.vocab_path), problem.feature_names)
+
+    with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
+        training, held_out = load_examples(trace, problem.feature_names, config, progress.update)
+    print(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
+    history = History(root_dir, 0)
+
+    def record(entry: Mapping[str, float]) -> None:
+        history.add(entry)
+        print(
+            f"epoch {entry['iteration']}: loss {entry['training_loss']:.4f}, held out {entry['loss']:.4f}, "
+            f"accuracy {entry['accuracy']:.2%} (always the same answer: {entry['majority_rate']:.2%})"
+        )
+
+    cloned = Cloner(quantiles, trace.advice.name, settings["network"], config).clone(training, held_out, record)
+    metadata = {
+        "problem": problem.name,
+        "toolchain": trace.about.get("toolchain"),
+        "method": "behavioral cloning",
+        "examples": len(training),
+        "accuracy": cloned.best["accuracy"],
+        "majority_rate": cloned.best["majority_rate"],
+        "seed": config.seed,
+    }
+    policy_dir = root_dir / POLICY_DIR
+    save_policy(policy_dir, dataclasses.replace(cloned.weights, metadata=metadata), trace.advice.name)
+    print(
+        f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
+        f"{cloned.best['majority_rate']:.2%} by always giving the same answer"
+    )
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()
