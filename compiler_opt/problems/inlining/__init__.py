@@ -29,7 +29,7 @@ class InliningForSize(Problem):
     def project_context(
         self, measurements: Iterable[ObjectSizes], others: Iterable[ObjectSizes] = ()
     ) -> dict[str, int]:
-        # What the default always inlines it emits nowhere; how many objects would carry it shows when nothing is inlined.
+        # What the default always inlines it emits nowhere; without inlining it shows how many objects would carry it.
         copies = {**comdat_copies(others), **comdat_copies(measurements)}
         return {signature: count for signature, count in copies.items() if count > 1}
 
