@@ -1,7 +1,7 @@
 """Fetches source distributions through pip, pinned by hash, and unpacks them without trusting them.
 
-No code of an archive ever runs: pip's request for its metadata is answered by `null_backend/sitecustomize.py`, and of the
-unpacked files only those that the manifest lists are given to the compiler.
+No code of an archive ever runs: pip's request for its metadata is answered by `null_backend/sitecustomize.py`, and of
+the unpacked files only those that the manifest lists are given to the compiler.
 """
 
 import hashlib

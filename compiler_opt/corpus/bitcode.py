@@ -2,13 +2,17 @@
 
 Format: https://llvm.org/docs/BitCodeFormat.html. A file starts with `BC` 0xC0DE (or the wrapper header, 5 words: magic,
 version, offset, size, CPU type), and its first block is IDENTIFICATION_BLOCK: record STRING holds the producer, e.g.
-`LLVM22.1.8`. Nothing else is read.
+`LLVM22.1.8`. At the top level every block starts and ends at a 32-bit word, and says how long it is, so a file that
+was cut short shows without reading it. Nothing else is looked at.
 """
 
 import re
+from typing import BinaryIO
 
 _RAW_MAGIC = b"BC\xc0\xde"
 _WRAPPER_MAGIC = b"\xde\xc0\x17\x0b"
+
+_WRAPPER_BYTES = 20
 
 HEAD_BYTES = 512
 """How much of a file `producer` needs."""
@@ -20,18 +24,50 @@ _FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = range(1, 6)
 _CHAR6_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 
 
-def problem(head: bytes, size_bytes: int) -> str | None:
-    """What is wrong with a bitcode file, judging by its first 20 bytes and its size; None when it looks right."""
+def problem(file: BinaryIO, size_bytes: int) -> str | None:
+    """What is wrong with a bitcode file, None when it looks whole; reads a few words of it.
+
+    Args:
+      file: at its start.
+      size_bytes: of the file.
+    """
+    head = file.read(_WRAPPER_BYTES)
+    start, end = 0, size_bytes
     if head.startswith(_WRAPPER_MAGIC):
-        if len(head) < 20:
+        if len(head) < _WRAPPER_BYTES:
             return f"expected bitcode, found {size_bytes} bytes (truncated)"
-        end = int.from_bytes(head[8:12], "little") + int.from_bytes(head[12:16], "little")
-        return None if end <= size_bytes else f"expected {end} bytes of bitcode, found {size_bytes} (truncated)"
+        start = int.from_bytes(head[8:12], "little")
+        end = start + int.from_bytes(head[12:16], "little")
+        if end > size_bytes:
+            return f"expected {end} bytes of bitcode, found {size_bytes} (truncated)"
+        file.seek(start)
+        head = file.read(4)
     if not head.startswith(_RAW_MAGIC):
         return f"expected LLVM bitcode (it starts with 'BC' 0xC0DE), found {head[:4]!r}"
-    if size_bytes % 4 or size_bytes < 16:
-        return f"expected bitcode in whole 32-bit words, found {size_bytes} bytes (truncated)"
-    return None
+    return _blocks_problem(file, start + 4, end)
+
+
+def _blocks_problem(file: BinaryIO, position: int, end: int) -> str | None:
+    """Follows the top-level blocks from `position` to `end`."""
+    num_blocks = 0
+    while position < end:
+        file.seek(position)
+        head = file.read(8)
+        if head[:4] == _RAW_MAGIC:  # Several files in a row are one.
+            position += 4
+            continue
+        if num_blocks and not any(head):  # Padding.
+            break
+        if len(head) < 8 or head[0] & 3 != _ENTER_SUBBLOCK:
+            return (
+                f"expected a block of bitcode at byte {position} of {end}, found something else (truncated or damaged)"
+            )
+        # 2 bits abbreviation, 8 bits block (one chunk, as there are few kinds), 4 bits width; aligned; length in words.
+        position += 8 + 4 * int.from_bytes(head[4:8], "little")
+        num_blocks += 1
+    if position > end:
+        return f"expected {position} bytes of bitcode, found {end} (truncated)"
+    return None if num_blocks else f"expected blocks of bitcode, found {end} bytes (truncated)"
 
 
 def producer(head: bytes) -> str | None:

@@ -1,7 +1,7 @@
 """The cc1 options that a corpus may use, by what they do. Anything that is not here is refused (`command_line.py`).
 
-One option per line: `-name` alone, `-name=<value>` or `-name<value>` with a joined value, `-name <value>` with a separate
-one. clang lists its options with `clang -cc1 --help`; a test checks each of these against the tested compilers.
+One option per line: `-name` alone, `-name=<value>` or `-name<value>` with a joined value, `-name <value>` with a
+separate one. clang lists its options with `clang -cc1 --help`; a test checks these against the tested compilers.
 """
 
 KEPT = """

@@ -1,9 +1,9 @@
 """Turns the recorded cc1 options of a module into the command that compiles its bitcode.
 
 A corpus is untrusted input, so options pass through an allow-list by effect (`cc1_options.py`): those that steer code
-generation are kept, with values that cannot name a file; those that only concern the front end or name other outputs are
-dropped (the bitcode is already past the front end); and everything else is refused by name: plugins, profiles and other
-inputs, response files, and whatever a newer compiler may bring.
+generation are kept, with values that cannot name a file; those that only concern the front end or name other outputs
+are dropped (the bitcode is already past the front end); and everything else is refused by name: plugins, profiles and
+other inputs, response files, and whatever a newer compiler may bring.
 """
 
 import functools

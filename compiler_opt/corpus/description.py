@@ -13,9 +13,11 @@ wrote the bitcode. A corpus is untrusted input: names stay inside, links that le
 import dataclasses
 import functools
 import json
-import pathlib
+import os
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from compiler_opt.corpus import bitcode
@@ -42,19 +44,19 @@ class Module:
 
     name: str
     project: str
-    root: pathlib.Path
+    root: Path
     command_override: tuple[str, ...] | None = None
 
     @property
-    def bitcode_path(self) -> pathlib.Path:
+    def bitcode_path(self) -> Path:
         return self.root / f"{self.name}.bc"
 
     @property
-    def command_path(self) -> pathlib.Path:
+    def command_path(self) -> Path:
         return self.root / f"{self.name}.cmd"
 
     @property
-    def thinlto_index_path(self) -> pathlib.Path:
+    def thinlto_index_path(self) -> Path:
         return self.root / f"{self.name}.thinlto.bc"
 
     def options(self) -> tuple[str, ...]:
@@ -76,17 +78,6 @@ class Module:
         except CorpusError as error:
             raise CorpusError(f"{path}: {error}; {_REMAKE}") from None
 
-    def check(self) -> None:
-        """Looks at the module's files without compiling it.
-
-        Raises:
-          CorpusError: one is missing, leaves the corpus by a link, or does not look like what it should be.
-        """
-        for path in (self.bitcode_path, self.command_path):
-            _check_inside(self.root, path)
-        _check_bitcode(self.bitcode_path)
-        self.options()
-
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
@@ -100,31 +91,31 @@ class Corpus:
       compiler: what wrote the bitcode, where known; key `version` holds `[major, minor, patch]`.
     """
 
-    root: pathlib.Path
+    root: Path
     modules: tuple[Module, ...]
     has_thinlto: bool = False
     global_command_override: tuple[str, ...] | None = None
     compiler: Mapping[str, Any] | None = None
 
     @classmethod
-    def load(cls, path: pathlib.Path | str, check_modules: bool = False) -> "Corpus":
-        """Reads and checks the description of the corpus in folder `path` (or the description file itself).
-
-        Args:
-          path: where the corpus is.
-          check_modules: also look at every module's files.
+    def load(cls, path: Path | str) -> "Corpus":
+        """Reads the description of the corpus in folder `path` (or its description file), and looks at the files.
 
         Raises:
-          CorpusError: there is no corpus, its description is not usable, or (`check_modules`) a module is not.
+          CorpusError: there is no corpus, its description is not usable, or a module's files are missing, cut short or
+            reached by a link that leaves the corpus.
         """
-        root = pathlib.Path(path)
+        root = Path(path)
         if root.name == DESCRIPTION_NAME:
             root = root.parent
         description = _read_description(root / DESCRIPTION_NAME)
         corpus = _from_description(root, description)
-        if check_modules:
-            for module in corpus.modules:
-                module.check()
+        inside = _Inside(root)
+        for module in corpus.modules:
+            inside.check(module.bitcode_path)
+            if module.command_override is None:
+                inside.check(module.command_path)
+            _check_bitcode(module.bitcode_path)
         return corpus
 
     @functools.cached_property
@@ -154,8 +145,8 @@ class Corpus:
             modules = tuple(module for module in modules if module.project in wanted)
         return dataclasses.replace(self, modules=modules)
 
-    def check_compiler(self, version: Sequence[int], clang: pathlib.Path | str = "clang") -> None:
-        """Refuses a compiler that is older than the one that wrote the bitcode, where that is known.
+    def check_compiler(self, version: Sequence[int], clang: Path | str = "clang") -> None:
+        """Refuses a compiler that is older than the one that wrote the bitcode.
 
         Args:
           version: of the compiler that is to read it, `(major, minor, patch)`.
@@ -164,19 +155,27 @@ class Corpus:
         Raises:
           CorpusError: it is older; LLVM reads bitcode of its own and earlier versions only.
         """
-        recorded = (self.compiler or {}).get("version")
-        if recorded is not None and version[0] < recorded[0]:
+        writer = self.compiler_version()
+        if writer is not None and version[0] < writer[0]:
             raise CorpusError(
-                f"{self.root / DESCRIPTION_NAME}: bitcode written by LLVM {_dotted(recorded)} cannot be read by {clang} "
-                f"(LLVM {_dotted(version)}); use a clang >= {recorded[0]}, or extract the corpus again with the older one"
+                f"{self.root / DESCRIPTION_NAME}: bitcode written by LLVM {_dotted(writer)} cannot be read by {clang} "
+                f"(LLVM {_dotted(version)}); use a clang >= {writer[0]}, or {_REMAKE} with the older one"
             )
+
+    def compiler_version(self) -> tuple[int, int, int] | None:
+        """The newest LLVM that wrote the bitcode, as recorded, else as the first module says; None: unknown."""
+        recorded = (self.compiler or {}).get("version")
+        if recorded is not None:
+            return (recorded[0], recorded[1], recorded[2])
+        with self.modules[0].bitcode_path.open("rb") as file:
+            return bitcode.producer_version(file.read(bitcode.HEAD_BYTES))
 
 
 def parse_options(data: bytes) -> tuple[str, ...]:
     """Splits the contents of a `.cmd` file: options ended (or separated) by NUL.
 
     Raises:
-      CorpusError: it is empty, too long, or holds an empty option or something that is not UTF-8.
+      CorpusError: it is empty or too long.
     """
     if len(data) > MAX_COMMAND_BYTES:
         raise CorpusError(f"expected at most {MAX_COMMAND_BYTES} bytes of options, found more")
@@ -184,15 +183,13 @@ def parse_options(data: bytes) -> tuple[str, ...]:
         data = data[:-1]
     if not data:
         raise CorpusError("expected cc1 options separated by NUL, found nothing")
-    try:
-        return tuple(data.decode().split("\0"))
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"expected UTF-8, found byte 0x{data[error.start]:02x} at offset {error.start}") from None
+    # Paths are bytes: what is not UTF-8 travels as lone surrogates, as everywhere in Python.
+    return tuple(data.decode("utf-8", "surrogateescape").split("\0"))
 
 
 def format_options(options: Sequence[str]) -> bytes:
     """The contents of a `.cmd` file, as LLVM writes it: each option ended by NUL."""
-    return b"".join(option.encode() + b"\0" for option in options)
+    return b"".join(option.encode("utf-8", "surrogateescape") + b"\0" for option in options)
 
 
 def check_name(name: Any) -> str:
@@ -203,7 +200,7 @@ def check_name(name: Any) -> str:
     """
     if not isinstance(name, str) or not name:
         raise CorpusError(f"module name: expected a relative path, found {_shown(name)}")
-    path = pathlib.PurePosixPath(name)
+    path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name or str(path) != name or name == ".":
         raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {_shown(name)}")
     return name
@@ -213,15 +210,15 @@ def explain_failure(stderr: str) -> str | None:
     """What to do about a compiler's complaint over a module's bitcode, in one line; None when it is something else."""
     if re.search(r"Unknown attribute kind|Invalid record|Unknown (opcode|version|type)|Incompatible epoch", stderr):
         return (
-            "the bitcode was written by a newer LLVM than this clang reads; use a clang at least as new as the one that "
-            f"made the corpus, or {_REMAKE} with this clang"
+            "the bitcode was written by a newer LLVM than this clang reads; use a clang at least as new as the one "
+            f"that made the corpus, or {_REMAKE} with this clang"
         )
     if re.search(r"Invalid bitcode|file too small|Malformed block|Unexpected end of file|truncated|Bad magic", stderr):
         return f"the bitcode is damaged or truncated; {_REMAKE}"
     return None
 
 
-def _read_description(path: pathlib.Path) -> Mapping[str, Any]:
+def _read_description(path: Path) -> Mapping[str, Any]:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_DESCRIPTION_BYTES + 1)
@@ -244,7 +241,7 @@ def _read_description(path: pathlib.Path) -> Mapping[str, Any]:
     return description
 
 
-def _from_description(root: pathlib.Path, description: Mapping[str, Any]) -> Corpus:
+def _from_description(root: Path, description: Mapping[str, Any]) -> Corpus:
     where = root / DESCRIPTION_NAME
     if "modules" not in description:
         raise CorpusError(f"{where}: expected the key 'modules', found {sorted(description)!r:.200}; {_REMAKE}")
@@ -290,31 +287,47 @@ def _from_description(root: pathlib.Path, description: Mapping[str, Any]) -> Cor
     return Corpus(root, tuple(modules), has_thinlto, options, compiler)
 
 
-def _check_inside(root: pathlib.Path, path: pathlib.Path) -> None:
-    try:
-        resolved = path.resolve(strict=True)
-    except FileNotFoundError:
-        raise CorpusError(f"{path}: no such file, though the corpus lists its module; {_REMAKE}") from None
-    except (OSError, RuntimeError) as error:
-        raise CorpusError(f"{path}: cannot be read ({error}); {_REMAKE}") from None
-    if not resolved.is_relative_to(root.resolve()):
-        raise CorpusError(f"{path}: is a link that leaves the corpus (to {resolved}); {_REMAKE}")
-    if not resolved.is_file():
-        raise CorpusError(f"{path}: expected a file, found something else; {_REMAKE}")
-
-
-def _check_bitcode(path: pathlib.Path) -> None:
+def _check_bitcode(path: Path) -> None:
     try:
         with path.open("rb") as file:
-            head = file.read(20)
-        size_bytes = path.stat().st_size
+            wrong = bitcode.problem(file, os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}); {_REMAKE}") from None
-    if problem := bitcode.problem(head, size_bytes):
-        raise CorpusError(f"{path}: {problem}; {_REMAKE}")
+    if wrong:
+        raise CorpusError(f"{path}: {wrong}; {_REMAKE}")
 
 
-def _known(wanted: Iterable[str], known: Mapping[str, Any], kind: str, root: pathlib.Path) -> set[str]:
+class _Inside:
+    """Checks that files are regular ones inside a corpus; looks at each folder once, as there may be 10,000 files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._folders: set[Path] = set()
+
+    def check(self, path: Path) -> None:
+        """Raises CorpusError when the file is missing, no file, or a link out of the corpus leads to it."""
+        try:
+            if path.parent not in self._folders:
+                self._check_resolved(path.parent)
+                self._folders.add(path.parent)
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                self._check_resolved(path)
+                mode = path.stat().st_mode
+        except FileNotFoundError:
+            raise CorpusError(f"{path}: no such file, though the corpus lists its module; {_REMAKE}") from None
+        except (OSError, RuntimeError) as error:
+            raise CorpusError(f"{path}: cannot be read ({error}); {_REMAKE}") from None
+        if not stat.S_ISREG(mode):
+            raise CorpusError(f"{path}: expected a file, found something else; {_REMAKE}")
+
+    def _check_resolved(self, path: Path) -> None:
+        target = path.resolve(strict=True)
+        if not target.is_relative_to(self._root):
+            raise CorpusError(f"{path}: is a link that leaves the corpus (to {target}); {_REMAKE}")
+
+
+def _known(wanted: Iterable[str], known: Mapping[str, Any], kind: str, root: Path) -> set[str]:
     result = set(wanted)
     missing = sorted(result - known.keys())
     if missing:

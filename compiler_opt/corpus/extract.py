@@ -1,11 +1,13 @@
 """Makes a corpus of a build whose objects carry their own bitcode and command line.
 
-Such a build is compiled with `-Xclang -fembed-bitcode=all`: clang puts the bitcode from before optimisation into section
-`.llvmbc` and the cc1 options, separated by NUL, into `.llvmcmd`. The names and the layout are those of LLVM's mlgo-utils.
+Such a build is compiled with `-Xclang -fembed-bitcode=all`: clang puts the bitcode from before optimisation into
+section `.llvmbc` and the cc1 options, each ended by NUL, into `.llvmcmd`. Names and layout are those of LLVM's
+mlgo-utils.
 """
 
 import concurrent.futures
 import dataclasses
+import io
 import json
 import os
 import re
@@ -16,6 +18,7 @@ from typing import Any
 
 from compiler_opt.corpus import bitcode, description
 from compiler_opt.errors import CorpusError, OutputError, ProtocolError
+from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.scratch import scratch_directory
@@ -186,7 +189,7 @@ def write_description(
         content["projects"] = projects
     if version is not None:
         content["compiler"] = {"version": list(version)}
-    _write(output_dir / description.DESCRIPTION_NAME, (json.dumps(content, indent=1) + "\n").encode())
+    write_atomically(output_dir / description.DESCRIPTION_NAME, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def _read_database(path: Path) -> list[Any]:
@@ -273,12 +276,12 @@ def _write_module(
             name for name, content in ((BITCODE_SECTION, code), (COMMAND_SECTION, command)) if not content
         )
         raise CorpusError(f"{item.path}: has no section {missing}; compile with -Xclang -fembed-bitcode=all")
-    if wrong := bitcode.problem(code[:20], len(code)):
+    if wrong := bitcode.problem(io.BytesIO(code), len(code)):
         raise CorpusError(f"{item.path}: {BITCODE_SECTION}: {wrong}; compile it again")
     try:
         options = description.parse_options(command)
     except CorpusError as error:
-        raise CorpusError(f"{item.path}: {COMMAND_SECTION}: {error}") from None
+        raise CorpusError(f"{item.path}: {COMMAND_SECTION}: {error}; compile it again") from None
     if options.count("-cc1") > 1:
         raise CorpusError(
             f"{item.path}: holds the code of several compilations (ld -r); give the objects it was made of"
@@ -288,7 +291,7 @@ def _write_module(
     name = description.check_name(item.name)
     _write(output_dir / f"{name}.bc", code)
     _write(output_dir / f"{name}.cmd", description.format_options(options))
-    return bitcode.producer_version(code)
+    return bitcode.producer_version(code[: bitcode.HEAD_BYTES])
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -19,7 +19,7 @@ from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 
 FLAGS = ("-Oz", "-DNDEBUG", "-w", "-Xclang", "-fembed-bitcode=all", "-ffile-compilation-dir=.")
-"""How every module is compiled, before the flags of its project. Without the last, the corpus would depend on its folder."""
+"""How every module is compiled, before its project's flags. The last keeps the corpus independent of its folder."""
 
 _STAMP_NAME = ".ready_made.json"
 _COMPILE_TIMEOUT_S = 600

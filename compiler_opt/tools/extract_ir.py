@@ -12,12 +12,11 @@ import tqdm
 from absl import flags
 
 from compiler_opt.corpus import extract
-from compiler_opt.errors import ConfigError
 from compiler_opt.tools import entry_point
 
-_INPUT = flags.DEFINE_string("input", None, "What describes the build: its compile_commands.json.")
+_INPUT = flags.DEFINE_string("input", None, "What describes the build: its compile_commands.json.", required=True)
 _INPUT_TYPE = flags.DEFINE_enum("input_type", "json", ["json"], "What --input is: json, a compilation database.")
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The corpus folder to make.")
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The corpus folder to make.", required=True)
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Objects read at a time; by default one per CPU.")
 _LLVM_OBJCOPY_PATH = flags.DEFINE_string(
     "llvm_objcopy_path", None, "Read objects with this llvm-objcopy, as is needed for Mach-O and COFF; ELF needs none."
@@ -41,9 +40,6 @@ _SHOWN_FAILURES = 10
 
 def main(argv: list[str]) -> int:
     del argv
-    for flag in (_INPUT, _OUTPUT_DIR):
-        if not flag.value:
-            raise ConfigError(f"expected --{flag.name}; see --help")
     base = Path(_OBJ_BASE_DIR.value) if _OBJ_BASE_DIR.value else None
     objects = extract.objects_of_database(Path(_INPUT.value), base)
     with tqdm.tqdm(total=len(objects), unit="object", dynamic_ncols=True) as bar:
@@ -60,7 +56,8 @@ def main(argv: list[str]) -> int:
         )
     failures = extraction.failures
     for _, reason in failures[:_SHOWN_FAILURES]:
-        print(f"left out: {reason}")
+        # A path may hold bytes that cannot be printed.
+        print(f"left out: {reason}".encode("utf-8", "backslashreplace").decode())
     if len(failures) > _SHOWN_FAILURES:
         print(f"left out: {len(failures) - _SHOWN_FAILURES} more")
     print(

@@ -2,8 +2,8 @@
 
     python -m compiler_opt.tools.fetch_corpus --set=small --output_dir=$CORPUS
 
-makes `$CORPUS/train` and `$CORPUS/held_out`. Archives come through pip, pinned by hash, and are kept: a second run, also
-with another compiler, works without a network.
+makes `$CORPUS/train` and `$CORPUS/held_out`. Archives come through pip, pinned by hash, and are kept: a second run,
+also with another compiler, works without a network.
 """
 
 import functools

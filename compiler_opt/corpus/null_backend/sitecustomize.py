@@ -1,9 +1,9 @@
 """Keeps pip from running code of the source archives that it downloads for us.
 
-`pip download` asks the build backend of a source archive for its metadata, which runs the archive's code. With this folder
-on PYTHONPATH, Python imports this module at its start; in the process that pip starts for a build backend, whatever backend
-the archive names is replaced by one that only states the name and version that we asked for. Elsewhere it does nothing.
-Interface: PEP 517, and the environment variables of pyproject_hooks (both spellings that pip has used).
+`pip download` asks the build backend of a source archive for its metadata, which runs the archive's code. With this
+folder on PYTHONPATH, Python imports this module at its start; in the process that pip starts for a build backend,
+whatever backend the archive names is replaced by one that only states the name and version that we asked for. Elsewhere
+it does nothing. Interface: PEP 517, and the environment variables of pyproject_hooks (both that pip has used).
 """
 
 import os
@@ -17,8 +17,9 @@ _PATH_VARIABLES = ("_PYPROJECT_HOOKS_BACKEND_PATH", "PEP517_BACKEND_PATH")
 _BACKEND = "_compiler_opt_null_backend"
 
 
-def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Any = None) -> str:  # noqa: ARG001
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Any = None) -> str:
     """Writes the least metadata that pip accepts; the name and version come from the process that started pip."""
+    del config_settings
     name, version = os.environ["COMPILER_OPT_SDIST"].split("==")
     folder = pathlib.Path(metadata_directory, f"{name.replace('-', '_')}-{version}.dist-info")
     folder.mkdir()
