@@ -37,19 +37,37 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Finds out before the work whether a file can be written after it; makes the folder.
+    """Finds out before the work whether a file can be written after it; leaves everything as it is.
 
     Raises:
-      OutputError: the folder cannot be made or written, or a folder is in the file's place.
+      OutputError: its folder cannot be made or written, or a folder is in the file's place.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}; choose another folder") from error
     if path.is_dir():
         raise OutputError(f"{path}: expected the name of a file, found a folder; add a name to it")
+    check_folder_writable(path.parent, naming=path)
+
+
+def check_folder_writable(folder: Path, *, naming: Path | None = None) -> None:
+    """Finds out before the work whether files can be written into a folder after it; does not make it yet.
+
+    Args:
+      folder: the folder, which may still be missing.
+      naming: what the message is to name instead.
+
+    Raises:
+      OutputError: it can be neither made nor written.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=nearest_folder(folder)):
+            pass
+    except OSError as error:
+        raise OutputError(f"{naming or folder}: cannot be written: {error.strerror}; choose another folder") from error
+
+
+def nearest_folder(folder: Path) -> Path:
+    """The folder itself or, while it is missing, whatever exists of its parents: where it would be made."""
+    absolute = folder.absolute()
+    return next(place for place in (absolute, *absolute.parents) if os.path.lexists(place))
 
 
 def _umask() -> int:

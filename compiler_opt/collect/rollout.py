@@ -259,5 +259,7 @@ class _Compilation:
     def _account(self, process: processes.ProcessResult) -> None:
         self.cpu_s += process.cpu_s
         if not process.ok:
-            reason = explain_failure(process.stderr_tail) or process.describe()
-            raise CompileError(f"{self._module.name}: {reason}")
+            reason = explain_failure(process.stderr_tail)
+            if reason is not None:
+                raise CorpusError(f"{self._module.bitcode_path}: {reason}")
+            raise CompileError(f"{self._module.name}: {process.describe()}")

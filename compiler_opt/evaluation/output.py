@@ -3,32 +3,15 @@
 import csv
 import io
 import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.errors import OutputError
 from compiler_opt.evaluation.formatting import bytes_text, change_text, count_text
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.report import render, score_name, worst_modules
 from compiler_opt.evaluation.results import DEFAULT, Evaluation, Output, ProjectResult
 from compiler_opt.files import write_atomically
-
-
-def prepare(directory: Path) -> None:
-    """Makes the folder and sees that it can be written, before hours of compiling.
-
-    Raises:
-      OutputError: it cannot.
-    """
-    probe = directory / f".writable.{os.getpid()}"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise OutputError(f"{directory}: cannot be written: {error.strerror}; give another folder") from error
 
 
 def write(evaluation: Evaluation, directory: Path, history: History | None = None) -> Path:

@@ -152,27 +152,30 @@ class NetworkPolicy(Policy):
         self.name = name
         self.weights = weights
         self.temperature = temperature
+        self._origin = f"policy {name!r}"
         self._key = uuid.uuid4().hex
 
     @classmethod
     def load(cls, directory: Path, *, temperature: float = 0.0, name: str = "policy") -> "NetworkPolicy":
         """Raises PolicyError when the directory holds no good policy."""
-        return cls(NetworkWeights.load(directory), temperature=temperature, name=name)
+        policy = cls(NetworkWeights.load(directory), temperature=temperature, name=name)
+        policy._origin = str(directory)
+        return policy
 
     def check(self, feature_names: Sequence[str]) -> None:
         """Raises PolicyError, with names, when the compiler lacks a feature."""
         missing = [name for name in self.weights.features if name not in feature_names]
         if missing:
             raise PolicyError(
-                f"policy {self.name!r}: needs features that this compiler does not send: {', '.join(missing)}; "
-                "use the compiler it was trained with"
+                f"{self._origin}: needs features that this compiler does not send: {', '.join(missing)}; "
+                "use the compiler that it was trained with, or a policy for this one"
             )
 
     def start(self, header: Header, seed: int) -> Decider:
         self.check(header.names)
         for spec in header.features:
             if spec.dtype != np.int64 or spec.num_elements != 1:
-                raise PolicyError(f"policy {self.name!r}: expected scalar int64 features, found {spec.to_json()}")
+                raise PolicyError(f"{self._origin}: expected scalar int64 features, found {spec.to_json()}")
         return _NetworkDecider(self._first_layer(), self.weights, header, seed, self.temperature)
 
     def _first_layer(self) -> "_FirstLayer":

@@ -18,47 +18,10 @@ import tensorflow as tf
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.rl import networks
+from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
 from compiler_opt.rl.trace_files import Trace
 
 NUM_ACTIONS = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class BehavioralCloningConfig:
-    """How the policy learns.
-
-    Attributes:
-      vocab_path: folder of the vocabulary.
-      learning_rate: of Adam, at the start; falls to a tenth over `num_epochs`.
-      num_epochs: how often each example is looked at, at most.
-      patience: epochs without a better loss on the held-out modules before it stops.
-      batch_size: examples per gradient step.
-      label_smoothing: probability that is given to what was *not* decided; 0 for none.
-      holdout_fraction: share of the modules that only measure how good it is.
-      max_decisions: of a longer trace, so many decisions are drawn at random; each takes 8 bytes per feature in memory.
-      seed: of weights, split and order.
-    """
-
-    vocab_path: str = ""
-    learning_rate: float = 2e-3
-    num_epochs: int = 30
-    patience: int = 5
-    batch_size: int = 1024
-    label_smoothing: float = 0.03
-    holdout_fraction: float = 0.1
-    max_decisions: int = 2_000_000
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("num_epochs", "patience", "batch_size", "max_decisions"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, found {getattr(self, name)}")
-        if self.learning_rate <= 0:
-            raise ValueError(f"learning_rate: expected a number over 0, found {self.learning_rate}")
-        if not 0 <= self.label_smoothing < 0.5:
-            raise ValueError(f"label_smoothing: expected at least 0 and less than 0.5, found {self.label_smoothing}")
-        if not 0 < self.holdout_fraction < 1:
-            raise ValueError(f"holdout_fraction: expected a number between 0 and 1, found {self.holdout_fraction}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +139,7 @@ class Cloner:
         self,
         quantiles: Mapping[str, np.ndarray],
         action_name: str,
-        network: networks.NetworkConfig,
+        network: NetworkConfig,
         config: BehavioralCloningConfig,
     ):
         """Makes the network.

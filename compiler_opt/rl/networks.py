@@ -3,7 +3,6 @@
 Legend: N decisions, F features, Q quantiles (the longest list), A actions.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,19 +14,7 @@ from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.network import NetworkWeights
-
-
-@dataclasses.dataclass(frozen=True)
-class NetworkConfig:
-    """The shape of the networks.
-
-    Attributes:
-      fc_layer_params: units of each hidden layer of the policy.
-      value_fc_layer_params: units of each hidden layer of the value network, which only learns.
-    """
-
-    fc_layer_params: tuple[int, ...] = (64, 64)
-    value_fc_layer_params: tuple[int, ...] = (32,)
+from compiler_opt.rl.config import NetworkConfig
 
 
 class QuantileInputs(tf.keras.layers.Layer):

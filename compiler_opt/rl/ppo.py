@@ -18,31 +18,7 @@ from tf_agents.utils import common
 
 from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.rl import networks
-
-
-@dataclasses.dataclass(frozen=True)
-class PPOConfig:
-    """How the policy learns.
-
-    Attributes:
-      learning_rate: of Adam.
-      num_epochs: how often each decision is looked at.
-      minibatch_size: decisions per gradient step.
-      importance_ratio_clipping: how far the policy may move from the one that decided, as a ratio of probabilities.
-      entropy_regularization: weight of the policy's entropy; keeps it exploring.
-      value_pred_loss_coef: weight of the value network's error; 0 when advantages do not use it.
-      gradient_clipping: largest norm of a gradient.
-      max_decisions: a larger iteration is sampled down to so many decisions.
-    """
-
-    learning_rate: float = 5e-4
-    num_epochs: int = 3
-    minibatch_size: int = 4096
-    importance_ratio_clipping: float = 0.2
-    entropy_regularization: float = 0.003
-    value_pred_loss_coef: float = 0.0
-    gradient_clipping: float = 1.0
-    max_decisions: int = 100_000
+from compiler_opt.rl.config import NetworkConfig, PPOConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +60,7 @@ class PPOLearner:
         features: Sequence[str],
         quantiles: Sequence[np.ndarray],
         action_name: str,
-        network: networks.NetworkConfig,
+        network: NetworkConfig,
         config: PPOConfig,
         seed: int,
     ):

@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import OutputError, ProtocolError
-from compiler_opt.files import check_writable, write_atomically
+from compiler_opt.files import check_writable, nearest_folder, write_atomically
 from compiler_opt.tensor_spec import TensorSpec
 
 FORMAT = 1
@@ -90,7 +90,7 @@ class TraceWriter:
         self.num_decisions = 0
         check_writable(path)
         # Has no name, so that whatever becomes of us, nothing of it stays.
-        self._spill = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 (closed in __exit__)
+        self._spill = tempfile.TemporaryFile(dir=nearest_folder(path.parent))  # noqa: SIM115 (closed in __exit__)
 
     @property
     def keys(self) -> Collection[tuple[str, str]]:
@@ -141,6 +141,7 @@ class TraceWriter:
             raise ProtocolError("trace: not one of the modules has anything to decide; nothing is written")
         partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
         try:
+            partial.parent.mkdir(parents=True, exist_ok=True)
             with tf.io.TFRecordWriter(str(partial)) as file:
                 for key, (place, num_bytes) in sorted(self._places.items()):
                     self._spill.seek(place)

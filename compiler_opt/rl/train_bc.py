@@ -3,21 +3,24 @@
     PYTHONPATH=. python3 compiler_opt/rl/train_bc.py --root_dir=$WARMSTART_OUTPUT_DIR --data_path=$DEFAULT_TRACE \
         --vocab_path=$VOCAB --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
 
-The policy comes to stand in `$WARMSTART_OUTPUT_DIR/policy`, beside `history.jsonl` and TensorBoard's summaries. Running it
-again starts over, and replaces the policy when the new one is complete.
+The policy comes to stand in `$WARMSTART_OUTPUT_DIR/policy`, beside `history.jsonl` and TensorBoard's summaries. Running
+it again starts over, and replaces the policy when the new one is complete.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from absl import flags, logging
 from tqdm import tqdm
 
+from compiler_opt import rl
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import check_writable
-from compiler_opt.tools import entry_point
+from compiler_opt.files import check_folder_writable
+from compiler_opt.policies.vocabulary import load_vocabulary
+from compiler_opt.problems import problem as problems
+from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.tools import entry_point, gin_settings
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "Folder for policy, history and summaries.", required=True)
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The trace, as generate_default_trace writes it.", required=True)
@@ -33,22 +36,9 @@ POLICY_DIR = "policy"
 def main(argv: list[str]) -> None:
     del argv
     root_dir = Path(_ROOT_DIR.value)
-    check_writable(root_dir / "history.jsonl")
+    check_folder_writable(root_dir)
     if (root_dir / "checkpoints").exists():
         raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
-    from compiler_opt import rl
-
-    rl.load_tensorflow()
-    logging.set_verbosity(logging.WARNING)  # TensorFlow tells much of how it saves a policy
-    from compiler_opt.policies.export.saved_model import save_policy
-    from compiler_opt.policies.vocabulary import load_vocabulary
-    from compiler_opt.problems import problem as problems
-    from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig, Cloner, load_examples
-    from compiler_opt.rl.history import History
-    from compiler_opt.rl.networks import NetworkConfig
-    from compiler_opt.rl.trace_files import Trace
-    from compiler_opt.tools import gin_settings
-
     settings = gin_settings.read(
         {"train_eval": BehavioralCloningConfig, "network": NetworkConfig}, _GIN_FILES.value, _GIN_BINDINGS.value
     )
@@ -57,6 +47,13 @@ def main(argv: list[str]) -> None:
         config = dataclasses.replace(config, vocab_path=_VOCAB_PATH.value)
     if not config.vocab_path:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
+    rl.load_tensorflow()
+    logging.set_verbosity(logging.WARNING)  # TensorFlow tells much of how it saves a policy
+    from compiler_opt.policies.export.saved_model import save_policy
+    from compiler_opt.rl.behavioral_cloning import Cloner, load_examples
+    from compiler_opt.rl.history import History
+    from compiler_opt.rl.trace_files import Trace
+
     trace = Trace(Path(_DATA_PATH.value))
     problem = problems.load(trace.about.get("problem", "inlining"))
     quantiles = load_vocabulary(Path(config.vocab_path), problem.feature_names)

@@ -12,7 +12,16 @@ from pathlib import Path
 
 from absl import flags
 
+from compiler_opt import rl
+from compiler_opt.collect.advantages import AdvantagesConfig
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
+from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.problems import problem as problems
+from compiler_opt.rl import vocabularies
+from compiler_opt.rl.config import NetworkConfig, PPOConfig, TrainingConfig
 from compiler_opt.tools import entry_point, gin_settings
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "The run's folder: checkpoints, history, summaries, policy.")
@@ -35,26 +44,13 @@ def main(argv: list[str]) -> None:
     del argv
     if not _ROOT_DIR.value or not _DATA_PATH.value:
         raise ConfigError("--root_dir and --data_path are needed: the run's folder, and the corpus to train on")
-    # A worker imports this module too: whatever is slow to import is imported here.
-    from compiler_opt import rl
-
-    rl.load_tensorflow()
-    from compiler_opt.collect.advantages import AdvantagesConfig
-    from compiler_opt.collect.workers import WorkerPool
-    from compiler_opt.corpus.description import Corpus
-    from compiler_opt.llvm.toolchain import probe
-    from compiler_opt.problems import problem as problems
-    from compiler_opt.rl import vocabularies
-    from compiler_opt.rl.networks import NetworkConfig
-    from compiler_opt.rl.ppo import PPOConfig
-    from compiler_opt.rl.training import POLICY_DIR, Training, TrainingConfig
-
+    root_dir = Path(_ROOT_DIR.value)
+    check_folder_writable(root_dir)
     settings = gin_settings.read(
         {"train_eval": TrainingConfig, "ppo": PPOConfig, "network": NetworkConfig, "advantages": AdvantagesConfig},
         _GIN_FILES.value,
         _GIN_BINDINGS.value,
     )
-    logging.getLogger("compiler_opt").setLevel(logging.INFO)
     flag_values = {
         "num_modules": _NUM_MODULES.value,
         "max_minutes": _MAX_MINUTES.value,
@@ -68,8 +64,14 @@ def main(argv: list[str]) -> None:
     corpus = Corpus.load(_DATA_PATH.value)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    quantiles = vocabularies.of_run(_VOCAB_PATH.value, config.warmstart_policy_dir, problem.feature_names)
-    root_dir = Path(_ROOT_DIR.value)
+    sent = [spec.name for spec in toolchain.require(problem.name).features]
+    quantiles = vocabularies.of_run(_VOCAB_PATH.value, config.warmstart_policy_dir, problem.feature_names, sent)
+
+    # Everything that a user may have got wrong is known by now. A worker imports this module too, and never needs this.
+    rl.load_tensorflow()
+    from compiler_opt.rl.training import POLICY_DIR, Training
+
+    logging.getLogger("compiler_opt").setLevel(logging.INFO)
     with WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
         Training(
             root_dir,

@@ -22,38 +22,13 @@ from compiler_opt.policies.export.saved_model import save_policy
 from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.checkpoints import Checkpoints
+from compiler_opt.rl.config import NetworkConfig, PPOConfig, TrainingConfig
 from compiler_opt.rl.history import History
-from compiler_opt.rl.networks import NetworkConfig
-from compiler_opt.rl.ppo import Batch, PPOConfig, PPOLearner
+from compiler_opt.rl.ppo import Batch, PPOLearner
 
 _LOG = logging.getLogger(__name__)
 
 POLICY_DIR = "policy"
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingConfig:
-    """How long and on what.
-
-    Attributes:
-      num_iterations: policy updates.
-      max_minutes: stop after so much training, over all sessions of the run; 0 for no limit.
-      num_modules: modules of an iteration.
-      rollouts_per_module: compilations of each, under the same policy.
-      compile_timeout_s: wall-clock seconds of one compilation.
-      learning_rate_decay: what is left of the learning rate at the end, as a share of the first.
-      warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
-      seed: of everything that is drawn.
-    """
-
-    num_iterations: int = 1000
-    max_minutes: float = 0.0
-    num_modules: int = 16
-    rollouts_per_module: int = 8
-    compile_timeout_s: float = 60.0
-    learning_rate_decay: float = 0.2
-    warmstart_policy_dir: str = ""
-    seed: int = 1
 
 
 class Training:
@@ -114,13 +89,14 @@ class Training:
         self._iteration, self._elapsed_s, self._compiles, self._position = 0, 0.0, 0, 0
         self._undecided: set[str] = set()
         self._resume()
-        self._history = History(root_dir, self._iteration)
         key = {"toolchain": toolchain.identity(), "corpus": str(corpus.root.resolve())}
         self._baseline = cached_baseline(root_dir / "baseline.json", key, corpus.modules, pool, problem)
         usable = [module for module in corpus.modules if self._baseline.scores.get(module.name, 0) > 0]
         if not usable:
             raise CorpusError(f"{corpus.root}: no module compiles to any text")
         self._sampler = ModuleSampler(usable, config.seed)
+        # Last: whatever does not fit has been found by now, and a folder without a run in it has not been made.
+        self._history = History(root_dir, self._iteration)
 
     @property
     def baseline(self) -> Baseline:

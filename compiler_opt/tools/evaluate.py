@@ -18,6 +18,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.evaluation import output
 from compiler_opt.evaluation.evaluate import BASELINES, EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.history import load_history
+from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.problems import problem as problems
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> None:
     policy.check([feature.name for feature in toolchain.require(problem.name).features])
     keep_objects = Path(_KEEP_OBJECTS.value) if _KEEP_OBJECTS.value else None
     for directory in (Path(_OUTPUT_PATH.value), *([keep_objects] if keep_objects else [])):
-        output.prepare(directory)
+        check_folder_writable(directory)
 
     interval_s = 0.2 if sys.stderr.isatty() else 10  # A log keeps every state of the bar.
     with tqdm(total=num_rollouts(corpus, others), unit="compile", smoothing=0.05, mininterval=interval_s) as bar:

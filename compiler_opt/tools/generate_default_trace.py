@@ -12,17 +12,16 @@ compiled here.
 
 import contextlib
 import csv
-import importlib
 import io
 import re
-import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 from tqdm import tqdm
 
+from compiler_opt import rl
 from compiler_opt.collect import traces
 from compiler_opt.collect.baseline import Baseline, BaselineBuilder
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
@@ -34,7 +33,11 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, reward
+from compiler_opt.rl.config import NetworkConfig
 from compiler_opt.tools import entry_point, gin_settings
+
+if TYPE_CHECKING:
+    from compiler_opt.rl.trace_files import TraceWriter
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus.", required=True)
 _OUTPUT_PATH = flags.DEFINE_string("output_path", None, "The trace to write.")
@@ -64,22 +67,17 @@ def main(argv: list[str]) -> None:
     output_path, performance_path = _output_paths()
     settings = _settings()
     problem = problems.load(_COMPILE_TASK.value)
-    toolchain = probe(_CLANG_PATH.value)
-    support = toolchain.require(problem.name)
-    policy = None
-    if performance_path is not None:
-        policy = NetworkPolicy.load(Path(str(_POLICY_PATH.value)))
-        policy.check([spec.name for spec in support.features])
     corpus = Corpus.load(_DATA_PATH.value)
-    corpus.check_compiler(toolchain.version, toolchain.clang)
     modules = traces.sample_modules(_filtered(corpus), _SAMPLING_RATE.value, _SEED.value)
+    policy = NetworkPolicy.load(Path(str(_POLICY_PATH.value))) if performance_path is not None else None
+    toolchain = probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    support = toolchain.require(problem.name)
+    if policy is not None:
+        policy.check([spec.name for spec in support.features])
 
     with contextlib.ExitStack() as stack:
-        writer = (
-            stack.enter_context(_with_tensorflow("compiler_opt.rl.trace_files").TraceWriter(output_path))
-            if output_path is not None
-            else None
-        )
+        writer = stack.enter_context(_trace_writer(output_path)) if output_path is not None else None
         pool = stack.enter_context(WorkerPool(toolchain, problem.name, _NUM_WORKERS.value))
         builder = BaselineBuilder(problem)
         for rollout in _with_progress(traces.default_trace(modules, problem, pool, settings), "default", len(modules)):
@@ -107,8 +105,9 @@ def _output_paths() -> tuple[Path | None, Path | None]:
         raise ConfigError("--policy_path and --output_performance_path go together, found one of them")
     if _LLVM_SIZE_PATH.value and not Path(_LLVM_SIZE_PATH.value).is_file():
         raise ConfigError(f"--llvm_size_path={_LLVM_SIZE_PATH.value}: no such file; leave it out, it is not needed")
-    if performance_path is not None:
-        check_writable(performance_path)
+    for path in (output_path, performance_path):
+        if path is not None:
+            check_writable(path)
     return output_path, performance_path
 
 
@@ -116,18 +115,17 @@ def _settings() -> RolloutSettings:
     """What gin says about compilations. Its files may speak of networks too, which is none of our business."""
     if not _GIN_FILES.value and not _GIN_BINDINGS.value:
         return RolloutSettings()
-    networks = _with_tensorflow("compiler_opt.rl.networks")
-    classes = {"rollout": RolloutSettings, "network": networks.NetworkConfig}
+    classes = {"rollout": RolloutSettings, "network": NetworkConfig}
     settings: RolloutSettings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)["rollout"]
     return settings
 
 
-def _with_tensorflow(module: str) -> types.ModuleType:
-    """Imports one of our modules that needs TensorFlow; not done on top, since a worker imports this file too."""
-    from compiler_opt import rl
-
+def _trace_writer(path: Path) -> "TraceWriter":
+    # Not imported on top, since it takes seconds: a worker imports this file too, and a mistake should show at once.
     rl.load_tensorflow()
-    return importlib.import_module(module)
+    from compiler_opt.rl.trace_files import TraceWriter
+
+    return TraceWriter(path)
 
 
 def _filtered(corpus: Corpus) -> Sequence[Module]:

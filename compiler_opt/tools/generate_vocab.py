@@ -12,6 +12,7 @@ from absl import flags
 from tqdm import tqdm
 
 from compiler_opt.errors import ConfigError
+from compiler_opt.files import check_folder_writable
 from compiler_opt.tools import entry_point
 
 _INPUT = flags.DEFINE_string("input", None, "The trace, as generate_default_trace writes it.")
@@ -26,6 +27,8 @@ def main(argv: list[str]) -> None:
     del argv
     if not _INPUT.value or not _OUTPUT_DIR.value:
         raise ConfigError("--input and --output_dir are needed: the trace to read, and the folder of the vocabulary")
+    output_dir = Path(_OUTPUT_DIR.value)
+    check_folder_writable(output_dir)
     from compiler_opt import rl
 
     rl.load_tensorflow()
@@ -34,7 +37,6 @@ def main(argv: list[str]) -> None:
     from compiler_opt.rl.trace_files import Trace
 
     trace = Trace(Path(_INPUT.value))
-    output_dir = Path(_OUTPUT_DIR.value)
     with tqdm(total=trace.num_decisions, desc="counting", unit="decision", unit_scale=True, disable=None) as progress:
         quantiles = trace_quantiles(
             trace,

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.errors import OutputError
 from compiler_opt.evaluation import output
 from compiler_opt.evaluation.history import Curve, History
 from compiler_opt.evaluation.report import lead, render, worst_modules
@@ -124,9 +123,3 @@ def test_terminal_table(evaluation: Evaluation) -> None:
     assert len({len(line) for line in lines[:6]}) == 1
     assert "1 smaller, 2 same, 1 bigger; 3 failures" in lines[7]
     assert lines[8] == "grew most: shapes/b +2.00%"
-
-
-def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(OutputError, match="cannot be written"):
-        output.prepare(tmp_path / "file" / "results")

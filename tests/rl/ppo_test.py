@@ -8,7 +8,8 @@ from compiler_opt import rl
 rl.load_tensorflow()
 
 from compiler_opt.policies.network import NetworkPolicy  # noqa: E402
-from compiler_opt.rl import networks, ppo  # noqa: E402
+from compiler_opt.rl import ppo  # noqa: E402
+from compiler_opt.rl.config import NetworkConfig, PPOConfig  # noqa: E402
 
 _FEATURES = ("a", "b", "c")
 _QUANTILES = [np.arange(-10.0, 10.0)] * 3
@@ -19,8 +20,8 @@ def _learner(seed: int = 1, **config: float) -> ppo.PPOLearner:
         _FEATURES,
         _QUANTILES,
         "decision",
-        networks.NetworkConfig((16,), (8,)),
-        ppo.PPOConfig(learning_rate=0.01, minibatch_size=256, **config),  # type: ignore[arg-type]
+        NetworkConfig((16,), (8,)),
+        PPOConfig(learning_rate=0.01, minibatch_size=256, **config),  # type: ignore[arg-type]
         seed,
     )
 

@@ -16,6 +16,7 @@ from tf_agents.trajectories import time_step as ts
 from compiler_opt.errors import OutputError
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl import networks
+from compiler_opt.rl.config import NetworkConfig
 
 
 def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> None:
@@ -32,7 +33,7 @@ def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> N
     hidden = tuple(len(bias) for bias in weights.biases[:-1])
     action = networks.action_spec(action_name, len(weights.biases[-1]))
     actor = networks.actor_network(
-        weights.features, weights.quantiles, action, networks.NetworkConfig(fc_layer_params=hidden), seed=0
+        weights.features, weights.quantiles, action, NetworkConfig(fc_layer_params=hidden), seed=0
     )
     networks.assign(actor, weights)
     steps: ts.TimeStep = networks.time_step_spec(weights.features)
@@ -66,6 +67,10 @@ def _replace(new: Path, place: Path) -> None:
     aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
     try:
         place.rename(aside / place.name)
-        new.rename(place)
+        try:
+            new.rename(place)
+        except OSError:
+            (aside / place.name).rename(place)
+            raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)

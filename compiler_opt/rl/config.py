@@ -1,0 +1,128 @@
+"""What gin can set of learning, as plain dataclasses: read, and found wrong, before TensorFlow has been waited for."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """The shape of the networks.
+
+    Attributes:
+      fc_layer_params: units of each hidden layer of the policy.
+      value_fc_layer_params: units of each hidden layer of the value network, which only learns.
+    """
+
+    fc_layer_params: tuple[int, ...] = (64, 64)
+    value_fc_layer_params: tuple[int, ...] = (32,)
+
+    def __post_init__(self) -> None:
+        for name in ("fc_layer_params", "value_fc_layer_params"):
+            if any(units < 1 for units in getattr(self, name)):
+                raise ValueError(f"{name}: expected units of at least 1, found {getattr(self, name)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class BehavioralCloningConfig:
+    """How the policy learns.
+
+    Attributes:
+      vocab_path: folder of the vocabulary.
+      learning_rate: of Adam, at the start; falls to a tenth over `num_epochs`.
+      num_epochs: how often each example is looked at, at most.
+      patience: epochs without a better loss on the held-out modules before it stops.
+      batch_size: examples per gradient step.
+      label_smoothing: probability that is given to what was *not* decided; 0 for none.
+      holdout_fraction: share of the modules that only measure how good it is.
+      max_decisions: of a longer trace, so many decisions are drawn at random; each takes 8 bytes per feature in memory.
+      seed: of weights, split and order.
+    """
+
+    vocab_path: str = ""
+    learning_rate: float = 2e-3
+    num_epochs: int = 30
+    patience: int = 5
+    batch_size: int = 1024
+    label_smoothing: float = 0.03
+    holdout_fraction: float = 0.1
+    max_decisions: int = 2_000_000
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        _check_at_least_1(self, "num_epochs", "patience", "batch_size", "max_decisions")
+        _check_over_0(self, "learning_rate")
+        if not 0 <= self.label_smoothing < 0.5:
+            raise ValueError(f"label_smoothing: expected at least 0 and less than 0.5, found {self.label_smoothing}")
+        if not 0 < self.holdout_fraction < 1:
+            raise ValueError(f"holdout_fraction: expected a number between 0 and 1, found {self.holdout_fraction}")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """How long and on what.
+
+    Attributes:
+      num_iterations: policy updates.
+      max_minutes: stop after so much training, over all sessions of the run; 0 for no limit.
+      num_modules: modules of an iteration.
+      rollouts_per_module: compilations of each, under the same policy.
+      compile_timeout_s: wall-clock seconds of one compilation.
+      learning_rate_decay: what is left of the learning rate at the end, as a share of the first.
+      warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
+      seed: of everything that is drawn.
+    """
+
+    num_iterations: int = 1000
+    max_minutes: float = 0.0
+    num_modules: int = 16
+    rollouts_per_module: int = 8
+    compile_timeout_s: float = 60.0
+    learning_rate_decay: float = 0.2
+    warmstart_policy_dir: str = ""
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        _check_at_least_1(self, "num_iterations", "num_modules", "rollouts_per_module")
+        _check_over_0(self, "compile_timeout_s", "learning_rate_decay")
+        if self.max_minutes < 0:
+            raise ValueError(f"max_minutes: expected at least 0, found {self.max_minutes}")
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig:
+    """How the policy learns.
+
+    Attributes:
+      learning_rate: of Adam.
+      num_epochs: how often each decision is looked at.
+      minibatch_size: decisions per gradient step.
+      importance_ratio_clipping: how far the policy may move from the one that decided, as a ratio of probabilities.
+      entropy_regularization: weight of the policy's entropy; keeps it exploring.
+      value_pred_loss_coef: weight of the value network's error; 0 when advantages do not use it.
+      gradient_clipping: largest norm of a gradient.
+      max_decisions: a larger iteration is sampled down to so many decisions.
+    """
+
+    learning_rate: float = 5e-4
+    num_epochs: int = 3
+    minibatch_size: int = 4096
+    importance_ratio_clipping: float = 0.2
+    entropy_regularization: float = 0.003
+    value_pred_loss_coef: float = 0.0
+    gradient_clipping: float = 1.0
+    max_decisions: int = 100_000
+
+    def __post_init__(self) -> None:
+        _check_at_least_1(self, "num_epochs", "minibatch_size", "max_decisions")
+        _check_over_0(self, "learning_rate", "importance_ratio_clipping", "gradient_clipping")
+
+
+def _check_at_least_1(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name}: expected at least 1, found {getattr(config, name)}")
+
+
+def _check_over_0(config: object, *names: str) -> None:
+    for name in names:
+        if not getattr(config, name) > 0:
+            raise ValueError(f"{name}: expected a number over 0, found {getattr(config, name)}")

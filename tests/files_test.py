@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.errors import OutputError
+from compiler_opt.files import check_folder_writable, check_writable, nearest_folder, write_atomically
+
+
+def test_writes_and_replaces(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "file"
+    write_atomically(path, b"first")
+    write_atomically(path, b"second")
+    assert path.read_bytes() == b"second"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_is_not_half_written(tmp_path: Path) -> None:
+    (tmp_path / "folder" / "inside").mkdir(parents=True)
+    with pytest.raises(OutputError, match="folder: cannot be written"):
+        write_atomically(tmp_path / "folder", b"a folder is in its place")
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_atomically(tmp_path / "file" / "below", b"")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_check_makes_nothing(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b" / "file")
+    check_folder_writable(tmp_path / "a" / "b")
+    check_folder_writable(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["", "folder", "folder/folder"])
+def test_a_file_in_the_way_is_found_before_the_work(below: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    folder = tmp_path / "file" / below
+    with pytest.raises(OutputError, match=f"{folder}: cannot be written: Not a directory; choose another"):
+        check_folder_writable(folder)
+    with pytest.raises(OutputError, match=f"{folder}/name: cannot be written: Not a directory; choose another"):
+        check_writable(folder / "name")
+
+
+def test_a_file_system_that_takes_no_files() -> None:
+    with pytest.raises(OutputError, match="/proc/results: cannot be written"):
+        check_folder_writable(Path("/proc/results"))
+
+
+def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="expected the name of a file, found a folder"):
+        check_writable(tmp_path)
+
+
+def test_nearest_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nearest_folder(tmp_path) == tmp_path
+    assert nearest_folder(tmp_path / "a" / "b") == tmp_path
+    monkeypatch.chdir(tmp_path)
+    assert nearest_folder(Path("a/b")) == tmp_path
