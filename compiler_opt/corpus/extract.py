@@ -18,7 +18,7 @@ from typing import Any
 
 from compiler_opt.corpus import bitcode, description
 from compiler_opt.errors import CorpusError, OutputError, ProtocolError
-from compiler_opt.files import write_atomically
+from compiler_opt.files import check_folder_writable, write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.scratch import scratch_directory
@@ -236,8 +236,11 @@ def _output_of(entry: dict[str, Any], where: str) -> str | None:
 
 
 def _prepare_output(output_dir: Path, overwrite: bool) -> None:
+    """Sees that the folder can be written; it is made with the first module."""
+    check_folder_writable(output_dir)
+    if not output_dir.is_dir():
+        return
     try:
-        output_dir.mkdir(parents=True, exist_ok=True)
         if not overwrite and any(output_dir.iterdir()):
             raise OutputError(f"{output_dir}: is not empty; give another --output_dir, or --overwrite")
         # What is there stops being a corpus before the first module changes.
