@@ -5,9 +5,9 @@ project is made aside and moved into place when it is complete, so interrupting 
 """
 
 import concurrent.futures
-import itertools
 import json
 import shutil
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,13 @@ FLAGS = ("-Oz", "-DNDEBUG", "-w", "-Xclang", "-fembed-bitcode=all", "-ffile-comp
 
 _STAMP_NAME = ".ready_made.json"
 _COMPILE_TIMEOUT_S = 600
+_PROJECTS_AT_A_TIME = 3
 
 Progress = Callable[[str, int, int], Any]
-"""Called with a project's name, how many of its modules are compiled, and how many it has."""
+"""Called with a project's name, how many of its modules are compiled, and how many it has (0: not known yet).
+
+It is called from several threads.
+"""
 
 
 def build(
@@ -63,16 +67,17 @@ def build(
         output_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{output_dir}: cannot be written ({error.strerror}); give another --output_dir") from None
-    result = {}
+    todo = []
     for split, projects in splits.items():
-        corpus_dir = output_dir / split
         for project in projects:
             stamp = {"project": project.digest(), "compiler": compiler, "flags": list(FLAGS)}
-            if not _is_complete(corpus_dir / project.name, stamp):
-                _make_project(project, corpus_dir / project.name, stamp, clang, cache_dir, num_workers, progress)
-        _describe(corpus_dir, projects)
-        result[split] = corpus_dir
-    return result
+            if not _is_complete(output_dir / split / project.name, stamp):
+                todo.append((project, output_dir / split / project.name, stamp))
+    with _Builder(clang, cache_dir, num_workers, progress) as builder:
+        builder.make(todo)
+    for split, projects in splits.items():
+        _describe(output_dir / split, projects)
+    return {split: output_dir / split for split in splits}
 
 
 def compilation_database(
@@ -87,33 +92,73 @@ def compilation_database(
     return entries
 
 
-def _make_project(
-    project: manifest.Project,
-    target: Path,
-    stamp: Mapping[str, Any],
-    clang: Path | str,
-    cache_dir: Path,
-    num_workers: int,
-    progress: Progress,
-) -> None:
-    """Fetches, compiles and extracts one project, and moves it to `target`."""
-    progress(project.name, 0, 0)
-    archive = archives.fetch(project.archive, cache_dir)
-    # Beside the target, so that moving it there is one step.
-    with scratch_directory(target.parent.parent) as scratch:
-        root = scratch / "source" / project.root
-        archives.unpack(archive, scratch / "source")
-        sources = _prepare_sources(project, root)
-        database = scratch / "compile_commands.json"
-        entries = compilation_database(project, sources, root, scratch / "objects", clang)
-        database.write_text(json.dumps(entries, indent=1), encoding="utf-8")
-        _compile(project, entries, num_workers, progress)
-        objects = objects_of_database(database, base=scratch / "objects")
-        extraction = extract(objects, scratch / "corpus", num_workers=num_workers)
-        if extraction.failures:
-            raise CorpusError(f"project {project.name}: {extraction.failures[0][1]}")
-        (scratch / "corpus" / _STAMP_NAME).write_text(json.dumps(stamp), encoding="utf-8")
-        _replace(scratch / "corpus", target)
+class _Builder:
+    """Makes several projects at a time, so that one is fetched or finished while another keeps the processors busy."""
+
+    def __init__(self, clang: Path | str, cache_dir: Path, num_workers: int, progress: Progress) -> None:
+        self._clang = clang
+        self._cache_dir = cache_dir
+        self._num_workers = max(1, num_workers)
+        self._progress = progress
+        self._stopped = threading.Event()
+        self._compilers = concurrent.futures.ThreadPoolExecutor(self._num_workers)
+
+    def __enter__(self) -> "_Builder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._compilers.shutdown(cancel_futures=True)
+
+    def make(self, todo: Sequence[tuple[manifest.Project, Path, Mapping[str, Any]]]) -> None:
+        """Makes each project at its path, with its stamp; the first failure ends it all."""
+        with concurrent.futures.ThreadPoolExecutor(_PROJECTS_AT_A_TIME) as pool:
+            tasks = [pool.submit(self._make_project, *item) for item in todo]
+            try:
+                for task in concurrent.futures.as_completed(tasks):
+                    task.result()
+            except BaseException:
+                self._stopped.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _make_project(self, project: manifest.Project, target: Path, stamp: Mapping[str, Any]) -> None:
+        """Fetches, compiles and extracts one project, and moves it to `target`."""
+        self._progress(project.name, 0, 0)
+        archive = archives.fetch(project.archive, self._cache_dir)
+        # Beside the target, so that moving it there is one step.
+        with scratch_directory(target.parent.parent) as scratch:
+            root = scratch / "source" / project.root
+            archives.unpack(archive, scratch / "source")
+            sources = _prepare_sources(project, root)
+            database = scratch / "compile_commands.json"
+            entries = compilation_database(project, sources, root, scratch / "objects", self._clang)
+            database.write_text(json.dumps(entries, indent=1), encoding="utf-8")
+            self._compile(project, entries)
+            objects = objects_of_database(database, base=scratch / "objects")
+            extraction = extract(objects, scratch / "corpus", num_workers=self._num_workers)
+            if extraction.failures:
+                raise CorpusError(f"project {project.name}: {extraction.failures[0][1]}")
+            (scratch / "corpus" / _STAMP_NAME).write_text(json.dumps(stamp), encoding="utf-8")
+            _replace(scratch / "corpus", target)
+
+    def _compile(self, project: manifest.Project, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Runs the commands of a compilation database."""
+        tasks = {self._compilers.submit(self._compile_one, entry): entry for entry in entries}
+        for done, task in enumerate(concurrent.futures.as_completed(tasks), start=1):
+            result = task.result()
+            if not result.ok:
+                raise CorpusError(
+                    f"project {project.name}: {tasks[task]['file']} does not compile: {result.describe()}; "
+                    "try another clang (the ready-made corpora are tested with 19 and 22)"
+                )
+            self._progress(project.name, done, len(entries))
+
+    def _compile_one(self, entry: Mapping[str, Any]) -> processes.ProcessResult:
+        if self._stopped.is_set():
+            raise concurrent.futures.CancelledError
+        Path(entry["output"]).parent.mkdir(parents=True, exist_ok=True)
+        return processes.run(entry["arguments"], cwd=Path(entry["directory"]), timeout_s=_COMPILE_TIMEOUT_S)
 
 
 def _prepare_sources(project: manifest.Project, root: Path) -> list[str]:
@@ -129,32 +174,6 @@ def _prepare_sources(project: manifest.Project, root: Path) -> list[str]:
     if not sources:
         raise CorpusError(f"project {project.name}: no file of its archive matches 'sources'")
     return sources
-
-
-def _compile(
-    project: manifest.Project, entries: Sequence[Mapping[str, Any]], num_workers: int, progress: Progress
-) -> None:
-    """Runs the commands of a compilation database."""
-
-    def compile_one(entry: Mapping[str, Any]) -> processes.ProcessResult:
-        Path(entry["output"]).parent.mkdir(parents=True, exist_ok=True)
-        return processes.run(entry["arguments"], cwd=Path(entry["directory"]), timeout_s=_COMPILE_TIMEOUT_S)
-
-    done = itertools.count(1)
-    with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
-        tasks = {pool.submit(compile_one, entry): entry for entry in entries}
-        try:
-            for task in concurrent.futures.as_completed(tasks):
-                result = task.result()
-                if not result.ok:
-                    raise CorpusError(
-                        f"project {project.name}: {tasks[task]['file']} does not compile: {result.describe()}; "
-                        "try another clang (the ready-made corpora are tested with 19 and 22)"
-                    )
-                progress(project.name, next(done), len(entries))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
 def _describe(corpus_dir: Path, projects: Sequence[manifest.Project]) -> None:

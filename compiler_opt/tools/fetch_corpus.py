@@ -6,8 +6,8 @@ makes `$CORPUS/train` and `$CORPUS/held_out`. Archives come through pip, pinned 
 also with another compiler, works without a network.
 """
 
-import functools
 import os
+import threading
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,18 +43,31 @@ def main(argv: list[str]) -> int:
             find_clang(_CLANG_PATH.value),
             cache_dir=Path(_CACHE_DIR.value) if _CACHE_DIR.value else None,
             num_workers=num_workers,
-            progress=functools.partial(_show_progress, bar),
+            progress=_Bar(bar).show,
         )
     for split, path in corpora.items():
         print(_summary(split, path))
     return 0
 
 
-def _show_progress(bar: "tqdm.tqdm[NoReturn]", project: str, done: int, total: int) -> None:
-    bar.set_description(project if total else f"{project}: fetching", refresh=False)
-    bar.total = total
-    bar.n = done
-    bar.refresh()
+class _Bar:
+    """Shows the modules of all projects that are being made or done."""
+
+    def __init__(self, bar: "tqdm.tqdm[NoReturn]") -> None:
+        self._bar = bar
+        self._lock = threading.Lock()
+        self._done: dict[str, int] = {}
+        self._total: dict[str, int] = {}
+
+    def show(self, project: str, done: int, total: int) -> None:
+        with self._lock:
+            # Threads may overtake one another.
+            self._done[project] = max(done, self._done.get(project, 0))
+            self._total[project] = total
+            self._bar.set_description(project if total else f"{project}: fetching", refresh=False)
+            self._bar.total = sum(self._total.values())
+            self._bar.n = sum(self._done.values())
+            self._bar.refresh()
 
 
 def _summary(split: str, path: Path) -> str:
