@@ -5,6 +5,8 @@ import importlib
 import os
 import sys
 
+from absl import logging
+
 # TF-Agents 0.19 is written against Keras 2, which TensorFlow looks for only when this is set before its first import.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -23,6 +25,8 @@ def load_tensorflow() -> None:
     try:
         importlib.import_module("tensorflow")
         importlib.import_module("tf_agents.agents.ppo.ppo_clip_agent")
+        # How TensorFlow saves a checkpoint is of no interest, 150 times a run.
+        logging.set_verbosity(logging.WARNING)
     except BaseException:
         with contextlib.suppress(OSError):
             os.write(terminal, os.pread(captured, 1 << 20, 0))

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from absl import flags, logging
+from absl import flags
 from tqdm import tqdm
 
 from compiler_opt import rl
@@ -48,7 +48,6 @@ def main(argv: list[str]) -> None:
     if not config.vocab_path:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
     rl.load_tensorflow()
-    logging.set_verbosity(logging.WARNING)  # TensorFlow tells much of how it saves a policy
     from compiler_opt.policies.export.saved_model import save_policy
     from compiler_opt.rl.behavioral_cloning import Cloner, load_examples
     from compiler_opt.rl.history import History

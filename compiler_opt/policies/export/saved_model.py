@@ -8,6 +8,7 @@ network.npz                   see `policies.network`
 import json
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 
 from tf_agents.policies import actor_policy, greedy_policy, policy_saver
@@ -42,7 +43,10 @@ def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> N
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".partial", dir=directory.parent))
-        policy_saver.PolicySaver(policy, batch_size=1, use_nest_path_signatures=False).save(str(partial))
+        with warnings.catch_warnings():
+            # Of a distribution in the policy's own bookkeeping, which no reader of the signature loads.
+            warnings.filterwarnings("ignore", "Encoding a StructuredValue", UserWarning)
+            policy_saver.PolicySaver(policy, batch_size=1, use_nest_path_signatures=False).save(str(partial))
         (partial / "output_spec.json").write_text(json.dumps(_output_spec(action_name), indent=2) + "\n")
         weights.save(partial)
         partial.chmod(0o755)
