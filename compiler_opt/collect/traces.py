@@ -18,7 +18,8 @@ from compiler_opt.tensor_spec import TensorSpec
 WHOLE_MODULE = "default"
 """The identifier of a context that is all of a module."""
 
-_MIN_BEFORE_GIVING_UP = 20
+_HOPELESS = 20
+"""So many modules that all fail, with none that does not, are enough to see that the rest will."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +93,8 @@ def rollouts(
     for done, (_, rollout) in enumerate(pool.rollouts(jobs), 1):
         if rollout.failure is not None:
             failures[rollout.module] = rollout.failure
-            if done >= _MIN_BEFORE_GIVING_UP:
-                check_failures(failures, done)
+            if len(failures) == done >= _HOPELESS:
+                break
         yield rollout
     check_failures(failures, done)
 

@@ -1,8 +1,8 @@
 """Quantiles of the features of a trace: how a vocabulary is made.
 
 The values of a feature are counted, not kept: features are integers with few different values, so the counts are small
-and the quantiles exact. A feature with more than `MAX_DISTINCT` different values is thinned out whenever the counts grow
-beyond that, to the values at `MAX_DISTINCT / 2` evenly spaced ranks; each thinning moves a rank by at most
+and the quantiles exact. A feature with more than `MAX_DISTINCT` different values is thinned out whenever the counts
+grow beyond that, to the values at `MAX_DISTINCT / 2` evenly spaced ranks; each thinning moves a rank by at most
 2 / `MAX_DISTINCT` of the decisions seen so far, some 0.001%.
 """
 
@@ -42,20 +42,21 @@ class Histogram:
     def quantiles(self, count: int) -> np.ndarray:
         """The values at `count` evenly spaced ranks, the least and the greatest among them; `[count]` float64.
 
-        The same as `np.quantile(values, np.linspace(0, 1, count), method="inverted_cdf")`: always values that occurred.
+        Always values that occurred: the k-th is the least that a share k / (count - 1) of all values is at most equal
+        to (`np.quantile` with `method="inverted_cdf"`, but for its rounding).
         """
-        return self._at(np.linspace(0, 1, count)).astype(np.float64)
+        return self._evenly_spaced(count).astype(np.float64)
 
-    def _at(self, shares: np.ndarray) -> np.ndarray:
+    def _evenly_spaced(self, count: int) -> np.ndarray:
         cumulative = np.cumsum(self._counts)
-        # The least value that so large a share of all is at most equal to.
-        ranks = np.maximum(1, np.ceil(shares * cumulative[-1] - 1e-9))
+        # k / (count - 1) of the total, rounded up, in whole numbers.
+        ranks = np.maximum(1, -(-np.arange(count) * cumulative[-1] // (count - 1)))
         result: np.ndarray = self._values[np.searchsorted(cumulative, ranks)]
         return result
 
     def _thin_out(self) -> None:
         cumulative = np.cumsum(self._counts)
-        kept_values = np.unique(self._at(np.linspace(0, 1, self._max_distinct // 2)))
+        kept_values = np.unique(self._evenly_spaced(self._max_distinct // 2))
         # A value's count goes to the next one that is kept; the greatest always is.
         reached = cumulative[np.searchsorted(self._values, kept_values)]
         self._values, self._counts = kept_values, np.diff(reached, prepend=0)

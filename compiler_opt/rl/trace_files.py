@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -278,8 +279,7 @@ class Trace:
                     reward=decisions[REWARD],
                 )
         except (tf.errors.OpError, UnicodeDecodeError) as error:
-            reason = " ".join(str(getattr(error, "message", error)).split())[:200]
-            raise ProtocolError(f"{self.path}: damaged ({reason}); {_REMAKE}") from error
+            raise ProtocolError(f"{self.path}: damaged ({_reason(error)}); {_REMAKE}") from error
 
 
 def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.Tensor], Any]:
@@ -303,6 +303,12 @@ def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.
         return {**context, "length": length}, decisions
 
     return parse
+
+
+def _reason(error: Exception) -> str:
+    """What TensorFlow says, without where in its graph it noticed."""
+    first_line = str(getattr(error, "message", error)).splitlines()[0]
+    return re.sub(r"\{\{.*?\}\} |.*Iterator::[^ ]*: | \[Op:.*", "", first_line)[:200]
 
 
 def _decoded(names: np.ndarray) -> tuple[str, ...]:

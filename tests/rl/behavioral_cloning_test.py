@@ -1,0 +1,150 @@
+"""Behavioural cloning of rules that are plain to see."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.collect.traces import TraceContext
+from compiler_opt.errors import PolicyError, ProtocolError
+from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples, held_out_modules, load_examples
+from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.trace_files import Trace, TraceWriter
+from compiler_opt.tensor_spec import TensorSpec
+
+CONFIG = BehavioralCloningConfig(batch_size=64, num_epochs=20, learning_rate=1e-2, seed=3)
+QUANTILES = {"cost": np.arange(-10.0, 10.0), "noise": np.arange(0.0, 10.0)}
+
+
+def examples(seed: int, count: int = 2000, costs: tuple[int, ...] = tuple(range(-10, 10))) -> Examples:
+    """Inline what costs less than 3."""
+    rng = np.random.default_rng(seed)
+    cost, noise = rng.choice(costs, count), rng.integers(0, 10, count)
+    return Examples(np.stack([cost, noise], axis=-1), (cost < 3).astype(np.int64), num_modules=1)
+
+
+def clone(config: BehavioralCloningConfig = CONFIG) -> Cloned:
+    cloner = Cloner(QUANTILES, "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
+    return cloner.clone(examples(1), examples(2))
+
+
+def test_a_simple_rule_is_learnt() -> None:
+    cloned = clone()
+    assert cloned.best["accuracy"] > 0.99
+    assert cloned.best["majority_rate"] == pytest.approx(13 / 20, abs=0.03)
+    assert cloned.best["default_rate"] == pytest.approx(13 / 20, abs=0.03)
+    assert cloned.best["advised_rate"] == pytest.approx(13 / 20, abs=0.03)
+
+
+@pytest.mark.parametrize("smoothing", [0.03, 0.2])
+def test_as_much_doubt_is_left_as_was_asked_for(smoothing: float) -> None:
+    config = dataclasses.replace(CONFIG, label_smoothing=smoothing)
+    cloner = Cloner(QUANTILES, "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
+    cloned = cloner.clone(examples(1, costs=(-8, 8)), examples(2, costs=(-8, 8)))
+    noise = np.arange(10)
+    for cost, expected in ((-8, 1 - smoothing), (8, smoothing)):
+        logits = NetworkPolicy(cloned.weights).logits({"cost": np.full(10, cost), "noise": noise})
+        probability = np.exp(logits[:, 1]) / np.exp(logits).sum(axis=1)
+        np.testing.assert_allclose(probability, expected, atol=0.01)
+
+
+def test_it_stops_when_it_gets_no_better_and_keeps_the_best() -> None:
+    cloned = clone(dataclasses.replace(CONFIG, num_epochs=200, patience=2, learning_rate=0.05))
+    assert len(cloned.history) < 200
+    losses = [entry["loss"] for entry in cloned.history]
+    assert cloned.best["loss"] == min(losses)
+    assert cloned.best["iteration"] == len(losses) - 2
+    # What is returned really is that epoch's network.
+    held_out = examples(2)
+    logits = NetworkPolicy(cloned.weights).logits({"cost": held_out.values[:, 0], "noise": held_out.values[:, 1]})
+    assert ((logits[:, 1] > logits[:, 0]) == held_out.actions).mean() == cloned.best["accuracy"]
+
+
+def test_the_same_seed_learns_the_same() -> None:
+    config = dataclasses.replace(CONFIG, num_epochs=2)
+    first, second = clone(config).weights, clone(config).weights
+    for one, other in zip(first.kernels, second.kernels, strict=True):
+        np.testing.assert_array_equal(one, other)
+    other_seed = clone(dataclasses.replace(config, seed=4)).weights
+    assert (first.kernels[0] != other_seed.kernels[0]).any()
+
+
+def test_the_measured_loss_is_the_one_that_is_trained() -> None:
+    """One batch of all examples: the loss before the step is what the first weights measure."""
+    held_out = examples(1, 100)
+    config = dataclasses.replace(CONFIG, num_epochs=1, batch_size=100)
+    cloner = Cloner(QUANTILES, "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
+    logits = NetworkPolicy(cloner.weights()).logits({"cost": held_out.values[:, 0], "noise": held_out.values[:, 1]})
+    log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    rows = np.arange(100)
+    expected = -(0.97 * log_probs[rows, held_out.actions] + 0.03 * log_probs[rows, 1 - held_out.actions]).mean()
+    assert cloner.clone(held_out, held_out).history[0]["training_loss"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_held_out_modules() -> None:
+    names = [f"m{index}" for index in range(40)]
+    held_out = held_out_modules(names, 0.1, seed=1)
+    assert len(held_out) == 4
+    assert held_out == held_out_modules(names[::-1] * 2, 0.1, seed=1)
+    assert held_out != held_out_modules(names, 0.1, seed=2)
+    assert len(held_out_modules(["a", "b"], 0.001, seed=1)) == 1
+
+
+def write(path: Path, modules: int, advice: str = "i8", action: int = 1, shape: tuple[int, ...] = ()) -> Trace:
+    """Module i has i + 1 decisions, in all of which the cost is i."""
+    features = (TensorSpec("cost", np.dtype("i8"), shape), TensorSpec("other", np.dtype("i8"), ()))
+    decision = TensorSpec("inlining_decision", np.dtype(advice), ())
+    with TraceWriter(path) as writer:
+        for index in range(modules):
+            ones = np.ones(index + 1, np.int64)
+            values = {"cost": np.full((index + 1, *shape), index), "other": ones}
+            actions = (ones * action).astype(advice)
+            reward = np.zeros(index + 1, np.float32)
+            writer.add(TraceContext(f"m{index}", "p", "default", features, values, decision, actions, reward))
+        writer.finish(dict.fromkeys(writer.keys, 1.0), {})
+    return Trace(path)
+
+
+def test_examples_of_a_module_are_all_on_one_side(tmp_path: Path) -> None:
+    trace = write(tmp_path / "trace", 20)
+    read: list[int] = []
+    training, held_out = load_examples(trace, ["other", "cost"], CONFIG, read.append)
+    assert sum(read) == 20 * 21 / 2
+    sides = [set(part.values[:, 1].tolist()) for part in (training, held_out)]
+    assert not sides[0] & sides[1]
+    assert sides[0] | sides[1] == set(range(20))
+    assert {f"m{index}" for index in sides[1]} == held_out_modules([f"m{i}" for i in range(20)], 0.1, CONFIG.seed)
+    assert (training.num_modules, held_out.num_modules) == (18, 2)
+    assert len(training) == sum(index + 1 for index in sides[0])
+
+
+def test_a_long_trace_is_sampled(tmp_path: Path) -> None:
+    trace = write(tmp_path / "trace", 60)
+    training, held_out = load_examples(trace, ["cost"], dataclasses.replace(CONFIG, max_decisions=400))
+    assert 320 < len(training) + len(held_out) < 480
+    sides = [set(part.values[:, 0].tolist()) for part in (training, held_out)]
+    assert not sides[0] & sides[1]
+
+
+def test_what_cannot_be_cloned_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProtocolError, match="at least 2 modules"):
+        load_examples(write(tmp_path / "one", 1), ["cost"], CONFIG)
+    with pytest.raises(PolicyError, match="no choice"):
+        load_examples(write(tmp_path / "float", 2, advice="f4"), ["cost"], CONFIG)
+    with pytest.raises(PolicyError, match="expected decisions of 0 or 1, found 7"):
+        load_examples(write(tmp_path / "many", 2, action=7), ["cost"], CONFIG)
+    with pytest.raises(PolicyError, match="expected the feature cost to be one integer"):
+        load_examples(write(tmp_path / "wide", 2, shape=(3,)), ["cost"], CONFIG)
+    with pytest.raises(ProtocolError, match="lacks the features height"):
+        load_examples(write(tmp_path / "lacking", 2), ["cost", "height"], CONFIG)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"num_epochs": 0}, {"learning_rate": 0.0}, {"label_smoothing": 0.5}, {"holdout_fraction": 1.0}, {"patience": 0}],
+)
+def test_settings_out_of_range_are_refused_by_name(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: expected"):
+        dataclasses.replace(CONFIG, **wrong)  # type: ignore[arg-type]

@@ -1,0 +1,103 @@
+"""From a trace to a policy by the two commands, as a user starts them; and what they say to mistakes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.collect.traces import TraceContext
+from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.vocabulary import load_vocabulary
+from compiler_opt.problems.inlining.signature import FEATURES
+from compiler_opt.rl.trace_files import TraceWriter
+from compiler_opt.tensor_spec import TensorSpec
+
+_ROOT = Path(__file__).parents[2]
+_GIN = "--gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin"
+
+
+def run(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, script, *arguments],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 modules that inline what costs less than its threshold."""
+    path = tmp_path_factory.mktemp("trace") / "trace"
+    features = tuple(TensorSpec(name, np.dtype("i8"), ()) for name in FEATURES)
+    advice = TensorSpec("inlining_decision", np.dtype("i8"), ())
+    rng = np.random.default_rng(0)
+    with TraceWriter(path) as writer:
+        for index in range(30):
+            values = {name: rng.integers(0, 50, 200) for name in FEATURES}
+            action = (values["cost_estimate"] < values["threshold"]).astype(np.int64)
+            reward = np.zeros(200, np.float32)
+            writer.add(TraceContext(f"m{index}", "p", "default", features, values, advice, action, reward))
+        writer.finish(dict.fromkeys(writer.keys, 100.0), {"problem": "inlining", "toolchain": {"version": "22.1.0"}})
+    return path
+
+
+@pytest.fixture(scope="module")
+def vocabulary(trace: Path) -> Path:
+    path = trace.parent / "vocabulary"
+    result = run("compiler_opt/tools/generate_vocab.py", f"--input={trace}", f"--output_dir={path}")
+    assert result.returncode == 0, result.stderr
+    assert "38 features, 64 quantiles each, from 6000 decisions of 30 contexts" in result.stdout
+    return path
+
+
+def test_the_vocabulary_has_every_feature(vocabulary: Path) -> None:
+    quantiles = load_vocabulary(vocabulary, FEATURES)
+    np.testing.assert_allclose(quantiles["threshold"], np.linspace(-0.5, 49.5, 64), atol=1.5)
+
+
+def test_a_policy_is_trained_twice_to_the_same_result(trace: Path, vocabulary: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        result = run(
+            "compiler_opt/rl/train_bc.py",
+            f"--root_dir={tmp_path}",
+            f"--data_path={trace}",
+            f"--vocab_path={vocabulary}",
+            _GIN,
+            "--gin_bindings=network.fc_layer_params=(32,)",
+            "--gin_bindings=train_eval.batch_size=128",
+            "--gin_bindings=train_eval.num_epochs=8",
+        )
+        assert result.returncode == 0, result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["history.jsonl", "policy", "summaries"]
+    entries = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert [entry["iteration"] for entry in entries] == list(range(1, len(entries) + 1))
+    assert list((tmp_path / "summaries").glob("events.*"))
+
+    policy = NetworkPolicy.load(tmp_path / "policy")
+    assert policy.weights.features == FEATURES
+    assert [kernel.shape for kernel in policy.weights.kernels] == [(3 * len(FEATURES), 32), (32, 2)]
+    metadata = policy.weights.metadata
+    assert metadata["accuracy"] > metadata["majority_rate"] + 0.3
+    assert metadata["toolchain"] == {"version": "22.1.0"}
+    rng = np.random.default_rng(9)
+    features = {name: rng.integers(0, 50, 1000) for name in FEATURES}
+    logits = policy.logits(features)
+    agree = (logits[:, 1] > logits[:, 0]) == (features["cost_estimate"] < features["threshold"])
+    assert agree.mean() > 0.9
+
+
+def test_the_folder_of_another_run_is_left_alone(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "history.jsonl").write_text("{}\n")
+    result = run("compiler_opt/rl/train_bc.py", f"--root_dir={tmp_path}", f"--data_path={trace}")
+    assert result.returncode == 2
+    assert "holds a run of train_locally" in result.stderr
+    assert (tmp_path / "history.jsonl").read_text() == "{}\n"

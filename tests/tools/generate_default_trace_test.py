@@ -1,0 +1,205 @@
+"""The command, with both compilers: its trace holds the truth, and replayed it gives what `clang -Oz` gives."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from compiler_opt.collect.rollout import rollout
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.policy import ReplayPolicy
+from compiler_opt.problems import problem as problems
+from compiler_opt.rl.trace_files import Trace, TraceBatch
+from tests.small_corpus import make_small_corpus
+
+_ROOT = Path(__file__).parents[2]
+_INLINING = problems.load("inlining")
+
+
+def start(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "compiler_opt/tools/generate_default_trace.py", "--num_workers=2", *arguments],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": "."},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Exit status, stdout, stderr."""
+    process = start(*arguments)
+    out, errors = process.communicate(timeout=200)
+    return process.returncode, out, errors
+
+
+@pytest.fixture(scope="module")
+def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_small_corpus(tmp_path_factory.mktemp("corpus"), clang_path)
+
+
+@pytest.fixture(scope="module")
+def policy_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Never inlines."""
+    path = tmp_path_factory.mktemp("policy")
+    bias = np.array([1, 0], np.float32)
+    NetworkWeights(("callsite_cost",), (np.zeros(1),), (np.zeros((3, 2), np.float32),), (bias,)).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def output(corpus: Corpus, toolchain: Toolchain, policy_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("output")
+    status, out, errors = run(
+        f"--data_path={corpus.root}",
+        f"--output_path={path / 'trace'}",
+        f"--clang_path={toolchain.clang}",
+        f"--llvm_size_path={toolchain.tool('llvm-size')}",
+        "--compile_task=inlining",
+        "--gin_files=gin_configs/inlining/common.gin",
+        "--gin_bindings=rollout.timeout_s=100",
+        f"--policy_path={policy_path}",
+        f"--output_performance_path={path / 'performance.csv'}",
+    )
+    assert status == 0, errors
+    assert "3 modules" in out
+    assert errors == ""
+    return path
+
+
+def of_module(batch: TraceBatch, module: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    start = int(batch.lengths[: batch.modules.index(module)].sum())
+    part = slice(start, start + int(batch.lengths[batch.modules.index(module)]))
+    return {name: values[part] for name, values in batch.features.items()}, batch.action[part]
+
+
+def test_a_trace_replayed_gives_the_plain_object_and_sees_the_same(
+    output: Path, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    (batch,) = Trace(output / "trace").batches()
+    assert sorted(batch.modules) == ["plain/list.c.o", "shapes/area.cpp.o", "shapes/edge.cpp.o"]
+    assert set(_INLINING.feature_names) <= set(batch.features)
+    assert "inlining_default" not in batch.features
+    for module in batch.modules:
+        features, action = of_module(batch, module)
+        objects = tmp_path / "plain.o", tmp_path / "replayed.o"
+        rollout(corpus.by_name[module], None, _INLINING, toolchain, scratch=tmp_path, keep_object=objects[0])
+        replayed = rollout(
+            corpus.by_name[module],
+            ReplayPolicy(action),
+            _INLINING,
+            toolchain,
+            scratch=tmp_path,
+            keep_object=objects[1],
+        ).trajectory
+        assert replayed is not None
+        assert objects[0].read_bytes() == objects[1].read_bytes()
+        for name, values in features.items():
+            np.testing.assert_array_equal(values, replayed.features()[name].reshape(-1), err_msg=f"{module} {name}")
+
+
+def test_the_description_says_where_it_comes_from(output: Path, toolchain: Toolchain) -> None:
+    about = json.loads((output / "trace.meta.json").read_text())
+    assert about["toolchain"] == toolchain.identity()
+    assert about["problem"] == "inlining"
+    assert about["corpus"]["projects"] == ["plain", "shapes"]
+    assert (about["num_modules"], about["num_contexts"], about["failed_modules"]) == (4, 3, [])
+
+
+def test_the_comparison(output: Path, corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    with (output / "performance.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["module"] for row in rows] == sorted(corpus.by_name)
+    assert {row["identifier"] for row in rows} == {"default"}
+    measurements = {
+        module.name: rollout(module, None, _INLINING, toolchain, scratch=tmp_path).measurement
+        for module in corpus.projects()["shapes"]
+    }
+    context = _INLINING.project_context(measurements.values())
+    for row in rows:
+        if row["module"] in measurements:
+            assert float(row["default_score"]) == _INLINING.score(measurements[row["module"]], context)
+    (data,) = (row for row in rows if row["module"] == "plain/data.c.o")
+    assert data["default_score"] == data["policy_score"]
+    assert any(row["default_score"] != row["policy_score"] for row in rows)
+
+
+def test_only_what_was_asked_for_is_there(output: Path) -> None:
+    assert sorted(path.name for path in output.iterdir()) == ["performance.csv", "trace", "trace.meta.json"]
+
+
+def test_it_is_the_same_every_time_and_failures_are_named(
+    output: Path, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    """One module asks for what no corpus may, and the others are as before."""
+    root = make_small_corpus(tmp_path, str(toolchain.clang)).root
+    (root / "plain" / "data.c.o.cmd").write_bytes(b"-cc1\0-load\0evil.so\0")
+    trace = tmp_path / "output" / "trace"
+    status, out, errors = run(
+        f"--data_path={root}", f"--output_path={trace}", f"--clang_path={toolchain.clang}", "--num_workers=1"
+    )
+    assert status == 0, errors
+    assert "1 modules failed" in out
+    assert trace.read_bytes() == (output / "trace").read_bytes()
+    (line,) = trace.with_name("trace.failures.log").read_text().splitlines()
+    assert line.startswith("plain/data.c.o: ")
+
+
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+def test_interrupted_it_leaves_nothing(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
+    names = [f"{index}.o" for index in range(400)]
+    module = corpus.by_name["shapes/area.cpp.o"]
+    for name in names:
+        (tmp_path / f"{name}.bc").hardlink_to(module.bitcode_path)
+        (tmp_path / f"{name}.cmd").hardlink_to(module.command_path)
+    (tmp_path / "corpus_description.json").write_text(json.dumps({"modules": names, "has_thinlto": False}))
+    output = tmp_path / "output"
+    process = start(f"--data_path={tmp_path}", f"--output_path={output / 'trace'}", f"--clang_path={clang_path}")
+    deadline_s = time.monotonic() + 60
+    while not (children := psutil.Process(process.pid).children(recursive=True)) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    time.sleep(1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.splitlines()[-1] == "interrupted"
+    assert not output.exists()
+    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--data_path={corpus}"], "--output_path is needed"),
+        (["--data_path={corpus}", "--output_path={tmp}/t", "--policy_path={tmp}"], "go together"),
+        (["--data_path={corpus}", "--output_path={tmp}/t", "--llvm_size_path={tmp}/none"], "--llvm_size_path"),
+        (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=["], "not a regular expression"),
+        (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=xyz"], "occurs in none of 4 module"),
+        (["--data_path={corpus}", "--output_path={tmp}/t", "--sampling_rate=0"], "sampling rate"),
+        (["--data_path={corpus}", "--output_path={tmp}/t", "--compile_task=cooking"], "unknown problem 'cooking'"),
+        (
+            ["--data_path={corpus}", "--policy_path={tmp}", "--output_performance_path={tmp}/p.csv"],
+            "expected a policy",
+        ),
+    ],
+)
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+def test_mistakes_are_one_line(corpus: Corpus, tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    status, _, errors = run(*(argument.format(tmp=tmp_path, corpus=corpus.root) for argument in arguments))
+    assert status == 2
+    (line,) = errors.splitlines()
+    assert line.startswith("error: ")
+    assert complaint in line
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,80 @@
+"""Gin at the edge: what is bound arrives, and what is wrong is named."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.errors import ConfigError
+from compiler_opt.tools import gin_settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Cooking:
+    minutes: int = 5
+    heat: float = 0.5
+    dish: str = "soup"
+    spices: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = (1,)
+    lid: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.minutes < 1:
+            raise ValueError(f"minutes: expected at least 1, found {self.minutes}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Serving:
+    plates: int = 2
+
+
+CLASSES = {"cooking": Cooking, "serving": Serving}
+
+
+def test_without_bindings_there_are_the_defaults() -> None:
+    assert gin_settings.read(CLASSES, [], []) == {"cooking": Cooking(), "serving": Serving()}
+
+
+def test_bindings_win_over_files_and_files_include_their_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "common.gin").write_text("serving.plates = 7\ncooking.minutes = 8\n")
+    (tmp_path / "main.gin").write_text("include 'common.gin'\ncooking.minutes = 9\ncooking.heat = 1\n")
+    settings = gin_settings.read(CLASSES, [str(tmp_path / "main.gin")], ["cooking.spices = ['salt']"])
+    assert settings == {"cooking": Cooking(minutes=9, heat=1, spices=("salt",)), "serving": Serving(plates=7)}
+
+
+def test_nothing_is_left_of_an_earlier_reading() -> None:
+    gin_settings.read(CLASSES, [], ["cooking.minutes = 9"])
+    assert gin_settings.read({"cooking": Cooking}, [], []) == {"cooking": Cooking()}
+
+
+def test_a_name_can_mean_another_class_next_time() -> None:
+    gin_settings.read({"cooking": Cooking}, [], [])
+    assert gin_settings.read({"cooking": Serving}, [], ["cooking.plates = 3"]) == {"cooking": Serving(3)}
+
+
+@pytest.mark.parametrize(
+    ("binding", "complaint"),
+    [
+        ("cooking.minute = 3", "minute"),
+        ("baking.minutes = 3", "baking"),
+        ("cooking.minutes = 'long'", "cooking.minutes: expected int, found 'long'"),
+        ("cooking.minutes = 1.5", "cooking.minutes: expected int, found 1.5"),
+        ("cooking.minutes = True", "cooking.minutes: expected int, found True"),
+        ("cooking.heat = 'high'", "cooking.heat: expected float, found 'high'"),
+        ("cooking.sizes = (1, 'b')", "cooking.sizes: expected"),
+        ("cooking.sizes = 3", "cooking.sizes: expected"),
+        ("cooking.lid = 3", "cooking.lid: expected"),
+        ("cooking.minutes = 0", "cooking: minutes: expected at least 1, found 0"),
+        ("cooking.minutes", "cooking.minutes"),
+    ],
+)
+def test_what_is_wrong_is_one_line(binding: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        gin_settings.read(CLASSES, [], [binding])
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("binding", ["cooking.lid = None", "cooking.lid = True", "cooking.heat = 2"])
+def test_values_of_the_right_type_pass(binding: str) -> None:
+    gin_settings.read(CLASSES, [], [binding])
