@@ -40,6 +40,7 @@ def build(
     cache_dir: Path | None = None,
     num_workers: int = 1,
     progress: Progress = lambda _name, _done, _total: None,
+    known: manifest.Manifest | None = None,
 ) -> dict[str, Path]:
     """Makes (or completes) the corpora of a set; what is there already, of the same compiler, is kept.
 
@@ -50,6 +51,7 @@ def build(
       cache_dir: where source archives are kept; by default the user's cache folder.
       num_workers: compilers running at a time.
       progress: told about each module.
+      known: the sets and projects; by default those of `ready_made.yaml`.
 
     Returns:
       The corpus folder of each split.
@@ -59,7 +61,7 @@ def build(
       OutputError: a folder cannot be written.
       ToolchainError: the compiler cannot be run.
     """
-    splits = manifest.load().split(set_name)
+    splits = (known or manifest.load()).split(set_name)
     cache_dir = archives.default_cache_dir() if cache_dir is None else cache_dir
     output_dir = output_dir.absolute()
     compiler = _compiler_version(clang)

@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
     failures = extraction.failures
     for _, reason in failures[:_SHOWN_FAILURES]:
         # A path may hold bytes that cannot be printed.
-        print(f"left out: {reason}".encode("utf-8", "backslashreplace").decode())
+        print(entry_point.one_line(f"left out: {reason}").encode("utf-8", "backslashreplace").decode())
     if len(failures) > _SHOWN_FAILURES:
         print(f"left out: {len(failures) - _SHOWN_FAILURES} more")
     print(

@@ -1,0 +1,250 @@
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiler_opt.corpus.description import (
+    Corpus,
+    check_name,
+    explain_failure,
+    format_options,
+    parse_options,
+)
+from compiler_opt.errors import CorpusError
+
+BITCODE = b"BC\xc0\xde" + bytes.fromhex("35140000 01000000 00000000".replace(" ", ""))
+"""The least that looks like bitcode: the magic and one block of one word."""
+
+OPTIONS = b"-cc1\0-Oz\0"
+
+
+def write_corpus(root: Path, names: list[str], **extra: Any) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Path(f"{root / name}.bc").write_bytes(BITCODE)
+        Path(f"{root / name}.cmd").write_bytes(OPTIONS)
+    write_description(root, {"modules": names, "has_thinlto": False, **extra})
+    return root
+
+
+def write_description(root: Path, content: Any) -> None:
+    (root / "corpus_description.json").write_text(json.dumps(content))
+
+
+def refusal(action: Callable[[], Any]) -> str:
+    with pytest.raises(CorpusError) as error:
+        action()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_modules_and_projects(tmp_path: Path) -> None:
+    names = ["db/a.o", "db/sub/b.o", "util/c.o", "db-extra/d.o"]
+    corpus = Corpus.load(write_corpus(tmp_path, names, projects=["db", "db-extra", "util"]))
+    assert [module.name for module in corpus.modules] == names
+    assert {project: [module.name for module in modules] for project, modules in corpus.projects().items()} == {
+        "db": ["db/a.o", "db/sub/b.o"],
+        "util": ["util/c.o"],
+        "db-extra": ["db-extra/d.o"],
+    }
+    module = corpus.by_name["util/c.o"]
+    assert module.bitcode_path == tmp_path / "util/c.o.bc"
+    assert module.options() == ("-cc1", "-Oz")
+
+
+def test_a_project_inside_another_wins(tmp_path: Path) -> None:
+    corpus = Corpus.load(write_corpus(tmp_path, ["a/b/m.o", "a/m.o"], projects=["a", "a/b"]))
+    assert [module.project for module in corpus.modules] == ["a/b", "a"]
+
+
+def test_without_projects_the_folder_is_one(tmp_path: Path) -> None:
+    corpus = Corpus.load(write_corpus(tmp_path / "mine", ["m.o"]))
+    assert list(corpus.projects()) == ["mine"]
+    assert Corpus.load(tmp_path / "mine" / "corpus_description.json").projects() == corpus.projects()
+
+
+def test_selection(tmp_path: Path) -> None:
+    corpus = Corpus.load(write_corpus(tmp_path, ["a/1.o", "a/2.o", "b/1.o"], projects=["a", "b"]))
+    assert [module.name for module in corpus.select(names=["b/1.o", "a/1.o"]).modules] == ["a/1.o", "b/1.o"]
+    assert [module.name for module in corpus.select(projects=["a"]).modules] == ["a/1.o", "a/2.o"]
+    assert [module.name for module in corpus.select(["a/2.o", "b/1.o"], ["a"]).modules] == ["a/2.o"]
+    assert "no module 'x'" in refusal(lambda: corpus.select(names=["x"]))
+    assert "no project 'x'" in refusal(lambda: corpus.select(projects=["x"]))
+
+
+def test_global_command_override(tmp_path: Path) -> None:
+    write_corpus(tmp_path, ["m.o"], global_command_override=["-cc1", "-O3"])
+    (tmp_path / "m.o.cmd").unlink()
+    assert Corpus.load(tmp_path).modules[0].options() == ("-cc1", "-O3")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "expected a JSON object, found list"),
+        ({}, "expected the key 'modules'"),
+        ({"modules": []}, "the corpus is empty"),
+        ({"modules": "m.o"}, "'modules': expected a list, found str"),
+        ({"modules": ["m.o", "m.o"]}, "'m.o' is listed twice"),
+        ({"modules": [""]}, "expected a relative path"),
+        ({"modules": [7]}, "expected a relative path"),
+        ({"modules": ["../../x"]}, "found '../../x'"),
+        ({"modules": ["a/../../x"]}, "stays inside the corpus"),
+        ({"modules": ["/etc/passwd"]}, "found '/etc/passwd'"),
+        ({"modules": ["a\0b"]}, "stays inside the corpus"),
+        ({"modules": ["m.o"], "has_thinlto": "no"}, "'has_thinlto': expected true or false"),
+        ({"modules": ["m.o"], "global_command_override": "-cc1"}, "'global_command_override': expected a list"),
+        ({"modules": ["m.o"], "projects": "m"}, "'projects': expected a list"),
+        ({"modules": ["m.o"], "projects": ["p"]}, "'m.o' belongs to none of 'projects'"),
+        ({"modules": ["m.o"], "compiler": {"version": "22"}}, "'compiler': expected an object"),
+    ],
+)
+def test_descriptions_that_are_refused(tmp_path: Path, content: Any, message: str) -> None:
+    write_description(tmp_path, content)
+    text = refusal(lambda: Corpus.load(tmp_path))
+    assert message in text
+    assert text.startswith(str(tmp_path / "corpus_description.json"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_what_is_not_json(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "corpus_description.json").write_bytes(content)
+    assert "expected JSON" in refusal(lambda: Corpus.load(tmp_path))
+
+
+def test_no_corpus(tmp_path: Path) -> None:
+    text = refusal(lambda: Corpus.load(tmp_path / "none"))
+    assert "is no corpus" in text
+    assert "fetch_corpus" in text
+
+
+@pytest.mark.parametrize("ending", [".bc", ".cmd"])
+def test_files_that_are_missing_or_elsewhere(tmp_path: Path, ending: str) -> None:
+    write_corpus(tmp_path / "corpus", ["p/m.o"])
+    path = tmp_path / "corpus" / f"p/m.o{ending}"
+    outside = tmp_path / path.name
+    path.rename(outside)
+    assert f"{path}: no such file" in refusal(lambda: Corpus.load(tmp_path / "corpus"))
+    path.symlink_to(outside)
+    assert f"{path}: is a link that leaves the corpus" in refusal(lambda: Corpus.load(tmp_path / "corpus"))
+    path.unlink()
+    path.mkdir()
+    assert f"{path}: expected a file" in refusal(lambda: Corpus.load(tmp_path / "corpus"))
+
+
+def test_a_linked_folder_that_leaves_is_refused_and_one_that_stays_is_not(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", ["p/m.o", "q/m.o"])
+    (corpus / "p").rename(corpus / "kept")
+    (corpus / "p").symlink_to(corpus / "kept")
+    assert len(Corpus.load(corpus).modules) == 2
+    (corpus / "p").unlink()
+    (corpus / "kept").rename(tmp_path / "outside")
+    (corpus / "p").symlink_to(tmp_path / "outside")
+    assert f"{corpus / 'p'}: is a link that leaves the corpus" in refusal(lambda: Corpus.load(corpus))
+
+
+@pytest.mark.parametrize("data", [b"", BITCODE[:-4], BITCODE[:2], b"\x7fELF" + bytes(100)])
+def test_damaged_bitcode(tmp_path: Path, data: bytes) -> None:
+    write_corpus(tmp_path, ["m.o"])
+    (tmp_path / "m.o.bc").write_bytes(data)
+    text = refusal(lambda: Corpus.load(tmp_path))
+    assert text.startswith(f"{tmp_path / 'm.o.bc'}: expected")
+    assert "extract the corpus again" in text
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"x" * (2 << 20)])
+def test_unusable_options(tmp_path: Path, data: bytes) -> None:
+    module = Corpus.load(write_corpus(tmp_path, ["m.o"])).modules[0]
+    module.command_path.write_bytes(data)
+    assert refusal(module.options).startswith(f"{module.command_path}: expected")
+    module.command_path.unlink()
+    assert "cannot be read" in refusal(module.options)
+
+
+def test_an_older_compiler_is_refused_by_name(tmp_path: Path) -> None:
+    corpus = Corpus.load(write_corpus(tmp_path, ["m.o"], compiler={"version": [22, 1, 8]}))
+    corpus.check_compiler((22, 0, 0))
+    corpus.check_compiler((23, 0, 0))
+    text = refusal(lambda: corpus.check_compiler((19, 1, 7), "/usr/bin/clang-19"))
+    assert "written by LLVM 22.1.8 cannot be read by /usr/bin/clang-19 (LLVM 19.1.7); use a clang >= 22" in text
+
+
+def test_a_compiler_that_nobody_recorded_is_not_refused(tmp_path: Path) -> None:
+    corpus = Corpus.load(write_corpus(tmp_path, ["m.o"]))
+    assert corpus.compiler_version() is None
+    corpus.check_compiler((17, 0, 0))
+
+
+def test_complaints_of_clang() -> None:
+    assert "newer LLVM" in (explain_failure("error: Unknown attribute kind (102) (Producer: 'LLVM22.1.8')") or "")
+    assert "truncated" in (explain_failure("error: file too small to contain bitcode header") or "")
+    assert explain_failure("fatal error: error in backend: ran out of registers") is None
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1))
+def test_options_survive_being_written(options: list[str]) -> None:
+    data = format_options(options)
+    assert data.endswith(b"\0")
+    if data != b"\0":
+        assert parse_options(data) == tuple(options)
+
+
+@given(st.binary(min_size=1, max_size=300))
+def test_any_bytes_are_options_and_survive(data: bytes) -> None:
+    try:
+        options = parse_options(data)
+    except CorpusError:
+        assert data == b"\0"
+        return
+    assert format_options(options) == (data if data.endswith(b"\0") else data + b"\0")
+
+
+@given(st.text(max_size=30))
+def test_names_that_pass_stay_inside(name: str) -> None:
+    try:
+        check_name(name)
+    except CorpusError as error:
+        assert "\n" not in str(error)
+        return
+    root = Path("/corpus")
+    assert (root / f"{name}.bc").is_relative_to(root)
+    assert ".." not in Path(name).parts
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"modules": json_values},
+        optional={
+            "has_thinlto": json_values,
+            "projects": json_values,
+            "compiler": json_values,
+            "global_command_override": json_values,
+        },
+    )
+)
+def test_any_description_is_refused_in_one_line_or_loads(
+    tmp_path_factory: pytest.TempPathFactory, content: Any
+) -> None:
+    root = tmp_path_factory.mktemp("corpus")
+    write_description(root, content)
+    refusal(lambda: Corpus.load(root))  # There are no files, so it never loads.
+
+
+def test_ten_thousand_modules_load_quickly(tmp_path: Path) -> None:
+    write_corpus(tmp_path, [f"p{number % 20}/m{number}.o" for number in range(10_000)])
+    start = time.process_time()
+    corpus = Corpus.load(tmp_path)
+    assert len(corpus.select(names=[module.name for module in corpus.modules[::7]]).modules) == 1429
+    assert time.process_time() - start < 1

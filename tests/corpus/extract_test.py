@@ -1,0 +1,249 @@
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.extract import Extraction, ObjectFile, extract, objects_of_database
+from compiler_opt.errors import CorpusError, OutputError
+
+SOURCES = {
+    "lib/list.c": "int length(const char *s) { int n = 0; while (*s++) n++; return n; }\n",
+    "lib/sum.cc": "template <class T> T add(T a, T b) { return a + b; }\nint sum(int a, int b) { return add(a, b); }\n",
+    "main.cc": "int sum(int, int);\nint main() { return sum(1, 2); }\n",
+}
+
+
+@pytest.fixture(name="build", scope="module")
+def build_fixture(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A built project: sources, `out/` with objects that embed bitcode, and `compile_commands.json`."""
+    root = tmp_path_factory.mktemp("build")
+    entries = []
+    for source, text in SOURCES.items():
+        (root / source).parent.mkdir(exist_ok=True)
+        (root / source).write_text(text)
+        target = f"out/{source}.o"
+        (root / target).parent.mkdir(parents=True, exist_ok=True)
+        command = [clang_path, "-Oz", f"-DNAME={source}", "-Xclang", "-fembed-bitcode=all", "-c", source, "-o", target]
+        subprocess.run(command, cwd=root, check=True)
+        entries.append({"directory": str(root), "file": source, "command": " ".join(command)})
+    (root / "compile_commands.json").write_text(json.dumps(entries))
+    return root
+
+
+def write_database(path: Path, entries: Any) -> Path:
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def run(build: Path, output: Path, **options: Any) -> Extraction:
+    return extract(objects_of_database(build / "compile_commands.json"), output, **options)
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_a_build_becomes_a_corpus_that_rebuilds_it(
+    build: Path, clang_path: str, tmp_path: Path, num_workers: int
+) -> None:
+    extraction = run(build, tmp_path / "corpus", num_workers=num_workers)
+    assert extraction == Extraction(("out/lib/list.c.o", "out/lib/sum.cc.o", "out/main.cc.o"), 0, ())
+    corpus = Corpus.load(tmp_path / "corpus")
+    assert tuple(module.name for module in corpus.modules) == extraction.modules
+    assert corpus.compiler_version() is not None
+    assert f"-{(corpus.compiler_version() or (0,))[0]}" in clang_path
+    for module in corpus.modules:
+        source = module.name.removeprefix("out/").removesuffix(".o")
+        plain = [clang_path, "-Oz", f"-DNAME={source}", "-c", source, "-o", str(tmp_path / "plain.o")]
+        subprocess.run(plain, cwd=build, check=True)
+        again = compile_command(clang_path, module.options(), module.bitcode_path, tmp_path / "again.o")
+        subprocess.run(again, check=True)
+        assert (tmp_path / "again.o").read_bytes() == (tmp_path / "plain.o").read_bytes()
+
+
+def test_llvm_objcopy_reads_the_same(build: Path, clang_path: str, tmp_path: Path) -> None:
+    objcopy = Path(clang_path).resolve().with_name("llvm-objcopy")
+    run(build, tmp_path / "own")
+    run(build, tmp_path / "objcopy", llvm_objcopy=objcopy)
+    files = sorted(path.relative_to(tmp_path / "own") for path in (tmp_path / "own").rglob("*.o.*"))
+    assert len(files) == 6
+    for file in files:
+        assert (tmp_path / "own" / file).read_bytes() == (tmp_path / "objcopy" / file).read_bytes()
+
+
+def test_other_byte_orders_and_widths(clang_path: str, tmp_path: Path) -> None:
+    objects = []
+    for target in (
+        "aarch64-linux-gnu",
+        "armv7-linux-gnueabihf",
+        "s390x-linux-gnu",
+        "mips-linux-gnu",
+        "riscv64-linux-gnu",
+    ):
+        command = [clang_path, f"--target={target}", "-Oz", "-Xclang", "-fembed-bitcode=all", "-c", "-x", "c", "-"]
+        path = tmp_path / f"{target}.o"
+        subprocess.run([*command, "-o", str(path)], input=b"int twice(int x) { return x * 2; }", check=True)
+        objects.append(ObjectFile(path, path.name))
+    assert len(extract(objects, tmp_path / "corpus").modules) == 5
+    for module in Corpus.load(tmp_path / "corpus").modules:
+        subprocess.run(compile_command(clang_path, module.options(), module.bitcode_path, "/dev/null"), check=True)
+
+
+def test_the_command_filter_is_tried_on_each_option(build: Path, tmp_path: Path) -> None:
+    extraction = run(build, tmp_path / "one", cmd_filter="^NAME=lib/")
+    assert (extraction.modules, extraction.filtered) == (("out/lib/list.c.o", "out/lib/sum.cc.o"), 1)
+    assert run(build, tmp_path / "two", cmd_filter="^-Oz$").filtered == 0
+    with pytest.raises(CorpusError, match="leaves out all 3 modules"):
+        run(build, tmp_path / "three", cmd_filter="^-O2$")
+    with pytest.raises(CorpusError, match="is no regular expression"):
+        run(build, tmp_path / "four", cmd_filter="(")
+
+
+def test_objects_without_a_module_are_named_and_left_out(build: Path, clang_path: str, tmp_path: Path) -> None:
+    plain, text = tmp_path / "plain.o", tmp_path / "text.o"
+    subprocess.run([clang_path, "-c", "-x", "c", "-", "-o", str(plain)], input=b"int x;", check=True)
+    text.write_text("no object")
+    bad = [ObjectFile(plain, "plain.o"), ObjectFile(text, "text.o"), ObjectFile(tmp_path / "gone.o", "gone.o")]
+    good = objects_of_database(build / "compile_commands.json")
+    extraction = extract([*bad, *good], tmp_path / "corpus", num_workers=2)
+    assert len(extraction.modules) == 3
+    assert [path for path, _ in extraction.failures] == [plain, text, tmp_path / "gone.o"]
+    assert "has no section .llvmbc and .llvmcmd; compile with -Xclang -fembed-bitcode=all" in extraction.failures[0][1]
+    assert "expected an ELF object" in extraction.failures[1][1]
+    assert "No such file" in extraction.failures[2][1]
+    with pytest.raises(CorpusError, match=r"none of the 3 objects holds a module; the first: .*plain"):
+        extract(bad, tmp_path / "none")
+    assert not (tmp_path / "none" / "corpus_description.json").exists()
+
+
+def test_several_compilations_in_one_object_are_named(build: Path, clang_path: str, tmp_path: Path) -> None:
+    linker = Path(clang_path).resolve().with_name("ld.lld")
+    joined = tmp_path / "joined.o"
+    objects = [str(path) for path in sorted((build / "out" / "lib").glob("*.o"))]
+    subprocess.run([str(linker), "-r", "-o", str(joined), *objects], check=True)
+    with pytest.raises(CorpusError, match=r"holds the code of several compilations \(ld -r\)"):
+        extract([ObjectFile(joined, "joined.o")], tmp_path / "corpus")
+
+
+def test_a_folder_that_is_not_empty_is_refused_unless_told(build: Path, tmp_path: Path) -> None:
+    run(build, tmp_path)
+    with pytest.raises(OutputError, match="is not empty"):
+        run(build, tmp_path)
+    run(build, tmp_path, overwrite=True)
+    assert len(Corpus.load(tmp_path).modules) == 3
+
+
+def test_an_output_that_cannot_be_written(build: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be written"):
+        run(build, tmp_path / "file" / "corpus")
+
+
+def test_databases_in_all_their_forms(tmp_path: Path) -> None:
+    entries = [
+        {"directory": "/b", "file": "a.c", "command": "ccache clang -c a.c -o 'x y/a.o'"},
+        {"directory": "/b", "file": "b.c", "arguments": ["clang", "-c", "b.c", "-ob.o"]},
+        {"directory": "/b", "file": "c.c", "arguments": ["clang", "-c", "sub/c.c"]},
+        {"directory": "/b", "file": "d.c", "output": "d.o", "command": "whatever"},
+        {"directory": "/b", "file": "e.c", "command": "clang -E e.c -o e.i"},
+        {"directory": "/b", "file": "a.c", "command": "clang -c a.c -o ./z/../x\\ y/a.o"},
+        {"directory": "rel", "file": "f.c", "command": "clang -c f.c -o f.o"},
+    ]
+    objects = objects_of_database(write_database(tmp_path / "compile_commands.json", entries))
+    assert objects == [
+        ObjectFile(Path("/b/x y/a.o"), "x y/a.o"),
+        ObjectFile(Path("/b/b.o"), "b.o"),
+        ObjectFile(Path("/b/c.o"), "c.o"),
+        ObjectFile(Path("/b/d.o"), "d.o"),
+        ObjectFile(tmp_path / "rel/f.o", "f.o"),
+    ]
+
+
+def test_names_are_relative_to_the_base_folder(tmp_path: Path) -> None:
+    entries = [
+        {"directory": "/b/x", "file": "a.c", "command": "clang -c a.c -o a.o"},
+        {"directory": "/b/y", "file": "a.c", "command": "clang -c a.c -o a.o"},
+    ]
+    path = write_database(tmp_path / "compile_commands.json", entries)
+    assert [item.name for item in objects_of_database(path, Path("/b"))] == ["x/a.o", "y/a.o"]
+    with pytest.raises(CorpusError, match=r"/b/x/a.o and /b/y/a.o would both be module a.o; .* --obj_base_dir"):
+        objects_of_database(path)
+    with pytest.raises(CorpusError, match=r"/b/y/a.o is outside of /b/x; .* --obj_base_dir"):
+        objects_of_database(path, Path("/b/x"))
+
+
+def test_paths_that_are_not_utf8(build: Path, clang_path: str, tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9\n.o")
+    (tmp_path / name).write_bytes((build / "out" / "main.cc.o").read_bytes())
+    entry = {"directory": str(tmp_path), "file": "x.c", "arguments": ["clang", "-c", "x.c", "-o", "NAME"]}
+    data = json.dumps([entry]).encode().replace(b"NAME", b"caf\xe9\\n.o")
+    (tmp_path / "compile_commands.json").write_bytes(data)
+    extract(objects_of_database(tmp_path / "compile_commands.json"), tmp_path / "corpus")
+    assert [module.name for module in Corpus.load(tmp_path / "corpus").modules] == [name]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "expected JSON"),
+        (b"{}", "expected a JSON list"),
+        (b"[1]", "entry 0: expected an object"),
+        (b'[{"file": "a.c", "directory": "/"}]', "entry 0: expected 'command' or 'arguments'"),
+        (b'[{"file": "a.c", "command": "clang \'"}]', "cannot be split into words"),
+        (b'[{"file": "a.c", "arguments": ["clang", 1]}]', "'arguments': expected a list of words"),
+        (b'[{"file": "a.c", "directory": "/b", "command": "clang -c a.c -o ../a.o"}]', "is outside of /b"),
+    ],
+)
+def test_databases_that_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "compile_commands.json"
+    path.write_bytes(content)
+    with pytest.raises(CorpusError) as error:
+        objects_of_database(path)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_database_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"cannot be read .*CMAKE_EXPORT_COMPILE_COMMANDS"):
+        objects_of_database(tmp_path / "compile_commands.json")
+
+
+entry_values = st.one_of(st.none(), st.integers(), st.text(max_size=20), st.lists(st.text(max_size=8), max_size=4))
+entry_objects = st.dictionaries(st.sampled_from(["directory", "file", "command", "arguments", "output"]), entry_values)
+
+
+@given(st.lists(entry_objects, max_size=3))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_database_is_refused_in_one_line_or_gives_names_that_stay_inside(tmp_path: Path, entries: Any) -> None:
+    path = write_database(tmp_path / "compile_commands.json", entries)
+    try:
+        objects = objects_of_database(path)
+    except CorpusError as error:
+        assert "\n" not in str(error)
+        return
+    assert all((Path("/corpus") / f"{item.name}.bc").is_relative_to("/corpus") for item in objects)
+    assert all(".." not in Path(item.name).parts for item in objects)
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_damaged_objects_are_refused_or_extracted(
+    build: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    content = bytearray((build / "out" / "main.cc.o").read_bytes())
+    del content[data.draw(st.integers(1, len(content))) :]
+    for _ in range(data.draw(st.integers(0, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    (folder / "m.o").write_bytes(content)
+    try:
+        extract([ObjectFile(folder / "m.o", "m.o")], folder / "corpus")
+    except CorpusError as error:
+        assert "\n" not in str(error)
+        assert not (folder / "corpus" / "corpus_description.json").exists()
+    else:
+        Corpus.load(folder / "corpus")

@@ -1,0 +1,148 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from compiler_opt.corpus import manifest
+from compiler_opt.errors import CorpusError
+
+PROJECT = {
+    "licence": "MIT",
+    "language": "c",
+    "archive": {"name": "example", "version": "1.0", "sha256": "0" * 64},
+    "root": ".",
+    "sources": ["*.c"],
+}
+
+
+def write(path: Path, content: Any) -> Path:
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def with_project(**changes: Any) -> dict[str, Any]:
+    project = {key: value for key, value in {**PROJECT, **changes}.items() if value is not None}
+    return {"projects": {"one": project}, "sets": {"small": {"train": ["one"]}}}
+
+
+def test_the_shipped_manifest_keeps_its_promises() -> None:
+    known = manifest.load()
+    splits = known.split("small")
+    languages = {split: [project.language for project in projects] for split, projects in splits.items()}
+    assert languages["held_out"].count("c++") >= 3
+    assert languages["held_out"].count("c") >= 2
+    assert {"c", "c++"} <= set(languages["train"])
+    assert len(languages["train"]) >= 8
+    smoke = known.split("smoke")
+    assert {project.language for projects in smoke.values() for project in projects} == {"c", "c++"}
+    for splits in (known.split(name) for name in known.sets):
+        archives = {split: {project.archive.name for project in projects} for split, projects in splits.items()}
+        # What is bundled in one archive may be the same library.
+        assert not archives["train"] & archives["held_out"]
+    assert all(project.licence for project in known.projects.values())
+    used = {name for splits in known.sets.values() for names in splits.values() for name in names}
+    assert used == set(known.projects)
+
+
+def test_a_project_is_held_out_everywhere_or_nowhere() -> None:
+    known = manifest.load()
+    trained = {name for splits in known.sets.values() for name in splits["train"]}
+    held_out = {name for splits in known.sets.values() for name in splits["held_out"]}
+    assert not trained & held_out
+
+
+def test_sources_are_selected_by_patterns() -> None:
+    content = with_project(sources=["*.c", "lib/**/*.c", "deep/*/x.c"], exclude=["**/*_test.c", "lib/win/*"])
+    project = manifest.load(write_temporary(content)).projects["one"]
+    paths = [
+        "b.c",
+        "a.c",
+        "a_test.c",
+        "lib/a.c",
+        "lib/x/y/b.c",
+        "lib/x/b_test.c",
+        "lib/win/c.c",
+        "deep/x.c",
+        "deep/1/x.c",
+    ]
+    assert project.select(paths) == ["a.c", "b.c", "deep/1/x.c", "lib/a.c", "lib/x/y/b.c"]
+
+
+@pytest.fixture(autouse=True)
+def fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write_temporary(content: Any) -> Path:
+    return write(Path.cwd() / "manifest.yaml", content)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "expected a mapping"),
+        ({"projects": {}}, "expected the key 'sets'"),
+        ({"projects": {}, "sets": {}, "more": 1}, "unknown key 'more'"),
+        (with_project(licence=None), "project one: expected the key 'licence'"),
+        (with_project(licenc="MIT"), "project one: unknown key 'licenc'"),
+        (with_project(language="rust"), "language: expected one of c, c++, found 'rust'"),
+        (with_project(archive={"name": "x", "version": "1.0", "sha256": "abc"}), "expected 64 hexadecimal digits"),
+        (with_project(archive={"name": "x", "version": 1.0, "sha256": "0" * 64}), "quote them"),
+        (with_project(root="../elsewhere"), "stays inside"),
+        (with_project(sources="*.c"), "sources: expected a list of strings"),
+        (with_project(generated={"/etc/passwd": "x"}), "stays inside"),
+        (with_project(generated={"a.h": {"template": "../x", "values": {}}}), "stays inside"),
+        ({**with_project(), "sets": {"small": {"train": ["two"]}}}, "there is no project 'two'"),
+        (
+            {**with_project(), "sets": {"small": {"train": ["one"], "held_out": ["one"]}}},
+            "'one' is in both held_out and train",
+        ),
+    ],
+)
+def test_manifests_that_are_refused(content: Any, message: str) -> None:
+    path = write_temporary(content)
+    with pytest.raises(CorpusError) as error:
+        manifest.load(path)
+    assert message in str(error.value)
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_not_yaml() -> None:
+    path = Path.cwd() / "manifest.yaml"
+    path.write_text("a: [")
+    with pytest.raises(CorpusError, match="expected YAML") as error:
+        manifest.load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_set_is_named_with_those_that_exist() -> None:
+    with pytest.raises(CorpusError, match="no ready-made corpus 'huge'; there are: small, smoke"):
+        manifest.load().split("huge")
+
+
+def test_templates_are_filled_in_as_cmake_does() -> None:
+    template = (
+        '#define VERSION "@MAJOR@.@MINOR@"\n'
+        "#cmakedefine HAVE_X\n"
+        "#cmakedefine HAVE_Y\n"
+        "#cmakedefine NAME @NAME@\n"
+        "#  cmakedefine01 USE_X\n"
+        "#cmakedefine01 USE_Y\n"
+    )
+    values = {"MAJOR": "3", "MINOR": "1", "HAVE_X": "1", "NAME": "n", "USE_X": "1"}
+    assert manifest.configure(template, values) == (
+        '#define VERSION "3.1"\n'
+        "#define HAVE_X\n"
+        "/* #undef HAVE_Y */\n"
+        "#define NAME n\n"
+        "#  define USE_X 1\n"
+        "#define USE_Y 0\n"
+    )
+
+
+def test_the_digest_follows_every_field() -> None:
+    one = manifest.load(write_temporary(with_project())).projects["one"]
+    two = manifest.load(write(Path.cwd() / "two.yaml", with_project(flags=["-DX"]))).projects["one"]
+    assert one.digest() != two.digest()

@@ -1,0 +1,212 @@
+import dataclasses
+import hashlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.corpus import ready_made
+from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.manifest import Archive, GeneratedFile, Manifest, Project
+from compiler_opt.errors import CorpusError, OutputError, ToolchainError
+
+FILES = {
+    "lib/one.c": '#include "config.h"\nconst char *where(void) { return __FILE__; }\nint one(void) { return LIMIT; }\n',
+    "lib/two.cc": "template <class T> T twice(T x) { return x + x; }\nint two() { return twice(1); }\n",
+    "lib/two_test.cc": "#error not to be compiled\n",
+    "config.h.in": "#define LIMIT @LIMIT@\n",
+}
+
+
+def make_project(name: str, cache: Path, files: dict[str, str]) -> Project:
+    """A project whose archive is in the cache already."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path, text in files.items():
+            member = tarfile.TarInfo(f"{name}-1.0/{path}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+    target = cache / "archives" / f"{name}-1.0-{digest[:16]}.tar.gz"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(buffer.getvalue())
+    return Project(
+        name=name,
+        licence="MIT",
+        language="c++",
+        archive=Archive(name, "1.0", digest),
+        root=".",
+        sources=("lib/*.c", "lib/*.cc"),
+        exclude=("lib/*_test.cc",),
+        flags=("-I.",),
+        generated=(GeneratedFile("config.h", template="config.h.in", values=(("LIMIT", "7"),)),),
+    )
+
+
+@pytest.fixture(name="cache")
+def cache_fixture(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture(name="known")
+def known_fixture(cache: Path) -> Manifest:
+    projects = {name: make_project(name, cache, FILES) for name in ("red", "green", "blue")}
+    return Manifest(projects, {"tiny": {"train": ("red", "green"), "held_out": ("blue",)}})
+
+
+def build(known: Manifest, clang: str, tmp_path: Path, folder: str = "corpora", **options: object) -> dict[str, Path]:
+    options = {"cache_dir": tmp_path / "cache", "num_workers": 2, **options}
+    return ready_made.build("tiny", tmp_path / folder, clang, known=known, **options)  # type: ignore[arg-type]
+
+
+def test_each_split_is_a_corpus(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+    calls: list[tuple[str, int, int]] = []
+    corpora = build(known, clang_path, tmp_path, progress=lambda *call: calls.append(call))
+    assert list(corpora) == ["train", "held_out"]
+    train = Corpus.load(corpora["train"])
+    assert [module.name for module in train.modules] == [
+        *("red/lib/one.c.o", "red/lib/two.cc.o", "green/lib/one.c.o", "green/lib/two.cc.o"),
+    ]
+    assert list(train.projects()) == ["red", "green"]
+    assert list(Corpus.load(corpora["held_out"]).projects()) == ["blue"]
+    # Each project is a corpus, too.
+    assert [module.name for module in Corpus.load(corpora["train"] / "red").modules] == ["lib/one.c.o", "lib/two.cc.o"]
+    assert f"-{(train.compiler_version() or (0,))[0]}" in clang_path
+    assert {("red", 2, 2), ("green", 2, 2), ("blue", 2, 2)} <= set(calls)
+    # Nothing but the corpora stays.
+    assert sorted(path.name for path in (tmp_path / "corpora").iterdir()) == ["held_out", "train"]
+
+
+def test_a_module_compiles_to_what_the_plain_compiler_makes(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+    module = Corpus.load(build(known, clang_path, tmp_path)["held_out"]).by_name["blue/lib/one.c.o"]
+    again = tmp_path / "again.o"
+    subprocess.run(compile_command(clang_path, module.options(), module.bitcode_path, again), check=True)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "one.c").write_text(FILES["lib/one.c"])
+    (tmp_path / "config.h").write_text("#define LIMIT 7\n")
+    plain = [clang_path, "-Oz", "-DNDEBUG", "-I.", "-c", "lib/one.c", "-o", "plain.o"]
+    subprocess.run(plain, cwd=tmp_path, check=True)
+    assert again.read_bytes() == (tmp_path / "plain.o").read_bytes()
+
+
+def test_the_corpus_does_not_depend_on_its_folder(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+    one = build(known, clang_path, tmp_path, "one")["train"]
+    two = build(known, clang_path, tmp_path, "two/deeper", num_workers=1)["train"]
+    files = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(two) for path in two.rglob("*") if path.is_file())
+    assert all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
+
+
+def test_what_is_complete_is_kept_and_what_changed_is_made_again(
+    known: Manifest, clang_path: str, tmp_path: Path
+) -> None:
+    corpora = build(known, clang_path, tmp_path)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "corpora").rglob("*.bc")}
+    # The network is not needed, nor are the archives.
+    for archive in (tmp_path / "cache" / "archives").iterdir():
+        if not archive.name.startswith("red"):
+            archive.unlink()
+    build(known, clang_path, tmp_path)
+    assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "corpora").rglob("*.bc")}
+    changed = dataclasses.replace(known.projects["red"], flags=("-I.", "-DMORE"))
+    build(Manifest({**known.projects, "red": changed}, known.sets), clang_path, tmp_path)
+    remade = {path for path, when in times.items() if path.stat().st_mtime_ns != when}
+    assert {path.relative_to(corpora["train"]).parts[0] for path in remade} == {"red"}
+    assert len(Corpus.load(corpora["train"]).modules) == 4
+
+
+def test_another_compiler_makes_all_again(known: Manifest, tmp_path: Path) -> None:
+    corpora = build(known, "clang-22", tmp_path)
+    build(known, "clang-19", tmp_path)
+    assert (Corpus.load(corpora["train"]).compiler_version() or (0,))[0] == 19
+
+
+def test_a_source_that_does_not_compile_is_named(known: Manifest, clang_path: str, tmp_path: Path, cache: Path) -> None:
+    broken = make_project("green", cache, {**FILES, "lib/two.cc": "int f( {\n"})
+    with pytest.raises(
+        CorpusError, match=r"project green: lib/two\.cc does not compile: exit status 1: .*expected"
+    ) as error:
+        build(Manifest({**known.projects, "green": broken}, known.sets), clang_path, tmp_path)
+    assert "\n" not in str(error.value)
+    # The rest of the work is not lost.
+    build(known, clang_path, tmp_path)
+
+
+def test_sources_that_are_not_there_are_named(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+    for changes, message in (
+        ({"sources": ("*.rs",)}, "no file of its archive matches 'sources'"),
+        ({"root": "nowhere"}, "its archive has no folder 'nowhere'"),
+    ):
+        wrong = dataclasses.replace(known.projects["blue"], **changes)  # type: ignore[arg-type]
+        with pytest.raises(CorpusError, match=f"project blue: {message}"):
+            build(Manifest({**known.projects, "blue": wrong}, known.sets), clang_path, tmp_path)
+
+
+def test_the_users_own_files_are_safe(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+    precious = tmp_path / "corpora" / "train" / "red" / "thesis.txt"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("important")
+    with pytest.raises(OutputError, match="is not a part of a ready-made corpus"):
+        build(known, clang_path, tmp_path)
+    assert precious.read_text() == "important"
+
+
+def test_an_output_that_cannot_be_made(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be written"):
+        build(known, clang_path, tmp_path, "file/corpora")
+
+
+def test_compilers_that_are_none(known: Manifest, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="no such program"):
+        build(known, str(tmp_path / "clang"), tmp_path)
+    with pytest.raises(CorpusError, match="expected a version"):
+        build(known, "/bin/false", tmp_path)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.corpus.ready_made_test import FILES, build, make_project
+from compiler_opt.corpus.manifest import Manifest
+tmp = Path({tmp!r})
+files = {{**FILES, **{{f"lib/more{{i}}.c": "int x;" for i in range(200)}}}}
+projects = {{name: make_project(name, tmp / "cache", files) for name in ("red", "green", "blue")}}
+print("ready", flush=True)
+build(Manifest(projects, {{"tiny": {{"train": ("red", "green"), "held_out": ("blue",)}}}}), "clang-22", tmp)
+"""
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
+def test_a_build_that_is_killed_can_be_repeated(signal_number: int, tmp_path: Path, cache: Path) -> None:
+    root = str(Path(__file__).parents[2])
+    code = KILLED.format(root=root, tmp=str(tmp_path))
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=root,
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+    while not list((tmp_path / "corpora").glob("compiler_opt-*/objects/lib/*.o")):
+        time.sleep(0.02)
+    os.kill(child.pid, signal_number)
+    child.communicate(timeout=60)
+    assert child.returncode != 0
+    time.sleep(1.1)  # A scratch directory younger than a second is left alone.
+    assert not list((tmp_path / "corpora").glob("*/corpus_description.json"))
+    projects = {name: make_project(name, cache, FILES) for name in ("red", "green", "blue")}
+    known = Manifest(projects, {"tiny": {"train": ("red", "green"), "held_out": ("blue",)}})
+    corpora = build(known, "clang-22", tmp_path)
+    assert len(Corpus.load(corpora["train"]).modules) == 4
+    assert sorted(path.name for path in (tmp_path / "corpora").iterdir()) == ["held_out", "train"]

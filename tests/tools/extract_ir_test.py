@@ -1,0 +1,78 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.corpus.description import Corpus
+
+ROOT = Path(__file__).parents[2]
+
+WAYS = {
+    "script": [sys.executable, "compiler_opt/tools/extract_ir.py"],
+    "module": [sys.executable, "-m", "compiler_opt.tools.extract_ir"],
+    "console command": [sys.executable, "-c", "from compiler_opt.tools.extract_ir import entry; entry()"],
+}
+
+
+def extract_ir(*arguments: str, way: str = "module") -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": "."}
+    return subprocess.run(
+        [*WAYS[way], *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.fixture(name="database")
+def database_fixture(tmp_path: Path) -> Path:
+    (tmp_path / "a.c").write_text("int a(int x) { return x + 1; }\n")
+    command = ["clang-22", "-Oz", "-Xclang", "-fembed-bitcode=all", "-c", "a.c", "-o", "a.o"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    plain = ["clang-22", "-Oz", "-c", "a.c", "-o", "plain.o"]
+    subprocess.run(plain, cwd=tmp_path, check=True)
+    entries = [{"directory": str(tmp_path), "file": "a.c", "arguments": each} for each in (command, plain)]
+    (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
+    return tmp_path / "compile_commands.json"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_start_it(way: str, database: Path, tmp_path: Path) -> None:
+    result = extract_ir("--input", str(database), "--input_type=json", f"--output_dir={tmp_path / 'corpus'}", way=way)
+    assert result.returncode == 0, result.stderr
+    assert "1 modules of 2 objects (0 left out by --cmd_filter, 1 without a usable module)" in result.stdout
+    assert f"left out: {tmp_path / 'plain.o'}: has no section .llvmbc" in result.stdout
+    assert [module.name for module in Corpus.load(tmp_path / "corpus").modules] == ["a.o"]
+
+
+def test_all_options(database: Path, tmp_path: Path) -> None:
+    result = extract_ir(
+        f"--input={database}",
+        f"--output_dir={tmp_path / 'corpus'}",
+        "--num_workers=2",
+        "--llvm_objcopy_path=llvm-objcopy-22",
+        f"--obj_base_dir={tmp_path.parent}",
+        "--cmd_filter=^-Oz$",
+        "--cmd_section_name=.llvmcmd",
+        "--bitcode_section_name=.llvmbc",
+    )
+    assert result.returncode == 0, result.stderr
+    assert [module.name for module in Corpus.load(tmp_path / "corpus").modules] == [f"{tmp_path.name}/a.o"]
+
+
+def test_mistakes_are_one_line(database: Path, tmp_path: Path) -> None:
+    output = f"--output_dir={tmp_path / 'corpus'}"
+    for arguments, message in (
+        ([output], "--input"),
+        ([f"--input={database}"], "--output_dir"),
+        ([f"--input={database}", output, "--input_type=nonsense"], "--input_type"),
+        ([f"--input={tmp_path / 'none'}", output], "cannot be read"),
+        ([f"--input={database}", f"--output_dir={tmp_path}"], "is not empty"),
+        ([f"--input={database}", output, "--cmd_filter=("], "is no regular expression"),
+    ):
+        result = extract_ir(*arguments)
+        assert result.returncode == 2
+        assert message in result.stderr.splitlines()[-1]
+        assert result.stderr.splitlines()[-1].startswith("error: ")
+        assert "Traceback" not in result.stderr
+        assert not (tmp_path / "corpus" / "corpus_description.json").exists()

@@ -1,0 +1,47 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.corpus import manifest
+
+ROOT = Path(__file__).parents[2]
+
+WAYS = {
+    "script": [sys.executable, "compiler_opt/tools/fetch_corpus.py"],
+    "module": [sys.executable, "-m", "compiler_opt.tools.fetch_corpus"],
+    "console command": [sys.executable, "-c", "from compiler_opt.tools.fetch_corpus import entry; entry()"],
+}
+
+
+def fetch_corpus(*arguments: str, way: str = "module") -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": "."}
+    return subprocess.run(
+        [*WAYS[way], *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_list_names_every_project_and_licence(way: str) -> None:
+    result = fetch_corpus("--list", way=way)
+    assert result.returncode == 0, result.stderr
+    for project in manifest.load().projects.values():
+        assert project.name in result.stdout
+        assert project.licence in result.stdout
+
+
+def test_mistakes_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for arguments, message in (
+        ([], "expected --output_dir"),
+        (["--set=huge", f"--output_dir={tmp_path}"], "no ready-made corpus 'huge'"),
+        ([f"--output_dir={tmp_path}", "--clang_path=/nowhere/clang"], "/nowhere/clang"),
+        ([f"--output_dir={tmp_path / 'file' / 'x'}"], "cannot be written"),
+    ):
+        result = fetch_corpus(*arguments)
+        assert result.returncode == 2
+        assert message in result.stderr.splitlines()[-1]
+        assert "Traceback" not in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
