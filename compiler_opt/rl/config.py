@@ -102,11 +102,11 @@ class PPOConfig:
       max_decisions: a larger iteration is sampled down to so many decisions.
     """
 
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     num_epochs: int = 3
     minibatch_size: int = 4096
     importance_ratio_clipping: float = 0.2
-    entropy_regularization: float = 0.003
+    entropy_regularization: float = 0.03
     value_pred_loss_coef: float = 0.0
     gradient_clipping: float = 1.0
     max_decisions: int = 100_000
