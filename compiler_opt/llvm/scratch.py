@@ -15,7 +15,8 @@ from pathlib import Path
 
 from compiler_opt.errors import OutputError
 
-_PREFIX = "compiler_opt-"
+# Whatever else is called so in a folder of the user's is not ours to remove: the name is one that nobody gives.
+_PREFIX = "compiler_opt-scratch-"
 _LOCK = "lock"
 
 
@@ -29,7 +30,7 @@ def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
     Raises:
       OutputError: the parent cannot be written.
     """
-    base = parent if parent is not None else Path(tempfile.gettempdir()) / f"{_PREFIX}{os.getuid()}"
+    base = parent if parent is not None else Path(tempfile.gettempdir()) / f"compiler_opt-{os.getuid()}"
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if base.stat().st_uid != os.getuid():

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError
@@ -53,7 +54,7 @@ def test_an_unusable_policy_stops_the_run(corpus: Corpus, newest: Toolchain) -> 
 def test_a_killed_worker_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
     jobs = [Job(corpus.modules[0], ConstantPolicy(0), seed) for seed in range(12)]
     with WorkerPool(newest, "inlining", 2) as pool:
-        results = []
+        results: list[Rollout] = []
         for _, result in pool.rollouts(jobs):
             if not results:
                 workers = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
@@ -66,6 +67,7 @@ def test_a_killed_worker_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
 _HOST = """
 import sys
 from pathlib import Path
+from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import probe

@@ -198,7 +198,7 @@ def test_a_build_that_is_killed_can_be_repeated(signal_number: int, tmp_path: Pa
     )
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
-    while not list((tmp_path / "corpora").glob("compiler_opt-*/objects/lib/*.o")):
+    while not list((tmp_path / "corpora").glob("compiler_opt-scratch-*/objects/lib/*.o")):
         time.sleep(0.02)
     os.kill(child.pid, signal_number)
     child.communicate(timeout=60)

@@ -81,7 +81,9 @@ def test_as_many_as_a_real_compiler_decides(clang_path: str, tmp_path: Path) -> 
     source, bitcode, output = tmp_path / "a.cc", tmp_path / "a.bc", tmp_path / "r.yaml"
     source.write_text(
         "#include <string>\n#include <vector>\n"
-        "std::string join(const std::vector<std::string>& v) { std::string r; for (auto& s : v) r += s + ','; return r; }\n"
+        "std::string join(const std::vector<std::string>& v) {\n"
+        "  std::string r; for (auto& s : v) r += s + ','; return r;\n"
+        "}\n"
     )
     emit = ["-Xclang", "-disable-llvm-passes", "-emit-llvm"]
     subprocess.run([clang_path, "-x", "c++", "-Oz", "-c", *emit, str(source), "-o", str(bitcode)], check=True)
