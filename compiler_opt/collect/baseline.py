@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from compiler_opt.corpus.description import Module
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import write_atomically
 from compiler_opt.problems.problem import Problem
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +112,7 @@ def cached_baseline(
         stored = json.loads(path.read_text())
         if stored.get("key") == key:
             return Baseline.from_json(stored["baseline"])
+    _LOG.info("measuring what the default makes of %d modules", len(modules))
     baseline = measure_baseline(modules, pool, problem)
     write_atomically(path, json.dumps({"key": key, "baseline": baseline.to_json()}).encode())
     return baseline

@@ -89,7 +89,6 @@ class Training:
         self._iteration, self._elapsed_s, self._compiles, self._position = 0, 0.0, 0, 0
         self._undecided: set[str] = set()
         self._resume()
-        _LOG.info("measuring what the default makes of %d modules", len(corpus.modules))
         key = {"toolchain": toolchain.identity(), "corpus": str(corpus.root.resolve())}
         self._baseline = cached_baseline(root_dir / "baseline.json", key, corpus.modules, pool, problem)
         usable = [module for module in corpus.modules if self._baseline.scores.get(module.name, 0) > 0]

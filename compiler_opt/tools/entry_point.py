@@ -12,14 +12,15 @@ and can then be started as a script from the repository's root, with `python -m`
 0 for success, 2 for something that the user can mend, 130 when interrupted; a traceback (status 1) is a bug of ours.
 """
 
+import contextlib
 import errno
 import sys
 import tokenize
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from absl import app, flags
+from absl import app, flags, logging
 
 from compiler_opt.errors import CompilerOptError, ConfigError
 
@@ -65,7 +66,7 @@ def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
     """
     import gin
 
-    with gin.unlock_config():
+    with gin.unlock_config(), _without_chatter():
         for file in files:
             if not Path(file).is_file():
                 raise ConfigError(f"--gin_files={file}: no such file")
@@ -87,6 +88,17 @@ def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
             gin.finalize()  # references to what does not exist show only now
         except _GIN_ERRORS as error:
             raise ConfigError(f"gin configuration: {one_line(str(error))}") from error
+
+
+@contextlib.contextmanager
+def _without_chatter() -> Iterator[None]:
+    """Gin logs as an error each place where an included file is not, before it finds it in the next."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.FATAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 _GIN_ERRORS = (ValueError, SyntaxError, tokenize.TokenError, TypeError, ImportError, RuntimeError, OSError)
