@@ -6,8 +6,8 @@ Legend: N decisions of a batch of contexts, C contexts of the batch.
     feature lists      every feature by LLVM's name, the advice by its name (`inlining_decision`), `reward`;
                        one tf.train.Feature per decision: int64_list, or float_list for LLVM's floats and doubles
 
-Beside `TRACE` stands `TRACE.meta.json`: what the features are, and which compiler and corpus the trace comes from. Both
-appear when the trace is complete, and not before.
+Beside `TRACE` stands its description (`collect.trace_description`). Both appear when the trace is complete, and not
+before.
 """
 
 import contextlib
@@ -25,21 +25,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from compiler_opt.collect.trace_description import FORMAT, REMAKE, TraceDescription, meta_path
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import OutputError, ProtocolError
 from compiler_opt.files import check_writable, nearest_folder, write_atomically
 from compiler_opt.tensor_spec import TensorSpec
 
-FORMAT = 1
 REWARD = "reward"
 
 _CONTEXT_KEYS = {"module": tf.string, "project": tf.string, "identifier": tf.string, "score": tf.float32}
-_REMAKE = "make the trace again with compiler_opt/tools/generate_default_trace.py"
-
-
-def meta_path(path: Path) -> Path:
-    """Where the description of a trace is."""
-    return path.with_name(f"{path.name}.meta.json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,35 +207,8 @@ def _encoded_score(score: float) -> bytes:
     return encoded
 
 
-class Trace:
-    """A trace on disk, read as a stream."""
-
-    def __init__(self, path: Path):
-        """Reads the description.
-
-        Raises:
-          ProtocolError: there is no trace, it has no description, or the two do not belong together.
-        """
-        self.path = path
-        meta = meta_path(path)
-        for file in (path, meta):
-            if not file.is_file():
-                raise ProtocolError(f"{file}: no such file; {_REMAKE}")
-        try:
-            self.about: dict[str, Any] = json.loads(meta.read_bytes())
-            if self.about["format"] != FORMAT:
-                raise ProtocolError(f"{meta}: expected format {FORMAT}, found {self.about['format']!r}; {_REMAKE}")
-            self.features = tuple(TensorSpec.from_json(spec) for spec in self.about["features"])
-            self.advice = TensorSpec.from_json(self.about["advice"])
-            self.num_contexts, self.num_decisions = int(self.about["num_contexts"]), int(self.about["num_decisions"])
-            trace_bytes = self.about["trace_bytes"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ProtocolError(f"{meta}: damaged ({type(error).__name__}: {error}); {_REMAKE}") from error
-        if path.stat().st_size != trace_bytes:
-            raise ProtocolError(
-                f"{path}: expected {trace_bytes} bytes, found {path.stat().st_size}: trace and {meta.name} do not "
-                f"belong together; {_REMAKE}"
-            )
+class Trace(TraceDescription):
+    """A trace on disk, whose decisions are read as a stream."""
 
     def batches(self, features: Sequence[str] | None = None, contexts_per_batch: int = 16) -> Iterator[TraceBatch]:
         """All decisions, a few contexts at a time, in the order of the file.
@@ -259,7 +226,7 @@ class Trace:
         names = tuple(specs) if features is None else tuple(features)
         missing = [name for name in names if name not in specs]
         if missing:
-            raise ProtocolError(f"{self.path}: the trace lacks the features {', '.join(missing)}; {_REMAKE}")
+            raise ProtocolError(f"{self.path}: the trace lacks the features {', '.join(missing)}; {REMAKE}")
         dataset = (
             tf.data.TFRecordDataset(str(self.path))
             .batch(contexts_per_batch)
@@ -279,7 +246,7 @@ class Trace:
                     reward=decisions[REWARD],
                 )
         except (tf.errors.OpError, UnicodeDecodeError) as error:
-            raise ProtocolError(f"{self.path}: damaged ({_reason(error)}); {_REMAKE}") from error
+            raise ProtocolError(f"{self.path}: damaged ({_reason(error)}); {REMAKE}") from error
 
 
 def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.Tensor], Any]:

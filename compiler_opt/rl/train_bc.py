@@ -15,6 +15,7 @@ from absl import flags
 from tqdm import tqdm
 
 from compiler_opt import rl
+from compiler_opt.collect.trace_description import TraceDescription
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.policies.vocabulary import load_vocabulary
@@ -47,16 +48,18 @@ def main(argv: list[str]) -> None:
         config = dataclasses.replace(config, vocab_path=_VOCAB_PATH.value)
     if not config.vocab_path:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
+    trace_path = Path(_DATA_PATH.value)
+    problem = problems.load(TraceDescription(trace_path).about.get("problem", "inlining"))
+    quantiles = load_vocabulary(Path(config.vocab_path), problem.feature_names)
+
+    # Everything that can be wrong before the work is known by now.
     rl.load_tensorflow()
     from compiler_opt.policies.export.saved_model import save_policy
     from compiler_opt.rl.behavioral_cloning import Cloner, load_examples
     from compiler_opt.rl.history import History
     from compiler_opt.rl.trace_files import Trace
 
-    trace = Trace(Path(_DATA_PATH.value))
-    problem = problems.load(trace.about.get("problem", "inlining"))
-    quantiles = load_vocabulary(Path(config.vocab_path), problem.feature_names)
-
+    trace = Trace(trace_path)
     with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
         training, held_out = load_examples(trace, problem.feature_names, config, progress.update)
     print(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")

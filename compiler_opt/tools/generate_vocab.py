@@ -11,8 +11,11 @@ from pathlib import Path
 from absl import flags
 from tqdm import tqdm
 
+from compiler_opt import rl
+from compiler_opt.collect.trace_description import TraceDescription
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
+from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.tools import entry_point
 
 _INPUT = flags.DEFINE_string("input", None, "The trace, as generate_default_trace writes it.")
@@ -29,10 +32,8 @@ def main(argv: list[str]) -> None:
         raise ConfigError("--input and --output_dir are needed: the trace to read, and the folder of the vocabulary")
     output_dir = Path(_OUTPUT_DIR.value)
     check_folder_writable(output_dir)
-    from compiler_opt import rl
-
+    TraceDescription(Path(_INPUT.value))  # refuses what is no trace, before TensorFlow has been waited for
     rl.load_tensorflow()
-    from compiler_opt.policies.vocabulary import save_vocabulary
     from compiler_opt.rl.quantiles import trace_quantiles
     from compiler_opt.rl.trace_files import Trace
 

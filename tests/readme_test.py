@@ -1,0 +1,152 @@
+"""The README's commands exist as they are written there; so does what it refers to."""
+
+import ast
+import dataclasses
+import importlib.metadata
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.collect.advantages import AdvantagesConfig
+from compiler_opt.corpus import manifest
+from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig, TrainingConfig
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = ("README.md", "docs/code_map.md")
+
+GIN_CLASSES: dict[str, tuple[type, ...]] = {
+    "train_eval": (BehavioralCloningConfig, TrainingConfig),
+    "network": (NetworkConfig,),
+    "ppo": (PPOConfig,),
+    "advantages": (AdvantagesConfig,),
+}
+FOREIGN = {"cmake", "source", "tensorboard"}
+"""Programs in the README's commands that are none of ours."""
+SHELL_VARIABLES = {"HOME", "PWD"}
+
+
+def shell_lines() -> list[str]:
+    """The lines of all shell blocks, in order, continuation lines joined, without comments."""
+    blocks = re.findall(r"^```shell\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line for line in lines if shlex.split(line, comments=True)]
+
+
+def commands() -> list[list[str]]:
+    """The words of every command, in shell blocks and in running text, without settings of the environment."""
+    inline = re.findall(r"`((?:python3 -m|tensorboard|\./|compiler_opt-)[^`]*)`", " ".join(README.split()))
+    found = []
+    for line in [*shell_lines(), *inline]:
+        words = shlex.split(line, comments=True)
+        while words and re.match(r"\w+=", words[0]):
+            del words[0]
+        if words:
+            found.append(words)
+    return found
+
+
+def scripts() -> dict[str, str]:
+    """Our console commands, with the module that each starts."""
+    commands = importlib.metadata.distribution("compiler_opt").entry_points
+    return {command.name: command.module for command in commands if command.group == "console_scripts"}
+
+
+def module_of(words: list[str]) -> str | None:
+    """The Python module of ours that a command runs."""
+    if words[0] in ("python3", "python"):
+        return words[2] if words[1] == "-m" else ".".join(Path(words[1]).with_suffix("").parts)
+    return scripts().get(words[0])
+
+
+def defined_flags(path: Path) -> set[str]:
+    """The names of the absl flags that a file defines."""
+    return {
+        node.args[0].value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr.startswith("DEFINE_")
+        and isinstance(node.args[0], ast.Constant)
+    }
+
+
+def test_there_are_commands() -> None:
+    modules = {module_of(words) for words in commands()}
+    assert {f"compiler_opt.{name}" for name in ("rl.train_bc", "rl.train_locally", "tools.generate_vocab")} <= modules
+    assert ["./run_demo.sh"] in commands() and ["./run_tests.sh"] in commands()
+
+
+@pytest.mark.parametrize("words", commands(), ids=lambda words: " ".join(words)[:60])
+def test_command_exists(words: list[str]) -> None:
+    module = module_of(words)
+    if module is not None:
+        path = ROOT / Path(*module.split(".")).with_suffix(".py")
+        assert path.is_file()
+        assert module in scripts().values(), "every entry point is a console command too"
+        given = {word[2:].split("=")[0] for word in words if word.startswith("--")}
+        assert given <= defined_flags(path)
+    elif words[0].startswith("./"):
+        assert (ROOT / words[0]).stat().st_mode & 0o100
+    else:
+        assert words[0] in FOREIGN
+
+
+def test_options_of_the_demo() -> None:
+    known = set(re.findall(r"^    (--\w+)\)", (ROOT / "run_demo.sh").read_text(), re.MULTILINE))
+    paragraph = README.split("`./run_demo.sh` sets up")[1].split("\n\n")[0]
+    named = set(re.findall(r"`(--\w+)", paragraph))
+    assert {"--minutes", "--smoke"} <= named <= known
+
+
+def test_gin_files_and_bindings_exist() -> None:
+    words = [word for command in commands() for word in command]
+    files = [word.split("=", 1)[1] for word in words if word.startswith("--gin_files=")]
+    bindings = [word.split("=", 1)[1] for word in words if word.startswith("--gin_bindings=")]
+    assert files and bindings
+    for file in files:
+        assert (ROOT / file).is_file()
+    for binding in bindings:
+        name, _, field = binding.split("=")[0].partition(".")
+        assert field in {entry.name for config in GIN_CLASSES[name] for entry in dataclasses.fields(config)}
+
+
+def test_variables_are_set_before_they_are_used() -> None:
+    known = set(SHELL_VARIABLES)
+    for line in shell_lines():
+        code = line.split(" # ")[0]
+        assert set(re.findall(r"\$(\w+)", code)) <= known
+        assert "=~" not in code.replace(f"{code.split('=')[0]}=~", "", 1), "a shell expands ~ in assignments only"
+        if match := re.match(r"(\w+)=\S+$|(\w+)=\"[^\"]*\"$", code.strip()):
+            known.add(match[1] or match[2])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    path = ROOT / document
+    targets = re.findall(r"\]\(([^)]+)\)", path.read_text())
+    for target in targets:
+        if not target.startswith("https://"):
+            assert (path.parent / target).exists(), target
+
+
+def test_code_map_knows_the_files() -> None:
+    """Every module that the code map names is there, and every package is on the map."""
+    text = (ROOT / "docs/code_map.md").read_text()
+    names = {path.name for folder in ("compiler_opt", "tests") for path in (ROOT / folder).rglob("*")}
+    for name in re.findall(r"`(?:[\w/]+/)?([a-z]\w*\.(?:py|yaml))`", text):
+        assert name in names, name
+    for package in (ROOT / "compiler_opt").rglob("*.py"):
+        folder = package.parent.relative_to(ROOT / "compiler_opt").as_posix()
+        if folder not in (".", "corpus/null_backend"):
+            assert f"`{folder}/" in text, f"{folder} is not on the map"
+
+
+def test_numbers_of_the_ready_made_corpora() -> None:
+    splits = manifest.load().split("small")
+    train, held_out = len(splits["train"]), len(splits["held_out"])
+    text = " ".join(README.split())
+    assert f"fetches {train + held_out} open-source C and C++ projects, trains an inlining policy on {train} of" in text
+    assert f"code of the other {held_out} gets" in text
