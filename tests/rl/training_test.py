@@ -94,16 +94,26 @@ class _Run:
         assert list((self.root_dir / "summaries").iterdir())
 
 
-def test_a_run_and_the_same_again(clang_path: str, tmp_path: Path) -> None:
+_CLASSICAL = ("--gin_bindings=advantages.kind='moving_average'", "--gin_bindings=ppo.value_pred_loss_coef=0.5")
+
+
+def test_a_run_and_more_of_it(clang_path: str, tmp_path: Path) -> None:
     run = _Run(tmp_path, clang_path, 2)
-    run.finish()
+    reward = _CLASSICAL if "19" in clang_path else ()
+    run.finish(*reward)
     run.check_complete(2)
     before = run.history()
-    run.finish()  # nothing left to do
-    assert run.history() == before
-    run.finish("--gin_bindings=train_eval.num_iterations=3")
+    run.finish("--gin_bindings=train_eval.num_iterations=3", *reward)
     assert run.history()[:2] == before
     run.check_complete(3)
+
+
+def test_a_run_that_is_over_is_left_as_it_is(tmp_path: Path) -> None:
+    run = _Run(tmp_path, "clang-22", 1)
+    run.finish()
+    before = run.history(), (run.root_dir / "policy" / "network.npz").stat().st_mtime_ns
+    run.finish()
+    assert (run.history(), (run.root_dir / "policy" / "network.npz").stat().st_mtime_ns) == before
 
 
 def test_interrupted_it_decides_as_if_it_had_not_been(tmp_path: Path) -> None:
