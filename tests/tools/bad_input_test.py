@@ -325,7 +325,7 @@ def run(place: Path, temporary: Path, tool: str, flags: Mapping[str, str]) -> "s
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=250,
     )
 
 
