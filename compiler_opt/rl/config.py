@@ -100,6 +100,7 @@ class PPOConfig:
       value_pred_loss_coef: weight of the value network's error; 0 when advantages do not use it.
       gradient_clipping: largest norm of a gradient.
       max_decisions: a larger iteration is sampled down to so many decisions.
+      averaging: what an iteration leaves of the average of the weights before it; the policy saved is the average.
     """
 
     learning_rate: float = 1e-3
@@ -110,9 +111,12 @@ class PPOConfig:
     value_pred_loss_coef: float = 0.0
     gradient_clipping: float = 1.0
     max_decisions: int = 100_000
+    averaging: float = 0.9
 
     def __post_init__(self) -> None:
         _check_at_least_1(self, "num_epochs", "minibatch_size", "max_decisions")
+        if not 0 <= self.averaging < 1:
+            raise ValueError(f"averaging: expected at least 0 and less than 1, found {self.averaging}")
         _check_over_0(self, "learning_rate", "importance_ratio_clipping", "gradient_clipping")
 
 

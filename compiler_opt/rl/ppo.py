@@ -93,6 +93,8 @@ class PPOLearner:
         self.agent.initialize()
         self._critic = critic
         self._train = common.function(self.agent.train, reduce_retracing=True)
+        self._average = tf.train.ExponentialMovingAverage(config.averaging)
+        self._average.apply(self.actor.trainable_weights)
         # The optimiser's slots exist from the first step on only; a checkpoint must find them from the start.
         self.optimizer.build(self.agent.actor_net.trainable_weights + critic.trainable_weights)
 
@@ -103,6 +105,18 @@ class PPOLearner:
           PolicyError: its shape is not ours.
         """
         networks.assign(self.actor, weights)
+        for average, variable in zip(self.average_variables, self.actor.trainable_weights, strict=True):
+            average.assign(variable)
+
+    @property
+    def average_variables(self) -> list[tf.Variable]:
+        """What a checkpoint must keep of the average."""
+        return [self._average.average(variable) for variable in self.actor.trainable_weights]
+
+    def averaged_weights(self) -> NetworkWeights:
+        """The mean over the last iterations, the later the weightier: decides better than any one of them."""
+        values = [variable.numpy() for variable in self.average_variables]
+        return dataclasses.replace(self.weights(), kernels=tuple(values[0::2]), biases=tuple(values[1::2]))
 
     def weights(self) -> NetworkWeights:
         """What decides in the next rollouts."""
@@ -137,6 +151,7 @@ class PPOLearner:
             for start in range(0, len(batch) - size + 1, size):
                 experience = self._experience(batch.take(order[start : start + size]))
                 losses.append(float(self._train(experience).loss))
+        self._average.apply(self.actor.trainable_weights)
         return {"loss": float(np.mean(losses)), **self._movement(batch)}
 
     def _experience(self, batch: Batch) -> trajectory.Trajectory:

@@ -83,7 +83,10 @@ class Training:
             config.seed,
         )
         self._checkpoints = Checkpoints(
-            root_dir / "checkpoints", agent=self._learner.agent, optimizer=self._learner.optimizer
+            root_dir / "checkpoints",
+            agent=self._learner.agent,
+            optimizer=self._learner.optimizer,
+            average=self._learner.average_variables,
         )
         self._base_learning_rate = ppo.learning_rate
         self._iteration, self._elapsed_s, self._compiles, self._position = 0, 0.0, 0, 0
@@ -115,8 +118,7 @@ class Training:
             start_s = time.monotonic()
             collection = self._collect()
             self._learn(collection, start_s)
-        weights = self._learner.weights()
-        weights = dataclasses.replace(weights, metadata=self._metadata())
+        weights = dataclasses.replace(self._learner.averaged_weights(), metadata=self._metadata())
         save_policy(self._root_dir / POLICY_DIR, weights, self._action_name)
         return weights
 

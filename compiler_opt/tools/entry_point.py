@@ -14,6 +14,7 @@ and can then be started as a script from the repository's root, with `python -m`
 
 import contextlib
 import errno
+import os
 import sys
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
@@ -70,10 +71,8 @@ def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
         for file in files:
             if not Path(file).is_file():
                 raise ConfigError(f"--gin_files={file}: no such file")
-            # So that a file can include its neighbours, wherever it is used from.
-            gin.add_config_file_search_path(str(Path(file).parent))
             try:
-                gin.parse_config_file(file)
+                _parse_beside(Path(file).resolve())
             except _GIN_ERRORS as error:
                 raise ConfigError(f"--gin_files={file}: {one_line(str(error))}; mend the file") from error
         for binding in bindings:
@@ -88,6 +87,19 @@ def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
             gin.finalize()  # references to what does not exist show only now
         except _GIN_ERRORS as error:
             raise ConfigError(f"gin configuration: {one_line(str(error))}") from error
+
+
+def _parse_beside(file: Path) -> None:
+    """Parses a file which may include its neighbours, or others by their path from the working directory."""
+    import gin
+
+    working_directory = Path.cwd()
+    gin.add_config_file_search_path(str(working_directory))
+    os.chdir(file.parent)  # Where gin looks first; it keeps every other place that it was ever told of.
+    try:
+        gin.parse_config_file(str(file))
+    finally:
+        os.chdir(working_directory)
 
 
 @contextlib.contextmanager

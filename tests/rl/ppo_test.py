@@ -80,6 +80,17 @@ def test_the_value_network_learns_returns() -> None:
     assert learner.expected_returns(batch.features).mean() == pytest.approx(3.0, abs=0.3)
 
 
+def test_the_average_follows_the_weights() -> None:
+    learner, rng = _learner(averaging=0.75), np.random.default_rng(0)
+    before = learner.weights().kernels[0]
+    learner.update(_batch(learner, rng, 500), rng)
+    after = learner.weights().kernels[0]
+    averaged = learner.averaged_weights()
+    np.testing.assert_allclose(averaged.kernels[0], 0.75 * before + 0.25 * after, rtol=1e-5, atol=1e-6)
+    learner.warm_start(averaged)
+    np.testing.assert_array_equal(learner.averaged_weights().kernels[0], averaged.kernels[0])
+
+
 def test_a_large_iteration_is_sampled_down() -> None:
     learner, rng = _learner(max_decisions=100), np.random.default_rng(0)
     learner.update(_batch(learner, rng, 300), rng)
