@@ -1,6 +1,7 @@
 """The main loop: collect under the current policy, learn from it, remember where we are."""
 
 import dataclasses
+import hashlib
 import logging
 import time
 from collections import defaultdict
@@ -16,7 +17,7 @@ from compiler_opt.collect.groups import Collection, ModuleSampler, collect
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.errors import CorpusError, PolicyError
+from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.export.saved_model import save_policy
 from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
@@ -73,6 +74,7 @@ class Training:
         self._advantages = advantages if advantages is not None else GroupRelative()
         self._features = tuple(name for name in problem.feature_names if name in quantiles)
         action = toolchain.require(problem.name).advice
+        self._vocabulary = _fingerprint(self._features, quantiles)
         self._action_name = action.name if action is not None else problem.name
         self._learner = PPOLearner(
             self._features,
@@ -224,7 +226,7 @@ class Training:
             "position": self._position,
             "undecided": sorted(self._undecided),
             "advantages": self._advantages.state(),
-            "features": list(self._features),
+            "vocabulary": self._vocabulary,
         }
 
     def _resume(self) -> None:
@@ -234,6 +236,11 @@ class Training:
                 self._learner.warm_start(self._warm_start_weights(Path(self._config.warmstart_policy_dir)))
             return
         self._iteration, state = found
+        if state["vocabulary"] != self._vocabulary:
+            raise ConfigError(
+                f"{self._root_dir}: holds a run with another vocabulary, under which its weights mean something else; "
+                "use that, or another --root_dir"
+            )
         self._elapsed_s, self._compiles = state["elapsed_s"], state["compiles"]
         self._position, self._undecided = state["position"], set(state["undecided"])
         self._advantages.restore(state["advantages"])
@@ -257,3 +264,11 @@ class Training:
             "training_minutes": round(self._elapsed_s / 60, 2),
             "seed": self._config.seed,
         }
+
+
+def _fingerprint(features: Sequence[str], quantiles: Mapping[str, np.ndarray]) -> str:
+    """Tells one vocabulary from another."""
+    digest = hashlib.sha256()
+    for name in features:
+        digest.update(f"{name} {np.asarray(quantiles[name], np.float64).tolist()}\n".encode())
+    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,11 +110,18 @@ def test_a_run_and_more_of_it(clang_path: str, tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_over_is_left_as_it_is(tmp_path: Path) -> None:
+    """And is not continued under another vocabulary."""
     run = _Run(tmp_path, "clang-22", 1)
     run.finish()
     before = run.history(), (run.root_dir / "policy" / "network.npz").stat().st_mtime_ns
     run.finish()
     assert (run.history(), (run.root_dir / "policy" / "network.npz").stat().st_mtime_ns) == before
+    shutil.rmtree(tmp_path / "vocabulary")
+    save_vocabulary(tmp_path / "vocabulary", {name: np.arange(-5.0, 61.0) for name in FEATURES})
+    process = run.start()
+    _, errors = process.communicate(timeout=250)
+    assert process.returncode == 2
+    assert "another vocabulary" in errors.splitlines()[-1]
 
 
 def test_interrupted_it_decides_as_if_it_had_not_been(tmp_path: Path) -> None:
