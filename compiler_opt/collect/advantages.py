@@ -68,25 +68,20 @@ class GroupRelative(Advantages):
     logarithm, since a few decisions are worth a thousand others; brought to unit variance over the iteration.
     `module_weight` adds the module's own group-relative reward, the same for all its decisions. With `credit="module"`
     there is only that.
-
-    A large module makes a hundred times the decisions of a small one, and would be all that is learned from: a group
-    whose rollouts have k times the usual number of decisions counts `k ** -balance` in each.
     """
 
-    def __init__(self, credit: str = "function", module_weight: float = 0.1, balance: float = 0.5):
+    def __init__(self, credit: str = "function", module_weight: float = 0.1):
         self._credit = credit
         self._module_weight = module_weight
-        self._balance = balance
 
     def __call__(self, groups: Sequence[Group], problem: Problem) -> list[list[np.ndarray]]:
         by_module = [_standardised(group.rewards(problem)) for group in groups]
         by_decision = [self._decisions(group, problem) for group in groups]
         known = [credit for group_credit in by_decision if group_credit is not None for credit in group_credit]
         scale = _root_mean_square(np.concatenate(known)) if known else 1.0
-        lengths_by_group = [[len(trajectory) for trajectory in group.trajectories()] for group in groups]
-        usual = float(np.exp(np.mean([np.log(np.mean(lengths)) for lengths in lengths_by_group]))) if groups else 1.0
         advantages = []
-        for lengths, module_advantages, group_credit in zip(lengths_by_group, by_module, by_decision, strict=True):
+        for group, module_advantages, group_credit in zip(groups, by_module, by_decision, strict=True):
+            lengths = [len(trajectory) for trajectory in group.trajectories()]
             whole = [np.full(length, value) for length, value in zip(lengths, module_advantages, strict=True)]
             if group_credit is None:
                 combined = whole
@@ -95,8 +90,7 @@ class GroupRelative(Advantages):
                     credit / scale + self._module_weight * value
                     for credit, value in zip(group_credit, whole, strict=True)
                 ]
-            weight = (float(np.mean(lengths)) / usual) ** -self._balance
-            advantages.append([(weight * values).astype(np.float32) for values in combined])
+            advantages.append([values.astype(np.float32) for values in combined])
         return advantages
 
     def _decisions(self, group: Group, problem: Problem) -> list[np.ndarray] | None:
@@ -155,7 +149,6 @@ class AdvantagesConfig:
       kind: `group_relative`, or `moving_average` for the classical module reward.
       credit: with `group_relative`, what a decision is judged by: `function` or `module`.
       module_weight: with `function` credit, the share of the module's own advantage that is added.
-      balance: with `group_relative`, from 0, every decision counts alike, to 1, every module does.
       decay: of the moving average.
 
     Raises:
@@ -165,7 +158,6 @@ class AdvantagesConfig:
     kind: str = "group_relative"
     credit: str = "function"
     module_weight: float = 0.1
-    balance: float = 0.5
     decay: float = 0.9
 
     def __post_init__(self) -> None:
@@ -173,13 +165,11 @@ class AdvantagesConfig:
             raise ValueError(f"kind: expected 'group_relative' or 'moving_average', found {self.kind!r}")
         if self.credit not in ("function", "module"):
             raise ValueError(f"credit: expected 'function' or 'module', found {self.credit!r}")
-        if not 0 <= self.balance <= 1:
-            raise ValueError(f"balance: expected 0 to 1, found {self.balance}")
 
     def build(self) -> Advantages:
         if self.kind == "moving_average":
             return MovingAverage(self.decay)
-        return GroupRelative(self.credit, self.module_weight, self.balance)
+        return GroupRelative(self.credit, self.module_weight)
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:

@@ -50,17 +50,6 @@ def test_function_credit_has_unit_scale_over_the_iteration() -> None:
     assert advantages[0][0][0] / advantages[1][0][0] == pytest.approx(-np.log(11) / np.log(1.5), rel=1e-5)
 
 
-def test_a_module_of_many_decisions_does_not_drown_the_others() -> None:
-    def group(decisions: int) -> Group:
-        return Group("m", [_rollout({"f": size}, decisions, size) for size in (90, 110)], 100.0, {})
-
-    for balance in (0.0, 0.5, 1.0):
-        small, large = GroupRelative("module", balance=balance)([group(4), group(64)], _INLINING)
-        # 16 times the decisions; half-way between, on a logarithmic scale, lies what is usual.
-        assert small[0][0] / large[0][0] == pytest.approx(16**balance, rel=1e-5)
-        assert small[0][0] * large[0][0] == pytest.approx(1, rel=1e-5)
-
-
 def test_without_call_sites_credit_falls_back_to_the_module() -> None:
     group = _group({"f": 90}, {"f": 110})
     bare = [
