@@ -3,7 +3,11 @@
 import contextlib
 import importlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
 
 from absl import logging
 
@@ -23,8 +27,9 @@ def load_tensorflow() -> None:
     captured = os.memfd_create("stderr", os.MFD_CLOEXEC)
     os.dup2(captured, 2)
     try:
-        importlib.import_module("tensorflow")
-        importlib.import_module("tf_agents.agents.ppo.ppo_clip_agent")
+        with _interrupts_held():
+            importlib.import_module("tensorflow")
+            importlib.import_module("tf_agents.agents.ppo.ppo_clip_agent")
         # How TensorFlow saves a checkpoint is of no interest, 150 times a run.
         logging.set_verbosity(logging.WARNING)
     except BaseException:
@@ -36,3 +41,32 @@ def load_tensorflow() -> None:
         os.dup2(terminal, 2)
         os.close(terminal)
         os.close(captured)
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C takes effect at the end of the block.
+
+    An interrupt in the middle of TensorFlow's import is lost, or becomes an ImportError, when it meets the
+    initialisation of one of its C++ modules.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received = False
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        nonlocal received
+        received = True
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if received:
+        raise KeyboardInterrupt

@@ -1,0 +1,34 @@
+"""Ctrl-C while TensorFlow is being imported is neither lost nor turned into something else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_INTERRUPTED_IMPORT = """
+import os, signal, sys
+signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]), 0.05)
+from compiler_opt import rl
+try:
+    rl.load_tensorflow()
+except KeyboardInterrupt:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print("tensorflow" in sys.modules, "tf_agents.agents.ppo.ppo_clip_agent" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("after_s", ["0.4", "1.2"])
+def test_an_interrupt_during_the_import_takes_effect_after_it(after_s: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_IMPORT, after_s],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["True", "True"]), done.stderr
