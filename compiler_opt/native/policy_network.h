@@ -1,0 +1,328 @@
+// A trained policy network in plain C++17: no heap, no exceptions, no dependency but the standard headers.
+//
+//   compiler_opt::PolicyNetwork network;
+//   if (const char *problem = network.load(blob, size)) ...;      // what is wrong with the blob
+//   float logits[compiler_opt::PolicyNetwork::kMaxActions];
+//   network.logits(features, logits);                             // features in the order of feature_name(i)
+//
+// The blob is a policy's native form, `network.mlgo`, which compiler_opt/policies/native.py writes and describes. It is
+// read where it lies: map the file, or embed it aligned to 8 bytes. Everything about it is checked by load(), so that a
+// damaged or hostile blob is refused and never read out of bounds.
+//
+// What is computed: each feature is replaced by its position among the vocabulary's quantiles, so that the first dense
+// layer sees one of a few values per feature. Its products stand in the blob as a table; a decision finds a row per
+// feature, adds the rows up, and goes through the remaining dense layers, rectified before each.
+//
+// Every sum is taken in one fixed order and without fused multiplications, whatever the compiler: the same blob and
+// features give the same bits on every x86-64.
+
+#ifndef COMPILER_OPT_NATIVE_POLICY_NETWORK_H_
+#define COMPILER_OPT_NATIVE_POLICY_NETWORK_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__GNUC__) && !defined(__clang__)
+#define COMPILER_OPT_NO_FUSED_MULTIPLY __attribute__((optimize("fp-contract=off")))
+#else
+#define COMPILER_OPT_NO_FUSED_MULTIPLY
+#endif
+
+namespace compiler_opt {
+
+namespace internal {
+
+using Crc32Tables = std::array<std::array<uint32_t, 256>, 8>;
+
+// For eight bytes at a time ("slicing by 8", Kounavis and Berry 2005), as a blob is checked with every compilation.
+constexpr Crc32Tables make_crc32_tables() {
+  Crc32Tables tables{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t value = byte;
+    for (int bit = 0; bit < 8; ++bit)
+      value = (value >> 1) ^ ((value & 1) != 0 ? 0xEDB88320u : 0u);
+    tables[0][byte] = value;
+  }
+  for (size_t slice = 1; slice < 8; ++slice)
+    for (size_t byte = 0; byte < 256; ++byte)
+      tables[slice][byte] = (tables[slice - 1][byte] >> 8) ^ tables[0][tables[slice - 1][byte] & 0xFF];
+  return tables;
+}
+
+inline constexpr Crc32Tables kCrc32Tables = make_crc32_tables();
+
+// The checksum of zlib and PNG.
+inline uint32_t crc32(const unsigned char *bytes, size_t size) {
+  const Crc32Tables &tables = kCrc32Tables;
+  uint32_t crc = 0xFFFFFFFFu;
+  for (; size >= 8; size -= 8, bytes += 8) {
+    uint32_t low, high;
+    std::memcpy(&low, bytes, 4);
+    std::memcpy(&high, bytes + 4, 4);
+    low ^= crc;
+    crc = tables[7][low & 0xFF] ^ tables[6][(low >> 8) & 0xFF] ^ tables[5][(low >> 16) & 0xFF] ^ tables[4][low >> 24] ^
+          tables[3][high & 0xFF] ^ tables[2][(high >> 8) & 0xFF] ^ tables[1][(high >> 16) & 0xFF] ^ tables[0][high >> 24];
+  }
+  for (; size != 0; --size, ++bytes)
+    crc = (crc >> 8) ^ tables[0][(crc ^ *bytes) & 0xFF];
+  return ~crc;
+}
+
+}  // namespace internal
+
+// A network in a blob that outlives it. Cheap to copy; any number of threads may use one at a time.
+class PolicyNetwork {
+ public:
+  static constexpr uint32_t kVersion = 1;
+  static constexpr size_t kMaxFeatures = 512;
+  static constexpr size_t kMaxWidth = 1024;  // of a layer
+  static constexpr size_t kMaxActions = kMaxWidth;
+  static constexpr size_t kMaxLayers = 16;  // the first, whose products are a table, included
+  static constexpr size_t kLane = 16;       // rows are padded with zeros to a multiple of so many floats
+
+  // Takes a blob of `size` bytes that stays where it is; nullptr, or one line about what is wrong with it. After a
+  // failure the network is empty: it has no features, and logits() must not be called.
+  const char *load(const void *blob, size_t size) {
+    PolicyNetwork loaded;
+    if (const char *problem = loaded.parse(static_cast<const unsigned char *>(blob), size)) {
+      *this = PolicyNetwork();
+      return problem;
+    }
+    *this = loaded;
+    return nullptr;
+  }
+
+  size_t num_features() const { return num_features_; }
+
+  // NUL-terminated, as LLVM names it; takes time proportional to i.
+  const char *feature_name(size_t i) const {
+    const char *name = names_;
+    for (; i != 0; --i)
+      name += std::strlen(name) + 1;
+    return name;
+  }
+
+  size_t num_actions() const { return num_layers_ == 0 ? 0 : widths_[num_layers_ - 1]; }
+
+  // JSON, NUL-terminated: whatever was recorded of how the policy came to be. Not interpreted here.
+  const char *metadata() const { return metadata_; }
+
+  // Unnormalised log probabilities: num_features() values in the policy's order to num_actions() numbers.
+  COMPILER_OPT_NO_FUSED_MULTIPLY void logits(const int64_t *features, float *out) const {
+    alignas(64) float buffers[2][kMaxWidth];
+    const float *rows[kMaxFeatures];
+    find_rows(features, rows);
+    float *activations = buffers[0], *next = buffers[1];
+    add_rows(rows, activations);
+    const float *parameters = layers_;
+    for (size_t layer = 1; layer < num_layers_; ++layer) {
+      parameters = dense(activations, widths_[layer - 1], parameters, padded(widths_[layer]), next);
+      float *previous = activations;
+      activations = next;
+      next = previous;
+    }
+    std::memcpy(out, activations, num_actions() * sizeof(float));
+  }
+
+ private:
+  // The blob's first bytes; little-endian.
+  struct Prologue {
+    unsigned char magic[8];
+    uint32_t version;
+    uint32_t checksum;  // CRC-32 of all that follows this field
+    uint64_t size;      // of the blob, in bytes
+    uint32_t num_features;
+    uint32_t num_layers;
+    uint32_t names_bytes;
+    uint32_t metadata_bytes;
+  };
+  static_assert(sizeof(Prologue) == 40, "no padding");
+  static constexpr size_t kChecksummedFrom = 16;
+
+  static size_t padded(size_t width) { return (width + kLane - 1) / kLane * kLane; }
+  static uint64_t aligned(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+
+  const char *parse(const unsigned char *blob, size_t size) {
+    Prologue prologue;
+    if (blob == nullptr || size < sizeof(prologue))
+      return "not a policy network: too short";
+    if (reinterpret_cast<uintptr_t>(blob) % 8 != 0)
+      return "the policy network does not lie at a multiple of 8 bytes";
+    std::memcpy(&prologue, blob, sizeof(prologue));
+    if (std::memcmp(prologue.magic, "mlgo-net", sizeof(prologue.magic)) != 0)
+      return "not a policy network: it begins with other bytes";
+    if (prologue.version != kVersion)
+      return prologue.version == kVersion << 24 ? "the policy network needs a little-endian machine"
+                                                : "the policy network has another format version; export it again";
+    if (prologue.size != size)
+      return prologue.size > size ? "the policy network is truncated" : "the policy network is longer than it says";
+    if (internal::crc32(blob + kChecksummedFrom, size - kChecksummedFrom) != prologue.checksum)
+      return "the policy network is damaged: its checksum disagrees";
+    return parse_sections(blob, size, prologue);
+  }
+
+  // No product or sum below overflows 64 bits: 2^9 features, 2^32 boundaries each, 2^10 columns, 2^2 bytes.
+  const char *parse_sections(const unsigned char *blob, uint64_t size, const Prologue &prologue) {
+    if (prologue.num_features == 0 || prologue.num_features > kMaxFeatures)
+      return "the policy network's number of features is out of range";
+    if (prologue.num_layers == 0 || prologue.num_layers > kMaxLayers)
+      return "the policy network's number of layers is out of range";
+    num_features_ = prologue.num_features;
+    num_layers_ = prologue.num_layers;
+
+    uint64_t end = sizeof(Prologue);
+    auto section = [&](uint64_t bytes) -> const unsigned char * {
+      const uint64_t begin = end;
+      end += aligned(bytes);
+      return end <= size ? blob + begin : nullptr;
+    };
+
+    const unsigned char *widths = section(num_layers_ * sizeof(uint32_t));
+    const unsigned char *counts = section(num_features_ * sizeof(uint32_t));
+    if (widths == nullptr || counts == nullptr)
+      return "the policy network's sections are longer than it";
+    std::memcpy(widths_, widths, num_layers_ * sizeof(uint32_t));
+    counts_ = reinterpret_cast<const uint32_t *>(counts);
+    for (size_t layer = 0; layer < num_layers_; ++layer)
+      if (widths_[layer] == 0 || widths_[layer] > kMaxWidth)
+        return "the width of one of the policy network's layers is out of range";
+    uint64_t num_boundaries = 0;
+    for (size_t feature = 0; feature < num_features_; ++feature)
+      num_boundaries += counts_[feature];
+
+    const uint64_t first_row = padded(widths_[0]) * sizeof(float);
+    const unsigned char *boundaries = section(num_boundaries * sizeof(int64_t));
+    const unsigned char *bias = section(first_row);
+    const unsigned char *table = section((num_boundaries + num_features_) * first_row);
+    uint64_t rows = 0;  // floats of the dense layers, all told
+    for (size_t layer = 1; layer < num_layers_; ++layer)
+      rows += (uint64_t{1} + widths_[layer - 1]) * padded(widths_[layer]);
+    const unsigned char *layers = section(rows * sizeof(float));
+    const unsigned char *names = section(prologue.names_bytes);
+    const unsigned char *metadata = section(prologue.metadata_bytes);
+    if (metadata == nullptr || end != size)
+      return "the policy network's sections do not add up to its size";
+
+    boundaries_ = reinterpret_cast<const int64_t *>(boundaries);
+    bias_ = reinterpret_cast<const float *>(bias);
+    table_ = reinterpret_cast<const float *>(table);
+    layers_ = reinterpret_cast<const float *>(layers);
+    names_ = reinterpret_cast<const char *>(names);
+    metadata_ = reinterpret_cast<const char *>(metadata);
+    size_t num_names = 0;
+    for (size_t i = 0; i < prologue.names_bytes; ++i) {
+      if (names_[i] != '\0')
+        continue;
+      if (i == 0 || names_[i - 1] == '\0')
+        return "one of the policy network's features has no name";
+      ++num_names;
+    }
+    if (num_names != num_features_ || names_[prologue.names_bytes - 1] != '\0')
+      return "the policy network's feature names are not as many as its features";
+    if (prologue.metadata_bytes == 0 || metadata_[prologue.metadata_bytes - 1] != '\0')
+      return "the policy network's metadata does not end";
+    return nullptr;
+  }
+
+  // Of each feature, the table's row for the number of boundaries that the value reaches.
+  void find_rows(const int64_t *features, const float **rows) const {
+    const int64_t *boundaries = boundaries_;
+    const float *table = table_;
+    const size_t width = padded(widths_[0]);
+    for (size_t feature = 0; feature < num_features_; ++feature) {
+      const size_t count = counts_[feature];
+      const int64_t value = features[feature];
+      // Bisection without branches: how often it halves depends on the policy alone.
+      const int64_t *base = boundaries;
+      size_t left = count;
+      while (left > 1) {
+        const size_t half = left / 2;
+        base += base[half - 1] <= value ? half : 0;
+        left -= half;
+      }
+      const size_t reached = static_cast<size_t>(base - boundaries) + ((left == 1 && *base <= value) ? 1 : 0);
+      rows[feature] = table + reached * width;
+      boundaries += count;
+      table += (count + 1) * width;
+    }
+  }
+
+  // A lane of sums stays in registers: a loop of constant length, which compilers turn into vector instructions.
+  void add_rows(const float *const *rows, float *out) const {
+    const size_t width = padded(widths_[0]);
+    for (size_t column = 0; column < width; column += kLane) {
+      float sums[kLane];
+      for (size_t k = 0; k < kLane; ++k)
+        sums[k] = bias_[column + k];
+      for (size_t feature = 0; feature < num_features_; ++feature) {
+        const float *row = rows[feature] + column;
+        for (size_t k = 0; k < kLane; ++k)
+          sums[k] += row[k];
+      }
+      for (size_t k = 0; k < kLane; ++k)
+        out[column + k] = sums[k];
+    }
+  }
+
+  // Rectifies `in`, then multiplies and adds; returns where the next layer's parameters begin.
+  COMPILER_OPT_NO_FUSED_MULTIPLY static const float *dense(const float *in, size_t in_width, const float *parameters,
+                                                           size_t out_width, float *out) {
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#endif
+    const float *bias = parameters;
+    const float *kernel = parameters + out_width;
+    for (size_t column = 0; column < out_width; column += kLane) {
+      float sums[kLane];
+      for (size_t k = 0; k < kLane; ++k)
+        sums[k] = bias[column + k];
+      for (size_t i = 0; i < in_width; ++i) {
+        const float activation = in[i] > 0.0f ? in[i] : 0.0f;
+        const float *row = kernel + i * out_width + column;
+        for (size_t k = 0; k < kLane; ++k)
+          sums[k] += activation * row[k];
+      }
+      for (size_t k = 0; k < kLane; ++k)
+        out[column + k] = sums[k];
+    }
+    return kernel + in_width * out_width;
+  }
+
+  size_t num_features_ = 0;
+  size_t num_layers_ = 0;
+  uint32_t widths_[kMaxLayers] = {};      // what each layer gives
+  const uint32_t *counts_ = nullptr;      // of boundaries, by feature
+  const int64_t *boundaries_ = nullptr;   // one feature after the other, ascending
+  const float *bias_ = nullptr;           // of the first layer
+  const float *table_ = nullptr;          // of the first layer's products; a row per feature and bucket
+  const float *layers_ = nullptr;         // of each further layer: bias, then kernel, input by input
+  const char *names_ = "";
+  const char *metadata_ = "{}";
+};
+
+// A stream of uniform numbers, the same as policies/policy.py `uniforms` draws (SplitMix64; Steele, Lea, Flood 2014).
+class SplitMix64 {
+ public:
+  explicit SplitMix64(uint64_t seed) : state_(seed) {}
+
+  // The next number in [0, 1): the upper 53 bits of an output.
+  double uniform() {
+    state_ += 0x9E3779B97F4A7C15u;
+    uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    return static_cast<double>(z >> 11) * 0x1.0p-53;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace compiler_opt
+
+#undef COMPILER_OPT_NO_FUSED_MULTIPLY
+
+#endif  // COMPILER_OPT_NATIVE_POLICY_NETWORK_H_

@@ -1,0 +1,131 @@
+"""A policy's native form: one file that `native/policy_network.h` decides by, without Python or TensorFlow.
+
+Little-endian; every section begins at a multiple of 8 bytes, the file's size is one too:
+
+    "mlgo-net", u32 version, u32 CRC-32 of all that follows, u64 size of the file,
+    u32 features F, u32 layers L, u32 bytes of names, u32 bytes of metadata
+    u32[L]      width of each layer
+    u32[F]      boundaries of each feature
+    i64[...]    the boundaries, feature after feature, ascending
+    f32[W]      the first layer's bias
+    f32[..., W] the first layer's products: per feature a row for each bucket between its boundaries
+    f32[...]    each further layer: bias [W'], then kernel [inputs, W']
+    names       of the features, each with a NUL
+    metadata    JSON, with a NUL
+
+W is the layer's width, padded with zeros to a multiple of 16.
+"""
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.errors import PolicyError
+from compiler_opt.policies.network import TRANSFORMS, NetworkWeights, expand
+
+NATIVE_FILE = "network.mlgo"
+VERSION = 1
+BLOB_SYMBOL = "mlgo_policy_blob"
+"""What a generated source defines; its size has the suffix `_size`."""
+
+_MAGIC = b"mlgo-net"
+_LANE = 16
+_CHECKSUMMED_FROM = 16
+_ALIGNMENT = 8
+# As in policy_network.h.
+_MAX_FEATURES, _MAX_WIDTH, _MAX_LAYERS = 512, 1024, 16
+
+
+def native_blob(weights: NetworkWeights) -> bytes:
+    """The content of `network.mlgo`.
+
+    Raises:
+      PolicyError: the network is larger than the evaluator allows, or its products overflow.
+    """
+    widths = [len(bias) for bias in weights.biases]
+    _check_limits(weights, widths)
+    boundaries, rows = [], []
+    for index, quantiles in enumerate(weights.quantiles):
+        reached, positions = _buckets(quantiles)
+        kernel = weights.kernels[0][len(TRANSFORMS) * index : len(TRANSFORMS) * (index + 1)]
+        boundaries.append(reached)
+        rows.append(expand(positions[:, np.newaxis]).astype(np.float64) @ kernel.astype(np.float64))
+    table = _lanes(np.concatenate(rows))
+    if not np.isfinite(table).all():
+        raise PolicyError("policy network: its first layer overflows; train it again")
+    names = b"".join(name.encode() + b"\0" for name in weights.features)
+    metadata = json.dumps(dict(weights.metadata), sort_keys=True).encode() + b"\0"
+    sections = [
+        np.array(widths, "<u4").tobytes(),
+        np.array([len(reached) for reached in boundaries], "<u4").tobytes(),
+        np.concatenate(boundaries).astype("<i8").tobytes(),
+        _lanes(weights.biases[0]).tobytes(),
+        table.tobytes(),
+        b"".join(
+            _lanes(bias).tobytes() + _lanes(kernel).tobytes()
+            for kernel, bias in zip(weights.kernels[1:], weights.biases[1:], strict=True)
+        ),
+        names,
+        metadata,
+    ]
+    content = b"".join(section + bytes(-len(section) % _ALIGNMENT) for section in sections)
+    sizes = struct.pack("<IIII", len(weights.features), len(widths), len(names), len(metadata))
+    size = _CHECKSUMMED_FROM + 8 + len(sizes) + len(content)
+    checked = struct.pack("<Q", size) + sizes + content
+    return _MAGIC + struct.pack("<II", VERSION, zlib.crc32(checked)) + checked
+
+
+def embedded_source(blob: bytes, symbol: str = BLOB_SYMBOL) -> str:
+    """C++ that defines a blob as data: `extern "C" const unsigned char SYMBOL[]` and `const size_t SYMBOL_size`."""
+    return (
+        "// A trained policy as data; made by compiler_opt, see policies/native.py.\n"
+        "#include <cstddef>\n\n"
+        f'extern "C" {{\nextern const unsigned char {symbol}[];\nextern const std::size_t {symbol}_size;\n}}\n\n'
+        f"alignas(64) const unsigned char {symbol}[] = {{\n{byte_rows(blob)}}};\n"
+        f"const std::size_t {symbol}_size = sizeof({symbol});\n"
+    )
+
+
+def byte_rows(content: bytes, per_row: int = 32) -> str:
+    """Bytes as the lines between the braces of a C array."""
+    rows: Iterable[bytes] = (content[start : start + per_row] for start in range(0, len(content), per_row))
+    return "".join("    " + ",".join(map(str, row)) + ",\n" for row in rows)
+
+
+def include_directory() -> Path:
+    """The folder of `policy_network.h`."""
+    return Path(__file__).parents[1] / "native"
+
+
+def _check_limits(weights: NetworkWeights, widths: list[int]) -> None:
+    for what, found, limit in (
+        ("features", len(weights.features), _MAX_FEATURES),
+        ("layers", len(widths), _MAX_LAYERS),
+        ("units in a layer", max(widths), _MAX_WIDTH),
+    ):
+        if not 0 < found <= limit:
+            raise PolicyError(f"policy network: expected 1 to {limit} {what} for the native form, found {found}")
+    odd = [name for name in weights.features if not name or "\0" in name]
+    if odd:
+        raise PolicyError(f"policy network: {odd[0]!r} is no name of a feature")
+
+
+def _buckets(quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Boundaries `[N]` int64 among integers, and the position `[N + 1]` float32 of the values between them."""
+    # Features are integers: v >= q is v >= ceil(q). What lies beyond 64 bits is always reached, or never.
+    limits = np.iinfo(np.int64)
+    ceilings = [max(int(ceiling), limits.min) for ceiling in np.ceil(quantiles).tolist()]
+    boundaries, counts = np.unique([ceiling for ceiling in ceilings if ceiling <= limits.max], return_counts=True)
+    reached = np.concatenate([[0], np.cumsum(counts)])
+    return boundaries.astype(np.int64), (reached / len(quantiles)).astype(np.float32)
+
+
+def _lanes(rows: np.ndarray) -> np.ndarray:
+    """Pads the last axis with zeros to a multiple of the lane; little-endian float32."""
+    padding = [(0, 0)] * (rows.ndim - 1) + [(0, -rows.shape[-1] % _LANE)]
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(np.pad(rows, padding), "<f4")
