@@ -16,7 +16,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -24,8 +24,12 @@ from compiler_opt.errors import ToolchainError
 
 DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_MEMORY_BYTES = 8 << 30
+BUILD_TIMEOUT_S = 6 * 3600.0
+"""For a whole build, or the tests of one."""
 
 _STDERR_TAIL_BYTES = 2000
+_GRACE_S = 5.0
+_TICK_S = 0.2
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -83,21 +87,22 @@ def _telling_line(stderr: str) -> str:
     return (errors or lines or [""])[0][:300]
 
 
-def die_with_parent() -> None:
+def die_with_parent(death_signal: int = signal.SIGKILL) -> None:
     """Asks the kernel to kill this process when the thread that started it dies (Linux; elsewhere nothing)."""
     if hasattr(_LIBC, "prctl"):
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
 
 
-def _prepare_child(memory_bytes: int, parent_pid: int) -> Callable[[], None]:
+def _prepare_child(memory_bytes: int | None, parent_pid: int, death_signal: int) -> Callable[[], None]:
     """What the child does between fork and exec; kept to system calls only."""
 
     def prepare() -> None:
-        die_with_parent()
+        die_with_parent(death_signal)
         # The parent may have died between fork and prctl: then no signal will ever come.
         if os.getppid() != parent_pid:
             os.kill(os.getpid(), signal.SIGKILL)
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        if memory_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     return prepare
@@ -117,6 +122,12 @@ class Child:
     @property
     def stdout(self) -> IO[bytes] | None:
         return self._popen.stdout
+
+    def terminate(self) -> None:
+        """Asks the process itself to end, so that a build tool can stop its compilers and tidy up."""
+        if self._result is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
         """Kills the whole process group; harmless when it is gone."""
@@ -154,18 +165,24 @@ def start(
     command: Sequence[str],
     *,
     stderr: IO[bytes],
+    stdout: IO[bytes] | None = None,
     capture_stdout: bool = False,
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    memory_bytes: int | None = DEFAULT_MEMORY_BYTES,
     cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    death_signal: int = signal.SIGKILL,
 ) -> Iterator[Child]:
     """Starts a process that cannot outlive the `with` block.
 
     Args:
       command: argument list; the first is the executable.
       stderr: a file, open for reading and writing, that takes the process's stderr.
-      capture_stdout: give the process a pipe for stdout, read through `Child.stdout`; otherwise it is thrown away.
-      memory_bytes: limit on its address space.
+      stdout: a file that takes its stdout.
+      capture_stdout: give the process a pipe for stdout, read through `Child.stdout`; with neither it is thrown away.
+      memory_bytes: limit on its address space; None for none.
       cwd: its working directory.
+      environment: all of its environment variables; by default ours.
+      death_signal: what it gets when we die.
 
     Raises:
       ToolchainError: the executable is missing or cannot be run.
@@ -174,12 +191,13 @@ def start(
         popen = subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if capture_stdout else subprocess.DEVNULL,
+            stdout=stdout or (subprocess.PIPE if capture_stdout else subprocess.DEVNULL),
             stderr=stderr,
             cwd=cwd,
+            env=environment,
             start_new_session=True,
             # The workers that start compilers have one thread, for which preexec_fn is safe.
-            preexec_fn=_prepare_child(memory_bytes, os.getpid()),
+            preexec_fn=_prepare_child(memory_bytes, os.getpid(), death_signal),
         )
     except FileNotFoundError as error:
         raise ToolchainError(f"{command[0]}: no such program; give the path of an installed one") from error
@@ -247,3 +265,69 @@ def wait_for_exit(child: Child, deadline_s: float) -> bool:
     poll = select.poll()
     poll.register(child.pidfd, select.POLLIN)
     return bool(poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000))
+
+
+def run_logged(
+    command: Sequence[str],
+    log: Path,
+    *,
+    timeout_s: float = BUILD_TIMEOUT_S,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    on_output: Callable[[bytes], object] = lambda output: None,
+) -> ProcessResult:
+    """Runs something long that starts processes of its own, such as a build; what it says goes into a file.
+
+    When its time is up, or we are interrupted, it is asked to end (a build tool then stops its compilers and removes
+    what they left half done), and after a few seconds killed with all of its session. Its memory is not limited.
+
+    Args:
+      command: argument list.
+      log: takes stdout and stderr; written anew. The end of it is the result's `stderr_tail`.
+      timeout_s: wall-clock seconds it may take.
+      cwd: its working directory.
+      environment: all of its environment variables; by default ours.
+      on_output: called with each piece of output, a few times a second, for progress bars.
+
+    Raises:
+      ToolchainError: the executable is missing or cannot be run.
+      OSError: the log cannot be written.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        log.open("w+b") as file,
+        log.open("rb") as reader,
+        start(
+            command,
+            stdout=file,
+            stderr=file,
+            memory_bytes=None,
+            cwd=cwd,
+            environment=environment,
+            death_signal=signal.SIGTERM,
+        ) as child,
+    ):
+        ended = False
+        try:
+            while not ended and time.monotonic() < deadline_s:
+                ended = wait_for_exit(child, min(deadline_s, time.monotonic() + _TICK_S))
+                if output := reader.read():
+                    on_output(output)
+        finally:
+            if not ended:
+                child.terminate()
+                wait_for_exit(child, time.monotonic() + _GRACE_S)
+            # Build tools put their compilers into process groups of their own, but not into sessions.
+            _kill_session(child.pid)
+        return child.wait(timed_out=not ended)
+
+
+def _kill_session(session: int) -> None:
+    """Kills every process of a session; there is no system call for it."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            # The name, in parentheses, may hold anything.
+            pid, fields = int(stat.parent.name), stat.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                os.kill(pid, signal.SIGKILL)

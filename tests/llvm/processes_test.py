@@ -73,3 +73,34 @@ def test_descriptors_do_not_leak() -> None:
     for _ in range(20):
         processes.run(["true"])
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_a_logged_process_says_all_in_its_log(tmp_path: Path) -> None:
+    pieces: list[bytes] = []
+    result = processes.run_logged(
+        ["sh", "-c", 'echo "out $COLOUR"; echo "x: error: bad" >&2; pwd; exit 3'],
+        tmp_path / "logs" / "log",
+        cwd=tmp_path,
+        environment={"COLOUR": "red"},
+        on_output=pieces.append,
+    )
+    expected = f"out red\nx: error: bad\n{tmp_path}\n"
+    assert (tmp_path / "logs" / "log").read_text() == b"".join(pieces).decode() == expected
+    assert (result.returncode, result.timed_out, result.stderr_tail) == (3, False, expected)
+
+
+def test_of_a_logged_process_nothing_stays(tmp_path: Path) -> None:
+    """Neither what ignores the request to end, nor what has left the process group, as a compiler below ninja does."""
+    script = "import os, time; os.setpgid(0, 0); time.sleep(60)"
+    command = f"trap '' TERM; {sys.executable} -S -c '{script}' & sleep 60"
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    assert processes.run_logged(["sh", "-c", command], tmp_path / "log", timeout_s=1).timed_out
+    left = [p for p in psutil.process_iter(["cmdline"]) if script in (p.info["cmdline"] or [])]
+    assert left == []
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+
+
+def test_a_logged_process_may_tidy_up(tmp_path: Path) -> None:
+    command = f"trap 'touch {tmp_path}/tidy; exit 1' TERM; while :; do sleep 0.1; done"
+    assert processes.run_logged(["sh", "-c", command], tmp_path / "log", timeout_s=0.5).timed_out
+    assert (tmp_path / "tidy").exists()
