@@ -218,6 +218,7 @@ def run(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
     max_stdout_bytes: int = 1 << 30,
 ) -> ProcessResult:
     """Runs a process to its end; a failure is in the result, never an exception.
@@ -227,6 +228,7 @@ def run(
       timeout_s: wall-clock seconds it may take.
       memory_bytes: limit on its address space.
       cwd: its working directory.
+      environment: all of its environment variables; by default ours.
       max_stdout_bytes: it is killed when it prints more.
 
     Raises:
@@ -235,7 +237,14 @@ def run(
     deadline_s = time.monotonic() + timeout_s
     with (
         os.fdopen(os.memfd_create("stderr", os.MFD_CLOEXEC), "w+b") as stderr,
-        start(command, stderr=stderr, capture_stdout=True, memory_bytes=memory_bytes, cwd=cwd) as child,
+        start(
+            command,
+            stderr=stderr,
+            capture_stdout=True,
+            memory_bytes=memory_bytes,
+            cwd=cwd,
+            environment=environment,
+        ) as child,
     ):
         assert child.stdout is not None
         chunks: list[bytes] = []
