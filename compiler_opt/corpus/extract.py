@@ -56,6 +56,47 @@ class _FilteredOut(Exception):  # noqa: N818
     """The command filter says no."""
 
 
+@dataclasses.dataclass(frozen=True)
+class CompileCommand:
+    """An entry of a compilation database that makes an object.
+
+    Attributes:
+      directory: where it runs.
+      file: the source, as the entry has it.
+      arguments: the command; empty when the entry only names what it makes.
+      output: the object.
+    """
+
+    directory: Path
+    file: str
+    arguments: tuple[str, ...]
+    output: Path
+
+
+def commands_of_database(path: Path) -> list[CompileCommand]:
+    """The commands of a `compile_commands.json` that make objects, in its order.
+
+    Args:
+      path: the compilation database; entries have `command` or `arguments`, and may have `output`.
+
+    Raises:
+      CorpusError: the file is no compilation database.
+    """
+    commands = []
+    for number, entry in enumerate(_read_database(path)):
+        where = f"{path}: entry {number}"
+        if not isinstance(entry, dict) or not isinstance(entry.get("file"), str):
+            raise CorpusError(f"{where}: expected an object with 'directory', 'file' and 'command' or 'arguments'")
+        # Relative directories are relative to the database.
+        directory = path.parent.absolute() / str(entry.get("directory", "."))
+        arguments = _arguments_of(entry, where)
+        output = _output_of(entry, arguments)
+        if output is not None:
+            object_path = Path(os.path.normpath(directory / output))
+            commands.append(CompileCommand(directory, entry["file"], arguments, object_path))
+    return commands
+
+
 def objects_of_database(path: Path, base: Path | None = None) -> list[ObjectFile]:
     """The objects that a `compile_commands.json` makes, in its order, each once.
 
@@ -66,28 +107,19 @@ def objects_of_database(path: Path, base: Path | None = None) -> list[ObjectFile
     Raises:
       CorpusError: the file is no compilation database, or an object lies outside of the base folder.
     """
-    entries = _read_database(path)
     objects: dict[str, ObjectFile] = {}
-    for number, entry in enumerate(entries):
-        where = f"{path}: entry {number}"
-        if not isinstance(entry, dict) or not isinstance(entry.get("file"), str):
-            raise CorpusError(f"{where}: expected an object with 'directory', 'file' and 'command' or 'arguments'")
-        # Relative directories are relative to the database.
-        directory = path.parent.absolute() / str(entry.get("directory", "."))
-        output = _output_of(entry, where)
-        if output is None:
-            continue
-        object_path = Path(os.path.normpath(directory / output))
-        root = Path(os.path.normpath(directory if base is None else base.absolute()))
+    for command in commands_of_database(path):
+        object_path = command.output
+        root = Path(os.path.normpath(command.directory if base is None else base.absolute()))
         if not object_path.is_relative_to(root):
             raise CorpusError(
-                f"{where}: {object_path} is outside of {root}; give the folder of all objects with --obj_base_dir"
+                f"{path}: {object_path} is outside of {root}; give the folder of all objects with --obj_base_dir"
             )
         name = PurePosixPath(object_path.relative_to(root)).as_posix()
         known = objects.setdefault(name, ObjectFile(object_path, name))
         if known.path != object_path:
             raise CorpusError(
-                f"{where}: {known.path} and {object_path} would both be module {name}; "
+                f"{path}: {known.path} and {object_path} would both be module {name}; "
                 "give the folder of all objects with --obj_base_dir"
             )
     return list(objects.values())
@@ -210,13 +242,13 @@ def _read_database(path: Path) -> list[Any]:
     return entries
 
 
-def _output_of(entry: dict[str, Any], where: str) -> str | None:
-    """The object that a database entry makes, as it says; None when it makes none (only preprocesses, links...)."""
-    if isinstance(entry.get("output"), str):
-        return entry["output"]
+def _arguments_of(entry: dict[str, Any], where: str) -> tuple[str, ...]:
+    """The command of a database entry; empty when it has none but says what it makes."""
     arguments = entry.get("arguments")
     if arguments is None:
         command = entry.get("command")
+        if command is None and isinstance(entry.get("output"), str):
+            return ()
         if not isinstance(command, str):
             raise CorpusError(f"{where}: expected 'command' or 'arguments'")
         try:
@@ -225,6 +257,13 @@ def _output_of(entry: dict[str, Any], where: str) -> str | None:
             raise CorpusError(f"{where}: 'command' cannot be split into words ({error})") from None
     if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
         raise CorpusError(f"{where}: 'arguments': expected a list of words")
+    return tuple(arguments)
+
+
+def _output_of(entry: dict[str, Any], arguments: Sequence[str]) -> str | None:
+    """The object that a database entry makes, as it says; None when it makes none (only preprocesses, links...)."""
+    if isinstance(entry.get("output"), str):
+        return entry["output"]
     if "-c" not in arguments:
         return None
     for index, argument in enumerate(arguments):
