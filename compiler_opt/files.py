@@ -70,6 +70,12 @@ def nearest_folder(folder: Path) -> Path:
     return next(place for place in (absolute, *absolute.parents) if os.path.lexists(place))
 
 
+def default_cache_dir() -> Path:
+    """Where what can be had again is kept: `$XDG_CACHE_HOME/compiler_opt`, or `~/.cache/compiler_opt`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "compiler_opt"
+
+
 def _umask() -> int:
     value = os.umask(0)
     os.umask(value)

@@ -3,7 +3,13 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.errors import OutputError
-from compiler_opt.files import check_folder_writable, check_writable, nearest_folder, write_atomically
+from compiler_opt.files import (
+    check_folder_writable,
+    check_writable,
+    default_cache_dir,
+    nearest_folder,
+    write_atomically,
+)
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -56,3 +62,11 @@ def test_nearest_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert nearest_folder(tmp_path / "a" / "b") == tmp_path
     monkeypatch.chdir(tmp_path)
     assert nearest_folder(Path("a/b")) == tmp_path
+
+
+def test_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert default_cache_dir() == Path("/caches/compiler_opt")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert default_cache_dir() == Path("/home/me/.cache/compiler_opt")

@@ -8,6 +8,7 @@ Default traces, training, evaluation and imitation all call it.
 import dataclasses
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,22 @@ import numpy as np
 
 from compiler_opt.corpus.command_line import compile_command
 from compiler_opt.corpus.description import Module, explain_failure
-from compiler_opt.errors import CompileError, CorpusError, PolicyError, ProtocolError
-from compiler_opt.llvm import processes, remarks
-from compiler_opt.llvm.advisors import ADVISORS
+from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ToolchainError
+from compiler_opt.llvm import inliner_log, processes, remarks
+from compiler_opt.llvm.advisors import ADVISORS, INLINING
 from compiler_opt.llvm.interactive import InteractiveResult, compile_interactively
+from compiler_opt.llvm.plugin import can_build, environment, inliner_plugin, load_option
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.native import native_blob
+from compiler_opt.policies.network import NetworkPolicy, sampled_log_probs
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy, ReplayPolicy
 from compiler_opt.problems.problem import Problem
+
+BACKENDS = ("auto", "plugin", "channel")
+
+_MAX_NATIVE_POLICIES = 8
+"""Kept in a worker's scratch directory: a run has one policy at a time, an evaluation a few."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,12 +41,19 @@ class RolloutSettings:
     Attributes:
       timeout_s: wall-clock seconds; a compilation that takes longer is a failure.
       memory_bytes: address space of the compiler.
-      record_call_sites: also learn who calls whom (costs some 10% of the compilation).
+      record_call_sites: also learn who calls whom (over the channel this costs some 10% of the compilation).
+      backend: how decisions get into the compiler: `plugin` (made in its own process), `channel` (over pipes), or
+        `auto`: the plugin when it can be built for the compiler and the policy can run in it. Both give the same.
     """
 
     timeout_s: float = 120.0
     memory_bytes: int = processes.DEFAULT_MEMORY_BYTES
     record_call_sites: bool = False
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise ConfigError(f"backend: expected one of {', '.join(BACKENDS)}; found {self.backend!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,8 +162,7 @@ def rollout(
     except (CompileError, CorpusError, ProtocolError) as error:
         failure = str(error) if module.name in str(error) else f"{module.name}: {error}"
     finally:
-        compilation.object_path.unlink(missing_ok=True)
-        compilation.remarks_path.unlink(missing_ok=True)
+        compilation.clean_up()
     return Rollout(
         module=module.name,
         project=module.project,
@@ -175,7 +190,8 @@ class _Compilation:
         settings: RolloutSettings,
     ):
         self.object_path = scratch / "module.o"
-        self.remarks_path = scratch / "remarks.yaml"
+        self._remarks_path = scratch / "remarks.yaml"
+        self._log_path = scratch / "decisions.log"
         self.cpu_s = 0.0
         self._module = module
         self._policy = policy
@@ -196,15 +212,83 @@ class _Compilation:
         """
         policy = self._policy
         if policy is None:
-            result = processes.run(
-                self._command([]), timeout_s=self._settings.timeout_s, memory_bytes=self._settings.memory_bytes
-            )
-            self._account(result)
+            self._compile([])
             return None
+        native = self._native(policy)
+        if native is not None:
+            return self._in_process(policy, *native)
         if policy.needs_default and self._support.default_in_callee_slot:
             return self._replayed_default()
         trajectory, _ = self._converse(policy, include_default=policy.needs_default)
         return trajectory
+
+    def clean_up(self) -> None:
+        """Removes the object and whatever else is there."""
+        log = self._log_path
+        for path in (self.object_path, self._remarks_path, log, inliner_log.names_path(log)):
+            path.unlink(missing_ok=True)
+
+    def _native(self, policy: Policy) -> tuple[Path, Path | None] | None:
+        """The plugin and the policy's native form (None: the compiler's own decisions); None for the channel."""
+        backend = self._settings.backend
+        if backend == "channel":
+            return None
+        if self._problem.name != INLINING.problem or not isinstance(policy, (NetworkPolicy, DefaultPolicy)):
+            if backend == "plugin":
+                raise PolicyError(f"policy {policy.name!r} cannot decide within the compiler; use the backend auto")
+            return None
+        if backend == "auto" and not can_build(self._toolchain):
+            return None
+        try:
+            blob = self._blob(policy) if isinstance(policy, NetworkPolicy) else None
+            return inliner_plugin(self._toolchain), blob
+        except (PolicyError, ToolchainError):
+            if backend == "plugin":
+                raise
+            return None
+
+    def _blob(self, policy: NetworkPolicy) -> Path:
+        """The policy's native form, written once for each policy."""
+        path = self._scratch / f"{policy.key}.mlgo"
+        if not path.exists():
+            policies = sorted(self._scratch.glob("*.mlgo"), key=lambda path: path.stat().st_mtime_ns)
+            for old in policies[:-_MAX_NATIVE_POLICIES]:
+                old.unlink()
+            path.write_bytes(native_blob(policy.weights))
+        return path
+
+    def _in_process(self, policy: Policy, plugin: Path, blob: Path | None) -> Trajectory | None:
+        """Compiles with the plugin, which decides and writes down what it saw."""
+        features, advice = self._support.features, self._support.advice
+        assert advice is not None
+        temperature = 0.0
+        if isinstance(policy, NetworkPolicy):
+            policy.check_specs(features)
+            temperature = policy.temperature
+        elif not self._support.default_in_callee_slot:
+            # As the channel has it: the default's decision is one of the features.
+            features = (*features, dataclasses.replace(advice, name=self._problem.default_feature or ""))
+        variables = environment(policy=blob, temperature=temperature, seed=self._seed, log=self._log_path)
+        self._compile([load_option(plugin)], variables)
+        log = inliner_log.read(self._log_path, features)
+        if log is None:
+            return None
+        log_probs = None
+        if temperature and log.logits is not None:
+            logits = log.logits.astype(np.float64)
+            log_probs = sampled_log_probs(log.advice, (logits[:, 1] - logits[:, 0]) / temperature)
+        call_sites = log.call_sites if self._settings.record_call_sites else None
+        return Trajectory(Header(features, advice), log.observations, log.advice, log_probs, call_sites)
+
+    def _compile(self, flags: list[str], variables: Mapping[str, str] | None = None) -> None:
+        settings = self._settings
+        result = processes.run(
+            self._command(flags),
+            timeout_s=settings.timeout_s,
+            memory_bytes=settings.memory_bytes,
+            environment=variables,
+        )
+        self._account(result)
 
     def _replayed_default(self) -> Trajectory | None:
         """On a compiler that overwrites a feature with the default decision: first the decisions, then the features."""
@@ -233,7 +317,7 @@ class _Compilation:
         flags = self._advisor.interactive_options(include_default=include_default)
         record_call_sites = self._settings.record_call_sites
         result = compile_interactively(
-            self._command([*flags, *(remarks.options(str(self.remarks_path)) if record_call_sites else ())]),
+            self._command([*flags, *(remarks.options(str(self._remarks_path)) if record_call_sites else ())]),
             channel_flag=self._advisor.channel_base,
             start_deciding=start,
             scratch=self._scratch,
@@ -243,7 +327,7 @@ class _Compilation:
         self._account(result.process)
         if result.header is None or decider is None or not result.advice:
             return None, result
-        call_sites = remarks.parse_call_sites(self.remarks_path.read_bytes()) if record_call_sites else None
+        call_sites = remarks.parse_call_sites(self._remarks_path.read_bytes()) if record_call_sites else None
         if call_sites is not None and len(call_sites.callers) != len(result.advice):
             raise ProtocolError(
                 f"{self._module.name}: {len(result.advice)} decisions but {len(call_sites.callers)} remarks about them"

@@ -5,7 +5,6 @@ the unpacked files only those that the manifest lists are given to the compiler.
 """
 
 import hashlib
-import os
 import sys
 import tarfile
 from pathlib import Path, PurePosixPath
@@ -21,12 +20,6 @@ MAX_MEMBERS = 50_000
 MAX_UNPACKED_BYTES = 1 << 30
 
 _DOWNLOAD_TIMEOUT_S = 900
-
-
-def default_cache_dir() -> Path:
-    """Where downloaded archives are kept: `$XDG_CACHE_HOME/compiler_opt`, or `~/.cache/compiler_opt`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "compiler_opt"
 
 
 def fetch(archive: Archive, cache_dir: Path) -> Path:

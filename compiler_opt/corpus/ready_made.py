@@ -15,6 +15,7 @@ from typing import Any
 from compiler_opt.corpus import archives, description, manifest
 from compiler_opt.corpus.extract import extract, objects_of_database, write_description
 from compiler_opt.errors import CorpusError, OutputError
+from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 
@@ -62,7 +63,7 @@ def build(
       ToolchainError: the compiler cannot be run.
     """
     splits = (known or manifest.load()).split(set_name)
-    cache_dir = archives.default_cache_dir() if cache_dir is None else cache_dir
+    cache_dir = default_cache_dir() if cache_dir is None else cache_dir
     output_dir = output_dir.absolute()
     compiler = _compiler_version(clang)
     try:

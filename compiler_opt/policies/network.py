@@ -26,6 +26,7 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy, uniforms
+from compiler_opt.tensor_spec import TensorSpec
 
 NETWORK_FILE = "network.npz"
 FORMAT = 1
@@ -171,11 +172,20 @@ class NetworkPolicy(Policy):
                 "use the compiler that it was trained with, or a policy for this one"
             )
 
-    def start(self, header: Header, seed: int) -> Decider:
-        self.check(header.names)
-        for spec in header.features:
+    @property
+    def key(self) -> str:
+        """Of this policy's weights alone, also in other processes."""
+        return self._key
+
+    def check_specs(self, specs: Sequence[TensorSpec]) -> None:
+        """Raises PolicyError when the compiler lacks a feature or sends other than integers."""
+        self.check([spec.name for spec in specs])
+        for spec in specs:
             if spec.dtype != np.int64 or spec.num_elements != 1:
                 raise PolicyError(f"{self._origin}: expected scalar int64 features, found {spec.to_json()}")
+
+    def start(self, header: Header, seed: int) -> Decider:
+        self.check_specs(header.features)
         return _NetworkDecider(self._first_layer(), self.weights, header, seed, self.temperature)
 
     def _first_layer(self) -> "_FirstLayer":
@@ -277,5 +287,19 @@ class _NetworkDecider(Decider):
     def log_probs(self) -> np.ndarray | None:
         if not self._temperature:
             return None
-        signs = 2 * np.array(self._actions, np.float64) - 1
-        return -np.logaddexp(0, -signs * np.array(self._scaled_logits)).astype(np.float32)
+        return sampled_log_probs(np.array(self._actions), np.array(self._scaled_logits))
+
+
+def sampled_log_probs(actions: np.ndarray, scaled_logits: np.ndarray) -> np.ndarray:
+    """Log probabilities of actions 0 and 1.
+
+    Args:
+      actions: `[T]`.
+      scaled_logits: `[T]` float64, logit of 1 minus logit of 0, over the temperature.
+
+    Returns:
+      `[T]` float32.
+    """
+    signs = 2 * actions.astype(np.float64) - 1
+    log_probs: np.ndarray = -np.logaddexp(0, -signs * scaled_logits).astype(np.float32)
+    return log_probs

@@ -155,14 +155,6 @@ def test_an_archive_that_is_cut_short(tmp_path: Path) -> None:
         archives.unpack(path, tmp_path / "target")
 
 
-def test_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    assert archives.default_cache_dir() == Path("/caches/compiler_opt")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/home/me")
-    assert archives.default_cache_dir() == Path("/home/me/.cache/compiler_opt")
-
-
 def test_the_null_backend_does_nothing_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COMPILER_OPT_SDIST", raising=False)
     modules = set(sys.modules)

@@ -1,0 +1,238 @@
+"""The inliner plugin (`native/inliner_plugin.cpp`): built once for each LLVM, tried out, kept in the user's cache.
+
+An unmodified clang loads it by `-fpass-plugin=`, and it decides in the compiler's own process. Building it takes some 6
+seconds and LLVM's headers; nothing is built before somebody asks for it. `inliner_plugin` is the way in:
+
+    plugin = inliner_plugin(toolchain)                                   # ToolchainError says what is missing
+    processes.run([..., load_option(plugin)], environment=environment(policy=blob, seed=1, log=log))
+    inliner_log.read(log, features)
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from compiler_opt.errors import CompilerOptError, OutputError, ToolchainError
+from compiler_opt.files import default_cache_dir, write_atomically
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.llvm.training_log import decode_log
+
+SOURCES = tuple(Path(__file__).parents[1] / "native" / name for name in ("inliner_plugin.cpp", "policy_network.h"))
+"""What the plugin is made of."""
+
+# Undefined symbols are found in the compiler that loads it, function by function as they are called.
+FLAGS = (
+    "-std=c++17 -O2 -DNDEBUG -fPIC -shared -s -fno-rtti -fno-exceptions -fvisibility=hidden "
+    "-fvisibility-inlines-hidden -Wl,-z,lazy"
+).split()
+
+_BUILD_TIMEOUT_S = 300.0
+_HEADERS_VERSION = re.compile(r'^#define LLVM_VERSION_STRING "(\d+)\.(\d+)\.(\d+)', re.MULTILINE)
+
+
+def load_option(plugin: Path) -> str:
+    """The option by which clang and cc1 load it."""
+    return f"-fpass-plugin={plugin}"
+
+
+def environment(
+    *,
+    policy: Path | None,
+    temperature: float = 0.0,
+    seed: int = 0,
+    log: Path | None = None,
+    log_default: bool = False,
+    strict: bool = True,
+) -> dict[str, str]:
+    """All environment variables of a compiler that loads the plugin: ours, and what the plugin is to do.
+
+    Args:
+      policy: a policy's native form; None decides as the compiler itself would.
+      temperature: 0 is greedy; otherwise what the logits are divided by before sampling.
+      seed: what sampling starts from.
+      log: where to write the training log to (and `LOG.functions`).
+      log_default: the log also tells the compiler's own decisions; it always does without a policy.
+      strict: what cannot be done as told ends the compilation, instead of going on without the policy.
+    """
+    return {
+        **os.environ,
+        "MLGO_INLINER_MODE": "default" if policy is None else "policy",
+        "MLGO_INLINER_POLICY": str(policy or ""),
+        "MLGO_INLINER_TEMPERATURE": repr(float(temperature)),
+        "MLGO_INLINER_SEED": str(seed % (1 << 64)),
+        "MLGO_INLINER_LOG": str(log or ""),
+        "MLGO_INLINER_LOG_DEFAULT": str(int(log_default)),
+        "MLGO_INLINER_STRICT": str(int(strict)),
+    }
+
+
+def can_build(toolchain: Toolchain) -> bool:
+    """Whether what it takes is there, as far as can be told without building it."""
+    return toolchain.pass_plugins and toolchain.plugin_headers is not None
+
+
+def inliner_plugin(toolchain: Toolchain) -> Path:
+    """The plugin for a compiler: from the cache, or built and tried out now.
+
+    Raises:
+      ToolchainError: it cannot be had; the message says why, and names the package to install.
+    """
+    # Whoever compiles a thousand modules asks a thousand times.
+    if toolchain.clang not in _known:
+        try:
+            _known[toolchain.clang] = build_plugin(toolchain)
+        except CompilerOptError as error:
+            _known[toolchain.clang] = str(error)
+    plugin = _known[toolchain.clang]
+    if isinstance(plugin, str):
+        raise ToolchainError(plugin)
+    return plugin
+
+
+_known: dict[Path, Path | str] = {}
+"""By compiler: its plugin, or why there is none."""
+
+
+def build_plugin(
+    toolchain: Toolchain,
+    output: Path | None = None,
+    *,
+    cache_dir: Path | None = None,
+    extra_sources: Sequence[Path] = (),
+) -> Path:
+    """Builds the plugin for a compiler, and sees it decide there.
+
+    Args:
+      toolchain: the compiler.
+      output: where to write the library; by default into the cache, and what is there already is taken from it.
+      cache_dir: by default the user's.
+      extra_sources: C++ files to build in, such as `native.embedded_source` of a policy.
+
+    Returns:
+      path of the library.
+
+    Raises:
+      ToolchainError: headers or a C++ compiler are missing, or what was built does not work in this compiler.
+      OutputError: the output cannot be written.
+    """
+    headers = _headers(toolchain)
+    if output is not None:
+        write_atomically(output, _build(toolchain, headers, extra_sources))
+        return output
+    folder = (cache_dir or default_cache_dir()) / "plugins"
+    name = f"mlgo-inliner-{toolchain.version[0]}-{_key(toolchain, headers, extra_sources)}.so"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            raise ToolchainError(f"{folder}: belongs to another user; set XDG_CACHE_HOME to a folder of your own")
+        # Whoever comes while it is being built waits for it.
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / name).is_file():
+                write_atomically(folder / name, _build(toolchain, headers, extra_sources))
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written: {error.strerror}; set XDG_CACHE_HOME") from error
+    return folder / name
+
+
+def _headers(toolchain: Toolchain) -> Path:
+    major = toolchain.version[0]
+    if not toolchain.pass_plugins:
+        raise ToolchainError(
+            f"{toolchain.clang}: does not load pass plugins; use a clang with LLVM as a shared library"
+        )
+    if toolchain.plugin_headers is None:
+        raise ToolchainError(
+            f"{toolchain.clang}: building the inliner plugin needs LLVM's headers; "
+            f"install the packages llvm-{major} and llvm-{major}-dev"
+        )
+    config = toolchain.plugin_headers / "llvm" / "Config" / "llvm-config.h"
+    try:
+        match = _HEADERS_VERSION.search(config.read_text())
+    except OSError as error:
+        raise ToolchainError(f"{config}: {error.strerror}; install the package llvm-{major}-dev again") from error
+    found = tuple(map(int, match.groups())) if match else ()
+    if found != toolchain.version:
+        raise ToolchainError(
+            f"{config}: expected the headers of LLVM {'.'.join(map(str, toolchain.version))}, found those of "
+            f"{'.'.join(map(str, found)) or 'none'}; install the package llvm-{major}-dev of the same version"
+        )
+    return toolchain.plugin_headers
+
+
+def _key(toolchain: Toolchain, headers: Path, extra_sources: Sequence[Path]) -> str:
+    """Names what it was built from and for; found without starting a process."""
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
+    for source in (*SOURCES, *extra_sources):
+        digest.update(hashlib.sha256(source.read_bytes()).digest())
+    libraries = sorted(headers.parent.glob("lib*/libLLVM*.so*"))
+    for path in (toolchain.clang.resolve(), *(library.resolve() for library in libraries)):
+        status = path.stat()
+        digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:20]
+
+
+def _build(toolchain: Toolchain, headers: Path, extra_sources: Sequence[Path]) -> bytes:
+    with scratch_directory() as scratch:
+        library = scratch / "plugin.so"
+        _compile(toolchain, headers, extra_sources, library)
+        _try_out(toolchain, library, scratch)
+        return library.read_bytes()
+
+
+def _compile(toolchain: Toolchain, headers: Path, extra_sources: Sequence[Path], output: Path) -> None:
+    sources = [str(source) for source in (*SOURCES, *extra_sources) if source.suffix != ".h"]
+    arguments = [*FLAGS, *_definitions(toolchain), "-isystem", str(headers), "-I", str(SOURCES[0].parent), *sources]
+    reason = ""
+    for compiler in _cpp_compilers(toolchain):
+        result = processes.run([*compiler, *arguments, "-o", str(output)], timeout_s=_BUILD_TIMEOUT_S)
+        if result.ok:
+            return
+        reason = reason or result.describe()
+    raise ToolchainError(
+        f"{toolchain.clang}: its inliner plugin cannot be built: {reason}; "
+        "see that the packages g++ and llvm-{0}-dev are whole".format(toolchain.version[0])
+    )
+
+
+def _definitions(toolchain: Toolchain) -> list[str]:
+    """What LLVM itself was compiled with, as far as its headers depend on it."""
+    result = processes.run([str(toolchain.tool("llvm-config")), "--cxxflags"], timeout_s=TIMEOUT_S)
+    words = result.stdout.decode("utf-8", "replace").split()
+    return [word for word in words if word.startswith(("-D", "-U", "-stdlib="))]
+
+
+def _cpp_compilers(toolchain: Toolchain) -> list[list[str]]:
+    """Commands to try: this LLVM's own first."""
+    own = toolchain.tools.get("clang++")
+    others = [path for name in ("c++", "g++") if (path := shutil.which(name)) is not None]
+    return [[str(own)] if own else [str(toolchain.clang), "--driver-mode=g++"], *([path] for path in others)]
+
+
+def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
+    """Raises ToolchainError unless the compiler loads it and lets it decide."""
+    source, log = scratch / "probe.ll", scratch / "probe.log"
+    source.write_text(probe_module())
+    command = [str(toolchain.clang), "-Wno-override-module", "-Oz", "-x", "ir", str(source), "-c"]
+    result = processes.run(
+        [*command, "-o", str(scratch / "probe.o"), load_option(plugin)],
+        timeout_s=TIMEOUT_S,
+        environment=environment(policy=None, log=log),
+    )
+    if not result.ok:
+        raise ToolchainError(f"{toolchain.clang}: does not work with the inliner plugin: {result.describe()}")
+    try:
+        decided = decode_log(log.read_bytes())
+    except OSError:
+        raise ToolchainError(f"{toolchain.clang}: loads the inliner plugin, but does not ask it") from None
+    expected = toolchain.problems[INLINING.problem].features
+    if decided.features[: len(expected)] != expected:
+        raise ToolchainError(f"{toolchain.clang}: tells the inliner plugin other features than the channel")
