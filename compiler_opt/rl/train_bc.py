@@ -8,11 +8,9 @@ it again starts over, and replaces the policy when the new one is complete.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt import rl
 from compiler_opt.collect.trace_description import TraceDescription
@@ -30,8 +28,6 @@ _VOCAB_PATH = flags.DEFINE_string(
 )
 _GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files.")
 _GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
-
-POLICY_DIR = "policy"
 
 
 def main(argv: list[str]) -> None:
@@ -54,40 +50,9 @@ def main(argv: list[str]) -> None:
 
     # Everything that can be wrong before the work is known by now.
     rl.load_tensorflow()
-    from compiler_opt.policies.export.saved_model import save_policy
-    from compiler_opt.rl.behavioral_cloning import Cloner, load_examples
-    from compiler_opt.rl.history import History
-    from compiler_opt.rl.trace_files import Trace
+    from compiler_opt.rl.warm_start import clone_default
 
-    trace = Trace(trace_path)
-    with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
-        training, held_out = load_examples(trace, problem.feature_names, config, progress.update)
-    print(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
-    history = History(root_dir, 0)
-
-    def record(entry: Mapping[str, float]) -> None:
-        history.add(entry)
-        print(
-            f"epoch {entry['iteration']}: loss {entry['training_loss']:.4f}, held out {entry['loss']:.4f}, "
-            f"accuracy {entry['accuracy']:.2%} (always the same answer: {entry['majority_rate']:.2%})"
-        )
-
-    cloned = Cloner(quantiles, trace.advice.name, settings["network"], config).clone(training, held_out, record)
-    metadata = {
-        "problem": problem.name,
-        "toolchain": trace.about.get("toolchain"),
-        "method": "behavioral cloning",
-        "examples": len(training),
-        "accuracy": cloned.best["accuracy"],
-        "majority_rate": cloned.best["majority_rate"],
-        "seed": config.seed,
-    }
-    policy_dir = root_dir / POLICY_DIR
-    save_policy(policy_dir, dataclasses.replace(cloned.weights, metadata=metadata), trace.advice.name)
-    print(
-        f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
-        f"{cloned.best['majority_rate']:.2%} by always giving the same answer"
-    )
+    clone_default(root_dir, trace_path, problem, quantiles, settings["network"], config)
 
 
 def entry() -> None:

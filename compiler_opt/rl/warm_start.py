@@ -1,0 +1,77 @@
+"""From a default trace to a policy that decides alike, saved: what train_bc and optimize share."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from compiler_opt.policies.export.saved_model import save_policy
+from compiler_opt.problems.problem import Problem
+from compiler_opt.rl.behavioral_cloning import Cloner, load_examples
+from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.history import History
+from compiler_opt.rl.trace_files import Trace
+
+POLICY_DIR = "policy"
+
+
+def clone_default(
+    root_dir: Path,
+    trace_path: Path,
+    problem: Problem,
+    quantiles: Mapping[str, np.ndarray],
+    network: NetworkConfig,
+    config: BehavioralCloningConfig,
+    say: Callable[[str], Any] = print,
+) -> Path:
+    """Clones the decisions of a trace; leaves history, summaries and the policy in the run's folder.
+
+    Args:
+      root_dir: the run's folder.
+      trace_path: the default trace.
+      problem: what is decided.
+      quantiles: the vocabulary.
+      network: the policy's shape.
+      config: how it learns.
+      say: told how it goes, a line at a time.
+
+    Returns:
+      the folder of the policy.
+
+    Raises:
+      PolicyError, ProtocolError: the trace cannot be learned from.
+      OutputError: the policy cannot be written.
+    """
+    trace = Trace(trace_path)
+    with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
+        training, held_out = load_examples(trace, problem.feature_names, config, progress.update)
+    say(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
+    history = History(root_dir, 0)
+
+    def record(entry: Mapping[str, float]) -> None:
+        history.add(entry)
+        say(
+            f"epoch {entry['iteration']}: loss {entry['training_loss']:.4f}, held out {entry['loss']:.4f}, "
+            f"accuracy {entry['accuracy']:.2%} (always the same answer: {entry['majority_rate']:.2%})"
+        )
+
+    cloned = Cloner(quantiles, trace.advice.name, network, config).clone(training, held_out, record)
+    metadata = {
+        "problem": problem.name,
+        "toolchain": trace.about.get("toolchain"),
+        "method": "behavioral cloning",
+        "examples": len(training),
+        "accuracy": cloned.best["accuracy"],
+        "majority_rate": cloned.best["majority_rate"],
+        "seed": config.seed,
+    }
+    policy_dir = root_dir / POLICY_DIR
+    save_policy(policy_dir, dataclasses.replace(cloned.weights, metadata=metadata), trace.advice.name)
+    say(
+        f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
+        f"{cloned.best['majority_rate']:.2%} by always giving the same answer"
+    )
+    return policy_dir
