@@ -8,8 +8,13 @@ from pathlib import Path
 from compiler_opt.errors import OutputError
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, executable: bool = False) -> None:
     """Writes a file whole or not at all; what stood there stays until the new content is safely on disk.
+
+    Args:
+      path: the file.
+      content: all of it.
+      executable: whether it is a program.
 
     Raises:
       OutputError: the folder is not writable or the disk is full.
@@ -24,7 +29,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes files for their owner only; these are ordinary ones.
-        partial.chmod(0o666 & ~_umask())
+        partial.chmod((0o777 if executable else 0o666) & ~_umask())
         partial.replace(path)
     except OSError as error:
         if partial is not None:

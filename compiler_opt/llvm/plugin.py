@@ -192,7 +192,7 @@ def _compile(toolchain: Toolchain, headers: Path, extra_sources: Sequence[Path],
     sources = [str(source) for source in (*SOURCES, *extra_sources) if source.suffix != ".h"]
     arguments = [*FLAGS, *_definitions(toolchain), "-isystem", str(headers), "-I", str(SOURCES[0].parent), *sources]
     reason = ""
-    for compiler in _cpp_compilers(toolchain):
+    for compiler in cpp_compilers(toolchain):
         result = processes.run([*compiler, *arguments, "-o", str(output)], timeout_s=_BUILD_TIMEOUT_S)
         if result.ok:
             return
@@ -210,8 +210,8 @@ def _definitions(toolchain: Toolchain) -> list[str]:
     return [word for word in words if word.startswith(("-D", "-U", "-stdlib="))]
 
 
-def _cpp_compilers(toolchain: Toolchain) -> list[list[str]]:
-    """Commands to try: this LLVM's own first."""
+def cpp_compilers(toolchain: Toolchain) -> list[list[str]]:
+    """Commands to try when C++ is to be built: this LLVM's own compiler first."""
     own = toolchain.tools.get("clang++")
     others = [path for name in ("c++", "g++") if (path := shutil.which(name)) is not None]
     return [[str(own)] if own else [str(toolchain.clang), "--driver-mode=g++"], *([path] for path in others)]

@@ -1,0 +1,1 @@
+"""A trained policy put to work: `mlgo-clang`, a drop-in compiler that any build can use."""

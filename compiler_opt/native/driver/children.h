@@ -1,0 +1,194 @@
+// Running compilers: their output kept until it is known whether it is wanted, their end and signals passed on.
+
+#ifndef COMPILER_OPT_NATIVE_DRIVER_CHILDREN_H_
+#define COMPILER_OPT_NATIVE_DRIVER_CHILDREN_H_
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <string>
+#include <string_view>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+namespace mlgo {
+
+// Writes all of it, or as much as the other end takes.
+inline void write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// How a child ended, and what it said when that was kept.
+struct Outcome {
+  int status = 0;  // as of waitpid
+  std::string out, err;
+
+  bool ok() const { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
+
+  // Somebody wants this to end, and not only the compiler is to blame.
+  bool interrupted() const {
+    return WIFSIGNALED(status) && (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM ||
+                                   WTERMSIG(status) == SIGHUP || WTERMSIG(status) == SIGQUIT);
+  }
+
+  void replay() const {
+    write_all(STDOUT_FILENO, out);
+    write_all(STDERR_FILENO, err);
+  }
+};
+
+// Ends as the child did: with its exit status, or by its signal.
+[[noreturn]] inline void end_like(const Outcome &outcome) {
+  if (!WIFSIGNALED(outcome.status))
+    _exit(WEXITSTATUS(outcome.status));
+  const int number = WTERMSIG(outcome.status);
+  signal(number, SIG_DFL);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, number);
+  sigprocmask(SIG_UNBLOCK, &only, nullptr);
+  raise(number);
+  _exit(128 + number);
+}
+
+// Becomes this program.
+[[noreturn]] inline void become(const std::vector<std::string> &command) {
+  std::vector<char *> arguments;
+  for (const std::string &argument : command)
+    arguments.push_back(const_cast<char *>(argument.c_str()));
+  arguments.push_back(nullptr);
+  execv(arguments[0], arguments.data());
+  write_all(STDERR_FILENO, "error: mlgo: " + command[0] + ": cannot be run: " + std::strerror(errno) + "\n");
+  _exit(127);
+}
+
+// Starts children one after the other. A signal that asks this process to end is the child's to handle first, so that
+// it can remove its half-written files.
+class Children {
+ public:
+  Children() {
+    sigemptyset(&handled_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+      struct sigaction action;
+      // What was ignored stays so, as with nohup.
+      if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN)
+        continue;
+      action = {};
+      action.sa_handler = [](int caught) { signal_ = caught; };
+      sigaction(number, &action, nullptr);
+      sigaddset(&handled_, number);
+    }
+    // They arrive only while we wait in ppoll.
+    sigprocmask(SIG_BLOCK, &handled_, &outside_);
+  }
+
+  // Runs a command to its end. When its output is kept, it is in the outcome; otherwise it goes where ours goes.
+  Outcome run(const std::vector<std::string> &command, bool keep_output) {
+    int out[2] = {-1, -1}, err[2] = {-1, -1};
+    if (keep_output && (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0))
+      become_plainly(command);
+    const pid_t parent = getpid();
+    const pid_t child = fork();
+    if (child < 0)
+      become_plainly(command);
+    if (child == 0) {
+      // Also when we are killed outright it ends, and cleans up.
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (getppid() != parent)
+        _exit(1);
+      if (keep_output) {
+        dup2(out[1], STDOUT_FILENO);
+        dup2(err[1], STDERR_FILENO);
+      }
+      become_plainly(command);
+    }
+    Outcome outcome;
+    if (keep_output) {
+      close(out[1]);
+      close(err[1]);
+    }
+    wait_for(child, out[0], err[0], &outcome);
+    return outcome;
+  }
+
+  // A signal has asked us to end; its number, or 0.
+  static int signal() { return signal_; }
+
+ private:
+  [[noreturn]] void become_plainly(const std::vector<std::string> &command) const {
+    sigprocmask(SIG_SETMASK, &outside_, nullptr);
+    become(command);
+  }
+
+  void wait_for(pid_t child, int out, int err, Outcome *outcome) const {
+    const int process = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
+    pollfd events[] = {{process, POLLIN, 0}, {out, POLLIN, 0}, {err, POLLIN, 0}};
+    bool passed_on = signal_ != 0;
+    while (events[0].fd >= 0 || events[1].fd >= 0 || events[2].fd >= 0) {
+      // Mostly the signal went to the whole group, and a second one would keep the compiler from cleaning up.
+      const timespec grace = {0, 200'000'000};
+      const bool waiting = signal_ != 0 && !passed_on;
+      const int ready = ppoll(events, 3, waiting ? &grace : nullptr, &outside_);
+      if (ready < 0 && errno != EINTR)
+        break;
+      if (ready == 0) {
+        kill(child, signal_);
+        passed_on = true;
+      }
+      if (ready <= 0)
+        continue;
+      const bool ended = events[0].fd >= 0 && events[0].revents != 0;
+      if (events[1].fd >= 0 && events[1].revents != 0 && !read_some(events[1].fd, &outcome->out))
+        events[1].fd = -1;
+      if (events[2].fd >= 0 && events[2].revents != 0 && !read_some(events[2].fd, &outcome->err))
+        events[2].fd = -1;
+      if (ended) {
+        // What it has started and left running may hold the pipes open for ever.
+        drain(events[1].fd, &outcome->out);
+        drain(events[2].fd, &outcome->err);
+        break;
+      }
+    }
+    while (waitpid(child, &outcome->status, 0) < 0 && errno == EINTR) {
+    }
+    for (const int file : {process, out, err})
+      if (file >= 0)
+        close(file);
+  }
+
+  // False at the end of the file, or when there is nothing for now.
+  static bool read_some(int file, std::string *text) {
+    char chunk[1 << 14];
+    const ssize_t size = read(file, chunk, sizeof chunk);
+    if (size > 0)
+      text->append(chunk, static_cast<size_t>(size));
+    return size > 0 || (size < 0 && errno == EINTR);
+  }
+
+  static void drain(int file, std::string *text) {
+    if (file < 0)
+      return;
+    fcntl(file, F_SETFL, O_NONBLOCK);
+    while (read_some(file, text)) {
+    }
+  }
+
+  static inline volatile sig_atomic_t signal_ = 0;
+  sigset_t handled_, outside_;
+};
+
+}  // namespace mlgo
+
+#endif  // COMPILER_OPT_NATIVE_DRIVER_CHILDREN_H_

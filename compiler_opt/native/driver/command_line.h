@@ -1,0 +1,281 @@
+// What a clang command line asks for, as far as mlgo-clang has to know it.
+
+#ifndef COMPILER_OPT_NATIVE_DRIVER_COMMAND_LINE_H_
+#define COMPILER_OPT_NATIVE_DRIVER_COMMAND_LINE_H_
+
+#include <algorithm>
+#include <fcntl.h>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+namespace mlgo {
+
+inline bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
+
+inline std::string_view base_name(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
+
+inline bool is_regular_file(const std::string &path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+inline std::string read_file(const std::string &path) {
+  std::string content;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  char chunk[1 << 14];
+  for (ssize_t size; file >= 0 && (size = read(file, chunk, sizeof chunk)) > 0;)
+    content.append(chunk, static_cast<size_t>(size));
+  if (file >= 0)
+    close(file);
+  return content;
+}
+
+// One command line, read once.
+class CommandLine {
+ public:
+  explicit CommandLine(const std::vector<std::string> &arguments) {
+    expand(arguments, 0);
+    read();
+  }
+
+  // Some source goes through LLVM's passes, and all of it can be read a second time.
+  bool compiles() const { return num_sources_ > 0 && is_whole_ && !stops_early_ && can_read_again_; }
+  // The linker runs LLVM's passes over the whole program, and it is one that loads plugins. Not so for ThinLTO: there
+  // the inliner sees copies from other modules, of which a policy has learnt nothing, and was seen to do worse.
+  bool optimizes_at_link() const {
+    return is_whole_ && !stops_early_ && can_read_again_ && last_step_ == Step::kLink && num_inputs_ > 0 && lto_ &&
+           !thin_ && lld_;
+  }
+  // The last -O option, without its dash: `O0` when there is none.
+  const std::string &level() const { return level_; }
+  // It ends in one file with machine code, whose name `output` is; empty when that is not so.
+  const std::string &measurable_output() const { return measurable_output_; }
+  // Beside the output others are written that belong to it.
+  bool writes_side_files() const { return writes_side_files_; }
+  // The first source, for messages.
+  const std::string &source() const { return source_; }
+
+ private:
+  enum class Step { kAssembly, kObject, kLink };
+
+  // Response files are read as clang does; those that can be read only once (a pipe) are left to it.
+  void expand(const std::vector<std::string> &arguments, int depth) {
+    for (const std::string &argument : arguments) {
+      if (argument.size() < 2 || argument[0] != '@' || depth > 16) {
+        arguments_.push_back(argument);
+        continue;
+      }
+      const std::string path = argument.substr(1);
+      struct stat status;
+      if (stat(path.c_str(), &status) != 0) {
+        arguments_.push_back(argument);  // clang takes it for a file of that name
+      } else if (!S_ISREG(status.st_mode)) {
+        is_whole_ = false;
+      } else {
+        expand(split(read_file(path)), depth + 1);
+      }
+    }
+  }
+
+  // Into words, with a shell's quotes and backslashes.
+  static std::vector<std::string> split(const std::string &text) {
+    std::vector<std::string> words;
+    std::string word;
+    bool in_word = false;
+    char quote = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
+        word += text[++i];
+        in_word = true;
+      } else if (quote != 0) {
+        if (c == quote)
+          quote = 0;
+        else
+          word += c;
+      } else if (c == '"' || c == '\'') {
+        quote = c;
+        in_word = true;
+      } else if (c == ' ' || (c >= '\t' && c <= '\r')) {
+        if (in_word)
+          words.push_back(word);
+        word.clear();
+        in_word = false;
+      } else {
+        word += c;
+        in_word = true;
+      }
+    }
+    if (in_word)
+      words.push_back(word);
+    return words;
+  }
+
+  void read() {
+    std::string language;
+    std::string output;
+    bool bitcode = false, fat = false;
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      const std::string &argument = arguments_[i];
+      if (only_inputs_ || argument.empty() || argument[0] != '-' || argument == "-") {
+        read_input(argument, language);
+        continue;
+      }
+      if (argument == "--") {
+        only_inputs_ = true;
+        continue;
+      }
+      // The value of an option that takes one, whether or not it stands apart.
+      const auto value = [&](std::string_view option) {
+        return argument.size() > option.size() ? argument.substr(option.size())
+                                               : i + 1 < arguments_.size() ? arguments_[++i] : std::string();
+      };
+      if (is_one_of(argument, kStopEarly) || starts_with_one_of(argument, kStopEarlyPrefixes)) {
+        stops_early_ = true;
+      } else if (argument == "-c" || argument == "--compile") {
+        last_step_ = std::min(last_step_, Step::kObject);
+      } else if (argument == "-S" || argument == "--assemble") {
+        last_step_ = Step::kAssembly;
+      } else if (argument == "-emit-llvm") {
+        bitcode = true;
+      } else if (starts_with(argument, "-ObjC")) {
+        language = argument == "-ObjC" ? "objective-c" : "objective-c++";
+      } else if (starts_with(argument, "-O") || starts_with(argument, "--optimize")) {
+        read_level(argument);
+      } else if (argument == "-flto" || starts_with(argument, "-flto=")) {
+        lto_ = true;
+        thin_ = argument == "-flto=thin";
+      } else if (argument == "-fno-lto") {
+        lto_ = false;
+      } else if (argument == "-ffat-lto-objects" || argument == "-fno-fat-lto-objects") {
+        fat = argument[2] == 'f' && argument[3] == 'a';
+      } else if (starts_with(argument, "-fuse-ld=") || starts_with(argument, "--ld-path=")) {
+        lld_ = base_name(argument.substr(argument.find('=') + 1)).find("lld") != std::string_view::npos;
+      } else if (argument == "--output" || (starts_with(argument, "-o") && !starts_with(argument, "-obj"))) {
+        output = value(argument[1] == '-' ? argument : "-o");
+      } else if (starts_with(argument, "--output=")) {
+        output = argument.substr(9);
+      } else if (starts_with(argument, "-x") || argument == "--language") {
+        language = value(argument[1] == '-' ? argument : "-x");
+      } else if (starts_with(argument, "--language=")) {
+        language = argument.substr(11);
+      } else if (argument == "-Xclang") {
+        const std::string cc1 = value(argument);
+        stops_early_ |= is_one_of(cc1, kStopEarly) || cc1 == "-disable-llvm-passes" || cc1 == "-disable-llvm-optzns";
+        writes_side_files_ |= starts_with_one_of(cc1, kSideFiles);
+      } else if (starts_with_one_of(argument, kSideFiles)) {
+        writes_side_files_ = true;
+      } else if (starts_with(argument, "-Xarch_") || is_one_of(argument, kTakesValue)) {
+        ++i;
+      }
+    }
+    if (last_step_ == Step::kAssembly || (last_step_ == Step::kObject && (bitcode || (lto_ && !fat))))
+      return;
+    measurable_output_ = last_step_ == Step::kLink ? (output.empty() ? "a.out" : output)
+                         : num_sources_ != 1       ? std::string()
+                         : output.empty()          ? object_of(source_)
+                                                   : output;
+    struct stat status;
+    if (stat(measurable_output_.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+      measurable_output_.clear();
+    if (output == "-")
+      measurable_output_.clear();
+  }
+
+  // `-Oz`, `--optimize=z`; spelled as the levels that they mean.
+  void read_level(const std::string &option) {
+    const std::string value = option.substr(option[1] == '-' ? std::min(option.size(), size_t(11)) : 2);
+    if (value.empty() || value == "g")
+      level_ = "O1";
+    else if (value == "fast" || (value.size() == 1 && value[0] >= '4' && value[0] <= '9'))
+      level_ = "O3";
+    else
+      level_ = "O" + value;
+  }
+
+  void read_input(const std::string &input, const std::string &language) {
+    ++num_inputs_;
+    const bool typed = !language.empty() && language != "none";
+    const std::string_view name = base_name(input);
+    const size_t dot = name.find_last_of('.');
+    const std::string extension(dot == std::string_view::npos ? "" : name.substr(dot + 1));
+    if (input == "-") {
+      can_read_again_ = false;
+    } else if (typed ? is_one_of(language, kOffloadLanguages) : is_one_of(extension, kOffloadExtensions)) {
+      stops_early_ = true;  // several compilations in one: not what a policy was trained for
+    } else if (typed ? is_one_of(language, kLanguages) : is_one_of(extension, kExtensions)) {
+      ++num_sources_;
+      if (num_sources_ == 1)
+        source_ = input;
+      can_read_again_ &= is_regular_file(input);
+    }
+  }
+
+  static std::string object_of(const std::string &source) {
+    const std::string name(base_name(source));
+    return name.substr(0, name.find_last_of('.')) + ".o";
+  }
+
+  template <size_t N> static bool is_one_of(std::string_view text, const std::string_view (&table)[N]) {
+    return std::find(std::begin(table), std::end(table), text) != std::end(table);
+  }
+  template <size_t N> static bool starts_with_one_of(std::string_view text, const std::string_view (&table)[N]) {
+    return std::any_of(std::begin(table), std::end(table),
+                       [text](std::string_view start) { return starts_with(text, start); });
+  }
+
+  // Nothing is compiled, or not by way of LLVM's passes.
+  static constexpr std::string_view kStopEarly[] = {
+      "-E",         "--preprocess",     "-M",          "--dependencies", "-MM",           "--user-dependencies",
+      "-###",       "-fsyntax-only",    "--analyze",   "-emit-ast",      "--precompile",  "-fmodule-only",
+      "--version",  "--help",           "-help",       "--help-hidden",  "-verify-pch",   "-extract-api",
+      "--migrate",  "-rewrite-objc",    "-emit-pch",   "-emit-module",   "-fdriver-only", "-rewrite-legacy-objc",
+      "-module-file-info"};
+  static constexpr std::string_view kStopEarlyPrefixes[] = {
+      "-print-", "--print-", "-dumpmachine", "-dumpversion", "--autocomplete=", "-cc1", "-emit-interface-stubs",
+      "-fopenmp-targets=", "--offload-arch=", "--offload=", "--cuda-", "-emit-merged-ifs"};
+  static constexpr std::string_view kSideFiles[] = {
+      "-gsplit-dwarf", "-save-temps", "--save-temps", "-fsave-optimization-record", "-foptimization-record-file",
+      "-ftime-trace",  "-fstack-usage", "-stack-usage-file", "-opt-record-file"};
+  static constexpr std::string_view kTakesValue[] = {
+      "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MJ", "-MQ", "-MT", "-T", "-Tbss", "-Tdata", "-Ttext", "-U",
+      "-Xanalyzer", "-Xassembler", "-Xcuda-fatbinary", "-Xcuda-ptxas", "-Xlinker", "-Xoffload-linker",
+      "-Xopenmp-target", "-Xpreprocessor", "-arch", "-b", "-bundle_loader", "-cxx-isystem", "-dumpdir", "-e",
+      "-framework", "-idirafter", "-iframework", "-iframeworkwithsysroot", "-imacros", "-include", "-include-pch",
+      "-index-store-path", "-install_name", "-iprefix", "-iquote", "-isysroot", "-isystem", "-isystem-after",
+      "-ivfsoverlay", "-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-l", "-mllvm", "-mmlir", "-resource-dir",
+      "-rpath", "-serialize-diagnostics", "-stdlib++-isystem", "-target", "-u", "-weak_framework",
+      "-working-directory", "-z", "--assert", "--config", "--define-macro", "--for-linker", "--include-directory",
+      "--include-directory-after", "--library-directory", "--param", "--prefix", "--serialize-diagnostics", "--sysroot",
+      "--undefine-macro", "--working-directory"};
+  static constexpr std::string_view kLanguages[] = {
+      "c", "c++", "objective-c", "objective-c++", "cpp-output", "c++-cpp-output", "objective-c-cpp-output",
+      "objective-c++-cpp-output", "objc-cpp-output", "objc++-cpp-output", "c++-module", "c++-module-cpp-output", "ir"};
+  static constexpr std::string_view kExtensions[] = {
+      "c",   "i",   "cc", "cp",  "cpp", "cxx", "c++",  "C",    "CC",   "CPP", "CXX", "C++", "ii",
+      "m",   "mi",  "mm", "M",   "mii", "ll",  "bc",   "cppm", "ccm",  "cxxm", "c++m", "iim", "pcm"};
+  static constexpr std::string_view kOffloadLanguages[] = {"cuda", "cuda-cpp-output", "hip", "hip-cpp-output", "cl",
+                                                           "clcpp"};
+  static constexpr std::string_view kOffloadExtensions[] = {"cu", "cui", "hip", "hipi", "cl", "clcpp"};
+
+  std::vector<std::string> arguments_;
+  bool is_whole_ = true;
+  bool only_inputs_ = false;
+  bool stops_early_ = false;
+  bool can_read_again_ = true;
+  bool lto_ = false, thin_ = false, lld_ = false;
+  bool writes_side_files_ = false;
+  size_t num_inputs_ = 0, num_sources_ = 0;
+  Step last_step_ = Step::kLink;
+  std::string level_ = "O0";
+  std::string source_;
+  std::string measurable_output_;
+};
+
+}  // namespace mlgo
+
+#endif  // COMPILER_OPT_NATIVE_DRIVER_COMMAND_LINE_H_
