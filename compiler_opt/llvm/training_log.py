@@ -251,7 +251,7 @@ class _LogDecoder:
             self._outcomes.append(payloads[1][:count])
             self._outcome_of.append(self._num_observations + np.arange(count, dtype=np.int64))
         self._num_observations += count
-        self._last_index = index + count - 1
+        self._last_index = index + count - 1 if len(payloads) == 1 else -1
         self._position += count * stride
         return True
 
@@ -260,7 +260,7 @@ class _LogDecoder:
         if self._score_bytes is None:
             raise self._wrong("found an outcome, but the header has no score")
         if index != self._last_index:
-            raise self._wrong(f"expected the outcome of observation {self._last_index}, found that of {index}")
+            raise self._wrong(f"expected the outcome of the observation before it, found that of {index}")
         begin = self._position + len(line) + 1
         end = begin + self._score_bytes
         if len(self._content) <= end:
