@@ -1,5 +1,7 @@
 """Numbers as the report and the terminal show them."""
 
+from collections.abc import Sequence
+
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -36,3 +38,18 @@ def duration_text(seconds: float) -> str:
 def count_text(count: int, noun: str) -> str:
     """`1 module`, `2 modules`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def aligned(rows: Sequence[Sequence[str]], num_text_columns: int, rules: Sequence[int]) -> list[str]:
+    """Columns padded to their widest cell, text to the left and numbers to the right, with rules before some rows."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for number, row in enumerate(rows):
+        if number in rules:
+            lines.append("  ".join("-" * width for width in widths))
+        cells = (
+            cell.ljust(width) if column < num_text_columns else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(cells).rstrip())
+    return lines

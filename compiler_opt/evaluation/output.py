@@ -3,11 +3,11 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.evaluation.formatting import bytes_text, change_text, count_text
+from compiler_opt.evaluation.formatting import aligned, bytes_text, change_text, count_text
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.report import render, score_name, worst_modules
 from compiler_opt.evaluation.results import DEFAULT, Evaluation, Output, ProjectResult
@@ -21,8 +21,8 @@ def write(evaluation: Evaluation, directory: Path, history: History | None = Non
       OutputError: one cannot be written; what stood there before is untouched.
     """
     files = {
-        "modules.csv": _csv(_module_rows(evaluation)),
-        "projects.csv": _csv(_project_rows(evaluation)),
+        "modules.csv": csv_text(_module_rows(evaluation)),
+        "projects.csv": csv_text(_project_rows(evaluation)),
         "summary.json": json.dumps(evaluation.summary(), indent=2) + "\n",
         "report.html": render(evaluation, history),
     }
@@ -31,7 +31,7 @@ def write(evaluation: Evaluation, directory: Path, history: History | None = Non
     return directory / "report.html"
 
 
-def _csv(rows: Iterable[dict[str, Any]]) -> str:
+def csv_text(rows: Iterable[dict[str, Any]]) -> str:
     """Rows with the same keys, under a header."""
     rows = list(rows)
     buffer = io.StringIO()
@@ -104,7 +104,7 @@ def terminal_table(evaluation: Evaluation) -> str:
         *(change_text(evaluation.totals[name].linked_change, 1) for name in baselines),
     ]
     scores, objects = total.scores, total.objects
-    lines = _aligned([header, *rows, together], num_text_columns=2, rules=(1, len(rows) + 1))
+    lines = aligned([header, *rows, together], num_text_columns=2, rules=(1, len(rows) + 1))
     lines += [
         "",
         f"{score_name(evaluation.problem)}: {change_text(scores.total.value)} "
@@ -120,18 +120,3 @@ def terminal_table(evaluation: Evaluation) -> str:
 
 def _linked_text(project: ProjectResult, contender: str) -> str:
     return bytes_text(project.linked_bytes[contender]) if contender in project.linked_bytes else "not linked"
-
-
-def _aligned(rows: Sequence[Sequence[str]], num_text_columns: int, rules: Sequence[int]) -> list[str]:
-    """Columns padded to their widest cell, text to the left and numbers to the right, with rules before some rows."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for number, row in enumerate(rows):
-        if number in rules:
-            lines.append("  ".join("-" * width for width in widths))
-        cells = (
-            cell.ljust(width) if column < num_text_columns else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join(cells).rstrip())
-    return lines

@@ -45,25 +45,8 @@ def project_bars(evaluation: Evaluation) -> str:
         bars, points = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
     else:
         bars, points = figure.subplots(), None
-    changes = [100 * (project.linked_change(evaluation.policy) or 0) for project in projects]
-    places = np.arange(len(projects))
-    bars.barh(places, changes, height=0.62, color=[_side(change) for change in changes])
-    for place, change in zip(places, changes, strict=True):
-        bars.annotate(
-            change_text(change / 100),
-            (change, place),
-            xytext=(-4 if change < 0 else 4, 0),
-            textcoords="offset points",
-            ha="right" if change < 0 else "left",
-            va="center",
-            color=_STAND_INS["text"],
-            fontsize=9,
-        )
-    low, high = min([0, *changes]), max([0, *changes])
-    room = 0.22 * max(high - low, 0.05)
-    bars.set_xlim(low - (room if low < 0 else room / 4), high + (room if high > 0 else room / 4))
-    bars.set_yticks(places, [project.name for project in projects])
-    bars.set_ylim(-0.6, len(projects) - 0.4)
+    changes = [project.linked_change(evaluation.policy) or 0 for project in projects]
+    _bars(bars, [project.name for project in projects], changes)
     _style(bars, f"{evaluation.policy}: change of linked text", zero_line=True)
     if points is not None:
         for marker, name in zip(_MARKERS, baselines, strict=False):
@@ -81,6 +64,38 @@ def project_bars(evaluation: Evaluation) -> str:
         points.tick_params(axis="y", length=0)
         _legend(points, ncols=len(baselines))
     return _svg(figure, "projects")
+
+
+def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> str:
+    """Relative changes, one bar each, the first on top."""
+    figure = Figure(figsize=(9, 0.9 + 0.34 * max(2, len(names))), layout="constrained")
+    axes = figure.subplots()
+    _bars(axes, names[::-1], changes[::-1])
+    _style(axes, label, zero_line=True)
+    return _svg(figure, "changes")
+
+
+def _bars(axes: Axes, names: Sequence[str], changes: Sequence[float]) -> None:
+    """Relative changes by name, the last on top."""
+    percent = _percent(changes)
+    places = np.arange(len(percent))
+    axes.barh(places, percent, height=0.62, color=[_side(change) for change in percent])
+    for place, change in zip(places, percent, strict=True):
+        axes.annotate(
+            change_text(change / 100),
+            (change, place),
+            xytext=(-4 if change < 0 else 4, 0),
+            textcoords="offset points",
+            ha="right" if change < 0 else "left",
+            va="center",
+            color=_STAND_INS["text"],
+            fontsize=9,
+        )
+    low, high = min([0, *percent]), max([0, *percent])
+    room = 0.22 * max(high - low, 0.05)
+    axes.set_xlim(low - (room if low < 0 else room / 4), high + (room if high > 0 else room / 4))
+    axes.set_yticks(places, names)
+    axes.set_ylim(-0.6, len(percent) - 0.4)
 
 
 def module_distribution(evaluation: Evaluation) -> str:

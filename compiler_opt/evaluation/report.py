@@ -1,11 +1,10 @@
 """The evaluation as one HTML page that needs nothing else: no script, no font, no image from anywhere."""
 
-import html
 import string
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler_opt.evaluation import plots
+from compiler_opt.evaluation import page, plots
 from compiler_opt.evaluation.formatting import (
     bytes_text,
     change_text,
@@ -14,6 +13,7 @@ from compiler_opt.evaluation.formatting import (
     signed_bytes_text,
 )
 from compiler_opt.evaluation.history import History
+from compiler_opt.evaluation.page import cells, colored, escape, table
 from compiler_opt.evaluation.results import DEFAULT, Evaluation, ModuleResult, Total
 from compiler_opt.evaluation.statistics import CONFIDENCE, NUM_RESAMPLES, Comparison, Estimate
 
@@ -34,12 +34,9 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
     """
     total = evaluation.totals[evaluation.policy]
     fields = {
-        "title": f"{evaluation.policy}: {change_text(total.linked_change)} linked text",
-        "eyebrow": _escape(
-            f"{evaluation.problem} policy against the compiler's default · {evaluation.started_at[:10]}"
-        ),
-        "headline": _escape(_headline(total)),
-        "lead": _escape(lead(evaluation)),
+        "eyebrow": escape(f"{evaluation.problem} policy against the compiler's default · {evaluation.started_at[:10]}"),
+        "headline": escape(_headline(total)),
+        "lead": escape(lead(evaluation)),
         "cards": _cards(evaluation, total),
         "interval_note": _interval_note(evaluation),
         "project_plot": plots.project_bars(evaluation),
@@ -53,17 +50,18 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
         "contender_note": _contender_note(evaluation),
         "training": _training(history),
         "num_modules": count_text(len(evaluation.modules), "module"),
-        "policy": _escape(evaluation.policy),
+        "policy": escape(evaluation.policy),
         "num_decisions": f"{sum(module.output(evaluation.policy).num_decisions for module in evaluation.modules):,}",
         "score_meaning": _score_meaning(evaluation),
         "wall_time": duration_text(evaluation.wall_s),
         "cpu_time": duration_text(evaluation.cpu_s),
         "provenance": "".join(
-            f"<dt>{_escape(name)}</dt><dd>{_escape(value)}</dd>" for name, value in evaluation.provenance.items()
+            f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in evaluation.provenance.items()
         ),
         "failures": _failures(evaluation),
     }
-    return string.Template(_TEMPLATE.read_text()).substitute(fields)
+    title = f"{evaluation.policy}: {change_text(total.linked_change)} linked text"
+    return page.whole(title, string.Template(_TEMPLATE.read_text()).substitute(fields))
 
 
 def lead(evaluation: Evaluation) -> str:
@@ -105,10 +103,6 @@ def score_name(problem: str) -> str:
     return _SCORES.get(problem, "score")
 
 
-def _escape(text: str) -> str:
-    return html.escape(text)
-
-
 def _headline(total: Total) -> str:
     change = total.linked_change
     if change_text(change) == change_text(0):
@@ -118,12 +112,6 @@ def _headline(total: Total) -> str:
     )
 
 
-def _colored(change: float | None, digits: int = 2) -> str:
-    text = change_text(change, digits)
-    side = "good" if text.startswith("\N{MINUS SIGN}") else "bad" if text.startswith("+") else "muted"
-    return f'<span class="{side}">{text}</span>'
-
-
 def _interval(estimate: Estimate) -> str:
     return f"{change_text(estimate.low)} to {change_text(estimate.high)}"
 
@@ -131,10 +119,10 @@ def _interval(estimate: Estimate) -> str:
 def _cards(evaluation: Evaluation, total: Total) -> str:
     objects, scores = total.objects, total.scores
     cards = [
-        ("Linked text", _colored(total.linked_change), "all projects together"),
-        (score_name(evaluation.problem), _colored(scores.total.value), _interval(scores.total)),
-        ("Text of the objects", _colored(objects.total.value), _interval(objects.total)),
-        ("Mean over modules", _colored(objects.mean.value), _interval(objects.mean)),
+        ("Linked text", colored(total.linked_change), "all projects together"),
+        (score_name(evaluation.problem), colored(scores.total.value), _interval(scores.total)),
+        ("Text of the objects", colored(objects.total.value), _interval(objects.total)),
+        ("Mean over modules", colored(objects.mean.value), _interval(objects.mean)),
         (
             "Modules smaller / same / bigger",
             f"{objects.wins} / {objects.ties} / {objects.losses}",
@@ -146,11 +134,7 @@ def _cards(evaluation: Evaluation, total: Total) -> str:
             f"of {count_text(len(evaluation.modules), 'module')}",
         ),
     ]
-    return "".join(
-        f'<div class="card"><div class="name">{_escape(name)}</div><div class="value">{value}</div>'
-        f'<div class="detail">{detail}</div></div>'
-        for name, value, detail in cards
-    )
+    return page.cards(cards)
 
 
 def _interval_note(evaluation: Evaluation) -> str:
@@ -163,19 +147,6 @@ def _interval_note(evaluation: Evaluation) -> str:
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[str], foot: str = "") -> str:
-    return (
-        f'<div class="scroll"><table><thead>{"".join(f"<tr>{row}</tr>" for row in head)}</thead>'
-        f"<tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody>"
-        f"{f'<tfoot><tr>{foot}</tr></tfoot>' if foot else ''}</table></div>"
-    )
-
-
-def _cells(*values: str) -> str:
-    """Table cells; the first is text."""
-    return f'<td class="text">{values[0]}</td>' + "".join(f"<td>{value}</td>" for value in values[1:])
-
-
 def _project_table(evaluation: Evaluation) -> str:
     policy, baselines = evaluation.policy, evaluation.baselines
     groups = (
@@ -185,23 +156,23 @@ def _project_table(evaluation: Evaluation) -> str:
     )
     names = ("default", policy, "change", "objects", score_name(evaluation.problem), *baselines)
     head = '<th class="text">project</th><th class="text">language</th><th>modules</th>' + "".join(
-        f"<th>{_escape(name)}</th>" for name in names
+        f"<th>{escape(name)}</th>" for name in names
     )
     rows = []
     for project in evaluation.projects:
         linked = [project.linked_bytes.get(who) for who in (DEFAULT, policy)]
         note = f" (+{len(project.excluded)} excluded)" if project.excluded else ""
         rows.append(
-            f'<td class="text">{_escape(project.name)}</td><td class="text">{_escape(project.languages)}</td>'
+            f'<td class="text">{escape(project.name)}</td><td class="text">{escape(project.languages)}</td>'
             + "".join(
                 f"<td>{value}</td>"
                 for value in (
                     f"{len(project.modules)}{note}",
                     *("not linked" if count is None else bytes_text(count) for count in linked),
-                    f"<b>{_colored(project.linked_change(policy))}</b>",
-                    _colored(project.object_change(policy)),
-                    _colored(project.score_change(policy)),
-                    *(_colored(project.linked_change(name), 1) for name in baselines),
+                    f"<b>{colored(project.linked_change(policy))}</b>",
+                    colored(project.object_change(policy)),
+                    colored(project.score_change(policy)),
+                    *(colored(project.linked_change(name), 1) for name in baselines),
                 )
             )
         )
@@ -212,13 +183,13 @@ def _project_table(evaluation: Evaluation) -> str:
             str(len(evaluation.modules)),
             bytes_text(total.default_linked_bytes),
             bytes_text(total.linked_bytes),
-            _colored(total.linked_change),
-            _colored(total.objects.total.value),
-            _colored(total.scores.total.value),
-            *(_colored(evaluation.totals[name].linked_change, 1) for name in baselines),
+            colored(total.linked_change),
+            colored(total.objects.total.value),
+            colored(total.scores.total.value),
+            *(colored(evaluation.totals[name].linked_change, 1) for name in baselines),
         )
     )
-    return _table([groups, head], rows, foot)
+    return table([groups, head], rows, foot)
 
 
 def _project_note(evaluation: Evaluation) -> str:
@@ -227,7 +198,7 @@ def _project_note(evaluation: Evaluation) -> str:
     notes = ["Negative is smaller. Bytes of allocated sections that are executable or not writable."]
     if substituted:
         notes.append(
-            f"{count_text(substituted, 'module')} failed to compile with {_escape(evaluation.policy)}; the default's "
+            f"{count_text(substituted, 'module')} failed to compile with {escape(evaluation.policy)}; the default's "
             "object was linked instead."
         )
     if excluded:
@@ -241,30 +212,30 @@ def _module_table(evaluation: Evaluation, kind: str, modules: Sequence[ModuleRes
         return f'{title}<p class="note">No module got {kind}.</p>'
     head = (
         '<th class="text">module</th><th class="text">project</th><th>default</th>'
-        f"<th>{_escape(evaluation.policy)}</th><th>bytes</th><th>change</th><th>decisions</th>"
+        f"<th>{escape(evaluation.policy)}</th><th>bytes</th><th>change</th><th>decisions</th>"
     )
     rows = []
     for module in modules:
         before, output = module.outputs[DEFAULT].text_bytes, module.output(evaluation.policy)
         rows.append(
-            f'<td class="wrap"><code>{_escape(module.name)}</code></td><td class="text">{_escape(module.project)}</td>'
+            f'<td class="wrap"><code>{escape(module.name)}</code></td><td class="text">{escape(module.project)}</td>'
             + "".join(
                 f"<td>{value}</td>"
                 for value in (
                     bytes_text(before),
                     bytes_text(output.text_bytes),
                     signed_bytes_text(output.text_bytes - before),
-                    _colored(module.change(evaluation.policy)),
+                    colored(module.change(evaluation.policy)),
                     f"{output.num_decisions:,}",
                 )
             )
         )
-    return title + _table([head], rows)
+    return title + table([head], rows)
 
 
 def _contender_table(evaluation: Evaluation) -> str:
     head = '<th class="text">who decides</th>' + "".join(
-        f"<th>{_escape(name)}</th>"
+        f"<th>{escape(name)}</th>"
         for name in (
             "linked text",
             "objects",
@@ -279,9 +250,9 @@ def _contender_table(evaluation: Evaluation) -> str:
     rows = []
     for name, total in evaluation.totals.items():
         rows.append(
-            _cells(
-                _escape(name),
-                f"<b>{_colored(total.linked_change)}</b>",
+            cells(
+                escape(name),
+                f"<b>{colored(total.linked_change)}</b>",
                 _with_interval(total.objects),
                 _with_interval(total.scores),
                 *(f"{count:,}" for count in (total.objects.wins, total.objects.ties, total.objects.losses)),
@@ -290,12 +261,12 @@ def _contender_table(evaluation: Evaluation) -> str:
             )
         )
     default_cpu_s = sum(module.outputs[DEFAULT].cpu_s for module in evaluation.modules)
-    rows.append(_cells("default", *[""] * 7, f"{default_cpu_s:,.0f}"))
-    return _table([head], rows)
+    rows.append(cells("default", *[""] * 7, f"{default_cpu_s:,.0f}"))
+    return table([head], rows)
 
 
 def _with_interval(comparison: Comparison) -> str:
-    return f'{_colored(comparison.total.value)}<span class="range">{_interval(comparison.total)}</span>'
+    return f'{colored(comparison.total.value)}<span class="range">{_interval(comparison.total)}</span>'
 
 
 def _contender_note(evaluation: Evaluation) -> str:
@@ -335,9 +306,9 @@ def _failures(evaluation: Evaluation) -> str:
         return '<p class="note">None: every module was compiled by everyone, and every project was linked.</p>'
     head = '<th class="text">who decided</th><th class="text">where</th><th class="text">what happened</th>'
     rows = [
-        f'<td class="text">{_escape(failure.contender)}</td><td class="wrap"><code>{_escape(failure.where)}</code></td>'
-        f'<td class="wrap">{_escape(failure.reason)}</td>'
+        f'<td class="text">{escape(failure.contender)}</td><td class="wrap"><code>{escape(failure.where)}</code></td>'
+        f'<td class="wrap">{escape(failure.reason)}</td>'
         for failure in failures[:_MAX_FAILURES_SHOWN]
     ]
     more = len(failures) - len(rows)
-    return _table([head], rows) + (f'<p class="note">{more} more are in summary.json.</p>' if more else "")
+    return table([head], rows) + (f'<p class="note">{more} more are in summary.json.</p>' if more else "")

@@ -22,6 +22,7 @@ _OPTIONS = (
     "--noinhibit-exec",  # A jump to what does not exist may be out of range; the sizes are right all the same.
     "--no-warnings",
     "--strip-all",
+    "--whole-archive",
     "--threads=1",
 )
 
@@ -33,7 +34,7 @@ def linked_text_bytes(
 
     Args:
       lld: `ld.lld`; see `Toolchain.tool`.
-      objects: ELF objects of one target; of equal COMDAT groups the first object's is kept, so the order matters.
+      objects: ELF objects, or archives of them, of one target; of equal COMDAT groups the first object's is kept, so the order matters.
       scratch: where to put temporary files.
       timeout_s: wall-clock seconds that the link may take.
 
