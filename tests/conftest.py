@@ -2,9 +2,11 @@
 
 import shutil
 
+import numpy as np
 import pytest
 
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from tests.real_observations import real_observations
 
 
 @pytest.fixture(params=["clang-19", "clang-22"], scope="session")
@@ -20,3 +22,9 @@ def clang_path(request: pytest.FixtureRequest) -> str:
 def toolchain(clang_path: str) -> Toolchain:
     """Each tested compiler, probed."""
     return probe(clang_path)
+
+
+@pytest.fixture(scope="session")
+def observations(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """Some thousands of real inlining decisions: features `[T]` int64 by name, those of the default decisions first."""
+    return real_observations(toolchain, tmp_path_factory.mktemp("observations"), at_least=5000)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from compiler_opt.corpus.description import Corpus
@@ -31,7 +32,12 @@ int both(struct node *a, struct node *b) { return value_of(a) + value_of(b) + la
 
 def make_small_corpus(root: Path, clang: str) -> Corpus:
     """Projects `shapes` (C++, with functions that both objects carry) and `plain` (C, a module without decisions)."""
-    for name, text in SOURCES.items():
+    return make_corpus(root, clang, SOURCES)
+
+
+def make_corpus(root: Path, clang: str, sources: Mapping[str, str]) -> Corpus:
+    """A corpus of `PROJECT/FILE` to its text, compiled for size."""
+    for name, text in sources.items():
         source = root / name
         source.parent.mkdir(exist_ok=True)
         source.write_text(text)
@@ -50,8 +56,9 @@ def make_small_corpus(root: Path, clang: str) -> Corpus:
             f"{source}.o.bc",
         ]
         subprocess.run(command, check=True)
-    names = [f"{name}.o" for name in SOURCES]
+    names = [f"{name}.o" for name in sources]
+    projects = list(dict.fromkeys(name.split("/")[0] for name in sources))
     (root / "corpus_description.json").write_text(
-        json.dumps({"modules": names, "has_thinlto": False, "projects": ["shapes", "plain"]})
+        json.dumps({"modules": names, "has_thinlto": False, "projects": projects})
     )
     return Corpus.load(root)

@@ -1,0 +1,295 @@
+"""The inliner plugin in real compilers: what it decides, what it writes down, and that no mistake breaks a build."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.llvm import inliner_log, plugin
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.native import embedded_source, native_blob
+from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.policy import uniforms
+from compiler_opt.problems.inlining.signature import FEATURES
+
+_SOURCE = """
+int get(int);
+static int choose(int x) {
+  if (x > 3) return get(x) + get(x + 1) * 2;
+  for (int i = 0; i < x; i++) get(i);
+  return 7;
+}
+int one(int y) { return choose(y) + choose(y + 1); }
+int two(int y) { return choose(y) * one(y); }
+__attribute__((noinline)) int three(int y) { return one(y); }
+__attribute__((always_inline)) static inline int four(int y) { return get(y) + choose(3); }
+int five(int y) { return four(y) + three(y); }
+"""
+
+
+def _network(seed: int, features: Sequence[str] = FEATURES) -> NetworkWeights:
+    rng = np.random.default_rng(seed)
+    hidden = 8
+    return NetworkWeights(
+        tuple(features),
+        tuple(np.array([0.0, 1.0, 2.0, 5.0, 30.0]) for _ in features),
+        (
+            rng.normal(size=(3 * len(features), hidden)).astype(np.float32),
+            rng.normal(size=(hidden, 2)).astype(np.float32),
+        ),
+        (rng.normal(size=hidden).astype(np.float32), np.zeros(2, np.float32)),
+    )
+
+
+def _blob(path: Path, seed: int = 1, features: Sequence[str] = FEATURES) -> Path:
+    path.write_bytes(native_blob(_network(seed, features)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def library(toolchain: Toolchain) -> Path:
+    return plugin.inliner_plugin(toolchain)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source.c"
+    path.write_text(_SOURCE)
+    return path
+
+
+class _Compiler:
+    """Compiles the source with a plugin, told what to do by the environment."""
+
+    def __init__(self, toolchain: Toolchain, library: Path, source: Path):
+        self.command = [str(toolchain.clang), "-Oz", "-c", str(source)]
+        self.output = source.with_suffix(".o")
+        self.load = [plugin.load_option(library)]
+
+    def run(self, variables: Mapping[str, str], status: int = 0) -> tuple[bytes, str]:
+        """The object (empty when there is none), and what was said."""
+        self.output.unlink(missing_ok=True)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGO_")}
+        result = subprocess.run(
+            [*self.command, "-o", str(self.output), *self.load],
+            env=environment | dict(variables),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == status, result.stderr
+        return self.output.read_bytes() if self.output.exists() else b"", result.stderr
+
+    def plain(self) -> bytes:
+        subprocess.run([*self.command, "-o", str(self.output)], check=True)
+        return self.output.read_bytes()
+
+
+@pytest.fixture
+def compiler(toolchain: Toolchain, library: Path, source: Path) -> _Compiler:
+    return _Compiler(toolchain, library, source)
+
+
+@pytest.mark.parametrize("cpp", ["clang++", "g++"])
+def test_it_compiles_without_warnings(cpp: str, toolchain: Toolchain, tmp_path: Path) -> None:
+    command = str(toolchain.tool("clang++")) if cpp == "clang++" else shutil.which("g++")
+    assert command is not None, "g++ is not installed; ./run_tests.sh installs what the tests need"
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    definitions = plugin._definitions(toolchain)
+    subprocess.run(
+        [command, *plugin.FLAGS, *warnings, *definitions, "-isystem", str(toolchain.plugin_headers)]
+        + [str(plugin.SOURCES[0]), "-o", str(tmp_path / "plugin.so")],
+        check=True,
+    )
+
+
+def test_the_compilers_own_decisions_give_its_own_object(compiler: _Compiler, toolchain: Toolchain) -> None:
+    log = compiler.output.with_name("log")
+    made, said = compiler.run({"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)})
+    assert said == ""
+    assert made == compiler.plain()
+    read = inliner_log.read(log, toolchain.problems["inlining"].features)
+    assert read is not None
+    assert read.logits is None
+    names = [read.call_sites.functions[index] for index in read.call_sites.callees]
+    # What must or must not be inlined is no decision.
+    assert set(names) == {"choose", "one"}
+
+
+def test_a_policy_decides_as_in_python(compiler: _Compiler, toolchain: Toolchain, tmp_path: Path) -> None:
+    features = toolchain.problems["inlining"].features
+    log = tmp_path / "log"
+    variables = {"MLGO_INLINER_LOG": str(log), "MLGO_INLINER_LOG_DEFAULT": "1"}
+    decided = set()
+    for seed in range(4):
+        variables["MLGO_INLINER_POLICY"] = str(_blob(tmp_path / "policy", seed))
+        for temperature in (0.0, 2.5):
+            variables |= {"MLGO_INLINER_TEMPERATURE": str(temperature), "MLGO_INLINER_SEED": str(seed + 2**63)}
+            compiler.run(variables)
+            read = inliner_log.read(log, features)
+            assert read is not None
+            assert read.logits is not None
+            arrays = {
+                spec.name: column
+                for spec, column in zip(features, np.frombuffer(read.observations, "i8").reshape(-1, 38).T, strict=True)
+            }
+            expected = NetworkPolicy(_network(seed)).logits(arrays)
+            np.testing.assert_allclose(read.logits, expected, rtol=1e-4, atol=1e-4)
+            preference = read.logits[:, 1].astype(float) - read.logits[:, 0].astype(float)
+            if temperature:
+                uniform = uniforms(seed + 2**63)
+                draws = np.array([uniform() for _ in preference])
+                np.testing.assert_array_equal(read.advice, draws < 1 / (1 + np.exp(-preference / temperature)))
+            else:
+                np.testing.assert_array_equal(read.advice, preference > 0)
+            # Whoever advises against it is obeyed.
+            assert not (read.call_sites.inlined & (read.advice == 0)).any()
+            decided |= set(read.advice.tolist())
+    assert decided == {0, 1}
+
+
+def test_the_same_seed_gives_the_same_object(compiler: _Compiler, tmp_path: Path) -> None:
+    variables = {"MLGO_INLINER_POLICY": str(_blob(tmp_path / "policy")), "MLGO_INLINER_TEMPERATURE": "9"}
+    objects = [compiler.run({**variables, "MLGO_INLINER_SEED": str(seed)})[0] for seed in (1, 1, 2, 3, 4, 5)]
+    assert objects[0] == objects[1]
+    assert len(set(objects)) > 1
+
+
+def test_a_policy_that_is_built_in(toolchain: Toolchain, source: Path, tmp_path: Path) -> None:
+    generated = tmp_path / "policy.cpp"
+    generated.write_text(embedded_source(native_blob(_network(3))))
+    library = plugin.build_plugin(toolchain, tmp_path / "own.so", extra_sources=[generated])
+    embedded = _Compiler(toolchain, library, source)
+    made, said = embedded.run({})
+    assert said == ""
+    given = _Compiler(toolchain, plugin.inliner_plugin(toolchain), source)
+    expected = given.run({"MLGO_INLINER_POLICY": str(_blob(tmp_path / "policy", 3))})
+    assert made == expected[0]
+
+
+def _make_unusable(fault: str, folder: Path) -> dict[str, str]:
+    policy = _blob(folder / "policy")
+    variables = {"MLGO_INLINER_POLICY": str(policy)}
+    if fault == "none":
+        return {}
+    if fault == "missing":
+        policy.unlink()
+    elif fault == "empty":
+        policy.write_bytes(b"")
+    elif fault == "folder":
+        policy.unlink()
+        policy.mkdir()
+    elif fault == "truncated":
+        policy.write_bytes(policy.read_bytes()[:-8])
+    elif fault == "damaged":
+        content = bytearray(policy.read_bytes())
+        content[len(content) // 2] ^= 1
+        policy.write_bytes(content)
+    elif fault == "unknown feature":
+        _blob(policy, features=("callsite_cost", "unheard_of"))
+    else:
+        name, value = fault.split("=")
+        variables[f"MLGO_INLINER_{name}"] = value
+    return variables
+
+
+_FAULTS = {
+    "none": "no policy",
+    "missing": "No such file",
+    "empty": "empty",
+    "folder": "not an ordinary file",
+    "truncated": "truncated",
+    "damaged": "damaged",
+    "unknown feature": "unheard_of",
+    "MODE=both": "expected policy or default, found both",
+    "TEMPERATURE=hot": "found hot",
+    "TEMPERATURE=-1": "found -1",
+    "TEMPERATURE=inf": "found inf",
+    "TEMPERATURE=nan": "found nan",
+    "SEED=-3": "found -3",
+    "SEED=18446744073709551616": "found 18446744073709551616",
+    "SEED=1x": "found 1x",
+}
+
+
+@pytest.mark.parametrize("fault", _FAULTS)
+def test_an_unusable_policy_costs_no_build(fault: str, compiler: _Compiler, tmp_path: Path) -> None:
+    variables = _make_unusable(fault, tmp_path)
+    made, said = compiler.run(variables)
+    assert made == compiler.plain()
+    assert said.startswith("warning: mlgo: ")
+    assert said.endswith("; compiling with the default heuristic\n")
+    assert _FAULTS[fault] in said
+    assert said.count("\n") == 1
+    made, said = compiler.run({**variables, "MLGO_INLINER_STRICT": "1"}, status=1)
+    assert made == b""
+    assert said.startswith("error: mlgo: ")
+    assert _FAULTS[fault] in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("fault", ["no such folder", "a folder", "disk full"])
+def test_a_log_that_cannot_be_written_costs_no_build(fault: str, compiler: _Compiler, tmp_path: Path) -> None:
+    log = {"no such folder": tmp_path / "missing" / "log", "a folder": tmp_path, "disk full": Path("/dev/full")}[fault]
+    variables = {"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)}
+    try:
+        made, said = compiler.run(variables)
+        assert made == compiler.plain()
+        assert said.startswith(f"warning: mlgo: cannot write the log {log}")
+        assert said.count("\n") == 1
+        made, said = compiler.run({**variables, "MLGO_INLINER_STRICT": "1"}, status=1)
+        assert made == b""
+        assert said.startswith(f"error: mlgo: cannot write the log {log}")
+    finally:
+        if fault == "disk full":
+            Path("/dev/full.functions").unlink(missing_ok=True)
+
+
+def test_nothing_to_decide_leaves_no_log(compiler: _Compiler, source: Path, tmp_path: Path) -> None:
+    source.write_text("int alone(int x) { return x; }")
+    log = tmp_path / "log"
+    compiler.run({"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)})
+    assert not log.exists()
+    assert inliner_log.read(log, ()) is None
+
+
+def test_a_log_of_many_blocks_is_whole(compiler: _Compiler, source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    callers = "\n".join(f"int c{n}(int y) {{ return choose(y) + choose(y * {n}) - {n}; }}" for n in range(2200))
+    source.write_text(_SOURCE + callers)
+    log = tmp_path / "log"
+    compiler.run({"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)})
+    read = inliner_log.read(log, toolchain.problems["inlining"].features)
+    assert read is not None
+    assert log.stat().st_size > 1 << 20
+    assert {f"c{n}" for n in range(2200)} <= set(read.call_sites.functions)
+    assert len(read.advice) >= 4400
+
+
+def test_the_linker_lets_it_decide(toolchain: Toolchain, library: Path, tmp_path: Path) -> None:
+    features = toolchain.problems["inlining"].features
+    parts = {"a": _SOURCE, "b": "int get(int x) { return x; } int five(int); int main(void) { return five(4); }"}
+    for kind in ("full", "thin"):
+        objects = []
+        for name, text in parts.items():
+            (tmp_path / f"{name}.c").write_text(text)
+            objects.append(str(tmp_path / f"{name}.o"))
+            command = [str(toolchain.clang), "-Oz", f"-flto={kind}", "-c", str(tmp_path / f"{name}.c")]
+            subprocess.run([*command, "-o", objects[-1]], check=True)
+        log = tmp_path / f"{kind}.log"
+        program = tmp_path / kind
+        blob = _blob(tmp_path / "policy")
+        subprocess.run(
+            [str(toolchain.clang), f"-flto={kind}", f"-fuse-ld={toolchain.tool('ld.lld')}", *objects]
+            + [f"-Wl,--load-pass-plugin={library}", "-Wl,--thinlto-jobs=2", "-o", str(program)],
+            env=plugin.environment(policy=blob, log=log),
+            check=True,
+        )
+        read = inliner_log.read(log, features)
+        assert read is not None
+        assert read.logits is not None
+        assert {"one", "two"} & set(read.call_sites.functions)
+        assert program.exists()

@@ -1,0 +1,147 @@
+"""The C++ evaluator: the same numbers as numpy with every compiler, and no harm from any blob or feature."""
+
+import struct
+import subprocess
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.policies.native import NATIVE_FILE, native_blob
+from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.policy import uniforms
+from tests.native.cpp import COMPILERS, build
+from tests.real_observations import weights_for
+
+_DRIVER = Path(__file__).with_name("policy_network_driver.cpp")
+_SANITIZERS = {
+    "g++": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    # The library that clang's address sanitizer needs is a package of its own; this needs none.
+    "clang++-22": ("-fsanitize=undefined", "-fsanitize-trap=all"),
+}
+
+
+def _run(driver: Path, *arguments: object) -> list[str]:
+    result = subprocess.run([str(driver), *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
+    return result.stdout.splitlines()
+
+
+def _logits(driver: Path, weights: NetworkWeights, features: np.ndarray, directory: Path) -> np.ndarray:
+    blob = directory / NATIVE_FILE
+    blob.write_bytes(native_blob(weights))
+    features.tofile(directory / "features")
+    told = _run(driver, "logits", blob, directory / "features", directory / "logits")
+    assert told[:-1] == list(weights.features)
+    return np.fromfile(directory / "logits", np.float32).reshape(len(features), -1)
+
+
+@pytest.fixture(scope="module", params=COMPILERS)
+def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build([_DRIVER], tmp_path_factory.mktemp("driver") / "driver", request.param, "-O2")
+
+
+@pytest.fixture(scope="module", params=_SANITIZERS)
+def sanitized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("driver") / "driver"
+    return build([_DRIVER], output, request.param, "-O1", "-g", *_SANITIZERS[request.param])
+
+
+@pytest.fixture
+def small_blob(tmp_path: Path) -> Path:
+    path = tmp_path / NATIVE_FILE
+    path.write_bytes(native_blob(_small()))
+    return path
+
+
+def _small(hidden: tuple[int, ...] = (5,), num_features: int = 3) -> NetworkWeights:
+    columns = {f"f{index}": np.arange(-2, 3 + index) for index in range(num_features)}
+    return weights_for(columns, hidden=hidden)
+
+
+@pytest.mark.parametrize("hidden", [(), (1,), (16,), (17, 3), (64, 64), (1024, 5), (8,) * 15], ids=str)
+def test_networks_of_every_shape_give_numpys_numbers(driver: Path, hidden: tuple[int, ...], tmp_path: Path) -> None:
+    weights = _small(hidden)
+    limits = np.iinfo(np.int64)
+    values = np.array([limits.min, -3, -2, -1, 0, 1, 2, 3, 4, 5, limits.max])
+    features = np.stack(np.meshgrid(values, values, values), axis=-1).reshape(-1, 3)
+    expected = NetworkPolicy(weights).logits({f"f{index}": features[:, index] for index in range(3)})
+    np.testing.assert_allclose(_logits(driver, weights, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_stream_of_uniform_numbers_is_pythons(driver: Path) -> None:
+    for seed in (0, 1, 12345, 2**64 - 1):
+        draw = uniforms(seed)
+        assert [float(line) for line in _run(driver, "uniforms", seed, 2000)] == [draw() for _ in range(2000)]
+
+
+def test_compilers_agree_to_the_last_bit(observations: dict[str, np.ndarray], tmp_path: Path) -> None:
+    features = np.stack(list(observations.values()), axis=-1)
+    weights = weights_for(observations)
+    results = {}
+    for compiler in COMPILERS:
+        # Where the processor can fuse multiplication and addition, too.
+        for options in (("-O0",), ("-O2",), ("-O3", "-mfma")):
+            driver = build([_DRIVER], tmp_path / "driver", compiler, *options)
+            results[compiler, options] = _logits(driver, weights, features, tmp_path).tobytes()
+    assert len(set(results.values())) == 1, results.keys()
+
+
+def test_damage_is_refused(sanitized: Path, small_blob: Path) -> None:
+    _run(sanitized, "damage", small_blob)
+
+
+def test_forged_blobs_do_no_harm(sanitized: Path, small_blob: Path) -> None:
+    """Wrong numbers under a checksum that is right, given to memory and undefined behaviour sanitizers."""
+    accepted = [int(_run(sanitized, "fuzz", small_blob, seed, 5000)[0]) for seed in range(3)]
+    # Forged weights and boundaries are as good as any; forged sizes are not.
+    assert all(500 < count < 4000 for count in accepted)
+
+
+def _forge(blob: bytes, place: int, value: bytes) -> bytes:
+    forged = blob[:place] + value + blob[place + len(value) :]
+    return forged[:12] + struct.pack("<I", zlib.crc32(forged[16:])) + forged[16:]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "problem"),
+    [
+        (0, b"x", "begins with other bytes"),
+        (8, struct.pack("<I", 2), "another format version"),
+        (8, struct.pack(">I", 1), "little-endian"),
+        (16, struct.pack("<Q", 1 << 40), "truncated"),
+        (16, struct.pack("<Q", 40), "longer than it says"),
+        (24, struct.pack("<I", 0), "number of features"),
+        (24, struct.pack("<I", 513), "number of features"),
+        (24, struct.pack("<I", 4), "sections"),
+        (28, struct.pack("<I", 0), "number of layers"),
+        (28, struct.pack("<I", 17), "number of layers"),
+        (32, struct.pack("<I", 2**32 - 1), "sections"),
+        (36, struct.pack("<I", 2**32 - 1), "sections"),
+        (40, struct.pack("<I", 0), "width"),
+        (44, struct.pack("<I", 1025), "width"),
+        (48, struct.pack("<III", *[2**32 - 1] * 3), "sections"),
+    ],
+)
+def test_each_refusal_says_why(driver: Path, tmp_path: Path, place: int, value: bytes, problem: str) -> None:
+    path = tmp_path / NATIVE_FILE
+    path.write_bytes(_forge(native_blob(_small()), place, value))
+    [message] = _run(driver, "load", path)
+    assert problem in message
+
+
+def test_names_and_metadata_must_end(driver: Path, tmp_path: Path) -> None:
+    blob = native_blob(_small())
+    path = tmp_path / NATIVE_FILE
+    for old, new, problem in (
+        (b"f0\0f1\0f2\0", b"f0\0f1\0f2x", "feature names"),
+        (b"f0\0f1\0f2\0", b"f0xf1\0f2\0", "feature names"),
+        (b"f0\0f1\0f2\0", b"f0\0\0f1f2\0", "no name"),
+        (b"}\0", b"} ", "metadata"),
+    ):
+        path.write_bytes(_forge(blob, blob.index(old), new))
+        [message] = _run(driver, "load", path)
+        assert problem in message
+    path.write_bytes(blob)
+    assert _run(driver, "load", path) == ["good"]

@@ -1,0 +1,89 @@
+"""What a real compiler sees of real code: the C++ standard library's regular expressions and containers."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.collect.rollout import DefaultPolicy, rollout
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.policy import RandomPolicy
+from compiler_opt.problems import problem as problems
+from tests.small_corpus import make_corpus
+
+SOURCES = {
+    "library/words.cpp": """
+#include <regex>
+#include <string>
+#include <vector>
+std::vector<std::string> words(const std::string &text) {
+  static const std::regex word("[a-z]+(-[a-z]+)*");
+  std::vector<std::string> found;
+  for (std::sregex_iterator i(text.begin(), text.end(), word), end; i != end; ++i) found.push_back(i->str());
+  return found;
+}
+""",
+    "library/report.cpp": """
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <unordered_map>
+#include <vector>
+std::string report(const std::vector<std::string> &words) {
+  std::unordered_map<std::string, std::vector<int>> places;
+  for (size_t i = 0; i < words.size(); i++) places[words[i]].push_back(int(i));
+  std::map<size_t, std::set<std::string>> by_number;
+  for (auto &[word, where] : places) by_number[where.size()].insert(word);
+  std::ostringstream out;
+  for (const auto &[number, same] : by_number)
+    for (const auto &word : same) out << number << ' ' << word << '\\n';
+  auto sorted = words;
+  std::sort(sorted.begin(), sorted.end());
+  for (auto &word : sorted) out << word;
+  return out.str();
+}
+""",
+}
+
+
+def real_observations(toolchain: Toolchain, directory: Path, at_least: int) -> dict[str, np.ndarray]:
+    """The compiler's own decisions' features, then those of compilations that decide at random; `[T]` int64 by name."""
+    problem = problems.load("inlining")
+    scratch = directory / "scratch"
+    scratch.mkdir()
+    corpus_dir = directory / "corpus"
+    corpus_dir.mkdir()
+    corpus = make_corpus(corpus_dir, str(toolchain.clang), SOURCES)
+    parts: list[dict[str, np.ndarray]] = []
+    seed = 0
+    while sum(len(part["callsite_cost"]) for part in parts) < at_least:
+        policy = RandomPolicy(0.3 + 0.05 * (seed % 8)) if seed else DefaultPolicy(problem)
+        for module in corpus.modules:
+            result = rollout(module, policy, problem, toolchain, scratch=scratch, seed=seed)
+            assert result.trajectory is not None, result.failure
+            features = result.trajectory.features()
+            parts.append({name: features[name].reshape(-1) for name in problem.feature_names})
+        seed += 1
+    return {name: np.concatenate([part[name] for part in parts]) for name in problem.feature_names}
+
+
+def weights_for(
+    observations: dict[str, np.ndarray], *, hidden: tuple[int, ...] = (64, 64), seed: int = 0
+) -> NetworkWeights:
+    """A network over the observations' own quantiles whose weights are random, of the size that training gives."""
+    rng = np.random.default_rng(seed)
+    sizes = (3 * len(observations), *hidden, 2)
+    kernels = [
+        rng.normal(0, np.sqrt(2 / inputs), (inputs, outputs)).astype(np.float32)
+        for inputs, outputs in itertools.pairwise(sizes)
+    ]
+    return NetworkWeights(
+        tuple(observations),
+        tuple(np.quantile(values, np.linspace(0, 1, 64)) for values in observations.values()),
+        tuple(kernels),
+        tuple(rng.normal(0, 0.1, size).astype(np.float32) for size in sizes[1:]),
+        {"problem": "inlining", "seed": seed},
+    )
