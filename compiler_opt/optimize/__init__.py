@@ -1,0 +1,1 @@
+"""One program made smaller: built, learnt by heart, built again with what was learnt, and measured."""

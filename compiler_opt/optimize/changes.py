@@ -1,0 +1,149 @@
+"""How much of a program is new to a policy that was trained on it earlier.
+
+A policy sees nothing of a call but its features. A decision whose features occurred in training, whatever became of the
+code around it, is one that the policy knows; any other is new to it. So each decision of the default is remembered by a
+hash of its features, and each module by one of its bitcode.
+"""
+
+import dataclasses
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler_opt.collect.traces import TraceContext
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import PolicyError
+from compiler_opt.files import write_atomically
+
+REFERENCE_NAME = "reference.npz"
+"""Beside the policy's training, in the folder of its optimisation."""
+
+_MAX_BYTES = 1 << 30
+_MULTIPLIERS = np.random.default_rng(0x6D6C676F).integers(1, 1 << 62, 256, dtype=np.uint64) | np.uint64(1)
+
+
+class DecisionHashes:
+    """The decisions of a program, by hashes of their features."""
+
+    def __init__(self) -> None:
+        self._hashes: list[np.ndarray] = []
+        self.num_modules = 0
+
+    @property
+    def num_decisions(self) -> int:
+        return sum(map(len, self._hashes))
+
+    def add(self, context: TraceContext, features: Sequence[str]) -> None:
+        """Takes the decisions of one module."""
+        self.num_modules += 1
+        self._hashes.append(feature_hashes([context.values[name] for name in features if name in context.values]))
+
+    def all(self) -> np.ndarray:
+        """`[T]` uint64, of all decisions."""
+        return np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
+
+
+def feature_hashes(columns: Iterable[np.ndarray]) -> np.ndarray:
+    """`[T]` of each feature to `[T]` uint64: equal where all features are, and elsewhere hardly ever."""
+    total: np.ndarray | None = None
+    for column, multiplier in zip(columns, _MULTIPLIERS, strict=False):
+        mixed = column.reshape(len(column)).astype(np.int64).view(np.uint64) * multiplier
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(32)
+        total = mixed if total is None else total * np.uint64(0x94D049BB133111EB) + mixed
+    return total if total is not None else np.zeros(0, np.uint64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """What a policy was trained on, and what it won there.
+
+    Attributes:
+      modules: name -> hash of its bitcode.
+      decisions: sorted different hashes of the decisions under the default.
+      summary: of the result, see `results.Result.reference`.
+    """
+
+    modules: Mapping[str, str]
+    decisions: np.ndarray
+    summary: Mapping[str, Any]
+
+    def save(self, folder: Path) -> None:
+        """Raises OutputError when it cannot be written."""
+        about = {"modules": dict(self.modules), "summary": dict(self.summary)}
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, about=np.frombuffer(json.dumps(about).encode(), np.uint8), decisions=self.decisions)
+        write_atomically(folder / REFERENCE_NAME, buffer.getvalue())
+
+    @classmethod
+    def load(cls, folder: Path) -> "Reference | None":
+        """What is in the folder of an optimisation; None when it is not there.
+
+        Raises:
+          PolicyError: it is damaged.
+        """
+        path = folder / REFERENCE_NAME
+        if not path.is_file():
+            return None
+        try:
+            with zipfile.ZipFile(path) as archive:
+                if sum(entry.file_size for entry in archive.infolist()) > _MAX_BYTES:
+                    raise ValueError("it unpacks to more than any program")
+            with np.load(path, allow_pickle=False) as arrays:
+                about = json.loads(arrays["about"].tobytes())
+                return cls(dict(about["modules"]), arrays["decisions"].astype(np.uint64), dict(about["summary"]))
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise PolicyError(f"{path}: damaged ({error}); remove it to go without it") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Changes:
+    """A program against what its policy was trained on.
+
+    Attributes:
+      modules_added: names that training did not have.
+      modules_removed: names that are gone.
+      modules_changed: names whose bitcode is another.
+      num_modules: of the program now.
+      decisions_new: share of the decisions whose features never occurred in training.
+      num_decisions: of the program now.
+    """
+
+    modules_added: tuple[str, ...]
+    modules_removed: tuple[str, ...]
+    modules_changed: tuple[str, ...]
+    num_modules: int
+    decisions_new: float
+    num_decisions: int
+
+
+def module_hashes(corpus: Corpus) -> dict[str, str]:
+    """By name, a hash of each module's bitcode."""
+    return {module.name: hashlib.sha256(module.bitcode_path.read_bytes()).hexdigest() for module in corpus.modules}
+
+
+def compare(reference: Reference, modules: Mapping[str, str], decisions: np.ndarray) -> Changes:
+    """What has changed since training.
+
+    Args:
+      reference: what there was.
+      modules: what there is, name -> hash.
+      decisions: `[T]` hashes of the decisions there are.
+    """
+    before = reference.modules
+    new = ~np.isin(decisions, reference.decisions)
+    return Changes(
+        modules_added=tuple(sorted(modules.keys() - before.keys())),
+        modules_removed=tuple(sorted(before.keys() - modules.keys())),
+        modules_changed=tuple(sorted(n for n in modules.keys() & before.keys() if modules[n] != before[n])),
+        num_modules=len(modules),
+        decisions_new=float(new.mean()) if len(new) else 0.0,
+        num_decisions=len(decisions),
+    )

@@ -1,0 +1,149 @@
+"""Reads what a configured CMake build folder says of itself (`CMakeCache.txt`), and writes it for another one."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from compiler_opt.errors import ConfigError
+
+CACHE_NAME = "CMakeCache.txt"
+MAX_CACHE_BYTES = 1 << 26
+
+_ENTRY = re.compile(r'^(?:"(?P<quoted>[^"]+)"|(?P<name>[^#/"][^:=]*)):(?P<type>[A-Z]+)=(?P<value>.*)$')
+_SETTABLE = {"BOOL", "STRING", "PATH", "FILEPATH", "UNINITIALIZED"}
+_FOUND_WITH_THE_COMPILER = re.compile(
+    r"CMAKE_(?!TOOLCHAIN_FILE$|MAKE_PROGRAM$)[A-Z0-9_]+"  # ar, ranlib, the compilers themselves, ...
+)
+_COMPILER = re.compile(r"CMAKE_\w+_COMPILER(_\w+)?|CMAKE_\w+_LINKER_LAUNCHER|CMAKE_\w+_COMPILE_OBJECT")
+_LTO = re.compile(r"(?<!\S)-flto(=\S+)?(?!\S)")
+_OURS = {
+    "CMAKE_EXPORT_COMPILE_COMMANDS",
+    "CMAKE_INTERPROCEDURAL_OPTIMIZATION",
+    "CMAKE_BUILD_TYPE",
+    "CMAKE_CONFIGURATION_TYPES",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A variable: its CMake type and its value."""
+
+    type: str
+    value: str
+
+
+@dataclasses.dataclass(frozen=True)
+class CMakeCache:
+    """A configured build folder.
+
+    Attributes:
+      folder: the build folder, absolute.
+      entries: the cache's variables.
+    """
+
+    folder: Path
+    entries: Mapping[str, Entry]
+
+    @classmethod
+    def read(cls, folder: Path) -> "CMakeCache":
+        """Reads a build folder's cache.
+
+        Raises:
+          ConfigError: there is no such folder, or it is none that CMake has configured.
+        """
+        folder = folder.absolute()
+        path = folder / CACHE_NAME
+        if not folder.is_dir():
+            raise ConfigError(f"{folder}: no such build folder; configure the project first: cmake -S SOURCE -B BUILD")
+        try:
+            if path.stat().st_size > MAX_CACHE_BYTES:
+                raise ConfigError(f"{path}: larger than any cache of CMake ({MAX_CACHE_BYTES} bytes)")
+            text = path.read_bytes().decode("utf-8", "surrogateescape")
+        except FileNotFoundError:
+            raise ConfigError(
+                f"{folder}: expected a build folder configured by CMake, found no {CACHE_NAME} in it; configure it "
+                "first (cmake -S SOURCE -B BUILD), or use --compile_commands with --link_command"
+            ) from None
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        entries = {}
+        for line in text.splitlines():
+            if match := _ENTRY.match(line):
+                value = match["value"]
+                # CMake quotes a value that begins or ends with a blank.
+                if len(value) > 1 and value.startswith("'") and value.endswith("'"):
+                    value = value[1:-1]
+                entries[match["quoted"] or match["name"]] = Entry(match["type"], value)
+        cache = cls(folder, entries)
+        for name in ("CMAKE_HOME_DIRECTORY", "CMAKE_GENERATOR"):
+            if not cache.get(name):
+                raise ConfigError(f"{path}: says no {name}; configure the build again: cmake -S SOURCE -B {folder}")
+        return cache
+
+    def get(self, name: str) -> str:
+        """A variable's value; empty when it has none."""
+        entry = self.entries.get(name)
+        return entry.value if entry is not None else ""
+
+    def is_on(self, name: str) -> bool:
+        """Whether CMake takes the value for true."""
+        return self.get(name).upper() in ("1", "ON", "YES", "TRUE", "Y")
+
+    @property
+    def source(self) -> Path:
+        """The folder of the project's `CMakeLists.txt`."""
+        return Path(self.get("CMAKE_HOME_DIRECTORY"))
+
+    @property
+    def build_type(self) -> str:
+        """What is built, e.g. `Release`; of a build folder with several, the one that is built by default."""
+        if self.get("CMAKE_BUILD_TYPE") or "Multi-Config" not in self.get("CMAKE_GENERATOR"):
+            return self.get("CMAKE_BUILD_TYPE")
+        several = self.get("CMAKE_CONFIGURATION_TYPES").split(";")
+        return self.get("CMAKE_DEFAULT_BUILD_TYPE") or several[0]
+
+    def settings(self) -> dict[str, Entry]:
+        """What a copy of the build is to be configured with as well.
+
+        Not what belongs to this folder or was found in it, and not what is found with a compiler: compilers, their
+        launchers, and tools.
+        """
+        settings = {}
+        for name, entry in sorted(self.entries.items()):
+            found = entry.type == "FILEPATH" and _FOUND_WITH_THE_COMPILER.fullmatch(name)
+            if entry.type not in _SETTABLE or found or name in _OURS or _COMPILER.fullmatch(name):
+                continue
+            if entry.value.endswith("-NOTFOUND") or str(self.folder) in entry.value:
+                continue
+            # Linking for link-time optimisation what is not compiled for it would need a plugin of the linker.
+            settings[name] = Entry(entry.type, _LTO.sub("", entry.value)) if "_FLAGS" in name else entry
+        return settings | self._fetched()
+
+    def _fetched(self) -> dict[str, Entry]:
+        """The sources that FetchContent has downloaded, so that copies of the build need no network."""
+        base = Path(self.get("FETCHCONTENT_BASE_DIR") or self.folder / "_deps")
+        fetched = {}
+        for name in self.entries:
+            if name.startswith("FETCHCONTENT_SOURCE_DIR_") and not self.get(name):
+                source = base / f"{name.removeprefix('FETCHCONTENT_SOURCE_DIR_').lower()}-src"
+                if source.is_dir():
+                    fetched[name] = Entry("PATH", str(source))
+        return fetched
+
+
+def initial_cache(settings: Mapping[str, Entry]) -> str:
+    """A script for `cmake -C` that sets these variables, whatever characters they hold."""
+    lines = []
+    for name, entry in settings.items():
+        type_name = "STRING" if entry.type == "UNINITIALIZED" else entry.type
+        fence = "=" * next(width for width in range(1, 99) if f"]{'=' * width}]" not in entry.value)
+        lines.append(f"set({_escaped(name)} [{fence}[{entry.value}]{fence}] CACHE {type_name} {_NO_COMMENT})\n")
+    return "".join(lines)
+
+
+_NO_COMMENT = '""'
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([^A-Za-z0-9_./+-])", r"\\\1", name)

@@ -1,0 +1,285 @@
+"""A program known by its compilation database and the commands that link it: for every build system but CMake.
+
+The commands are run again with another compiler and other options, and what they write goes into a folder of ours.
+Nothing is written where the user builds; sources that the build generates must be there.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import select
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from compiler_opt.corpus.extract import CompileCommand, ObjectFile, commands_of_database
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm import processes
+from compiler_opt.optimize.program import (
+    C_SUFFIXES,
+    CXX_SUFFIXES,
+    Built,
+    Compilers,
+    Kind,
+    Program,
+    Source,
+    Target,
+    Variant,
+    build_environment,
+    source_key,
+)
+
+_COMPILER = re.compile(r"(?:[\w.-]+-)?(?:clang|gcc|g|c|cc)(?P<cxx>\+\+)?(?:-[\d.]+)?")
+_ARCHIVER = re.compile(r"(?:[\w.-]+-)?ar(?:-[\d.]+)?")
+_DEPENDENCY_FLAGS = ("-M", "-MM", "-MD", "-MMD", "-MP", "-MG")
+_DEPENDENCY_VALUES = ("-MF", "-MT", "-MQ")
+_COMPILE_TIMEOUT_S = 1800.0
+
+
+class _Link:
+    """A command that makes a target."""
+
+    def __init__(self, text: str, directory: Path):
+        where = f"--link_command={text}"
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise ConfigError(f"{where}: cannot be split into words ({error})") from None
+        # Whatever starts the linker, such as `libtool` or `ccache`, stays out of it.
+        starts = [i for i, word in enumerate(words) if _is(_COMPILER, word) or _is(_ARCHIVER, word)]
+        if not starts:
+            raise ConfigError(
+                f"{where}: expected a command of a compiler driver or of ar; write what links the program"
+            )
+        self.words = [word for word in words[starts[0] :] if not word.startswith("-flto")]
+        self.directory = directory
+        self.archive = _is(_ARCHIVER, self.words[0])
+        if self.archive:
+            self.output_index = 2
+        else:
+            self.output_index = self.words.index("-o") + 1 if "-o" in self.words else 0
+        if not 0 < self.output_index < len(self.words):
+            raise ConfigError(f"{where}: expected it to name what it makes (-o FILE, or ar FLAGS FILE)")
+        self.output = self.path(self.words[self.output_index])
+        if self.archive:
+            self.kind = Kind.STATIC
+        else:
+            self.kind = Kind.SHARED if "-shared" in self.words else Kind.EXECUTABLE
+
+    def path(self, word: str) -> Path:
+        return Path(os.path.normpath(self.directory / word))
+
+
+class DatabaseProgram(Program):
+    """See `Program`."""
+
+    def __init__(self, database: Path, link_commands: Sequence[str], jobs: int):
+        """Reads what is to be run again.
+
+        Args:
+          database: the build's `compile_commands.json`.
+          link_commands: in the order in which they are to run, in the folder of the database.
+          jobs: compilers at a time.
+
+        Raises:
+          ConfigError: a link command is none, or uses no object of the database.
+          CorpusError: the database is none.
+        """
+        self._database = database.absolute()
+        self._jobs = jobs
+        suffixes = (*C_SUFFIXES, *CXX_SUFFIXES)
+        self._commands = [c for c in commands_of_database(database) if c.arguments and c.file.endswith(suffixes)]
+        if not self._commands:
+            raise ConfigError(f"{database}: compiles no C or C++ source; there is nothing to optimise")
+        self._links = [_Link(text, self._database.parent) for text in link_commands]
+        if not self._links:
+            raise ConfigError("--link_command is needed beside --compile_commands: what is made of the objects")
+        folders = [command.output.parent for command in self._commands]
+        base = Path(os.path.commonpath(folders))
+        self._names = {command.output: command.output.relative_to(base).as_posix() for command in self._commands}
+        self.name = self._links[-1].output.name
+        for link in self._links:
+            if not any(link.path(word) in self._names or self._made_before(link, word) for word in link.words):
+                raise ConfigError(
+                    f"--link_command={shlex.join(link.words)}: uses no object that {database} makes; expected paths "
+                    f"relative to {self._database.parent}"
+                )
+
+    def identity(self) -> Mapping[str, str]:
+        return {
+            "compile commands": f"{self._database} {hashlib.sha256(self._database.read_bytes()).hexdigest()}",
+            "link commands": json.dumps([link.words for link in self._links]),
+        }
+
+    def notes(self) -> Sequence[str]:
+        return ["Every file is compiled at -Oz, whatever level its command asks for."]
+
+    def compilers(self) -> tuple[str, ...]:
+        """The compilers of the user's build."""
+        return tuple(dict.fromkeys(_compiler_of(command) for command in self._commands))
+
+    def prepare(self, variant: Variant) -> None:
+        variant.folder.mkdir(parents=True, exist_ok=True)
+
+    def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> Built:
+        log = variant.folder.parent / "logs" / f"{variant.folder.name}-build.log"
+        total = len(self._commands) + len(self._links)
+        cpu_s = 0.0
+        done = 0
+        for done, result in enumerate(self._compile(variant, log), 1):
+            cpu_s += result.cpu_s
+            on_progress(done, total)
+        for number, link in enumerate(self._links, 1):
+            command = self._link_command(link, variant)
+            output = self._linked(link, variant)
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.unlink(missing_ok=True)  # ar adds to what there is
+            result = processes.run_logged(command, log, cwd=link.directory, environment=build_environment())
+            if not result.ok:
+                raise ConfigError(f"{variant.folder}: it does not link: {result.describe()}; see {log}")
+            cpu_s += result.cpu_s
+            on_progress(done + number, total)
+        return Built(cpu_s, log)
+
+    def _compile(self, variant: Variant, log: Path) -> Iterator[processes.ProcessResult]:
+        """Compiles what is not compiled yet, several at a time; yields as they are done."""
+        waiting = [command for command in self._commands if not self._object(command.output, variant).exists()]
+        waiting.reverse()
+        with contextlib.ExitStack() as stack:
+            running: dict[int, tuple[CompileCommand, processes.Child, contextlib.ExitStack, float]] = {}
+            poll = select.poll()
+            while waiting or running:
+                while waiting and len(running) < self._jobs:
+                    command = waiting.pop()
+                    own = stack.enter_context(contextlib.ExitStack())
+                    child = own.enter_context(self._start(command, variant))
+                    running[child.pidfd] = (command, child, own, time.monotonic() + _COMPILE_TIMEOUT_S)
+                    poll.register(child.pidfd, select.POLLIN)
+                ended = {descriptor for descriptor, _ in poll.poll(1000)}
+                overdue = {d for d, (_, _, _, deadline_s) in running.items() if time.monotonic() > deadline_s}
+                for descriptor in ended | overdue:
+                    command, child, own, _ = running.pop(descriptor)
+                    poll.unregister(descriptor)
+                    if descriptor not in ended:
+                        child.kill()
+                    result = child.wait(timed_out=descriptor not in ended)
+                    own.close()
+                    if not result.ok:
+                        log.parent.mkdir(parents=True, exist_ok=True)
+                        log.write_text(f"{shlex.join(result.command)}\n{result.stderr_tail}")
+                        raise ConfigError(f"{variant.folder}: it does not build: {result.describe()}; see {log}")
+                    target = self._object(command.output, variant)
+                    target.with_name(f"{target.name}.partial").replace(target)
+                    yield result
+
+    @contextlib.contextmanager
+    def _start(self, command: CompileCommand, variant: Variant) -> Iterator[processes.Child]:
+        target = self._object(command.output, variant)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f"{target.name}.partial")
+        words = [str(_driver(variant.compilers, command)), *_compile_options(command)]
+        words += [*variant.options, "-o", str(partial)]
+        with (
+            os.fdopen(os.memfd_create("stderr", os.MFD_CLOEXEC), "w+b") as stderr,
+            processes.start(
+                words, stderr=stderr, cwd=command.directory, memory_bytes=None, environment=build_environment()
+            ) as child,
+        ):
+            yield child
+
+    def _link_command(self, link: _Link, variant: Variant) -> list[str]:
+        words = list(link.words)
+        for index, word in enumerate(words):
+            path = link.path(word)
+            if path in self._names:
+                words[index] = str(self._object(path, variant))
+            elif made := self._made_before(link, word):
+                words[index] = str(self._linked(made, variant))
+        words[link.output_index] = str(self._linked(link, variant))
+        if link.archive:
+            return words
+        match = _COMPILER.fullmatch(Path(words[0]).name)
+        compiler = variant.compilers.cxx if match and match["cxx"] else variant.compilers.c
+        # Libraries that earlier commands have made are looked for in our folder first.
+        return [str(compiler), f"-L{variant.folder / 'linked'}", *words[1:]]
+
+    def _made_before(self, link: _Link, word: str) -> _Link | None:
+        path = link.path(word)
+        for earlier in self._links:
+            if earlier is link:
+                return None
+            if earlier.output == path or word == f"-l{_library_name(earlier.output)}":
+                return earlier
+        return None
+
+    def _object(self, output: Path, variant: Variant) -> Path:
+        return variant.folder / "objects" / self._names[output]
+
+    @staticmethod
+    def _linked(link: _Link, variant: Variant) -> Path:
+        return variant.folder / "linked" / link.output.name
+
+    def targets(self, variant: Variant) -> tuple[Target, ...]:
+        targets = []
+        for link in self._links:
+            used = [made.output.name for word in link.words if (made := self._made_before(link, word))]
+            artifact = self._linked(link, variant).relative_to(variant.folder).as_posix()
+            if (variant.folder / artifact).is_file():
+                targets.append(Target(link.output.name, link.kind, artifact, tuple(used)))
+        return tuple(targets)
+
+    def sources(self, variant: Variant) -> tuple[Source, ...]:
+        owners = {link.path(word): link.output.name for link in self._links for word in link.words}
+        return tuple(
+            Source(
+                ObjectFile(self._object(command.output, variant), self._names[command.output]),
+                owners.get(command.output, ""),
+                source_key(command.arguments, command.file),
+            )
+            for command in self._commands
+            if self._object(command.output, variant).is_file()
+        )
+
+    def test_programs(self, variant: Variant) -> frozenset[str]:
+        return frozenset()
+
+    def test_command(self, variant: Variant) -> tuple[str, ...]:
+        return ()
+
+
+def _is(pattern: re.Pattern[str], word: str) -> bool:
+    return pattern.fullmatch(Path(word).name) is not None
+
+
+def _compiler_of(command: CompileCommand) -> str:
+    """The compiler that a command starts, behind whatever launches it."""
+    return next((word for word in command.arguments[:3] if _is(_COMPILER, word)), command.arguments[0])
+
+
+def _driver(compilers: Compilers, command: CompileCommand) -> Path:
+    match = _COMPILER.fullmatch(Path(_compiler_of(command)).name)
+    is_cxx = (match is not None and match["cxx"]) or command.file.endswith(CXX_SUFFIXES)
+    return compilers.cxx if is_cxx else compilers.c
+
+
+def _compile_options(command: CompileCommand) -> list[str]:
+    """The options of a command, without compiler and output, and without dependency files for the user's build."""
+    start = command.arguments.index(_compiler_of(command)) + 1
+    words = iter(command.arguments[start:])
+    options = []
+    for word in words:
+        if word == "-o" or word in _DEPENDENCY_VALUES:
+            next(words, None)
+        elif word not in _DEPENDENCY_FLAGS and not word.startswith(_DEPENDENCY_VALUES):
+            if word.startswith("-o") and len(word) > 2 and not word.startswith("-object"):
+                continue
+            options.append(word)
+    return options
+
+
+def _library_name(path: Path) -> str:
+    match = re.fullmatch(r"lib(.+)\.(?:a|so)(?:\.[\d.]+)?", path.name)
+    return match[1] if match else ""

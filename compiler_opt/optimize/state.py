@@ -1,0 +1,149 @@
+"""How far an optimisation has come, so that it goes on there after an interruption: `state.json` in its folder."""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import resource
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.errors import ConfigError, OutputError
+from compiler_opt.files import write_atomically
+
+STATE_NAME = "state.json"
+FORMAT = 1
+
+
+@dataclasses.dataclass
+class Step:
+    """What one step came to.
+
+    Attributes:
+      done: it need not be done again.
+      wall_s: seconds it took, over all sessions.
+      cpu_s: CPU seconds, those of all compilers included.
+      result: what later steps want to know of it; JSON values.
+    """
+
+    done: bool = False
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    result: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class State:
+    """The steps of one optimisation, on disk."""
+
+    def __init__(self, folder: Path, identity: Mapping[str, str], *, start_over: bool = False):
+        """Continues what is in the folder, or begins anew where nothing is.
+
+        Args:
+          folder: of the optimisation.
+          identity: what is optimised and how, by what a user would call it.
+          start_over: begin anew instead of raising when that is another.
+
+        Raises:
+          ConfigError: the folder holds something else, or an optimisation of something else.
+        """
+        self._path = folder / STATE_NAME
+        self._identity = dict(identity)
+        self.steps: dict[str, Step] = {}
+        stored = _read(self._path)
+        if stored is None:
+            if folder.is_dir() and any(folder.iterdir()):
+                raise ConfigError(f"{folder}: is not empty, and holds no optimisation; give another --output")
+            return
+        before = stored["identity"]
+        other = [name for name in {**identity, **before} if before.get(name) != identity.get(name)]
+        if other and start_over:
+            return
+        if other:
+            raise ConfigError(
+                f"{folder}: holds an optimisation with another {', another '.join(other)}; give another --output, or "
+                f"remove {folder} to start over"
+            )
+        self.steps = {name: Step(**values) for name, values in stored["steps"].items()}
+
+    def is_done(self, name: str) -> bool:
+        """Whether a step is behind us."""
+        return name in self.steps and self.steps[name].done
+
+    def forget(self, *names: str) -> None:
+        """Steps that are to be done again."""
+        for name in names:
+            self.steps.pop(name, None)
+        self.save()
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """Does a step: it counts as done when the block ends well; what it cost is added up in any case."""
+        step = self.steps.setdefault(name, Step())
+        step.done = False
+        start_s, start_cpu_s = time.monotonic(), _cpu_s()
+        try:
+            yield step
+            step.done = True
+        finally:
+            step.wall_s += time.monotonic() - start_s
+            step.cpu_s += _cpu_s() - start_cpu_s
+            self.save()
+
+    def save(self) -> None:
+        """Writes it; a step does so at its end.
+
+        Raises:
+          OutputError: it cannot be written.
+        """
+        steps = {name: dataclasses.asdict(step) for name, step in self.steps.items()}
+        content = {"format": FORMAT, "identity": self._identity, "steps": steps}
+        write_atomically(self._path, json.dumps(content, indent=1).encode() + b"\n")
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps a second run out of a folder while the block lasts.
+
+    Raises:
+      ConfigError: another run is at it.
+      OutputError: the folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written: {error.strerror}; give another --output") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise ConfigError(f"{folder}: another run is working in it; wait for it, or give another --output") from error
+    finally:
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # Only when nothing has come of it.
+
+
+def _read(path: Path) -> Any:
+    """The stored state; None when there is none."""
+    try:
+        stored = json.loads(path.read_bytes())
+        if stored["format"] != FORMAT:
+            raise ConfigError(f"{path}: expected format {FORMAT}, found {stored['format']!r}; give another --output")
+        for values in stored["steps"].values():
+            Step(**values)
+        dict(stored["identity"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); remove {path.parent}, or give another --output") from None
+    return stored
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and of all that have ended below it."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -1,0 +1,158 @@
+"""Makes one program smaller: trains an inlining policy on it, builds it with that, and reports what was won.
+
+    python -m compiler_opt.tools.optimize --build_dir=BUILD --minutes=60 --output=DIR
+
+BUILD is a configured CMake build folder; nothing is written there. Of another build system, give its compilation
+database and what links the program:
+
+    python -m compiler_opt.tools.optimize --compile_commands=FILE --link_command='c++ -o app a.o b.o' --output=DIR
+
+Killed at any moment, the same command goes on where it was. DIR/deployed/bin holds compiler drivers with the policy,
+for builds to come; DIR/report/report.html what it won. A nightly build uses the policy again, and hears how well it
+still holds:
+
+    python -m compiler_opt.tools.optimize --build_dir=BUILD --reuse_policy=DIR --output=NIGHTLY
+
+Exit status: 0; 2 for something that the user can mend; 3 when the project's tests fail with the policy and not without.
+"""
+
+import dataclasses
+import os
+import shlex
+from pathlib import Path
+
+from absl import flags
+
+from compiler_opt.collect.advantages import AdvantagesConfig
+from compiler_opt.errors import ConfigError, ToolchainError
+from compiler_opt.evaluation.history import load_history
+from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.optimize import output
+from compiler_opt.optimize.cmake_program import CMakeProgram
+from compiler_opt.optimize.database_program import DatabaseProgram
+from compiler_opt.optimize.learning import TRAINING, LearningSettings
+from compiler_opt.optimize.pipeline import OptimizeSettings, optimize
+from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.tools import entry_point, gin_settings
+
+_BUILD_DIR = flags.DEFINE_string("build_dir", None, "The configured CMake build folder of the program.")
+_COMPILE_COMMANDS = flags.DEFINE_string("compile_commands", None, "Instead: the compilation database of any build.")
+_LINK_COMMAND = flags.DEFINE_multi_string(
+    "link_command", [], "With --compile_commands: what links or archives, in its folder; may be given several times."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "Folder for everything that is made.", required=True)
+_MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training; the builds come on top.", 0.01)
+_REUSE_POLICY = flags.DEFINE_string(
+    "reuse_policy", None, "The folder of an earlier optimisation (or of a policy), which is used again: no training."
+)
+_TEST_COMMAND = flags.DEFINE_string(
+    "test_command", None, "Runs the project's tests, in the build folder; by default ctest, where tests are registered."
+)
+_CLANG_PATH = flags.DEFINE_string(
+    "clang_path", None, "The compiler; by default the build's own if it will do, else the newest that is installed."
+)
+_JOBS = flags.DEFINE_integer("jobs", None, "Compilers at a time; by default one per CPU.", 1)
+_SEED = flags.DEFINE_integer("seed", None, "Of everything that is drawn; train_eval.seed in gin.", 0)
+_GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files of the training, over optimize.gin.")
+_GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings of the training, over the files.")
+
+EXIT_TESTS_BROKEN = 3
+
+_GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
+
+
+def main(argv: list[str]) -> int:
+    del argv
+    folder = Path(_OUTPUT.value)
+    check_folder_writable(folder)
+    learning_settings = _learning_settings()
+    test_command = _test_command()
+    jobs = _JOBS.value or len(os.sched_getaffinity(0))
+    program: CMakeProgram | DatabaseProgram
+    if bool(_BUILD_DIR.value) == bool(_COMPILE_COMMANDS.value):
+        raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
+    if _BUILD_DIR.value:
+        program = CMakeProgram(Path(_BUILD_DIR.value), jobs)
+    else:
+        program = DatabaseProgram(Path(str(_COMPILE_COMMANDS.value)), _LINK_COMMAND.value, jobs)
+    toolchain = _toolchain(program.compilers())
+    settings = OptimizeSettings(
+        output=folder,
+        learning=learning_settings,
+        reuse_policy=Path(_REUSE_POLICY.value) if _REUSE_POLICY.value else None,
+        test_command=test_command,
+        jobs=jobs,
+    )
+    result = optimize(program, toolchain, settings, say)
+    trained = folder / TRAINING
+    history = load_history(trained) if settings.reuse_policy is None and trained.is_dir() else None
+    drivers = (folder / "deployed" / "bin").absolute()
+    report = output.write(result, folder / "report", drivers, history)
+    say(output.terminal_table(result))
+    say(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for -Oz")
+    say(f"report: {report}")
+    return EXIT_TESTS_BROKEN if result.tests_broken else 0
+
+
+def say(text: str) -> None:
+    """Prints at once, also into a file."""
+    print(text.encode("utf-8", "backslashreplace").decode(), flush=True)
+
+
+def _learning_settings() -> LearningSettings:
+    """Ours, then what the user's gin says."""
+    shape = {"network": NetworkConfig}
+    cloning = gin_settings.read(
+        {"train_eval": BehavioralCloningConfig, **shape}, [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")], []
+    )
+    settings = gin_settings.read(
+        {"train_eval": TrainingConfig, "ppo": PPOConfig, "advantages": AdvantagesConfig, **shape},
+        [str(_GIN_CONFIGS / "optimize.gin"), *_GIN_FILES.value],
+        _GIN_BINDINGS.value,
+    )
+    given = {"max_minutes": _MINUTES.value} | ({"seed": _SEED.value} if _SEED.value is not None else {})
+    return LearningSettings(
+        cloning=cloning["train_eval"],
+        training=dataclasses.replace(settings["train_eval"], **given),
+        network=settings["network"],
+        ppo=settings["ppo"],
+        advantages=settings["advantages"],
+        given="".join(
+            [f"seed {_SEED.value}\n", *(f"{Path(file).read_text()}\n" for file in _GIN_FILES.value)]
+            + [f"{binding}\n" for binding in _GIN_BINDINGS.value]
+        ),
+    )
+
+
+def _test_command() -> tuple[str, ...] | None:
+    if _TEST_COMMAND.value is None:
+        return None
+    try:
+        return tuple(shlex.split(_TEST_COMMAND.value))
+    except ValueError as error:
+        raise ConfigError(f"--test_command={_TEST_COMMAND.value}: cannot be split into words ({error})") from None
+
+
+def _toolchain(compilers: tuple[str, ...]) -> Toolchain:
+    """The build's own compiler, if it is a clang that will do; else the newest."""
+    if _CLANG_PATH.value is not None:
+        return probe(_CLANG_PATH.value)
+    for compiler in compilers:
+        try:
+            toolchain = probe(compiler)
+            toolchain.require("inlining")
+        except ToolchainError:
+            continue
+        return toolchain
+    toolchain = probe()
+    say(f"The build's compiler, {' and '.join(compilers)}, cannot be taught: {toolchain.version_text} takes its place.")
+    return toolchain
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()
