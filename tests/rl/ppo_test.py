@@ -103,9 +103,8 @@ def test_the_weight_of_the_entropy_follows_its_target(target: float, sign: int) 
     """A rule that has been learnt leaves some 0.1 to 0.5 nats."""
     learner, rng = _learner(target_entropy=target), np.random.default_rng(0)
     weights = [learner.update(_batch(learner, rng), rng)["entropy_weight"] for _ in range(20)]
-    changes = sign * np.diff(weights[5:])
-    assert (changes >= 0).all()
-    assert changes.max() > 0
+    assert (sign * np.diff(weights[5:]) >= 0).all()
+    assert sign * (weights[-1] - 0.1) > 0
     assert 0.01 <= min(weights) <= max(weights) <= 0.3 + 1e-6
 
 
