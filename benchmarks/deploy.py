@@ -1,0 +1,101 @@
+"""What a deployed policy costs: CPU seconds and memory of `mlgo-clang -Oz` against plain `clang -Oz`.
+
+Modules are compiled from their bitcode, without the front end, which costs the same either way and would only make
+the policy's share look smaller. Both ways take turns, module by module, so that a machine whose speed drifts treats
+them alike. CPU seconds are user and system, of the driver and all that it starts.
+"""
+
+import os
+import platform
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.deploy.deployment import deploy
+from compiler_opt.errors import CompileError, ConfigError
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.tools import entry_point
+
+_DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
+_POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
+_NUM_MODULES = flags.DEFINE_integer("num_modules", 100, "Modules, drawn at random.", 1)
+_REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Times that each module is compiled either way.", 1)
+_NEVER_WORSE = flags.DEFINE_bool("never_worse", False, "Measure a deployment that compiles both ways.")
+_SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules.", 0)
+
+_PLAIN, _POLICY = 0, 1
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    for path in (_DATA_PATH.value, _POLICY_PATH.value):
+        if not Path(path).exists():
+            raise ConfigError(f"{path}: not there; run ./run_demo.sh first, or give --data_path and --policy_path")
+    corpus, toolchain = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    chosen = np.random.default_rng(_SEED.value).permutation(len(corpus.modules))[: _NUM_MODULES.value]
+    modules = [corpus.modules[index] for index in chosen]
+    # Legend: [module, repetition, way].
+    cpu_s = np.zeros((len(modules), _REPETITIONS.value, 2))
+    peak_bytes = np.zeros_like(cpu_s)
+    text_changed = 0
+    with scratch_directory() as scratch:
+        deployment = deploy(
+            Path(_POLICY_PATH.value), scratch / "prefix", [toolchain.clang], never_worse=_NEVER_WORSE.value, strict=True
+        )
+        compilers = {_PLAIN: toolchain.clang, _POLICY: deployment.driver()}
+        start_s = statistics.median(_run([str(deployment.driver()), "--mlgo-info"], scratch)[0] for _ in range(200))
+        for row, module in enumerate(tqdm(modules, unit="module", disable=None)):
+            objects = {way: scratch / f"{way}.o" for way in compilers}
+            for repetition in range(-1, _REPETITIONS.value):
+                for way, compiler in compilers.items():
+                    command = [str(compiler), "-Oz", "-w", "-x", "ir", "-c", str(module.bitcode_path)]
+                    measured = _run([*command, "-o", str(objects[way])], scratch)
+                    # The first of each reads the module into the page cache and is not counted.
+                    if repetition >= 0:
+                        cpu_s[row, repetition, way], peak_bytes[row, repetition, way] = measured
+            text_changed += objects[_PLAIN].read_bytes() != objects[_POLICY].read_bytes()
+    module_cpu_s, module_peak_bytes = np.median(cpu_s, axis=1), np.median(peak_bytes, axis=1)
+    ratios = module_cpu_s[:, _POLICY] / module_cpu_s[:, _PLAIN]
+    totals = cpu_s.sum(axis=0)
+    added_mb = (module_peak_bytes[:, _POLICY] - module_peak_bytes[:, _PLAIN]) / 1e6
+    print(f"CPU seconds, mlgo-clang over plain clang, median of {len(modules)} modules: {np.median(ratios):.3f}")
+    print(f"  half of the modules within {np.quantile(ratios, 0.25):.3f} and {np.quantile(ratios, 0.75):.3f}")
+    print(f"  sums of each repetition: {', '.join(f'{plain:.2f} to {policy:.2f} s' for plain, policy in totals)}")
+    print(f"added peak memory, median: {np.median(added_mb):.2f} MB, at most {added_mb.max():.2f} MB")
+    print(f"  plain clang's, median: {np.median(module_peak_bytes[:, _PLAIN]) / 1e6:.1f} MB")
+    print(f"starting the driver: {start_s * 1e3:.2f} ms of CPU time")
+    print(f"  {text_changed} objects differ from plain clang's; {'never worse; ' if _NEVER_WORSE.value else ''}strict")
+    print(f"  {_REPETITIONS.value} repetitions; {toolchain.version_text}, -Oz; policy {_POLICY_PATH.value}")
+    print(f"  {platform.machine()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}")
+
+
+def _run(command: Sequence[str], scratch: Path) -> tuple[float, float]:
+    """Runs a command; returns CPU seconds and peak bytes of the largest process, of it and all that it started.
+
+    Raises:
+      CompileError: it failed.
+    """
+    output = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+    errors = (os.POSIX_SPAWN_OPEN, 2, str(scratch / "stderr"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    child = os.posix_spawn(command[0], list(command), os.environ, file_actions=[output, errors])
+    _, status, usage = os.wait4(child, 0)
+    if status != 0:
+        said = entry_point.one_line((scratch / "stderr").read_text(errors="replace"))
+        raise CompileError(f"{' '.join(command)}: exit status {os.waitstatus_to_exitcode(status)}: {said[:500]}")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024.0
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()
