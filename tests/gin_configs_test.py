@@ -23,7 +23,8 @@ CLASSES: dict[str, dict[str, type]] = {
         "advantages": AdvantagesConfig,
     },
 }
-"""By file: generate_default_trace, train_bc and train_locally."""
+CLASSES["optimize"] = CLASSES["ppo_nn_agent"]
+"""By file: generate_default_trace, train_bc, train_locally and optimize."""
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

@@ -20,6 +20,7 @@ OLDEST_MAJOR = 17
 TOOL_PACKAGES: Mapping[str, str] = {
     "clang++": "clang",
     "ld.lld": "lld",
+    "llvm-ar": "llvm",
     "llvm-config": "llvm",
     "llvm-mca": "llvm",
     "llvm-objcopy": "llvm",

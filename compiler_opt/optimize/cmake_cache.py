@@ -16,6 +16,7 @@ _FOUND_WITH_THE_COMPILER = re.compile(
     r"CMAKE_(?!TOOLCHAIN_FILE$|MAKE_PROGRAM$)[A-Z0-9_]+"  # ar, ranlib, the compilers themselves, ...
 )
 _COMPILER = re.compile(r"CMAKE_\w+_COMPILER(_\w+)?|CMAKE_\w+_LINKER_LAUNCHER|CMAKE_\w+_COMPILE_OBJECT")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_./+-]+")
 _LTO = re.compile(r"(?<!\S)-flto(=\S+)?(?!\S)")
 _OURS = {
     "CMAKE_EXPORT_COMPILE_COMMANDS",
@@ -114,7 +115,7 @@ class CMakeCache:
             found = entry.type == "FILEPATH" and _FOUND_WITH_THE_COMPILER.fullmatch(name)
             if entry.type not in _SETTABLE or found or name in _OURS or _COMPILER.fullmatch(name):
                 continue
-            if entry.value.endswith("-NOTFOUND") or str(self.folder) in entry.value:
+            if not _PLAIN_NAME.fullmatch(name) or entry.value.endswith("-NOTFOUND") or str(self.folder) in entry.value:
                 continue
             # Linking for link-time optimisation what is not compiled for it would need a plugin of the linker.
             settings[name] = Entry(entry.type, _LTO.sub("", entry.value)) if "_FLAGS" in name else entry
@@ -138,12 +139,5 @@ def initial_cache(settings: Mapping[str, Entry]) -> str:
     for name, entry in settings.items():
         type_name = "STRING" if entry.type == "UNINITIALIZED" else entry.type
         fence = "=" * next(width for width in range(1, 99) if f"]{'=' * width}]" not in entry.value)
-        lines.append(f"set({_escaped(name)} [{fence}[{entry.value}]{fence}] CACHE {type_name} {_NO_COMMENT})\n")
+        lines.append(f'set({name} [{fence}[{entry.value}]{fence}] CACHE {type_name} "")\n')
     return "".join(lines)
-
-
-_NO_COMMENT = '""'
-
-
-def _escaped(name: str) -> str:
-    return re.sub(r"([^A-Za-z0-9_./+-])", r"\\\1", name)

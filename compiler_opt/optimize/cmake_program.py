@@ -122,6 +122,8 @@ class CMakeProgram(Program):
                 f"<CMAKE_{language}_COMPILER> <DEFINES> <INCLUDES> <FLAGS> {options} -o <OBJECT> -c <SOURCE>",
             )
         settings |= {
+            "CMAKE_AR": Entry("FILEPATH", str(variant.compilers.ar)),
+            "CMAKE_RANLIB": Entry("FILEPATH", str(variant.compilers.ranlib)),
             "CMAKE_BUILD_TYPE": Entry("STRING", self._cache.build_type),
             "CMAKE_MAKE_PROGRAM": Entry("FILEPATH", str(self._make)),
             "CMAKE_EXPORT_COMPILE_COMMANDS": Entry("BOOL", "ON"),

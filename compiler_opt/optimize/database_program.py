@@ -200,7 +200,7 @@ class DatabaseProgram(Program):
                 words[index] = str(self._linked(made, variant))
         words[link.output_index] = str(self._linked(link, variant))
         if link.archive:
-            return words
+            return [str(variant.compilers.ar), *words[1:]]
         match = _COMPILER.fullmatch(Path(words[0]).name)
         compiler = variant.compilers.cxx if match and match["cxx"] else variant.compilers.c
         # Libraries that earlier commands have made are looked for in our folder first.

@@ -24,16 +24,16 @@ def deploy_policy(policy_dir: Path, output: Path, toolchain: Toolchain) -> Compi
       ToolchainError: the plugin cannot be built; the message names the package that is missing.
     """
     deploy(policy_dir, output, [toolchain.clang])
-    return deployed(output)
+    return deployed(output, toolchain)
 
 
-def deployed(output: Path) -> Compilers:
+def deployed(output: Path, toolchain: Toolchain) -> Compilers:
     """The drivers in a folder that `deploy_policy` has filled.
 
     Raises:
       ToolchainError: they are gone.
     """
-    compilers = Compilers(output / "bin" / "mlgo-clang", output / "bin" / "mlgo-clang++")
+    compilers = Compilers(output / "bin" / "mlgo-clang", output / "bin" / "mlgo-clang++", toolchain.tool("llvm-ar"))
     for path in (compilers.c, compilers.cxx):
         if not path.is_file():
             raise ToolchainError(

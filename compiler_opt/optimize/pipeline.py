@@ -33,7 +33,7 @@ from compiler_opt.optimize.program import (
     Program,
     Variant,
     build_environment,
-    test_targets,
+    targets_of_tests,
     training_objects,
 )
 from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure
@@ -80,7 +80,7 @@ def optimize(
     """
     problem = problems.load("inlining")
     features = [feature.name for feature in toolchain.require(problem.name).features]
-    for tool in ("clang++", "ld.lld"):
+    for tool in ("clang++", "ld.lld", "llvm-ar"):
         toolchain.tool(tool)
     reused = _policy_to_reuse(settings.reuse_policy) if settings.reuse_policy is not None else None
     if reused is not None:
@@ -122,7 +122,7 @@ class _Optimization:
         self._say = say
         self._problem = problems.load("inlining")
         self._output = settings.output.absolute()
-        self._plain = Compilers(_c_driver(toolchain.clang), toolchain.tool("clang++"))
+        self._plain = Compilers(_c_driver(toolchain.clang), toolchain.tool("clang++"), toolchain.tool("llvm-ar"))
         self._bitcode = self._variant("bitcode", self._plain, (*_OPTIONS, *EMBED_BITCODE))
         self._default = self._variant("default", self._plain, _OPTIONS)
         self._state = State(self._output, self._identity(), start_over=reused is not None)
@@ -181,7 +181,7 @@ class _Optimization:
         with self._state.step("corpus") as step:
             shutil.rmtree(folder, ignore_errors=True)
             targets = self._program.targets(self._bitcode)
-            testing = test_targets(targets, self._program.test_programs(self._bitcode))
+            testing = targets_of_tests(targets, self._program.test_programs(self._bitcode))
             objects = training_objects(self._program.sources(self._bitcode), targets, testing)
             if not objects:
                 raise ConfigError(
@@ -282,7 +282,7 @@ class _Optimization:
         output = self._output / "deployed"
         if self._state.is_done("deployment"):
             self._say("done before")
-            return deployment.deployed(output)
+            return deployment.deployed(output, self._toolchain)
         with self._state.step("deployment"):
             shutil.rmtree(output, ignore_errors=True)
             drivers = deployment.deploy_policy(policy_dir, output, self._toolchain)

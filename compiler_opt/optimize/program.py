@@ -62,10 +62,25 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Compilers:
-    """Drivers by language."""
+    """What compiles and what archives.
+
+    Not the system's `ar`: GNU's may be set up to load LLVM's plugin, and then takes an object with bitcode in it for
+    one of link-time optimisation, whose symbols it looks for in there.
+
+    Attributes:
+      c: the C driver.
+      cxx: the C++ driver.
+      ar: `llvm-ar`; the same with `ranlib` for `ar` in its name is beside it.
+    """
 
     c: Path
     cxx: Path
+    ar: Path
+
+    @property
+    def ranlib(self) -> Path:
+        """`llvm-ranlib`."""
+        return self.ar.with_name(self.ar.name.replace("llvm-ar", "llvm-ranlib"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +176,7 @@ class Program(abc.ABC):
         """What runs the project's own tests, in the variant's folder; empty when it has none."""
 
 
-def test_targets(targets: Sequence[Target], test_programs: Iterable[str]) -> frozenset[str]:
+def targets_of_tests(targets: Sequence[Target], test_programs: Iterable[str]) -> frozenset[str]:
     """The targets that only testing needs: what tests run, and libraries that nothing else uses.
 
     A library that only tests use may still be what the project is there for. It counts as the tests' own when the

@@ -9,7 +9,7 @@ from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm.linker import linked_text_bytes
 from compiler_opt.llvm.object_file import read_text_bytes
 from compiler_opt.optimize.changes import Changes
-from compiler_opt.optimize.program import Kind, Program, Target, Variant, test_targets
+from compiler_opt.optimize.program import Kind, Program, Target, Variant, targets_of_tests
 
 MAX_NEW_DECISIONS = 0.25
 MIN_KEPT_SHARE = 2 / 3
@@ -168,7 +168,7 @@ def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -
 
 def target_roles(targets: Sequence[Target], test_programs: frozenset[str]) -> dict[str, str]:
     """`main`, `part` or `test` for each target, see `TargetSize`."""
-    testing = test_targets(targets, test_programs)
+    testing = targets_of_tests(targets, test_programs)
     roles = {}
     for target in targets:
         users = [user for user in targets if target.name in user.uses and user.name not in testing]

@@ -11,6 +11,7 @@ from compiler_opt.llvm.toolchain import TOOL_PACKAGES, Toolchain
 _USED_FOR = {
     "clang++": "compiling C++ corpora",
     "ld.lld": "linked sizes",
+    "llvm-ar": "static libraries",
     "llvm-config": "building the pass plugin",
     "llvm-mca": "cycle estimates",
     "llvm-objcopy": "extracting bitcode from objects",

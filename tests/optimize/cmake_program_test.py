@@ -1,0 +1,123 @@
+"""A CMake project, built again elsewhere with another compiler and other options."""
+
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm.object_file import read_text_bytes
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.optimize.cmake_program import CMakeProgram
+from compiler_opt.optimize.program import EMBED_BITCODE, Compilers, Kind, Variant
+from compiler_opt.optimize.results import measure
+from tests.small_project import configure, make_small_project
+
+
+@pytest.fixture(params=["Ninja", "Unix Makefiles", "Ninja Multi-Config"])
+def build_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A user's build folder."""
+    return configure(
+        make_small_project(tmp_path / "source"), tmp_path / "user", "-G", request.param, "-DCMAKE_CXX_STANDARD=17"
+    )
+
+
+def variant(toolchain: Toolchain, folder: Path, *options: str) -> Variant:
+    return Variant(folder, Compilers(toolchain.clang, toolchain.tool("clang++"), toolchain.tool("llvm-ar")), options)
+
+
+def nothing(done: int, total: int) -> None:
+    pass
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
+
+
+def test_a_copy_of_the_build(build_dir: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    before = files(build_dir), files(tmp_path / "source")
+    program = CMakeProgram(build_dir, 2)
+    assert program.name == "shapes"
+    assert "compiled at -Oz" in program.notes()[0]
+    copy = variant(toolchain, tmp_path / "out" / "copy", "-Oz", *EMBED_BITCODE)
+    program.prepare(copy)
+    progress: list[tuple[int, int]] = []
+    built = program.build(copy, lambda done, total: progress.append((done, total)))
+    assert built.cpu_s > 0 and progress[-1][0] == progress[-1][1]
+    assert (files(build_dir), files(tmp_path / "source")) == before  # the user's folders are left alone
+
+    targets = {target.name: target for target in program.targets(copy)}
+    assert {name: target.kind for name, target in targets.items()} == {
+        "shapes": Kind.STATIC,
+        "draw": Kind.EXECUTABLE,
+        "shapes_test": Kind.EXECUTABLE,
+    }  # `unbuilt` is not built by default
+    assert targets["draw"].uses == ("shapes",)
+    assert [target.name for target in targets.values() if target.installed] == ["shapes"]
+    assert program.test_programs(copy) == {"shapes_test"}
+    assert program.test_command(copy)[0].endswith("ctest")
+
+    sources = {source.object.name: source for source in program.sources(copy)}
+    assert {source.target for source in sources.values()} == {"shapes", "draw", "shapes_test"}
+    assert len(sources) == 5
+    commands = (copy.folder / "compile_commands.json").read_text()
+    # The project asks for -O1 and the build type for -O3: ours comes last.
+    assert commands.count("-O1") == commands.count("-Oz -Xclang -fembed-bitcode=all -o ") >= 5
+    assert "-std=" in commands  # the user's setting
+
+    lld = toolchain.tool("ld.lld")
+    sizes = {size.name: size for size in measure(program, copy, copy, lld)}
+    assert {name: size.role for name, size in sizes.items()} == {
+        "shapes": "main",
+        "draw": "main",
+        "shapes_test": "test",
+    }
+    assert sizes["draw"].default_bytes == sizes["draw"].optimized_bytes == read_text_bytes(copy.folder / "draw")
+    members = [source.object.path for source in sources.values() if source.target == "shapes"]
+    assert 0 < sizes["shapes"].default_bytes < sum(map(read_text_bytes, members))  # std::vector is in two of them
+
+
+def test_an_interrupted_build_goes_on(tmp_path: Path, toolchain: Toolchain) -> None:
+    program = CMakeProgram(configure(make_small_project(tmp_path / "source"), tmp_path / "user"), 1)
+    copy = variant(toolchain, tmp_path / "copy", "-Oz")
+    program.prepare(copy)
+
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        program.build(copy, interrupt)
+    program.prepare(copy)
+    program.build(copy, nothing)
+    assert {target.name for target in program.targets(copy)} == {"shapes", "draw", "shapes_test"}
+
+
+def test_a_project_that_does_not_build_says_why(tmp_path: Path, toolchain: Toolchain) -> None:
+    source = make_small_project(tmp_path / "source")
+    program = CMakeProgram(configure(source, tmp_path / "user"), 1)
+    copy = variant(toolchain, tmp_path / "copy", "-Oz")
+    (source / "area.cpp").write_text("int area( {}\n")
+    program.prepare(copy)
+    with pytest.raises(ConfigError, match=r"does not build: .*area.cpp:1:\d+: error: .*see .*copy-build.log"):
+        program.build(copy, nothing)
+    (source / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.14)\nproject(x)\nfind_package(Nowhere REQUIRED)\n"
+    )
+    with pytest.raises(
+        ConfigError, match=r"does not configure it: CMake Error at CMakeLists.txt:3 .*see .*configure.log"
+    ):
+        program.prepare(variant(toolchain, tmp_path / "other", "-Oz"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("add_custom_target(nothing)", "has no C or C[+][+] source; there is nothing to optimise"),
+        ("set(CMAKE_CXX_COMPILER /usr/bin/g++)\nadd_library(a area.cpp)", "compiles .*area.cpp with /usr/bin/g"),
+    ],
+)
+def test_a_project_that_cannot_be_learnt_from(text: str, message: str, tmp_path: Path, toolchain: Toolchain) -> None:
+    source = make_small_project(tmp_path / "source")
+    (source / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.14)\nproject(x)\n{text}\n")
+    program = CMakeProgram(configure(source, tmp_path / "user"), 1)
+    with pytest.raises(ConfigError, match=message):
+        program.prepare(variant(toolchain, tmp_path / "copy", "-Oz"))

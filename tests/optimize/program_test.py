@@ -1,0 +1,74 @@
+"""Which targets only test, what is linked together, what is learnt from."""
+
+from pathlib import Path
+
+from compiler_opt.corpus.extract import ObjectFile
+from compiler_opt.optimize.program import (
+    Kind,
+    Source,
+    Target,
+    link_groups,
+    source_key,
+    targets_of_tests,
+    training_objects,
+)
+
+
+def library(name: str, *uses: str, installed: bool = False, project: str = "") -> Target:
+    return Target(name, Kind.STATIC, f"lib{name}.a", uses, installed, project)
+
+
+def program(name: str, *uses: str) -> Target:
+    return Target(name, Kind.EXECUTABLE, name, uses)
+
+
+TARGETS = (
+    library("yaml", installed=True),
+    library("gtest", project="googletest"),
+    library("gmock", "gtest", project="googletest"),
+    library("helper"),
+    program("tool", "yaml"),
+    program("yaml_test", "yaml", "gmock", "gtest", "helper"),
+)
+
+
+def test_what_only_tests_need() -> None:
+    assert targets_of_tests(TARGETS, {"yaml_test"}) == {"yaml_test", "gtest", "gmock", "helper"}
+    assert targets_of_tests(TARGETS, set()) == set()
+    # Nothing says that the library is wanted, but nothing says that it is a helper either.
+    assert targets_of_tests([library("only"), program("only_test", "only")], {"only_test"}) == {"only_test"}
+    # There is nothing but tests: then they are the program.
+    assert targets_of_tests([program("a_test")], {"a_test"}) == set()
+
+
+def test_what_is_linked_together() -> None:
+    targets = (
+        library("base"),
+        Target("objects", Kind.OBJECTS, ""),
+        Target("one", Kind.SHARED, "libone.so", ("base", "objects")),
+        Target("two", Kind.SHARED, "libtwo.so", ("one",)),
+        program("app", "two", "one"),
+    )
+    assert link_groups(targets) == {"base": "one", "objects": "one", "one": "one", "two": "two", "app": "app"}
+    both = (library("base"), program("a", "base"), program("b", "base"))
+    assert len(set(link_groups(both).values())) == 1
+
+
+def test_each_source_is_learnt_from_once() -> None:
+    def source(name: str, target: str, *key: str) -> Source:
+        return Source(ObjectFile(Path("/build", name), name), target, key)
+
+    sources = [
+        source("a.o", "yaml", "a.cpp"),
+        source("shared/a.o", "yaml", "a.cpp"),
+        source("a2.o", "yaml", "a.cpp", "WIDE"),
+        source("gtest.o", "gtest", "gtest.cpp"),
+        source("tool.o", "tool", "tool.cpp"),
+        source("x.o", "", "x.cpp"),
+    ]
+    objects = training_objects(sources, TARGETS, frozenset({"gtest", "gmock", "yaml_test", "helper"}))
+    assert [item.name for item in objects] == ["tool/a.o", "tool/a2.o", "tool/tool.o", "program/x.o"]
+
+
+def test_definitions_tell_objects_of_a_source_apart() -> None:
+    assert source_key(["cc", "-DB", "-D", "A=1", "-Dx_EXPORTS", "-fPIC"], "a.c") == ("a.c", "A=1", "B")

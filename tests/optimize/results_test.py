@@ -1,0 +1,88 @@
+"""What counts, and when to train again."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from compiler_opt.optimize import output
+from compiler_opt.optimize.changes import Changes
+from compiler_opt.optimize.program import Kind, Target
+from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, target_roles
+
+PASSED, FAILED = TestRun(True, "100% tests passed", "logs/a.log"), TestRun(False, "1 tests failed", "logs/b.log")
+RESULT = Result(
+    program="<shapes>",
+    targets=(
+        TargetSize("app", "program", "main", 1000, 900),
+        TargetSize("libapp", "shared library", "main", 1000, 1010),
+        TargetSize("base", "static library", "part", 500, 400),
+        TargetSize("app_test", "program", "test", 700, 600),
+    ),
+    tests=(PASSED, PASSED),
+    costs=(Cost("training", 60.0, 100.0, 800), Cost("build-default", 1.0, 2.0, 4)),
+    num_modules=4,
+    num_decisions=50,
+    changes=None,
+    trained_change=None,
+    notes=("Every file is compiled at -Oz.",),
+    provenance={"Compiler": "clang"},
+)
+CHANGES = Changes(("new.o",), (), ("old.o",), 4, 0.1, 50)
+
+
+def test_main_targets_count() -> None:
+    assert (RESULT.default_bytes, RESULT.optimized_bytes) == (2000, 1910)
+    assert round(RESULT.change, 6) == -0.045
+
+
+def test_roles() -> None:
+    targets = (
+        Target("base", Kind.STATIC, "libbase.a"),
+        Target("sdk", Kind.STATIC, "libsdk.a", installed=True),
+        Target("app", Kind.EXECUTABLE, "app", ("base", "sdk")),
+        Target("check", Kind.EXECUTABLE, "check", ("base",)),
+    )
+    assert target_roles(targets, frozenset({"check"})) == {
+        "base": "part",
+        "sdk": "main",
+        "app": "main",
+        "check": "test",
+    }
+
+
+def test_when_to_train_again() -> None:
+    def reason(**values: object) -> str | None:
+        return dataclasses.replace(RESULT, **values).retraining()  # type: ignore[arg-type]
+
+    assert reason() is None
+    assert reason(changes=CHANGES, trained_change=-0.05) is None
+    assert (
+        reason(changes=dataclasses.replace(CHANGES, decisions_new=0.3)) == "30% of the decisions are new to the policy"
+    )
+    assert "of 9.00% that it saved when it was trained, 4.50% are left" in (reason(trained_change=-0.09) or "")
+    assert reason(targets=(TargetSize("app", "program", "main", 10, 10),)) == "it saves nothing"
+
+
+def test_broken_tests_are_noticed() -> None:
+    assert not RESULT.tests_broken
+    assert dataclasses.replace(RESULT, tests=(PASSED, FAILED)).tests_broken
+    assert not dataclasses.replace(RESULT, tests=(FAILED, FAILED)).tests_broken
+
+
+def test_files_and_table(tmp_path: Path) -> None:
+    result = dataclasses.replace(RESULT, changes=CHANGES, trained_change=-0.05)
+    report = output.write(result, tmp_path, Path("/deployed/bin"))
+    assert (tmp_path / "targets.csv").read_text().splitlines()[:2] == [
+        "target,kind,role,default_text_bytes,optimized_text_bytes,change",
+        "app,program,main,1000,900,-0.100000",
+    ]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["change"], summary["retraining_advisable"]) == (RESULT.change, None)
+    page = report.read_text()
+    assert "&lt;shapes&gt; is 4.50% smaller" in page and "<shapes>" not in page
+    assert "The policy still holds." in page and "/deployed/bin/mlgo-clang++" in page
+    assert "http" not in page.replace("http://www.w3.org", "").replace("https://www.w3.org", "")
+    lines = output.terminal_table(result).splitlines()
+    assert lines[5].split() == ["together", "2,000", "1,910", "\N{MINUS SIGN}90", "\N{MINUS SIGN}4.50%"]
+    assert "10.0% of 50 decisions are new to the policy; of 4 modules, 1 are new and 1 have changed since" in lines[-4]
+    assert "FAIL" in output.render(dataclasses.replace(RESULT, tests=(PASSED, FAILED)), Path("/bin"))

@@ -1,0 +1,227 @@
+"""The whole way of one program, killed in the middle and started again; a night later; and what users get wrong."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.small_project import configure, make_small_project
+
+ROOT = Path(__file__).parents[2]
+CLANG = "clang-22"
+
+
+def command(*arguments: str) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "compiler_opt.tools.optimize",
+        "--minutes=0.05",
+        "--gin_bindings=train_eval.rollouts_per_module=2",
+        *arguments,
+    ]
+
+
+def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command(*arguments),
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's project, configured with the system's compiler, and its optimisation: `out`, `first`, `second`."""
+    place = tmp_path_factory.mktemp("place")
+    configure(make_small_project(place / "source"), place / "build")
+    flags = (f"--build_dir={place / 'build'}", f"--output={place / 'out'}", f"--clang_path={CLANG}")
+    said = []
+    with subprocess.Popen(command(*flags), cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if line.startswith("== 3/6"):
+                process.send_signal(signal.SIGKILL)
+    (place / "first").write_text("".join(said))
+    result = run(*flags)
+    assert result.returncode == 0, result.stderr
+    (place / "second").write_text(result.stdout)
+    return place
+
+
+def test_it_goes_on_where_it_was_killed(place: Path) -> None:
+    first, second = ((place / name).read_text() for name in ("first", "second"))
+    assert "4 modules of 3 targets; left out: shapes_test, which only test" in first
+    assert "Training" in first and "Deployment" not in first
+    assert second.count("done before") == 2  # the corpus and the trace
+    assert [line for line in second.splitlines() if line.startswith("== ")] == [
+        line for line in second.splitlines() if line.startswith("== ") and "/6 " in line
+    ]
+    assert "modules of" not in second
+
+
+def test_what_comes_of_it(place: Path) -> None:
+    said = (place / "second").read_text()
+    out = place / "out"
+    summary = json.loads((out / "report" / "summary.json").read_text())
+    roles = {target["name"]: target["role"] for target in summary["targets"]}
+    assert roles == {"shapes": "main", "draw": "main", "shapes_test": "test"}
+    assert all(target["default_bytes"] > 0 and target["optimized_bytes"] > 0 for target in summary["targets"])
+    assert [(run["passed"], run["summary"]) for run in summary["tests"]] == [
+        (True, "100% tests passed, 0 tests failed out of 1")
+    ] * 2
+    costs = {cost["step"]: cost for cost in summary["costs"]}
+    assert costs["training"]["compiles"] >= 8 and costs["training"]["cpu_s"] > 0
+    assert costs["build-default"]["compiles"] == costs["build-optimized"]["compiles"] == 5
+    assert "together" in said and "tests, optimized: passed" in said
+    assert f"report: {out / 'report' / 'report.html'}" in said.splitlines()
+    assert "100% tests passed" in (out / "report" / "report.html").read_text()
+    assert (out / "report" / "targets.csv").read_text().count("\n") == 4
+    # The drivers are for the user's own builds.
+    assert os.access(out / "deployed" / "bin" / "mlgo-clang++", os.X_OK)
+    assert "mlgo-clang++" in (out / "build-optimized" / "compile_commands.json").read_text()
+    assert "-fembed-bitcode" not in (out / "build-optimized" / "compile_commands.json").read_text()
+
+
+def test_finished_it_only_shows_the_result(place: Path) -> None:
+    flags = (f"--build_dir={place / 'build'}", f"--output={place / 'out'}", f"--clang_path={CLANG}")
+    built = {path: path.stat().st_mtime_ns for path in (place / "out").rglob("*.o")}
+    result = run(*flags)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split("6/6")[1] == (place / "second").read_text().split("6/6")[1]
+    assert built == {path: path.stat().st_mtime_ns for path in (place / "out").rglob("*.o")}
+
+    other = run(*flags, "--seed=9")
+    assert other.returncode == 2
+    assert "holds an optimisation with another settings of the training; give another --output" in other.stderr
+
+
+def test_a_night_later(place: Path) -> None:
+    """The program has a module more; the policy of the first optimisation is used again."""
+    shutil.copytree(place / "source", place / "later", dirs_exist_ok=True)
+    source = place / "later"
+    extra = '#include "shapes.h"\nint extra(std::vector<int> &s) { return area(s) + sum(s); }\n'
+    (source / "extra.cpp").write_text(extra)
+    lists = source / "CMakeLists.txt"
+    lists.write_text(lists.read_text().replace("list.c)", "list.c extra.cpp)"))
+    configure(source, place / "build-later")
+    flags = (
+        f"--build_dir={place / 'build-later'}",
+        f"--output={place / 'night'}",
+        f"--reuse_policy={place / 'out'}",
+        f"--clang_path={CLANG}",
+    )
+    for _ in range(2):  # the next night again
+        result = run(*flags)
+        assert result.returncode == 0, result.stderr
+        assert "of 5 modules, 1 are new and 0 have changed since training" in result.stdout
+        assert "New: draw/CMakeFiles/shapes.dir/extra.cpp.o." in result.stdout
+        assert "Retraining is advisable" in result.stdout or "The policy still holds." in result.stdout
+        assert "done before" not in result.stdout
+    assert not (place / "night" / "training").exists()
+    changes = json.loads((place / "night" / "report" / "summary.json").read_text())["changes"]
+    assert 0 < changes["decisions_new"] < 0.5
+
+
+def test_tests_that_only_fail_with_the_policy_are_no_success(place: Path) -> None:
+    flags = (
+        f"--build_dir={place / 'build'}",
+        f"--output={place / 'broken'}",
+        f"--reuse_policy={place / 'out' / 'training' / 'policy'}",
+        f"--clang_path={CLANG}",
+        "--test_command=sh -c 'case $PWD in *optimized) echo broken; exit 1;; esac'",
+    )
+    result = run(*flags)
+    assert result.returncode == 3, result.stderr
+    assert "tests, optimized: FAILED (broken; logs/build-optimized-tests.log)" in result.stdout
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of mistakes."""
+    wrong = tmp_path_factory.mktemp("wrong")
+    source = make_small_project(wrong / "source")
+    configure(source, wrong / "build")
+    (wrong / "empty").mkdir()
+    for name, old, new in (
+        ("moved", str(source), str(wrong / "gone")),
+        ("insource", f"CMAKE_HOME_DIRECTORY:INTERNAL={source}", f"CMAKE_HOME_DIRECTORY:INTERNAL={wrong / 'insource'}"),
+        ("xcode", "CMAKE_GENERATOR:INTERNAL=Unix Makefiles", "CMAKE_GENERATOR:INTERNAL=Xcode"),
+        ("nocmake", "CMAKE_COMMAND:INTERNAL=", "CMAKE_COMMAND:INTERNAL=/gone"),
+    ):
+        (wrong / name).mkdir()
+        text = (wrong / "build" / "CMakeCache.txt").read_text()
+        assert old in text
+        (wrong / name / "CMakeCache.txt").write_text(text.replace(old, new))
+    (wrong / "insource" / "CMakeLists.txt").write_text("project(x)\n")
+    (wrong / "not.json").write_text("nonsense")
+    (wrong / "full").mkdir()
+    (wrong / "full" / "thesis.tex").write_text("")
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({}, ("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both",)),
+        ({"build_dir": "absent"}, ("absent: no such build folder", "cmake -S SOURCE -B BUILD")),
+        ({"build_dir": "empty"}, ("empty: expected a build folder configured by CMake", "--compile_commands")),
+        ({"build_dir": "source"}, ("source: expected a build folder configured by CMake",)),
+        ({"build_dir": "moved"}, ("which holds no CMakeLists.txt any more",)),
+        ({"build_dir": "insource"}, ("is an in-source build", "configure one in a folder of its own")),
+        ({"build_dir": "xcode"}, ("expected a generator out of Ninja", "found 'Xcode'")),
+        ({"build_dir": "build", "clang_path": "clang-99"}, ("clang-99: no such program on PATH",)),
+        ({"build_dir": "build", "reuse_policy": "absent"}, ("absent: expected a policy", "train one first")),
+        ({"build_dir": "build", "output": "full"}, ("full: is not empty, and holds no optimisation",)),
+        ({"build_dir": "build", "output": "/proc/out"}, ("/proc/out", "cannot be written")),
+        ({"build_dir": "build", "test_command": "'a"}, ("--test_command='a: cannot be split into words",)),
+        ({"build_dir": "build", "gin_bindings": "ppo.colour=1"}, ("ppo.colour=1", "expected name.parameter=value")),
+        ({"compile_commands": "absent.json"}, ("absent.json: cannot be read",)),
+        ({"compile_commands": "not.json"}, ("not.json: expected JSON",)),
+    ],
+)
+def test_a_mistake_is_one_line(flags: dict[str, str], words: tuple[str, ...], wrong: Path) -> None:
+    flags = {"output": "out", **flags}
+    before = sorted(wrong.rglob("*"))
+    result = run(*(f"--{name}={value}" for name, value in flags.items()), cwd=wrong)
+    assert (result.returncode, "Traceback" in result.stderr) == (2, False), result.stderr
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith("error: ")
+    for word in words:
+        assert word in message
+    assert sorted(wrong.rglob("*")) == before
+
+
+def test_without_cmake(wrong: Path, tmp_path: Path) -> None:
+    """Neither the one that configured the build nor any on PATH."""
+    (tmp_path / "clang-22").symlink_to(shutil.which(CLANG) or "")
+    result = run("--build_dir=nocmake", "--output=out", cwd=wrong, PATH=str(tmp_path))
+    assert result.returncode == 2
+    assert "error: cmake: no such program (/gone/usr/bin/cmake is gone); install the package cmake" in result.stderr
+
+
+def test_without_any_clang(wrong: Path, tmp_path: Path) -> None:
+    """The build's compiler is none that can be taught, and no other is found."""
+    code = "import compiler_opt.llvm.toolchain as t; t._DISTRIBUTION_CLANGS = 'nowhere'; "
+    code += "from compiler_opt.tools import optimize; optimize.entry()"
+    result = subprocess.run(
+        [sys.executable, "-c", code, "--build_dir=build", "--output=out"],
+        cwd=wrong,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "no clang found on PATH" in result.stderr
