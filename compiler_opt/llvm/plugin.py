@@ -34,7 +34,7 @@ FLAGS = (
     "-fvisibility-inlines-hidden -Wl,-z,lazy"
 ).split()
 
-_BUILD_TIMEOUT_S = 300.0
+_BUILD_TIMEOUT_S = 900.0
 _HEADERS_VERSION = re.compile(r'^#define LLVM_VERSION_STRING "(\d+)\.(\d+)\.(\d+)', re.MULTILINE)
 
 

@@ -1,5 +1,7 @@
 """Rollouts by real compilers: what the default decides gives what the compiler makes of itself."""
 
+import dataclasses
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -7,12 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
+from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, Trajectory, rollout
 from compiler_opt.corpus.description import Corpus, Module
-from compiler_opt.errors import PolicyError
+from compiler_opt.errors import ConfigError, PolicyError, ToolchainError
+from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy, ReplayPolicy
 from compiler_opt.problems import problem as problems
+from tests.real_observations import weights_for
 from tests.small_corpus import make_small_corpus
 
 _INLINING = problems.load("inlining")
@@ -86,6 +91,114 @@ def test_a_random_rollout_is_the_same_for_the_same_seed(corpus: Corpus, toolchai
     assert any(advice(1) != advice(seed) for seed in range(2, 6))
 
 
+def _network(trajectory: Trajectory) -> NetworkWeights:
+    """A network whose weights are random, over the features of a trajectory."""
+    columns = {name: values.reshape(-1) for name, values in trajectory.features().items()}
+    return weights_for({name: columns[name] for name in _INLINING.feature_names}, hidden=(16, 8))
+
+
+def _named(sites: CallSites) -> list[tuple[str, str, bool]]:
+    names = sites.functions
+    columns = zip(sites.callers.tolist(), sites.callees.tolist(), sites.inlined.tolist(), strict=True)
+    return [(names[caller], names[callee], inlined) for caller, callee, inlined in columns]
+
+
+def test_plugin_and_channel_give_the_same_rollouts(
+    corpus: Corpus, toolchain: Toolchain, scratch: Path, tmp_path: Path
+) -> None:
+    start = rollout(_area(corpus), ConstantPolicy(0), _INLINING, toolchain, scratch=scratch).trajectory
+    assert start is not None
+    weights = _network(start)
+    policies = [
+        DefaultPolicy(_INLINING),
+        NetworkPolicy(weights),
+        *(NetworkPolicy(weights, temperature=temperature) for temperature in (1.0, 40.0)),
+    ]
+    advice = set()
+    for module, policy in itertools.product(corpus.modules, policies):
+        results, objects = [], []
+        for backend in ("plugin", "channel"):
+            path = tmp_path / backend
+            settings = RolloutSettings(record_call_sites=True, backend=backend)
+            results.append(
+                rollout(
+                    module, policy, _INLINING, toolchain, scratch=scratch, seed=3, settings=settings, keep_object=path
+                )
+            )
+            assert results[-1].failure is None
+            objects.append(path.read_bytes())
+        assert objects[0] == objects[1]
+        assert results[0].measurement == results[1].measurement
+        plugin, channel = (result.trajectory for result in results)
+        if plugin is None or channel is None:
+            assert plugin is channel is None
+            assert module.name == "plain/data.c.o"
+            continue
+        assert plugin.header == channel.header
+        assert plugin.observations == channel.observations
+        assert plugin.advice.dtype == channel.advice.dtype
+        np.testing.assert_array_equal(plugin.advice, channel.advice)
+        advice.add(tuple(plugin.advice.tolist()))
+        assert (plugin.log_probs is None) == (channel.log_probs is None)
+        if plugin.log_probs is not None and channel.log_probs is not None:
+            assert plugin.log_probs.dtype == channel.log_probs.dtype
+            np.testing.assert_allclose(plugin.log_probs, channel.log_probs, atol=1e-5)
+        assert plugin.call_sites is not None
+        assert channel.call_sites is not None
+        assert _named(plugin.call_sites) == _named(channel.call_sites)
+        group = [result.measurement for result in results]
+        credits = _INLINING.credit(group, [plugin.call_sites, channel.call_sites], {})
+        assert credits is not None
+        np.testing.assert_array_equal(credits[0], credits[1])
+    assert len(advice) > 4
+    # What stays for the next rollout: the network, once for each policy.
+    assert {path.suffix for path in scratch.iterdir()} == {".mlgo"}
+    assert len(list(scratch.iterdir())) == 3
+
+
+def test_a_scratch_directory_keeps_few_policies(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
+    start = rollout(_area(corpus), ConstantPolicy(0), _INLINING, toolchain, scratch=scratch).trajectory
+    assert start is not None
+    weights = _network(start)
+    for _ in range(12):
+        result = rollout(_area(corpus), NetworkPolicy(weights), _INLINING, toolchain, scratch=scratch)
+        assert result.trajectory is not None
+    assert 1 <= len(list(scratch.glob("*.mlgo"))) <= 9
+
+
+def test_without_headers_the_channel_is_used(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
+    bare = dataclasses.replace(toolchain, plugin_headers=None)
+    default = DefaultPolicy(_INLINING)
+    result = rollout(_area(corpus), default, _INLINING, bare, scratch=scratch)
+    assert result.trajectory is not None
+    # A copy, so that what is known of the plugin for this compiler is not asked.
+    elsewhere = dataclasses.replace(bare, clang=scratch.parent / "clang")
+    shutil.copy(toolchain.clang, elsewhere.clang)
+    settings = RolloutSettings(backend="plugin")
+    with pytest.raises(ToolchainError, match=f"llvm-{toolchain.version[0]}-dev"):
+        rollout(_area(corpus), default, _INLINING, elsewhere, scratch=scratch, settings=settings)
+
+
+def test_a_policy_without_native_form_takes_the_channel(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
+    assert rollout(_area(corpus), RandomPolicy(), _INLINING, toolchain, scratch=scratch).trajectory is not None
+    settings = RolloutSettings(backend="plugin")
+    with pytest.raises(PolicyError, match="'random' cannot decide within the compiler"):
+        rollout(_area(corpus), RandomPolicy(), _INLINING, toolchain, scratch=scratch, settings=settings)
+
+
+def test_a_network_for_another_compiler_is_an_error(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
+    policy = NetworkPolicy(weights_for({"unheard_of": np.arange(5)}, hidden=(4,)))
+    for backend in ("plugin", "channel"):
+        settings = RolloutSettings(backend=backend)
+        with pytest.raises(PolicyError, match="unheard_of"):
+            rollout(_area(corpus), policy, _INLINING, toolchain, scratch=scratch, settings=settings)
+
+
+def test_an_unknown_backend_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="expected one of auto, plugin, channel; found 'pipes'"):
+        RolloutSettings(backend="pipes")
+
+
 def test_advice_matters(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
     sizes = [
         rollout(_area(corpus), ConstantPolicy(value), _INLINING, toolchain, scratch=scratch).measurement.functions
@@ -107,16 +220,18 @@ def test_a_bad_module_is_a_failure_that_names_it(
         module.command_path.unlink()
     else:
         module.command_path.write_bytes(b"-cc1\0-load\0/tmp/x.so\0")
-    result = rollout(module, ConstantPolicy(0), _INLINING, toolchain, scratch=scratch)
-    assert result.measurement is None
-    assert result.failure is not None
-    assert "shapes/area.cpp.o" in result.failure
-    assert "\n" not in result.failure
+    # Over the channel, then by the plugin.
+    for policy in (ConstantPolicy(0), DefaultPolicy(_INLINING)):
+        result = rollout(module, policy, _INLINING, toolchain, scratch=scratch)
+        assert result.measurement is None
+        assert result.failure is not None
+        assert "shapes/area.cpp.o" in result.failure
+        assert "\n" not in result.failure
 
 
 def test_a_compilation_that_takes_too_long_is_a_failure(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
     settings = RolloutSettings(timeout_s=0.001)
-    for policy in (None, ConstantPolicy(0)):
+    for policy in (None, ConstantPolicy(0), DefaultPolicy(_INLINING)):
         result = rollout(_area(corpus), policy, _INLINING, toolchain, scratch=scratch, settings=settings)
         assert result.failure is not None
         assert "ran out of time" in result.failure
