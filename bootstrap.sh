@@ -208,4 +208,5 @@ see_to_cpp_headers() {
 make_venv
 see_to_clang
 see_to_cpp_headers
+if $both_clangs && ! { command -v cmake && command -v ninja; } >/dev/null; then install cmake ninja-build; fi
 say "ready: $(.venv/bin/python --version), $("$clang" --version | head -n 1)"
