@@ -8,6 +8,7 @@ gathers and adds F rows instead of multiplying. The result is that of the dense 
 """
 
 import dataclasses
+import hashlib
 import io
 import json
 import math
@@ -25,6 +26,7 @@ import numpy as np
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies import model_card
 from compiler_opt.policies.policy import Decider, Policy, uniforms
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -84,6 +86,20 @@ class NetworkWeights:
             if len(quantiles) == 0 or not np.isfinite(quantiles).all() or (np.diff(quantiles) < 0).any():
                 raise PolicyError(f"vocabulary of {name!r}: expected ascending finite numbers")
 
+    def checksum(self) -> str:
+        """SHA-256 of all that decides: names, vocabulary and weights, but not the metadata; in hexadecimal digits."""
+        digest = hashlib.sha256(json.dumps(self.features).encode())
+        for dtype, arrays in (("<f8", self.quantiles), ("<f4", self.kernels), ("<f4", self.biases)):
+            for array in arrays:
+                content = np.ascontiguousarray(array, dtype)
+                digest.update(f"{content.shape}".encode() + content.tobytes())
+        return digest.hexdigest()
+
+    def card(self) -> model_card.ModelCard:
+        """What is known of it."""
+        widths = [len(bias) for bias in self.biases]
+        return model_card.ModelCard.from_metadata(self.checksum(), self.features, widths, self.metadata)
+
     def save(self, directory: Path) -> None:
         """Writes `network.npz` into a policy's directory, all or nothing.
 
@@ -104,8 +120,14 @@ class NetworkWeights:
         """Reads a policy's `network.npz`; nothing in it is executed or unpickled.
 
         Raises:
-          PolicyError: it is missing, damaged, or of another format.
+          PolicyError: it is missing, damaged, of another format, or not what the model card beside it speaks of.
         """
+        weights = cls._read(directory)
+        model_card.check(directory, weights.checksum())
+        return weights
+
+    @classmethod
+    def _read(cls, directory: Path) -> "NetworkWeights":
         path = directory / NETWORK_FILE
         if not path.is_file():
             raise PolicyError(

@@ -22,16 +22,22 @@ def load_tensorflow() -> None:
     On a machine without a GPU, TensorFlow's libraries print lines that read like errors and are none; gym, which
     TF-Agents imports, prints a notice about its own future. Should the import fail, all that was printed is shown.
     """
+    with stderr_held(), _interrupts_held():
+        importlib.import_module("tensorflow")
+        importlib.import_module("tf_agents.agents.ppo.ppo_clip_agent")
+    # How TensorFlow saves a checkpoint is of no interest, 150 times a run.
+    logging.set_verbosity(logging.WARNING)
+
+
+@contextlib.contextmanager
+def stderr_held() -> Iterator[None]:
+    """What libraries print to stderr within the block is shown only if it fails."""
     sys.stderr.flush()
     terminal = os.dup(2)
     captured = os.memfd_create("stderr", os.MFD_CLOEXEC)
     os.dup2(captured, 2)
     try:
-        with _interrupts_held():
-            importlib.import_module("tensorflow")
-            importlib.import_module("tf_agents.agents.ppo.ppo_clip_agent")
-        # How TensorFlow saves a checkpoint is of no interest, 150 times a run.
-        logging.set_verbosity(logging.WARNING)
+        yield
     except BaseException:
         with contextlib.suppress(OSError):
             os.write(terminal, os.pread(captured, 1 << 20, 0))

@@ -3,6 +3,9 @@
 saved_model.pb, variables/    signature `action`, inputs by LLVM's feature names (TF-Agents' PolicySaver)
 output_spec.json              which output is the advice, as LLVM's development mode reads it
 network.npz                   see `policies.network`
+network.mlgo                  the native form, see `policies.native`
+model.tflite                  the same for LLVM's development mode, see `policies.export.tflite`
+model_card.json, MODEL_CARD.md  see `policies.model_card`
 """
 
 import json
@@ -15,9 +18,13 @@ from tf_agents.policies import actor_policy, greedy_policy, policy_saver
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import OutputError
+from compiler_opt.policies.export.tflite import OUTPUT_NAME, TFLITE_FILE, tflite_model
+from compiler_opt.policies.native import NATIVE_FILE, native_blob
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl import networks
 from compiler_opt.rl.config import NetworkConfig
+
+OUTPUT_SPEC_FILE = "output_spec.json"
 
 
 def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> None:
@@ -47,8 +54,11 @@ def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> N
             # Of a distribution in the policy's own bookkeeping, which no reader of the signature loads.
             warnings.filterwarnings("ignore", "Encoding a StructuredValue", UserWarning)
             policy_saver.PolicySaver(policy, batch_size=1, use_nest_path_signatures=False).save(str(partial))
-        (partial / "output_spec.json").write_text(json.dumps(_output_spec(action_name), indent=2) + "\n")
+        (partial / OUTPUT_SPEC_FILE).write_text(output_spec(action_name))
         weights.save(partial)
+        (partial / NATIVE_FILE).write_bytes(native_blob(weights))
+        (partial / TFLITE_FILE).write_bytes(tflite_model(weights, action_name))
+        weights.card().save(partial)
         partial.chmod(0o755)
         _replace(partial, directory)
     except OSError as error:
@@ -58,9 +68,10 @@ def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> N
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def _output_spec(action_name: str) -> list[dict[str, object]]:
-    tensor = {"name": "StatefulPartitionedCall", "port": 0, "type": "int64_t", "shape": [1]}
-    return [{"logging_name": action_name, "tensor_spec": tensor}]
+def output_spec(action_name: str) -> str:
+    """The content of `output_spec.json`."""
+    tensor = {"name": OUTPUT_NAME, "port": 0, "type": "int64_t", "shape": [1]}
+    return json.dumps([{"logging_name": action_name, "tensor_spec": tensor}], indent=2) + "\n"
 
 
 def _replace(new: Path, place: Path) -> None:

@@ -1,0 +1,83 @@
+"""A policy as `model.tflite`, for a clang in LLVM's development mode.
+
+LLVM (`llvm/lib/Analysis/TFLiteUtils.cpp`) looks up each input by `action_` + the feature's name, and the advice by the
+name that `output_spec.json` gives, each followed by its port. A feature that the model has not is no mistake; an input
+that LLVM does not fill is. Its interpreter knows TFLite's builtin operations only, so the quantiles are counted by
+comparing instead of searching.
+"""
+
+import tempfile
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from compiler_opt import rl
+from compiler_opt.errors import PolicyError
+from compiler_opt.policies.network import NetworkWeights
+
+TFLITE_FILE = "model.tflite"
+SIGNATURE = "action"
+"""Of the SavedModel; TensorFlow puts it before the inputs' names."""
+
+OUTPUT_NAME = "StatefulPartitionedCall"
+"""What TensorFlow calls the outputs of a SavedModel's signature."""
+
+
+class _Network(tf.Module):
+    def __init__(self, weights: NetworkWeights, action_name: str):
+        super().__init__()
+        self._action_name = action_name
+        self._features = weights.features
+        longest = max(len(column) for column in weights.quantiles)
+        limits = np.iinfo(np.int64)
+        # As in `policies.native`: padding and what lies beyond 64 bits are never reached, or always.
+        table = np.full((len(weights.quantiles), longest), limits.max)
+        self._counts = np.ones(table.shape, np.float32)
+        for row, counts, column in zip(table, self._counts, weights.quantiles, strict=True):
+            ceilings = [max(int(ceiling), limits.min) for ceiling in np.ceil(column).tolist()]
+            reachable = [ceiling for ceiling in ceilings if ceiling <= limits.max]
+            row[: len(reachable)] = reachable
+            counts[len(reachable) :] = 0
+        self._table = table
+        self._lengths = np.array([[len(column)] for column in weights.quantiles], np.float32)
+        # Variables, as the outputs of functions without any go by another name.
+        self._layers = [
+            (tf.Variable(kernel), tf.Variable(bias))
+            for kernel, bias in zip(weights.kernels, weights.biases, strict=True)
+        ]
+
+    def __call__(self, **features: tf.Tensor) -> dict[str, tf.Tensor]:
+        values = tf.stack([tf.reshape(features[name], [1]) for name in self._features])  # [F, 1]
+        reached = tf.cast(values >= self._table, tf.float32) * self._counts  # [F, Q]
+        positions = tf.reduce_sum(reached, axis=1, keepdims=True) / self._lengths  # [F, 1]
+        expanded = tf.concat([positions, tf.sqrt(positions), tf.square(positions)], axis=1)
+        activations = tf.reshape(expanded, [1, -1])
+        *hidden, (kernel, bias) = self._layers
+        for hidden_kernel, hidden_bias in hidden:
+            activations = tf.nn.relu(tf.matmul(activations, hidden_kernel) + hidden_bias)
+        logits = tf.matmul(activations, kernel) + bias
+        return {self._action_name: tf.argmax(logits, axis=1, output_type=tf.int64)}
+
+
+def tflite_model(weights: NetworkWeights, action_name: str) -> bytes:
+    """The content of `model.tflite`: greedy, a decision at a time; takes some 0.3 s.
+
+    Args:
+      weights: what it decides by.
+      action_name: the advice's name, such as `inlining_decision`.
+
+    Raises:
+      PolicyError: TensorFlow does not convert it.
+    """
+    network = _Network(weights, action_name)
+    inputs = {name: tf.TensorSpec([1], tf.int64, name) for name in weights.features}
+    function: Any = tf.function(lambda **features: network(**features)).get_concrete_function(**inputs)
+    with tempfile.TemporaryDirectory(prefix="compiler_opt.") as directory:
+        tf.saved_model.save(network, directory, signatures={SIGNATURE: function})
+        try:
+            with rl.stderr_held():
+                model: bytes = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=[SIGNATURE]).convert()
+        except (ValueError, tf.errors.OpError) as error:
+            raise PolicyError(f"TFLite: the policy is not converted: {' '.join(str(error).split())[:200]}") from error
+    return model
