@@ -16,7 +16,8 @@ What is missing is installed by apt when this runs as root or sudo asks no passw
 
   --both-clangs   want clang-19 and clang-22, as the tests do (default: any one clang >= 17 will do)
   --clang PATH    use this clang and install none
-  --plugin        also want the LLVM headers (llvm-NN-dev) that building the pass plugin needs
+  --plugin        also want the LLVM headers (llvm-NN-dev) that building the inliner plugin needs
+  --try-plugin    install those headers if that can be done; without them compilers are driven over pipes, some slower
   --python PATH   the Python 3.10 or 3.11 that .venv is made with (default: the first found)
   --no-apt        install no system package; say what is missing and stop
   -h, --help      this text
@@ -29,11 +30,12 @@ die() {
   exit 2
 }
 
-both_clangs=false clang="" plugin=false python="" allow_apt=true
+both_clangs=false clang="" plugin=false try_plugin=false python="" allow_apt=true
 while [ $# -gt 0 ]; do
   case "$1" in
     --both-clangs) both_clangs=true ;;
     --plugin) plugin=true ;;
+    --try-plugin) try_plugin=true ;;
     --no-apt) allow_apt=false ;;
     --clang | --python)
       [ $# -ge 2 ] || die "$1 needs a path; see ./bootstrap.sh --help"
@@ -192,6 +194,18 @@ see_to_clang() {
   fi
   newest_llvm ||
     die "no clang >= $OLDEST_CLANG with its llvm tools and lld, and apt knows none; install one and give --clang PATH"
+}
+
+# see_to_plugin_headers: those of the clang that was found, if apt has them; never stops.
+see_to_plugin_headers() {
+  local major
+  major=$("$clang" --version | sed -n 's/.*clang version \([0-9]*\).*/\1/p' | head -n 1)
+  [ ! -e "/usr/lib/llvm-$major/include/llvm/IR/Module.h" ] || return 0
+  if can_apt && apt_has "llvm-$major-dev"; then
+    # A subshell, so that a failure to install ends only that.
+    (install "llvm-$major" "llvm-$major-dev") && return
+  fi
+  say "no LLVM headers for the inliner plugin (package llvm-$major-dev); going on without, some slower"
 }
 
 compiles_cpp() {

@@ -36,7 +36,7 @@ fi
 : "${output:=demo}"
 case $minutes in '' | *[!0-9.]*) echo "error: --minutes: expected a number, found $minutes" >&2; exit 2 ;; esac
 
-./bootstrap.sh
+./bootstrap.sh --try-plugin
 export PYTHONPATH=.
 python=.venv/bin/python
 compiler=()

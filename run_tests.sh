@@ -9,7 +9,7 @@ if [ "${1:-}" = --slow ]; then
   shift
 fi
 
-./bootstrap.sh --both-clangs
+./bootstrap.sh --both-clangs --plugin
 export PATH="$PWD/.venv/bin:$PATH"
 ruff check .
 ruff format --check .

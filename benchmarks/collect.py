@@ -1,10 +1,11 @@
 """What collecting costs: CPU seconds of plain compilation over CPU seconds of the same modules' rollouts.
 
-Both are done in turn, module by module, on one thread, so that a machine whose speed drifts treats them alike. A
-rollout is what training does: the network samples every decision, call sites are recorded, the object is measured; the
-compiler's and our own CPU time are added. 1.0 would be collecting for free.
+Plain compilation, the plugin and the channel take turns, module by module, on one thread, so that a machine whose speed
+drifts treats them alike. A rollout is what training does: the network samples every decision, call sites are recorded,
+the object is measured; the compiler's and our own CPU time are added. 1.0 would be collecting for free.
 """
 
+import dataclasses
 import os
 import platform
 import statistics
@@ -14,11 +15,12 @@ import numpy as np
 from absl import flags
 from tqdm import tqdm
 
-from compiler_opt.collect.rollout import RolloutSettings, rollout
+from compiler_opt.collect.rollout import Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, ToolchainError
+from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory
-from compiler_opt.llvm.toolchain import probe
+from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point
@@ -41,36 +43,75 @@ def main(argv: list[str]) -> None:
     policy = NetworkPolicy.load(Path(_POLICY_PATH.value), temperature=1.0)
     rng = np.random.default_rng(_SEED.value)
     chosen = rng.permutation(len(corpus.modules))[: _NUM_MODULES.value]
-    settings = RolloutSettings(record_call_sites=True)
-    plain_cpu_s, compiler_cpu_s, host_cpu_s = (np.zeros(_REPETITIONS.value) for _ in range(3))
-    decisions = failures = 0
+    backends = [backend for backend in ("plugin", "channel") if backend != "plugin" or _has_plugin(toolchain)]
+    modules = [corpus.modules[index] for index in chosen]
+    costs = {backend: _Cost.zeros(_REPETITIONS.value) for backend in backends}
+    failures = 0
     with scratch_directory() as scratch:
-        for module in tqdm([corpus.modules[index] for index in chosen], unit="module", disable=None):
+        for module in tqdm(modules, unit="module", disable=None):
             # The first run of each reads the module into the page cache and is not counted.
             rollout(module, None, problem, toolchain, scratch=scratch)
             for repetition in range(_REPETITIONS.value):
                 plain = rollout(module, None, problem, toolchain, scratch=scratch)
-                collected = rollout(
-                    module, policy, problem, toolchain, scratch=scratch, seed=_SEED.value, settings=settings
-                )
-                if plain.failure or collected.failure:
+                collected = {
+                    backend: rollout(
+                        module,
+                        policy,
+                        problem,
+                        toolchain,
+                        scratch=scratch,
+                        seed=_SEED.value,
+                        settings=RolloutSettings(record_call_sites=True, backend=backend),
+                    )
+                    for backend in backends
+                }
+                if plain.failure or any(result.failure for result in collected.values()):
                     failures += 1
                     continue
-                plain_cpu_s[repetition] += plain.cpu_s
-                compiler_cpu_s[repetition] += collected.cpu_s
-                host_cpu_s[repetition] += collected.host_cpu_s
-                if collected.trajectory is not None:
-                    decisions += len(collected.trajectory)
-    ratios = plain_cpu_s / (compiler_cpu_s + host_cpu_s)
-    decisions //= _REPETITIONS.value
-    print(f"plain / collecting, CPU seconds: {statistics.median(ratios):.3f}")
-    print(f"  of each repetition: {', '.join(f'{ratio:.3f}' for ratio in ratios)}")
-    print(
-        f"  plain clang {np.median(plain_cpu_s):.2f} s; collecting {np.median(compiler_cpu_s):.2f} s in clang "
-        f"and {np.median(host_cpu_s):.2f} s in Python"
-    )
-    print(f"  {len(chosen)} modules, {decisions} decisions, {failures} failures")
+                for backend, result in collected.items():
+                    costs[backend].add(repetition, plain, result)
+    print("plain compilation / collecting, CPU seconds; medians over the repetitions")
+    for backend, cost in costs.items():
+        cost.report(backend)
+    print(f"  {len(chosen)} modules, {failures} failures")
     print(f"  {toolchain.version_text}, -Oz; Python {platform.python_version()}; {os.cpu_count()} threads")
+
+
+def _has_plugin(toolchain: Toolchain) -> bool:
+    try:
+        inliner_plugin(toolchain)
+    except ToolchainError as error:
+        print(f"no plugin: {error}")
+        return False
+    return True
+
+
+@dataclasses.dataclass
+class _Cost:
+    """CPU seconds `[repetitions]`, and the decisions of all of them."""
+
+    plain_cpu_s: np.ndarray
+    compiler_cpu_s: np.ndarray
+    host_cpu_s: np.ndarray
+    decisions: int = 0
+
+    @classmethod
+    def zeros(cls, repetitions: int) -> "_Cost":
+        return cls(*(np.zeros(repetitions) for _ in range(3)))
+
+    def add(self, repetition: int, plain: Rollout, collected: Rollout) -> None:
+        self.plain_cpu_s[repetition] += plain.cpu_s
+        self.compiler_cpu_s[repetition] += collected.cpu_s
+        self.host_cpu_s[repetition] += collected.host_cpu_s
+        self.decisions += len(collected.trajectory or ())
+
+    def report(self, backend: str) -> None:
+        ratios = self.plain_cpu_s / (self.compiler_cpu_s + self.host_cpu_s)
+        print(f"{backend}: {statistics.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in ratios)})")
+        print(
+            f"  plain clang {np.median(self.plain_cpu_s):.2f} s; collecting {np.median(self.compiler_cpu_s):.2f} s in "
+            f"clang and {np.median(self.host_cpu_s):.2f} s in Python; {self.decisions // len(ratios)} decisions"
+        )
 
 
 def entry() -> None:
