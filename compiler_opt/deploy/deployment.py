@@ -21,12 +21,13 @@ from compiler_opt.deploy.driver import DriverCompiler, DriverConfig, build_drive
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.files import check_folder_writable, nearest_folder, write_atomically
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.plugin import build_plugin
 from compiler_opt.llvm.probe import probe_module
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.native import embedded_source, native_blob
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.network import NetworkPolicy
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")
 SHARE = Path("share") / "mlgo"
@@ -93,13 +94,15 @@ def deploy(
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
     spelled = _check_levels(levels)
-    weights = NetworkWeights.load(policy_dir)
-    blob = native_blob(weights)
+    policy = NetworkPolicy.load(policy_dir)
+    blob = native_blob(policy.weights)
     checksum = hashlib.sha256(blob).hexdigest()
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output")
     check_folder_writable(output)
     toolchains = _probe_all(clangs)
+    for toolchain in toolchains.values():
+        policy.check([spec.name for spec in toolchain.require(INLINING.problem).features])
     # Beside the prefix, as programs may not run in a temporary folder.
     with scratch_directory(nearest_folder(output)) as scratch:
         source = scratch / "policy.cpp"
@@ -110,7 +113,8 @@ def deploy(
             name = _plugin_name(major)
             plugin = build_plugin(toolchain, scratch / "prefix" / "lib" / name, extra_sources=[source])
             content = files[Path("lib") / name] = plugin.read_bytes()
-            compilers.append(DriverCompiler(major, toolchain.clang, name, hashlib.sha256(content).hexdigest()))
+            digest = hashlib.sha256(content).hexdigest()
+            compilers.append(DriverCompiler(major, toolchain.clang, name, len(content), digest))
         config = DriverConfig(tuple(compilers), spelled, checksum, never_worse, strict)
         program = build_driver(config, list(toolchains.values()), scratch)
         deployment = Deployment(

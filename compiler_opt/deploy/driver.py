@@ -28,12 +28,14 @@ class DriverCompiler:
       major: its LLVM's major version.
       clang: its path.
       plugin: name of the plugin's file in the folder `lib` of the prefix.
+      plugin_bytes: size of that file.
       checksum: SHA-256 of that file.
     """
 
     major: int
     clang: Path
     plugin: str
+    plugin_bytes: int
     checksum: str
 
 
@@ -59,14 +61,15 @@ class DriverConfig:
         """The text of `driver_config.h`."""
         compilers = ",\n".join(
             f"    {{{each.major}, {_literal(os.fsencode(each.clang))}, {_literal(each.plugin.encode())}, "
-            f"{_literal(each.checksum.encode())}}}"
+            f"{each.plugin_bytes}, {_literal(each.checksum.encode())}}}"
             for each in self.compilers
         )
         levels = ", ".join(_literal(level.encode()) for level in self.levels)
         return (
             "// What one deployment builds into mlgo-clang; made by compiler_opt.tools.deploy.\n"
             "namespace mlgo::config {\n"
-            "struct Compiler {\n  int major;\n  const char *clang, *plugin, *checksum;\n};\n"
+            "struct Compiler {\n  int major;\n  const char *clang, *plugin;\n"
+            "  long plugin_bytes;\n  const char *checksum;\n};\n"
             f"inline constexpr Compiler kCompilers[] = {{\n{compilers}}};\n"
             f"inline constexpr const char *kLevels[] = {{{levels}}};\n"
             f"inline constexpr char kPolicy[] = {_literal(self.policy_checksum.encode())};\n"

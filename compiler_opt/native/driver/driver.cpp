@@ -75,11 +75,11 @@ class Driver {
     const CommandLine line(arguments_);
     if (!is_trained_for(line.level()) || !(line.compiles() || line.optimizes_at_link()))
       become(plain_command());
-    if (access(plugin_.c_str(), R_OK) != 0) {
+    const std::string wrong = plugin_problem();
+    if (!wrong.empty()) {
       if (strict_)
-        fail(plugin_ + ": " + std::strerror(errno) + "; deploy the policy again");
-      say("warning", plugin_ + ": " + std::strerror(errno) + "; compiling with plain " + name_ +
-                         "; deploy the policy again");
+        fail(wrong + "; deploy the policy again");
+      say("warning", wrong + "; compiling with plain " + name_ + "; deploy the policy again");
       become(plain_command());
     }
     if (never_worse_ && line.measurable_output().empty())
@@ -125,6 +125,17 @@ class Driver {
     fail(std::string(compiler_.clang) + " is gone, and there is no " + name_ +
              " on PATH; install it, or deploy the policy again for another",
          127);
+  }
+
+  // What can be told without loading it, which may crash the compiler when the file is cut short.
+  std::string plugin_problem() const {
+    struct stat status;
+    if (stat(plugin_.c_str(), &status) != 0 || access(plugin_.c_str(), R_OK) != 0)
+      return plugin_ + ": " + std::strerror(errno);
+    if (!S_ISREG(status.st_mode) || status.st_size != compiler_.plugin_bytes)
+      return plugin_ + ": damaged or replaced (expected a file of " + std::to_string(compiler_.plugin_bytes) +
+             " bytes, found " + (S_ISREG(status.st_mode) ? std::to_string(status.st_size) : "none") + ")";
+    return "";
   }
 
   static bool is_trained_for(const std::string &level) {
@@ -255,9 +266,9 @@ class Driver {
                        reason(with_policy));
   }
 
-  // The user's own errors are shown as they are; those that the policy has made are one line.
+  // The user's own errors are shown as they are; those that the policy has made, and crashes, are one line.
   [[noreturn]] void fail_strictly(const CommandLine &line, const Outcome &with_policy) const {
-    if (!WIFSIGNALED(with_policy.status) && telling_line(with_policy.err, true).empty()) {
+    if (!has_crashed(with_policy) && telling_line(with_policy.err, true).empty()) {
       with_policy.replay();
       end_like(with_policy);
     }
@@ -268,8 +279,17 @@ class Driver {
     return line.compiles() ? line.source() : line.measurable_output();
   }
 
+  // Of a bug, and not of a limit on its time or files. clang tells its own crash by the exit status a shell would give.
+  static bool has_crashed(const Outcome &outcome) {
+    const int number = WIFSIGNALED(outcome.status) ? WTERMSIG(outcome.status) : WEXITSTATUS(outcome.status) - 128;
+    return number == SIGSEGV || number == SIGABRT || number == SIGBUS || number == SIGILL || number == SIGFPE ||
+           number == SIGTRAP;
+  }
+
   std::string reason(const Outcome &outcome) const {
     std::string text = telling_line(outcome.err, true);
+    if (text.empty() && has_crashed(outcome))
+      return "the compiler crashed";
     if (text.empty())
       text = telling_line(outcome.err, false);
     if (!text.empty())

@@ -1,0 +1,162 @@
+"""Deploying: what is written, how, and that objects are those of the policy's rollouts."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.collect.rollout import RolloutSettings, rollout
+from compiler_opt.corpus import extract
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.deploy.deployment import Deployment, deploy
+from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig
+from compiler_opt.errors import ConfigError, OutputError, ToolchainError
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.problems import problem as problems
+from tests.deploy.conftest import Compiler, run
+from tests.deploy.sources import FAT, LEAN, save_policy
+from tests.small_corpus import SOURCES
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_is_written(deployment: Deployment) -> None:
+    prefix = deployment.prefix
+    files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
+    drivers = {f"bin/mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-19", "-22")}
+    libraries = {f"lib/mlgo-inliner-{major}.so" for major in (19, 22)}
+    assert drivers | libraries | {"share/mlgo/deployment.json"} <= files
+    assert all(name.startswith("share/mlgo/") for name in files - drivers - libraries)
+    description = json.loads((prefix / "share/mlgo/deployment.json").read_text())
+    assert description["policy_checksum"] == deployment.policy_checksum
+    assert [compiler["plugin"] for compiler in description["compilers"]] == [
+        "lib/mlgo-inliner-22.so",
+        "lib/mlgo-inliner-19.so",
+    ]
+    assert [path.name for path in prefix.parent.iterdir()] == ["prefix"]
+
+
+def test_objects_are_those_of_rollouts(
+    compiler: Compiler, deployment: Deployment, toolchain: Toolchain, policy_dir: Path, tmp_path: Path
+) -> None:
+    """Byte for byte, for the same module and options, whoever decides: the plugin, or Python over the channel."""
+    sources = {Path(name).name: text for name, text in SOURCES.items()} | {"lean.c": LEAN, "fat.c": FAT}
+    bitcode, objects = tmp_path / "bitcode", tmp_path / "objects"
+    entries = []
+    for folder in (bitcode, objects):
+        folder.mkdir()
+        for name, text in sources.items():
+            (folder / name).write_text(text)
+    for name in sources:
+        options = ["-Oz", "-c", name, "-o", f"{name}.o"]
+        driver = compiler.cpp_driver if name.endswith(".cpp") else compiler.driver
+        result = run([driver, *options], objects)
+        assert (result.returncode, result.stderr) == (0, "")
+        command = [compiler.clang, "-Xclang", "-fembed-bitcode=all", *options]
+        subprocess.run(command, cwd=bitcode, check=True)
+        entries.append({"directory": str(bitcode), "file": name, "arguments": command})
+    (bitcode / "compile_commands.json").write_text(json.dumps(entries))
+    extract.extract(
+        extract.objects_of_database(bitcode / "compile_commands.json", None), tmp_path / "corpus", num_workers=1
+    )
+    inlining, policy = problems.load("inlining"), NetworkPolicy.load(policy_dir)
+    differing = 0
+    for module in Corpus.load(tmp_path / "corpus").modules:
+        expected = (objects / module.name).read_bytes()
+        for backend in ("plugin", "channel"):
+            kept, scratch = tmp_path / "kept.o", tmp_path / "scratch"
+            scratch.mkdir(exist_ok=True)
+            settings = RolloutSettings(backend=backend)
+            result_of = rollout(
+                module, policy, inlining, toolchain, scratch=scratch, settings=settings, keep_object=kept
+            )
+            assert result_of.failure is None
+            assert kept.read_bytes() == expected, (module.name, backend)
+        rollout(module, None, inlining, toolchain, scratch=scratch, keep_object=kept)
+        differing += kept.read_bytes() != expected
+    assert differing >= 2
+
+
+def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path) -> None:
+    clang = shutil.which("clang-22")
+    assert clang is not None
+    prefix = tmp_path / "prefix"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "lib").mkdir()
+    for name in ("bin/mlgo-clang-18", "lib/mlgo-inliner-18.so", "bin/mlgo-clang", "bin/other", "lib/other.so"):
+        (prefix / name).write_text("earlier\n")
+    deployment = deploy(policy_dir, prefix, [clang], levels=["-Os", "Oz"], strict=True, never_worse=True)
+    assert {path.name for path in (prefix / "bin").iterdir()} == {
+        *(f"mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-22")),
+        "other",
+    }
+    assert {path.name for path in (prefix / "lib").iterdir()} == {"mlgo-inliner-22.so", "other.so"}
+    info = run([str(deployment.driver()), "--mlgo-info"], tmp_path).stdout
+    assert "levels: -Os -Oz\n" in info and "never worse: yes\nstrict: yes\n" in info
+    deployment.plugin(22).unlink()
+    (tmp_path / "a.c").write_text(LEAN)
+    assert run([str(deployment.driver()), "-Os", "-c", "a.c"], tmp_path).returncode == 1
+    lenient = {"MLGO_STRICT": "0"}
+    assert run([str(deployment.driver()), "-Os", "-c", "a.c"], tmp_path, lenient).returncode == 0
+
+
+def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
+    link = tmp_path / "clang"
+    link.symlink_to(clang_path)
+    (tmp_path / "file").write_text("in the way\n")
+    with pytest.raises(ConfigError, match="are both clang-"):
+        deploy(policy_dir, tmp_path / "prefix", [clang_path, link])
+    with pytest.raises(ConfigError, match="--levels: expected some of O0 O1 O2 O3 Os Oz, found fast"):
+        deploy(policy_dir, tmp_path / "prefix", [clang_path], levels=["Oz", "fast"])
+    with pytest.raises(OutputError, match="expected the name of a folder"):
+        deploy(policy_dir, tmp_path / "file", [clang_path])
+    with pytest.raises(OutputError, match="cannot be written"):
+        deploy(policy_dir, Path("/proc/prefix"), [clang_path])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clang", "file"]
+
+
+def test_headers_are_missing(
+    policy_dir: Path, clang_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compiler_opt.llvm.toolchain._plugin_headers", lambda tools: None)
+    with pytest.raises(ToolchainError, match=r"install the packages llvm-\d+ and llvm-\d+-dev"):
+        deploy(policy_dir, tmp_path / "prefix", [clang_path])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("cpp_compiler", ["clang++-19", "clang++-22", "g++"])
+def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path) -> None:
+    compiler = DriverCompiler(22, Path('/odd "path"\\/\x01é/clang-22'), "mlgo-inliner-22.so", 1000, "0" * 64)
+    config = DriverConfig((compiler,), ("Oz", "Os"), "1" * 64, never_worse=True, strict=False)
+    (tmp_path / "driver_config.h").write_text(config.header())
+    command = [cpp_compiler, "-std=c++17", "-O2", "-Wall", "-Wextra", "-Wshadow", "-pedantic", "-Werror"]
+    command += ["-I.", str(SOURCE), "-o", "driver"]
+    result = run(command, tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    result = run([str(tmp_path / "driver"), "--mlgo-info"], tmp_path, {"PATH": "/nowhere"})
+    assert result.stderr == (
+        f"error: mlgo: {compiler.clang} is gone, and there is no clang-22 on PATH; install it, or deploy the policy "
+        "again for another\n"
+    )
+
+
+def test_the_command(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
+    command = [sys.executable, "compiler_opt/tools/deploy.py", f"--policy={policy_dir}", f"--output={tmp_path / 'out'}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(
+        [*command, f"--clang_path={clang_path}"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert f"use it by: CC={tmp_path}/out/bin/mlgo-clang CXX={tmp_path}/out/bin/mlgo-clang++" in result.stdout
+    save_policy(tmp_path / "other")
+    content = (tmp_path / "other" / "network.npz").read_bytes()
+    (tmp_path / "other" / "network.npz").write_bytes(content[:100])
+    command[2] = f"--policy={tmp_path / 'other'}"
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ") and len(result.stderr.splitlines()) == 1

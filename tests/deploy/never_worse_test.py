@@ -1,0 +1,94 @@
+"""Compiled both ways, the smaller object kept."""
+
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.llvm.toolchain import Toolchain
+from tests.deploy.conftest import Compiler, run
+from tests.deploy.sources import FAT, LEAN
+
+NEVER_WORSE = {"MLGO_NEVER_WORSE": "1"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "lean.c").write_text(LEAN)
+    (place / "fat.c").write_text(FAT)
+    (place / "bad.c").write_text("int f(void) { return x; }\n")
+    (place / "main.c").write_text(f"{LEAN}\nint main(void) {{ return unit() + flat() == cube(); }}\n")
+    return place
+
+
+def text_bytes(toolchain: Toolchain, path: Path) -> int:
+    result = run([str(toolchain.tool("llvm-size")), str(path)], path.parent)
+    return int(result.stdout.splitlines()[1].split()[0])
+
+
+@pytest.mark.parametrize(
+    "options", ["-c", "-c -g", "-c -ffunction-sections -fdata-sections", "-c -m32", "-c -gsplit-dwarf"]
+)
+def test_the_smaller_object_is_kept(compiler: Compiler, toolchain: Toolchain, place: Path, options: str) -> None:
+    for name, smaller in {"lean": "policy", "fat": "plain"}.items():
+        arguments = ["-Oz", *options.split(), f"{name}.c", "-o", f"{name}.o"]
+        contents, sizes = {}, {}
+        for how, compile_it in {"plain": compiler.plain, "policy": compiler.with_policy}.items():
+            assert compile_it(arguments, place).returncode == 0
+            contents[how] = (place / f"{name}.o").read_bytes()
+            sizes[how] = text_bytes(toolchain, place / f"{name}.o")
+        assert min(sizes, key=lambda how: sizes[how]) == smaller and sizes["plain"] != sizes["policy"]
+        before = {path.name for path in place.iterdir()}
+        result = compiler.run(arguments, place, NEVER_WORSE)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert (place / f"{name}.o").read_bytes() == contents[smaller]
+        assert {path.name for path in place.iterdir()} == before
+
+
+def test_foreign_objects(compiler: Compiler, place: Path) -> None:
+    """ELF of the other byte order is measured, what is no ELF is compiled plainly."""
+    for target, kept in {"powerpc64-linux-gnu": compiler.with_policy, "x86_64-apple-macos12": compiler.plain}.items():
+        arguments = [f"--target={target}", "-Oz", "-c", "lean.c", "-o"]
+        assert kept([*arguments, "expected.o"], place).returncode == 0
+        result = compiler.run([*arguments, "lean.o"], place, NEVER_WORSE)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert (place / "lean.o").read_bytes() == (place / "expected.o").read_bytes(), target
+
+
+def test_programs_are_compared_too(compiler: Compiler, place: Path) -> None:
+    assert compiler.with_policy(["-Oz", "main.c", "-o", "expected"], place).returncode == 0
+    assert compiler.run(["-Oz", "main.c"], place, NEVER_WORSE).returncode == 0
+    assert (place / "a.out").read_bytes() == (place / "expected").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "arguments", ["-S lean.c -o out", "-emit-llvm -c lean.c -o out", "-flto -c lean.c -o out", "-S lean.c -o -"]
+)
+def test_what_cannot_be_compared_is_plain(compiler: Compiler, place: Path, arguments: str) -> None:
+    words = ["-Oz", *arguments.split()]
+    made = []
+    for never_worse in (False, True):
+        result = compiler.run(words, place, NEVER_WORSE) if never_worse else compiler.plain(words, place)
+        assert (result.returncode, result.stderr) == (0, "")
+        made.append((result.stdout, (place / "out").read_bytes() if (place / "out").exists() else b""))
+    assert made[0] == made[1]
+
+
+def test_messages_come_once(compiler: Compiler, place: Path) -> None:
+    for source in ("bad.c", "lean.c", "fat.c"):
+        (place / source).write_text((place / source).read_text() + "static int unused;\n")
+        arguments = ["-Oz", "-Wall", "-c", source]
+        driver, plain = compiler.run(arguments, place, NEVER_WORSE), compiler.plain(arguments, place)
+        assert (driver.returncode, driver.stderr) == (plain.returncode, plain.stderr)
+        assert ("unused" in driver.stderr) == (source != "bad.c")
+
+
+def test_a_failure_with_the_policy_keeps_the_plain_object(damageable: Compiler, place: Path) -> None:
+    damageable.plugin.write_bytes(b"no library\n")
+    for strict in ("0", "1"):
+        result = damageable.run(["-Oz", "-c", "lean.c"], place, {**NEVER_WORSE, "MLGO_STRICT": strict})
+        assert len(result.stderr.splitlines()) == 1
+        assert sorted(path.name for path in place.iterdir() if ".o" in path.name) == ["lean.o"][int(strict) :]
+        assert result.returncode == int(strict)
+        (place / "lean.o").unlink(missing_ok=True)

@@ -1,0 +1,26 @@
+"""Real projects, built by CMake with the drivers: their own tests pass, and every object is what it should be."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks.deployed_projects import BUILDS, check
+from compiler_opt.deploy.deployment import Deployment
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.network import NetworkPolicy
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+@pytest.mark.parametrize("name", BUILDS)
+def test_a_held_out_project(
+    name: str, deployment: Deployment, toolchain: Toolchain, policy_dir: Path, tmp_path: Path
+) -> None:
+    found = check(name, deployment, toolchain, NetworkPolicy.load(policy_dir), tmp_path, num_workers=2)
+    assert "100% tests passed" in found.tests
+    assert found.unlike_again == ()
+    assert found.unlike_rollout == ()
+    assert found.num_objects >= 20
+    assert found.unlike_plain >= found.num_objects // 2

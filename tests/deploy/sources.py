@@ -1,0 +1,60 @@
+"""Programs on which the tests' policy does better and worse than the compiler, and that policy."""
+
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.policies.network import TRANSFORMS, NetworkWeights
+from compiler_opt.problems.inlining.signature import FEATURES
+
+LEAN = """
+struct box { int kind; int a[3]; };
+static int area(const struct box *b, int scale) {
+  int t = 0;
+  switch (b->kind) {
+    case 0: t = b->a[0] * scale; break;
+    case 1: t = b->a[0] * b->a[1] + scale; break;
+    case 2: t = b->a[0] * b->a[1] * b->a[2] - scale; break;
+    default: t = b->a[2] / 3 + b->a[1] / 5 + b->a[0] / 7;
+  }
+  return t;
+}
+int unit(void) { struct box b = {0, {2, 3, 4}}; return area(&b, 1); }
+int flat(void) { struct box b = {1, {2, 3, 4}}; return area(&b, 2); }
+int cube(void) { struct box b = {2, {2, 3, 4}}; return area(&b, 3); }
+"""
+"""The policy inlines `area`, which then folds to a constant each time; the compiler does not."""
+
+FAT = """
+extern int g(int, int);
+static int work(int k, int x) {
+  int t = g(x, k) + g(k, x) * 3;
+  for (int i = 0; i < x; i++) t += g(t, i) ^ g(i, t + x) ^ k;
+  return t + g(t, t) + g(x + t, k - t);
+}
+int a(int x) { return work(1, x); }
+int b(int x) { return work(2, x); }
+int c(int x) { return work(3, x); }
+int d(int x) { return work(4, x); }
+"""
+"""The policy inlines `work` four times."""
+
+
+def save_policy(directory: Path) -> NetworkWeights:
+    """A policy that inlines whatever is given a constant, and decides about the rest in some tangled way."""
+    rng = np.random.default_rng(3)
+    width = 16
+    kernel = rng.normal(0, 0.3, (len(TRANSFORMS) * len(FEATURES), width)).astype(np.float32)
+    output = rng.normal(0, 0.5, (width, 2)).astype(np.float32)
+    constants = len(TRANSFORMS) * FEATURES.index("nr_ctant_params")
+    kernel[:, 0] = 0
+    kernel[constants, 0] = 1
+    output[0] = -20, 20
+    quantiles = tuple(
+        np.ones(1) if name == "nr_ctant_params" else np.unique(np.round(np.exp(rng.uniform(0, 6, 20))))
+        for name in FEATURES
+    )
+    biases = (np.zeros(width, np.float32), np.zeros(2, np.float32))
+    weights = NetworkWeights(FEATURES, quantiles, (kernel, output), biases, {"problem": "inlining"})
+    weights.save(directory)
+    return weights
