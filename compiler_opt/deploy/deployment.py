@@ -2,7 +2,7 @@
 
     bin/mlgo-clang, bin/mlgo-clang++        clang with the policy; -NN for one of several versions
     lib/mlgo-inliner-NN.so                  the pass plugin with the policy built in, for each version
-    share/mlgo/deployment.json, ...         what was deployed, and the policy's model card
+    share/mlgo/                             what was deployed, and the policy's model card
 
 It may be moved or copied: the programs find the plugin from where they are.
 """
@@ -26,6 +26,7 @@ from compiler_opt.llvm.plugin import build_plugin
 from compiler_opt.llvm.probe import probe_module
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE, ModelCard
 from compiler_opt.policies.native import embedded_source, native_blob
 from compiler_opt.policies.network import NetworkPolicy
 
@@ -95,6 +96,7 @@ def deploy(
     """
     spelled = _check_levels(levels)
     policy = NetworkPolicy.load(policy_dir)
+    card = ModelCard.load(policy_dir) or policy.weights.card()
     blob = native_blob(policy.weights)
     checksum = hashlib.sha256(blob).hexdigest()
     if output.exists() and not output.is_dir():
@@ -121,6 +123,8 @@ def deploy(
             output, {each.major: each.clang for each in compilers}, checksum, spelled, never_worse, strict
         )
         files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains)
+        files[SHARE / CARD_FILE] = card.to_json().encode()
+        files[SHARE / MARKDOWN_FILE] = card.to_markdown().encode()
         # Last, as they come to life with what was put there before.
         files |= {Path("bin") / name: program for name in DRIVERS}
         tried = dataclasses.replace(deployment, prefix=scratch / "prefix")

@@ -16,6 +16,7 @@ from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.problems import problem as problems
 from tests.deploy.conftest import Compiler, run
@@ -30,8 +31,10 @@ def test_what_is_written(deployment: Deployment) -> None:
     files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
     drivers = {f"bin/mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-19", "-22")}
     libraries = {f"lib/mlgo-inliner-{major}.so" for major in (19, 22)}
-    assert drivers | libraries | {"share/mlgo/deployment.json"} <= files
-    assert all(name.startswith("share/mlgo/") for name in files - drivers - libraries)
+    shared = {f"share/mlgo/{name}" for name in ("deployment.json", "model_card.json", "MODEL_CARD.md")}
+    assert files == drivers | libraries | shared
+    card = ModelCard.load(prefix / "share/mlgo")
+    assert card is not None and card.problem == "inlining"
     description = json.loads((prefix / "share/mlgo/deployment.json").read_text())
     assert description["policy_checksum"] == deployment.policy_checksum
     assert [compiler["plugin"] for compiler in description["compilers"]] == [

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 CLANG, NEWER_CLANG = "/usr/bin/clang-19", "/usr/bin/clang-22"
 
 SCRIPTS = {
+    "deploy": "compiler_opt/tools/deploy.py",
     "doctor": "compiler_opt/tools/doctor.py",
     "fetch_corpus": "compiler_opt/tools/fetch_corpus.py",
     "extract_ir": "compiler_opt/tools/extract_ir.py",
@@ -39,6 +40,7 @@ SCRIPTS = {
 }
 
 GOOD: Mapping[str, Mapping[str, str]] = {
+    "deploy": {"clang_path": CLANG, "policy": "policy", "output": "out/prefix"},
     "doctor": {"clang_path": CLANG},
     "fetch_corpus": {"clang_path": CLANG, "output_dir": "out/corpus", "set": "smoke", "cache_dir": "out/cache"},
     "extract_ir": {"input": "build/compile_commands.json", "output_dir": "out/corpus"},
@@ -57,6 +59,7 @@ GOOD: Mapping[str, Mapping[str, str]] = {
 """Flags with which each would do its work, in the folder of the fixture `place`; a mistake replaces one of them."""
 
 OUTPUT_FLAG = {
+    "deploy": "output",
     "fetch_corpus": "output_dir",
     "extract_ir": "output_dir",
     "generate_default_trace": "output_path",
@@ -77,7 +80,7 @@ class Mistake:
     words: tuple[str, ...]
 
 
-WITH_CLANG = ("doctor", "fetch_corpus", "generate_default_trace", "train_locally", "evaluate")
+WITH_CLANG = ("deploy", "doctor", "fetch_corpus", "generate_default_trace", "train_locally", "evaluate")
 WITH_CORPUS = ("generate_default_trace", "train_locally", "evaluate")
 INSTALL = "install e.g. the packages clang-19 llvm-19 lld-19, or give another by --clang_path"
 REMAKE = "extract the corpus again"
@@ -159,6 +162,16 @@ MISTAKES = (
         {"policy_path": "no/such/policy"},
         ("no/such/policy: expected a policy", "train one first"),
     ),
+    Mistake("policy missing", ("deploy",), {"policy": "no/such/policy"}, ("no/such/policy: expected a policy",)),
+    Mistake("policy damaged", ("deploy",), {"policy": "policy-damaged"}, ("policy-damaged/network.npz: damaged",)),
+    Mistake(
+        "policy for other features",
+        ("deploy",),
+        {"policy": "policy-other"},
+        ("policy-other: ", "number_of_moons", "use the compiler that it was trained with"),
+    ),
+    Mistake("no such level", ("deploy",), {"levels": "Oz,fast"}, ("--levels: expected some of O0", "found fast")),
+    Mistake("output is a file", ("deploy",), {"output": "file"}, ("file: expected the name of a folder", "another")),
     Mistake(
         "policy to start from missing",
         ("train_locally",),
