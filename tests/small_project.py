@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 _CMAKE = """
-cmake_minimum_required(VERSION 3.14)
+cmake_minimum_required(VERSION 3.16)
 project(shapes LANGUAGES C CXX)
 enable_testing()
 add_compile_options(-O1)
@@ -12,6 +12,7 @@ add_library(shapes STATIC area.cpp edge.cpp list.c)
 target_include_directories(shapes PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 add_executable(draw draw.cpp)
 target_link_libraries(draw shapes)
+target_precompile_headers(draw PRIVATE <vector>)
 add_executable(shapes_test test.cpp)
 target_link_libraries(shapes_test shapes)
 add_test(NAME shapes COMMAND shapes_test)

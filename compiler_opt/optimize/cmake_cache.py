@@ -16,6 +16,7 @@ _FOUND_WITH_THE_COMPILER = re.compile(
     r"CMAKE_(?!TOOLCHAIN_FILE$|MAKE_PROGRAM$)[A-Z0-9_]+"  # ar, ranlib, the compilers themselves, ...
 )
 _COMPILER = re.compile(r"CMAKE_\w+_COMPILER(_\w+)?|CMAKE_\w+_LINKER_LAUNCHER|CMAKE_\w+_COMPILE_OBJECT")
+_CHECKERS = re.compile(r"CMAKE_\w+_(CLANG_TIDY|CPPCHECK|CPPLINT|INCLUDE_WHAT_YOU_USE)")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_./+-]+")
 _LTO = re.compile(r"(?<!\S)-flto(=\S+)?(?!\S)")
 _OURS = {
@@ -108,12 +109,13 @@ class CMakeCache:
         """What a copy of the build is to be configured with as well.
 
         Not what belongs to this folder or was found in it, and not what is found with a compiler: compilers, their
-        launchers, and tools.
+        launchers, and tools. Nor what checks sources while they are compiled.
         """
         settings = {}
         for name, entry in sorted(self.entries.items()):
             found = entry.type == "FILEPATH" and _FOUND_WITH_THE_COMPILER.fullmatch(name)
-            if entry.type not in _SETTABLE or found or name in _OURS or _COMPILER.fullmatch(name):
+            ours = name in _OURS or _COMPILER.fullmatch(name) or _CHECKERS.fullmatch(name)
+            if entry.type not in _SETTABLE or found or ours:
                 continue
             if not _PLAIN_NAME.fullmatch(name) or entry.value.endswith("-NOTFOUND") or str(self.folder) in entry.value:
                 continue

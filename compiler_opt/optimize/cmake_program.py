@@ -206,8 +206,10 @@ class CMakeProgram(Program):
         known: set[str] = set()
         for command in self._commands(variant):
             name = Path(os.path.relpath(command.output, variant.folder)).as_posix()
-            if name.startswith("../") or name in known or not command.output.is_file():
-                continue  # What is not built by default has no object.
+            if name.startswith("../") or name in known or not name.endswith(".o"):
+                continue  # Precompiled headers are compiled too.
+            if not command.output.is_file():
+                continue  # It is not built by default.
             known.add(name)
             match = _TARGET_FOLDER.match(name)
             sources.append(

@@ -22,6 +22,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import changes, deployment, learning
 from compiler_opt.optimize.changes import Changes, Reference
@@ -85,7 +86,11 @@ def optimize(
     reused = _policy_to_reuse(settings.reuse_policy) if settings.reuse_policy is not None else None
     if reused is not None:
         NetworkPolicy.load(reused.policy_dir).check(features)
+        if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():
+            raise ConfigError(f"{settings.output}: holds the policy; give another folder as --output")
     check_folder_writable(settings.output)
+    # What would only show when the policy is deployed, an hour later.
+    inliner_plugin(toolchain)
     with locked(settings.output):
         return _Optimization(program, toolchain, settings, reused, say).run()
 

@@ -34,7 +34,7 @@ def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> "subprocess.Co
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=1500,
         check=False,
     )
 
