@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import RandomPolicy
 from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_corpus
@@ -73,17 +73,26 @@ def real_observations(toolchain: Toolchain, directory: Path, at_least: int) -> d
 def weights_for(
     observations: dict[str, np.ndarray], *, hidden: tuple[int, ...] = (64, 64), seed: int = 0
 ) -> NetworkWeights:
-    """A network over the observations' own quantiles whose weights are random, of the size that training gives."""
+    """A network over the observations' own quantiles, random but as large as training makes them, and of two minds.
+
+    About half of the observations are decided either way.
+    """
     rng = np.random.default_rng(seed)
     sizes = (3 * len(observations), *hidden, 2)
     kernels = [
         rng.normal(0, np.sqrt(2 / inputs), (inputs, outputs)).astype(np.float32)
         for inputs, outputs in itertools.pairwise(sizes)
     ]
-    return NetworkWeights(
+    kernels[-1] *= 10
+    weights = NetworkWeights(
         tuple(observations),
         tuple(np.quantile(values, np.linspace(0, 1, 64)) for values in observations.values()),
         tuple(kernels),
         tuple(rng.normal(0, 0.1, size).astype(np.float32) for size in sizes[1:]),
         {"problem": "inlining", "seed": seed},
     )
+    off, on = NetworkPolicy(weights).logits(observations).T
+    leanings = np.unique(np.quantile(on - off, np.linspace(0.4, 0.6, 100), method="nearest"))
+    gap = int(np.argmax(np.diff(leanings))) if len(leanings) > 1 else 0
+    weights.biases[-1][1] -= leanings[gap : gap + 2].mean()
+    return weights

@@ -18,6 +18,9 @@ from compiler_opt.files import write_atomically
 CARD_FILE = "model_card.json"
 MARKDOWN_FILE = "MODEL_CARD.md"
 FORMAT = 1
+CHECKSUM_FACT = "Policy: checksum"
+"""What an evaluation calls the checksum of the policy that it measured."""
+
 _MAX_BYTES = 1 << 24
 _UNKNOWN = "not recorded"
 
@@ -146,7 +149,7 @@ def check(directory: Path, checksum: str) -> None:
     if card is not None and card.checksum != checksum:
         raise PolicyError(
             f"{directory}: its weights are not those of its model card (checksum {checksum[:12]}..., "
-            f"{CARD_FILE} says {card.checksum[:12]:.12}...); a file was damaged or replaced: export the policy again, "
+            f"{CARD_FILE} says {card.checksum[:12]}...); a file was damaged or replaced: export the policy again, "
             f"or remove {CARD_FILE} if the weights are meant to be these"
         )
 

@@ -1,14 +1,17 @@
-"""Compiling C++ for a test."""
+"""Compiling C++ for a test, and what the driver of the evaluator says."""
 
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from compiler_opt.policies.native import include_directory
+from compiler_opt.policies.native import NATIVE_FILE, include_directory, native_blob
+from compiler_opt.policies.network import NetworkWeights
 
+DRIVER = Path(__file__).with_name("policy_network_driver.cpp")
 COMPILERS = ("clang++-19", "clang++-22", "g++")
 STRICT = ("-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror")
 
@@ -21,3 +24,20 @@ def build(sources: Sequence[Path], output: Path, compiler: str, *options: str) -
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{' '.join(command)}\n{result.stderr}"
     return output
+
+
+def run_driver(driver: Path, *arguments: object) -> list[str]:
+    """The lines that it prints."""
+    result = subprocess.run([str(driver), *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
+    return result.stdout.splitlines()
+
+
+def driver_logits(driver: Path, weights: NetworkWeights, features: np.ndarray, directory: Path) -> np.ndarray:
+    """The C++ evaluator's numbers: `[T, F]` int64 to `[T, A]` float32."""
+    blob = directory / NATIVE_FILE
+    blob.write_bytes(native_blob(weights))
+    features.tofile(directory / "features")
+    told = run_driver(driver, "logits", blob, directory / "features", directory / "logits")
+    assert told[:-1] == list(weights.features)
+    return np.fromfile(directory / "logits", np.float32).reshape(len(features), -1)

@@ -1,7 +1,6 @@
 """The C++ evaluator: the same numbers as numpy with every compiler, and no harm from any blob or feature."""
 
 import struct
-import subprocess
 import zlib
 from pathlib import Path
 
@@ -11,10 +10,9 @@ import pytest
 from compiler_opt.policies.native import NATIVE_FILE, native_blob
 from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import uniforms
-from tests.native.cpp import COMPILERS, build
+from tests.native.cpp import COMPILERS, DRIVER, build, driver_logits, run_driver
 from tests.real_observations import weights_for
 
-_DRIVER = Path(__file__).with_name("policy_network_driver.cpp")
 _SANITIZERS = {
     "g++": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     # The library that clang's address sanitizer needs is a package of its own; this needs none.
@@ -22,30 +20,15 @@ _SANITIZERS = {
 }
 
 
-def _run(driver: Path, *arguments: object) -> list[str]:
-    result = subprocess.run([str(driver), *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
-    return result.stdout.splitlines()
-
-
-def _logits(driver: Path, weights: NetworkWeights, features: np.ndarray, directory: Path) -> np.ndarray:
-    blob = directory / NATIVE_FILE
-    blob.write_bytes(native_blob(weights))
-    features.tofile(directory / "features")
-    told = _run(driver, "logits", blob, directory / "features", directory / "logits")
-    assert told[:-1] == list(weights.features)
-    return np.fromfile(directory / "logits", np.float32).reshape(len(features), -1)
-
-
 @pytest.fixture(scope="module", params=COMPILERS)
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build([_DRIVER], tmp_path_factory.mktemp("driver") / "driver", request.param, "-O2")
+    return build([DRIVER], tmp_path_factory.mktemp("driver") / "driver", request.param, "-O2")
 
 
 @pytest.fixture(scope="module", params=_SANITIZERS)
 def sanitized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("driver") / "driver"
-    return build([_DRIVER], output, request.param, "-O1", "-g", *_SANITIZERS[request.param])
+    return build([DRIVER], output, request.param, "-O1", "-g", *_SANITIZERS[request.param])
 
 
 @pytest.fixture
@@ -67,13 +50,13 @@ def test_networks_of_every_shape_give_numpys_numbers(driver: Path, hidden: tuple
     values = np.array([limits.min, -3, -2, -1, 0, 1, 2, 3, 4, 5, limits.max])
     features = np.stack(np.meshgrid(values, values, values), axis=-1).reshape(-1, 3)
     expected = NetworkPolicy(weights).logits({f"f{index}": features[:, index] for index in range(3)})
-    np.testing.assert_allclose(_logits(driver, weights, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(driver_logits(driver, weights, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_stream_of_uniform_numbers_is_pythons(driver: Path) -> None:
     for seed in (0, 1, 12345, 2**64 - 1):
         draw = uniforms(seed)
-        assert [float(line) for line in _run(driver, "uniforms", seed, 2000)] == [draw() for _ in range(2000)]
+        assert [float(line) for line in run_driver(driver, "uniforms", seed, 2000)] == [draw() for _ in range(2000)]
 
 
 def test_compilers_agree_to_the_last_bit(observations: dict[str, np.ndarray], tmp_path: Path) -> None:
@@ -83,18 +66,18 @@ def test_compilers_agree_to_the_last_bit(observations: dict[str, np.ndarray], tm
     for compiler in COMPILERS:
         # Where the processor can fuse multiplication and addition, too.
         for options in (("-O0",), ("-O2",), ("-O3", "-mfma")):
-            driver = build([_DRIVER], tmp_path / "driver", compiler, *options)
-            results[compiler, options] = _logits(driver, weights, features, tmp_path).tobytes()
+            driver = build([DRIVER], tmp_path / "driver", compiler, *options)
+            results[compiler, options] = driver_logits(driver, weights, features, tmp_path).tobytes()
     assert len(set(results.values())) == 1, results.keys()
 
 
 def test_damage_is_refused(sanitized: Path, small_blob: Path) -> None:
-    _run(sanitized, "damage", small_blob)
+    run_driver(sanitized, "damage", small_blob)
 
 
 def test_forged_blobs_do_no_harm(sanitized: Path, small_blob: Path) -> None:
     """Wrong numbers under a checksum that is right, given to memory and undefined behaviour sanitizers."""
-    accepted = [int(_run(sanitized, "fuzz", small_blob, seed, 5000)[0]) for seed in range(3)]
+    accepted = [int(run_driver(sanitized, "fuzz", small_blob, seed, 5000)[0]) for seed in range(3)]
     # Forged weights and boundaries are as good as any; forged sizes are not.
     assert all(500 < count < 4000 for count in accepted)
 
@@ -127,7 +110,7 @@ def _forge(blob: bytes, place: int, value: bytes) -> bytes:
 def test_each_refusal_says_why(driver: Path, tmp_path: Path, place: int, value: bytes, problem: str) -> None:
     path = tmp_path / NATIVE_FILE
     path.write_bytes(_forge(native_blob(_small()), place, value))
-    [message] = _run(driver, "load", path)
+    [message] = run_driver(driver, "load", path)
     assert problem in message
 
 
@@ -141,7 +124,7 @@ def test_names_and_metadata_must_end(driver: Path, tmp_path: Path) -> None:
         (b"}\0", b"} ", "metadata"),
     ):
         path.write_bytes(_forge(blob, blob.index(old), new))
-        [message] = _run(driver, "load", path)
+        [message] = run_driver(driver, "load", path)
         assert problem in message
     path.write_bytes(blob)
-    assert _run(driver, "load", path) == ["good"]
+    assert run_driver(driver, "load", path) == ["good"]

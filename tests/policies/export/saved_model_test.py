@@ -1,0 +1,192 @@
+"""A policy's folder: the same decisions by TensorFlow's SavedModel, TFLite, numpy and C++, on real observations."""
+
+import importlib
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.export.saved_model import save_policy
+from compiler_opt.policies.export.tflite import tflite_model
+from compiler_opt.policies.model_card import ModelCard
+from compiler_opt.policies.native import NATIVE_FILE, native_blob
+from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.rl import networks
+from compiler_opt.rl.config import NetworkConfig
+from tests.native.cpp import DRIVER, build, driver_logits
+from tests.real_observations import real_observations, weights_for
+
+# After `compiler_opt.rl`, which says which Keras it is to use.
+tf: Any = importlib.import_module("tensorflow")
+
+_ADVICE = "inlining_decision"
+
+
+@pytest.fixture(scope="module")
+def weights(observations: dict[str, np.ndarray]) -> NetworkWeights:
+    return weights_for(observations)
+
+
+@pytest.fixture(scope="module")
+def policy_dir(weights: NetworkWeights, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("saved") / "policy"
+    save_policy(path, weights, _ADVICE)
+    return path
+
+
+def _saved_model_decisions(policy_dir: Path, observations: dict[str, np.ndarray]) -> np.ndarray:
+    """`[T]`, one call of the signature after the other, as LLVM calls it."""
+    model: Any = tf.saved_model.load(str(policy_dir))  # its variables live as long as it does
+    signature = model.signatures["action"]
+    others = {
+        "step_type": tf.zeros([1], tf.int32),
+        "reward": tf.zeros([1]),
+        "discount": tf.ones([1]),
+    }
+
+    def decide(row: dict[str, Any]) -> Any:
+        inputs = {name: tf.reshape(value, [1]) for name, value in row.items()}
+        return signature(**inputs, **others)[_ADVICE][0]
+
+    def decide_all(rows: dict[str, Any]) -> Any:
+        return tf.map_fn(decide, rows, fn_output_signature=tf.int64)
+
+    decisions: np.ndarray = tf.function(decide_all)(observations).numpy()
+    return decisions
+
+
+def _tensorflow_logits(weights: NetworkWeights, observations: dict[str, np.ndarray]) -> np.ndarray:
+    hidden = tuple(len(bias) for bias in weights.biases[:-1])
+    config = NetworkConfig(fc_layer_params=hidden)
+    actor = networks.actor_network(weights.features, weights.quantiles, networks.action_spec(_ADVICE), config, seed=1)
+    networks.assign(actor, weights)
+    distribution, _ = actor(observations, step_type=(), network_state=())
+    logits: np.ndarray = distribution.logits_parameter().numpy()
+    return logits
+
+
+def _interpreter(model: bytes) -> tuple[Any, Callable[[dict[str, int]], tuple[int, np.ndarray]]]:
+    """An interpreter, and a function from features to the decision and the logits."""
+    with warnings.catch_warnings():
+        # That it moves to a package of its own, and that looking at all tensors is for debugging.
+        warnings.simplefilter("ignore", UserWarning)
+        interpreter: Any = tf.lite.Interpreter(model_content=model, experimental_preserve_all_tensors=True)
+    interpreter.allocate_tensors()
+    places = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
+    [output] = interpreter.get_output_details()
+    [logits] = [
+        each["index"]
+        for each in interpreter.get_tensor_details()
+        if each["dtype"] is np.float32 and each["shape"].tolist() == [1, 2]
+    ][-1:]
+
+    def decide(features: dict[str, int]) -> tuple[int, np.ndarray]:
+        for name, value in features.items():
+            interpreter.set_tensor(places[f"action_{name}:0"], np.array([value]))
+        interpreter.invoke()
+        return int(interpreter.get_tensor(output["index"])[0]), interpreter.get_tensor(logits)[0]
+
+    return interpreter, decide
+
+
+def _check_all_agree(
+    weights: NetworkWeights, policy_dir: Path, observations: dict[str, np.ndarray], directory: Path
+) -> None:
+    """TensorFlow's decisions and logits against those of C++ and numpy."""
+    expected = _tensorflow_logits(weights, observations)
+    decided = np.abs(expected[:, 1] - expected[:, 0]) > 1e-5
+    assert 0.2 < (expected[:, 1] > expected[:, 0]).mean() < 0.8
+    assert decided.mean() > 0.999
+    driver = build([DRIVER], directory / "driver", "g++", "-O2")
+    native = driver_logits(driver, weights, np.stack(list(observations.values()), axis=-1), directory)
+    numpy = NetworkPolicy(weights).logits(observations)
+    saved_model = _saved_model_decisions(policy_dir, observations)
+    np.testing.assert_array_equal(saved_model[decided], expected.argmax(axis=1)[decided])
+    for found in (native, numpy):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+        np.testing.assert_array_equal(found.argmax(axis=1)[decided], saved_model[decided])
+
+
+def test_all_forms_decide_alike(
+    weights: NetworkWeights, policy_dir: Path, observations: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    _check_all_agree(weights, policy_dir, observations, tmp_path)
+
+
+@pytest.mark.slow
+def test_all_forms_decide_alike_a_hundred_thousand_times(toolchain: Toolchain, tmp_path: Path) -> None:
+    observations = real_observations(toolchain, tmp_path, at_least=100_000)
+    assert len(observations["callsite_cost"]) >= 100_000
+    weights = weights_for(observations, seed=1)
+    save_policy(tmp_path / "policy", weights, _ADVICE)
+    _check_all_agree(weights, tmp_path / "policy", observations, tmp_path)
+
+
+def test_tflite_decides_alike(weights: NetworkWeights, policy_dir: Path, observations: dict[str, np.ndarray]) -> None:
+    _, decide = _interpreter((policy_dir / "model.tflite").read_bytes())
+    expected = NetworkPolicy(weights).logits(observations)
+    for row in range(0, len(expected), 5):
+        action, logits = decide({name: values[row] for name, values in observations.items()})
+        np.testing.assert_allclose(logits, expected[row], rtol=0, atol=1e-4)
+        if abs(expected[row, 1] - expected[row, 0]) > 1e-5:
+            assert action == expected[row].argmax()
+
+
+def test_tflite_has_llvms_names_and_builtin_operations(weights: NetworkWeights, policy_dir: Path) -> None:
+    interpreter, _ = _interpreter((policy_dir / "model.tflite").read_bytes())
+    inputs = interpreter.get_input_details()
+    assert {detail["name"] for detail in inputs} == {f"action_{name}:0" for name in weights.features}
+    assert all(detail["dtype"] is np.int64 and detail["shape"].tolist() == [1] for detail in inputs)
+    [output] = interpreter.get_output_details()
+    [spec] = json.loads((policy_dir / "output_spec.json").read_text())
+    tensor = spec["tensor_spec"]
+    assert spec["logging_name"] == _ADVICE
+    assert f"{tensor['name']}:{tensor['port']}" == output["name"]
+    assert (tensor["type"], tensor["shape"]) == ("int64_t", output["shape"].tolist())
+    assert output["dtype"] is np.int64
+    operations = {operation["op_name"] for operation in interpreter._get_ops_details()}
+    assert not any(name.startswith(("Flex", "CUSTOM")) for name in operations)
+
+
+def test_tflite_and_extreme_values() -> None:
+    """Quantiles and features at the ends of 64 bits and beyond."""
+    limits = np.iinfo(np.int64)
+    columns = {"f0": np.array([-1e300, -3.5, 0.0, 1e300]), "f1": np.array([float(limits.min), 2.0, 2.0**62, 2.0**63])}
+    weights = weights_for(columns, hidden=(4,))
+    weights = NetworkWeights(("f0", "f1"), tuple(columns.values()), weights.kernels, weights.biases)
+    _, decide = _interpreter(tflite_model(weights, _ADVICE))
+    for f0 in (limits.min, -4, -3, 0, limits.max):
+        for f1 in (limits.min, 1, 2, 2**62 - 1, 2**62, limits.max):
+            # Compared as Python's integers, of any size.
+            positions = [
+                sum(int(np.ceil(quantile)) <= value for quantile in column) / 4
+                for value, column in zip((f0, f1), columns.values(), strict=True)
+            ]
+            inputs = np.array([t for x in positions for t in (x, np.sqrt(x), x * x)])
+            hidden = np.maximum(inputs @ weights.kernels[0] + weights.biases[0], 0)
+            _, logits = decide({"f0": f0, "f1": f1})
+            np.testing.assert_allclose(logits, hidden @ weights.kernels[1] + weights.biases[1], atol=1e-5)
+
+
+def test_a_policys_folder(weights: NetworkWeights, policy_dir: Path) -> None:
+    assert {path.name for path in policy_dir.iterdir()} == {
+        "MODEL_CARD.md",
+        "assets",
+        "fingerprint.pb",
+        "model.tflite",
+        "model_card.json",
+        "network.mlgo",
+        "network.npz",
+        "output_spec.json",
+        "policy_specs.pbtxt",
+        "saved_model.pb",
+        "variables",
+    }
+    assert (policy_dir / NATIVE_FILE).read_bytes() == native_blob(weights)
+    card = ModelCard.load(policy_dir)
+    assert card is not None and card.checksum == weights.checksum() == NetworkWeights.load(policy_dir).checksum()
