@@ -46,8 +46,20 @@ def test_function_credit_has_unit_scale_over_the_iteration() -> None:
     advantages = GroupRelative("function", module_weight=0.0)(groups, _INLINING)
     everything = np.concatenate([values for group in advantages for values in group])
     assert np.mean(everything**2) == pytest.approx(1, rel=1e-5)
-    # f saves 10 against the mean in the first group's first rollout, log 11; +1 - 1.5 = -0.5 in the second's.
-    assert advantages[0][0][0] / advantages[1][0][0] == pytest.approx(-np.log(11) / np.log(1.5), rel=1e-5)
+    # f saves 10 against the mean in the first group's first rollout, log 11. In the second's it saves 1, and the two
+    # decisions about g share what that costs, 1.5.
+    assert advantages[0][0][0] / advantages[1][0][0] == pytest.approx(np.log(11) / np.log(1.25), rel=1e-5)
+
+
+def test_balance_gives_small_modules_a_voice() -> None:
+    """Group-relative rewards are alike, +1 and -1; the modules have 5 and 50 decisions."""
+    small = Group("s", [_rollout({"f": 90}, 2, 0), _rollout({"f": 110}, 3, 1)], 100.0, {})
+    large = Group("l", [_rollout({"f": 90}, 20, 0), _rollout({"f": 110}, 30, 1)], 100.0, {})
+    for balance, share in ((0.0, 5 / 55), (0.5, 5**0.5 / (5**0.5 + 50**0.5)), (1.0, 0.5)):
+        ours, theirs = GroupRelative("module", balance=balance)([small, large], _INLINING)
+        sums = [sum(np.abs(values).sum() for values in group) for group in (ours, theirs)]
+        assert sums[0] / sum(sums) == pytest.approx(share, rel=1e-5)
+        assert sum(sums) == pytest.approx(55, rel=1e-5)
 
 
 def test_without_call_sites_credit_falls_back_to_the_module() -> None:
