@@ -69,7 +69,7 @@ class GroupRelative(Advantages):
     `module_weight` adds the module's own group-relative reward, the same for all its decisions. With `credit="module"`
     there is only that.
 
-    Modules differ a hundredfold in their decisions, C++ from C above all, and left alone the large ones drown the small.
+    Modules differ a hundredfold in their decisions, and left alone the large ones, C++ mostly, drown the small.
     With `balance` b, a module of k decisions weighs as much as k^(1-b) of them: 0 counts decisions, 1 modules.
     """
 
