@@ -138,8 +138,10 @@ def test_one_warning_or_strictly_one_error(
     assert [path.name for path in place.iterdir()] == ["lean.c"]
 
 
-def test_the_users_own_errors_are_told_once_whatever_is_damaged(damageable: Compiler, place: Path) -> None:
-    damageable.plugin.write_bytes(b"")
+def test_the_users_own_errors_are_told_once_whatever_is_damaged(
+    damageable: Compiler, deployment: Deployment, place: Path
+) -> None:
+    garbage(damageable, deployment)
     (place / "lean.c").write_text("int f(void) { return x; }\n")
     driver, plain = damageable.run(COMPILE, place), damageable.plain(COMPILE, place)
     assert (driver.returncode, driver.stderr) == (plain.returncode, plain.stderr)
