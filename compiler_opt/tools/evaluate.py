@@ -20,6 +20,7 @@ from compiler_opt.evaluation.evaluate import BASELINES, EvaluationSettings, base
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point
@@ -95,6 +96,7 @@ def provenance(corpus: Corpus, policy: NetworkPolicy, toolchain: Toolchain) -> d
         "Optimisation": _optimisation(corpus),
         "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
         "Policy": str(Path(_POLICY_PATH.value)),
+        CHECKSUM_FACT: policy.weights.checksum(),
     }
     for key, value in policy.weights.metadata.items():
         # What a toolchain or the like says of itself, without the braces.

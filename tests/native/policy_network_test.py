@@ -39,7 +39,7 @@ def small_blob(tmp_path: Path) -> Path:
 
 
 def _small(hidden: tuple[int, ...] = (5,), num_features: int = 3) -> NetworkWeights:
-    columns = {f"f{index}": np.arange(-2, 3 + index) for index in range(num_features)}
+    columns = {f"f{index}": np.arange(20) % (5 + index) - 2 for index in range(num_features)}
     return weights_for(columns, hidden=hidden)
 
 

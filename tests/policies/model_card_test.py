@@ -23,7 +23,7 @@ _METADATA = {
 
 
 def _weights() -> NetworkWeights:
-    return dataclasses.replace(weights_for({"cost": np.arange(9), "users": np.arange(3)}), metadata=_METADATA)
+    return dataclasses.replace(weights_for({"cost": np.arange(9), "users": np.arange(9) % 3}), metadata=_METADATA)
 
 
 def _save(directory: Path) -> NetworkWeights:

@@ -37,6 +37,7 @@ SCRIPTS = {
     "train_bc": "compiler_opt/rl/train_bc.py",
     "train_locally": "compiler_opt/rl/train_locally.py",
     "evaluate": "compiler_opt/tools/evaluate.py",
+    "export_policy": "compiler_opt/tools/export_policy.py",
 }
 
 GOOD: Mapping[str, Mapping[str, str]] = {
@@ -55,6 +56,7 @@ GOOD: Mapping[str, Mapping[str, str]] = {
         "gin_files": str(ROOT / "gin_configs/inlining/ppo_nn_agent.gin"),
     },
     "evaluate": {"clang_path": CLANG, "data_path": "corpus", "policy_path": "policy", "output_path": "out/results"},
+    "export_policy": {"policy_path": "policy", "output_path": "out/exported", "format": "native"},
 }
 """Flags with which each would do its work, in the folder of the fixture `place`; a mistake replaces one of them."""
 
@@ -67,6 +69,7 @@ OUTPUT_FLAG = {
     "train_bc": "root_dir",
     "train_locally": "root_dir",
     "evaluate": "output_path",
+    "export_policy": "output_path",
 }
 
 
@@ -158,7 +161,7 @@ MISTAKES = (
     ),
     Mistake(
         "policy missing",
-        ("evaluate",),
+        ("evaluate", "export_policy"),
         {"policy_path": "no/such/policy"},
         ("no/such/policy: expected a policy", "train one first"),
     ),
@@ -179,7 +182,28 @@ MISTAKES = (
         ("no/such/policy: expected a policy", "train one first"),
     ),
     Mistake(
-        "policy damaged", ("evaluate",), {"policy_path": "policy-damaged"}, ("policy-damaged/network.npz: damaged",)
+        "policy damaged",
+        ("evaluate", "export_policy"),
+        {"policy_path": "policy-damaged"},
+        ("policy-damaged/network.npz: damaged",),
+    ),
+    Mistake(
+        "policy not its model card's",
+        ("evaluate", "export_policy"),
+        {"policy_path": "policy-replaced"},
+        ("policy-replaced: its weights are not those of its model card", "export the policy again"),
+    ),
+    Mistake(
+        "no such format",
+        ("export_policy",),
+        {"format": "native,onnx"},
+        ("--format: expected some of native, cpp, release_model, tflite, aot", "found 'onnx'"),
+    ),
+    Mistake(
+        "evaluation missing",
+        ("export_policy",),
+        {"evaluation": "no/such/evaluation"},
+        ("no/such/evaluation/summary.json: No such file", "--evaluation"),
     ),
     Mistake(
         "policy for other features",
@@ -257,6 +281,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "vocabulary-damaged" / "callsite_height.buckets").write_text("tall\n")
     _save_policy(place / "policy", "callsite_cost")
     _save_policy(place / "policy-other", "number_of_moons")
+    _save_policy(place / "policy-replaced", "callsite_cost")
+    NetworkWeights.load(place / "policy-other").card().save(place / "policy-replaced")
     _save_policy(place / "policy-damaged", "callsite_cost")
     (place / "policy-damaged" / "network.npz").write_bytes((place / "policy" / "network.npz").read_bytes()[:200])
     (place / "file").write_text("in the way\n")

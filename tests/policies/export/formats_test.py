@@ -1,0 +1,168 @@
+"""Every format by the command, as a user gives it; the card beside it, with what an evaluation measured."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.policies.export.aot import write_aot
+from compiler_opt.policies.export.formats import export_policy
+from compiler_opt.policies.export.release_model import EMBEDDED_MODELS
+from compiler_opt.policies.export.saved_model import save_policy
+from compiler_opt.policies.model_card import ModelCard
+from compiler_opt.policies.native import native_blob
+from compiler_opt.policies.network import NetworkWeights
+from tests.real_observations import weights_for
+
+_ROOT = Path(__file__).parents[3]
+_CARDS = {"MODEL_CARD.md", "model_card.json"}
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trained") / "policy"
+    weights = weights_for({"callsite_cost": np.arange(90), "node_count": np.arange(90) % 50}, hidden=(8,))
+    save_policy(path, weights, "inlining_decision")
+    return path
+
+
+def _export(policy: Path, output: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [
+            sys.executable,
+            "compiler_opt/tools/export_policy.py",
+            f"--policy_path={policy}",
+            f"--output_path={output}",
+            *arguments,
+        ],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_all_formats_at_once(policy: Path, tmp_path: Path) -> None:
+    result = _export(policy, tmp_path / "out", "--format=native,cpp,release_model,tflite")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    files = {
+        "network.mlgo": "native",
+        "mlgo_policy_blob.cpp": "cpp",
+        "policy_network.h": "cpp",
+        "InlinerSizeModel.h": "release_model",
+        "InlinerSizeModel.cpp": "release_model",
+        "InlinerSizeModel.o": "release_model",
+        "model.tflite": "tflite",
+        "output_spec.json": "tflite",
+    }
+    assert [line.split(" (")[0] for line in result.stdout.splitlines()] == [
+        f"{name}: {tmp_path / 'out' / file}" for file, name in files.items()
+    ]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*files, *_CARDS}
+    assert (tmp_path / "out" / "network.mlgo").read_bytes() == native_blob(NetworkWeights.load(policy))
+    for name in ("model_card.json", "output_spec.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (policy / name).read_bytes()
+
+
+def test_what_needs_no_tensorflow_does_not_import_it(policy: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from compiler_opt.policies.export.formats import export_policy;"
+        f"export_policy(pathlib.Path({str(policy)!r}), pathlib.Path({str(tmp_path)!r}), ['native', 'release_model']);"
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=_ROOT, check=True)
+
+
+@pytest.mark.slow
+def test_aot(policy: Path, tmp_path: Path) -> None:
+    result = _export(policy, tmp_path, "--format=aot")
+    assert result.returncode == 0, result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"InlinerSizeModel.h", "InlinerSizeModel.o", *_CARDS}
+    header = (tmp_path / "InlinerSizeModel.h").read_text()
+    for words in (
+        "class InlinerSizeModel",
+        "namespace llvm",
+        "arg_feed_callsite_cost",
+        "result_fetch_inlining_decision",
+    ):
+        assert words in header
+    symbols = subprocess.run(
+        ["nm", "--defined-only", str(tmp_path / "InlinerSizeModel.o")], capture_output=True, text=True, check=True
+    )
+    assert "InlinerSizeModel" in symbols.stdout
+
+
+@pytest.mark.slow
+def test_aot_keeps_to_its_time(policy: Path, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="not done after 0 s"):
+        write_aot(policy, EMBEDDED_MODELS["inlining"], tmp_path, timeout_s=0.1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_aot_wants_a_saved_model(policy: Path, tmp_path: Path) -> None:
+    NetworkWeights.load(policy).save(tmp_path / "policy")
+    with pytest.raises(PolicyError, match=r"expected saved_model\.pb in it, found none"):
+        export_policy(tmp_path / "policy", tmp_path / "out", ["aot"])
+
+
+def test_a_policy_of_another_problem_is_refused(policy: Path, tmp_path: Path) -> None:
+    weights = NetworkWeights.load(policy)
+    object.__setattr__(weights, "metadata", {"problem": "chess"})
+    weights.save(tmp_path / "policy")
+    with pytest.raises(PolicyError, match="of the problem 'chess'; expected one of inlining"):
+        export_policy(tmp_path / "policy", tmp_path / "out", ["native"])
+
+
+def _summary(checksum: str | None) -> dict[str, Any]:
+    facts = {"Corpus": "held_out: re2", "Compiler": "clang 22", "Optimisation": "-Oz (9 modules)"}
+    if checksum is not None:
+        facts["Policy: checksum"] = checksum
+    objects = {"total": {"value": -0.047}, "wins": 5, "losses": 1, "ties": 3}
+    return {
+        "policy": "policy",
+        "provenance": facts,
+        "num_modules": 9,
+        "started_at": "2026-01-01 00:00+00:00",
+        "totals": {"policy": {"linked_change": -0.0285, "objects": objects, "num_failures": 0}},
+    }
+
+
+def test_the_card_has_what_an_evaluation_measured(policy: Path, tmp_path: Path) -> None:
+    summary = _summary(NetworkWeights.load(policy).checksum())
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    export_policy(policy, tmp_path / "out", ["native"], evaluation=tmp_path)
+    card = ModelCard.load(tmp_path / "out")
+    assert card is not None
+    [result] = card.results
+    assert result["linked text against the default"] == "-2.85%"
+    assert result["objects smaller, bigger, the same"] == "5, 1, 3"
+    assert "- corpus: held_out: re2" in (tmp_path / "out" / "MODEL_CARD.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "No such file or directory; give --evaluation the folder"),
+        ("{", "not an evaluation of one policy"),
+        ("[]", "not an evaluation of one policy"),
+        (json.dumps({"policy": "policy"}), "not an evaluation of one policy"),
+        (json.dumps(_summary("0" * 64)), r"measures other weights \(checksum 000000000000,"),
+        (json.dumps(_summary(None)), r"measures other weights \(checksum not recorded"),
+    ],
+)
+def test_an_evaluation_of_something_else_is_refused(
+    policy: Path, tmp_path: Path, content: str | None, words: str
+) -> None:
+    if content is not None:
+        (tmp_path / "summary.json").write_text(content)
+    with pytest.raises(ConfigError, match=words):
+        export_policy(policy, tmp_path / "out", ["native"], evaluation=tmp_path)
+    assert not (tmp_path / "out").exists()
