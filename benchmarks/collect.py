@@ -97,7 +97,7 @@ class _Cost:
 
     @classmethod
     def zeros(cls, repetitions: int) -> "_Cost":
-        return cls(*(np.zeros(repetitions) for _ in range(3)))
+        return cls(np.zeros(repetitions), np.zeros(repetitions), np.zeros(repetitions))
 
     def add(self, repetition: int, plain: Rollout, collected: Rollout) -> None:
         self.plain_cpu_s[repetition] += plain.cpu_s
