@@ -35,7 +35,7 @@ class ModelCard:
       features: what it sees, in order.
       layers: the width of each dense layer; the last is the number of actions.
       compiler: the one that it was trained with: `version`, `version_text`, `target`.
-      corpus: what it was trained on: `name`, `modules` (their number), `projects`.
+      corpus: what it was trained on: `name`, `num_modules`, `projects`.
       algorithm: how it learned.
       seeds: by what they seed.
       training: whatever else is recorded: iterations, compiles, minutes and the like.
@@ -194,4 +194,4 @@ def _cell(value: Any) -> str:
 def _bullets(facts: Mapping[str, Any] | None) -> Iterator[str]:
     for key, value in (facts or {"corpus": _UNKNOWN}).items():
         shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else _cell(value)
-        yield f"- {key.replace('_', ' ')}: {shown}"
+        yield f"- {key.removeprefix('num_').replace('_', ' ')}: {shown}"

@@ -73,6 +73,11 @@ class Training:
         self._config = config
         self._advantages = advantages if advantages is not None else GroupRelative()
         self._features = tuple(name for name in problem.feature_names if name in quantiles)
+        self._trained_on = {
+            "name": corpus.root.resolve().name,
+            "num_modules": len(corpus.modules),
+            "projects": sorted(corpus.projects()),
+        }
         action = toolchain.require(problem.name).advice
         self._vocabulary = _fingerprint(self._features, quantiles)
         self._action_name = action.name if action is not None else problem.name
@@ -259,6 +264,8 @@ class Training:
         return {
             "problem": self._problem.name,
             "toolchain": self._toolchain.identity(),
+            "corpus": self._trained_on,
+            "method": f"clipped policy gradient (PPO), {type(self._advantages).__name__} advantages",
             "iterations": self._iteration,
             "compiles": self._compiles,
             "training_minutes": round(self._elapsed_s / 60, 2),

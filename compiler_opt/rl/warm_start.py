@@ -62,6 +62,7 @@ def clone_default(
     metadata = {
         "problem": problem.name,
         "toolchain": trace.about.get("toolchain"),
+        "corpus": trace.about.get("corpus"),
         "method": "behavioral cloning",
         "examples": len(training),
         "accuracy": cloned.best["accuracy"],

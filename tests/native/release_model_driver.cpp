@@ -19,7 +19,8 @@ int main(int argc, char **argv) {
   std::vector<llvm::TensorSpec> specs;
   for (int i = 3; i < argc; ++i)
     specs.push_back(llvm::TensorSpec::createSpec<int64_t>(argv[i], {1}));
-  static_assert(llvm::isEmbeddedModelEvaluatorValid<llvm::InlinerSizeModel>());
+  if (!llvm::isEmbeddedModelEvaluatorValid<llvm::InlinerSizeModel>())
+    return 1;
   llvm::LLVMContext context;
   llvm::ReleaseModeModelRunner<llvm::InlinerSizeModel> runner(context, specs, "inlining_decision");
   std::ofstream decisions(argv[2], std::ios::binary);

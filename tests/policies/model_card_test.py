@@ -15,7 +15,7 @@ from tests.real_observations import weights_for
 _METADATA = {
     "problem": "inlining",
     "toolchain": {"version": "22.1.8", "version_text": "some clang version 22.1.8", "target": "x86_64-pc-linux-gnu"},
-    "corpus": {"name": "train", "modules": 866, "projects": ["fmt", "re2"]},
+    "corpus": {"name": "train", "num_modules": 866, "projects": ["fmt", "re2"]},
     "method": "PPO",
     "compiles": 8272,
     "seed": 2,
@@ -63,6 +63,7 @@ def test_people_can_read_it() -> None:
         "| seed of training | 2 |",
         "| network | 2 features, dense layers 64-64-2 |",
         card.checksum,
+        "- modules: 866",
         "- projects: fmt, re2",
         "- linked size: -2.8%",
         "`cost`, `users`",

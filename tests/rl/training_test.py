@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
+from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.problems.inlining.signature import FEATURES
@@ -89,6 +90,10 @@ class _Run:
         assert all(np.diff([entry["elapsed_s"] for entry in history]) > 0)
         assert all(entry["failures"] == 0 for entry in history)
         assert NetworkWeights.load(self.root_dir / "policy").metadata["iterations"] == num_iterations
+        card = ModelCard.load(self.root_dir / "policy")
+        assert card is not None and card.corpus is not None
+        assert card.corpus == {"name": "corpus", "num_modules": 4, "projects": ["plain", "shapes"]}
+        assert "PPO" in (card.algorithm or "")
         # Half-written checkpoints and policies are hidden or partial; scratch directories are in the temporary folder.
         assert [path for path in self.root_dir.rglob("*") if ".partial" in path.name] == []
         assert [path.name for path in self.temporary.iterdir()] == []

@@ -6,7 +6,6 @@ that LLVM does not fill is. Its interpreter knows TFLite's builtin operations on
 comparing instead of searching.
 """
 
-import tempfile
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import tensorflow as tf
 
 from compiler_opt import rl
 from compiler_opt.errors import PolicyError
+from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.network import NetworkWeights
 
 TFLITE_FILE = "model.tflite"
@@ -73,7 +73,8 @@ def tflite_model(weights: NetworkWeights, action_name: str) -> bytes:
     network = _Network(weights, action_name)
     inputs = {name: tf.TensorSpec([1], tf.int64, name) for name in weights.features}
     function: Any = tf.function(lambda **features: network(**features)).get_concrete_function(**inputs)
-    with tempfile.TemporaryDirectory(prefix="compiler_opt.") as directory:
+    with scratch_directory() as scratch:
+        directory = str(scratch)
         tf.saved_model.save(network, directory, signatures={SIGNATURE: function})
         try:
             with rl.stderr_held():

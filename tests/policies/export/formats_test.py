@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,8 @@ from compiler_opt.policies.export.release_model import EMBEDDED_MODELS
 from compiler_opt.policies.export.saved_model import save_policy
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.native import native_blob
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from tests.native.cpp import build
 from tests.real_observations import weights_for
 
 _ROOT = Path(__file__).parents[3]
@@ -79,6 +81,17 @@ def test_what_needs_no_tensorflow_does_not_import_it(policy: Path, tmp_path: Pat
         "sys.exit('tensorflow' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=_ROOT, check=True)
+
+
+def test_the_program_in_the_documentation(policy: Path, tmp_path: Path) -> None:
+    [program] = re.findall(r"^```cpp\n(.*?)^```$", (_ROOT / "docs" / "deploy.md").read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "decide.cpp").write_text(program)
+    written = export_policy(policy, tmp_path, ["cpp"])["cpp"]
+    sources = [tmp_path / "decide.cpp", *(path for path in written if path.suffix == ".cpp")]
+    decide = build(sources, tmp_path / "decide", "g++", "-O2", f"-I{tmp_path}")
+    logits = NetworkPolicy.load(policy).logits({"callsite_cost": np.zeros(1, int), "node_count": np.zeros(1, int)})[0]
+    expected = "yes" if logits[1] > logits[0] else "no"
+    assert subprocess.run([decide], capture_output=True, text=True, check=True).stdout == f"inline: {expected}\n"
 
 
 @pytest.mark.slow
