@@ -34,8 +34,8 @@ def linked_text_bytes(
 
     Args:
       lld: `ld.lld`; see `Toolchain.tool`.
-      objects: ELF objects, or archives of them, of one target; of equal COMDAT groups the first object's is kept, so the
-        order matters.
+      objects: ELF objects, or archives of them, of one target; of equal COMDAT groups the first object's is kept, so
+        the order matters.
       scratch: where to put temporary files.
       timeout_s: wall-clock seconds that the link may take.
 
