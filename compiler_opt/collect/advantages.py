@@ -68,15 +68,11 @@ class GroupRelative(Advantages):
     logarithm, since a few decisions are worth a thousand others; brought to unit variance over the iteration.
     `module_weight` adds the module's own group-relative reward, the same for all its decisions. With `credit="module"`
     there is only that.
-
-    Modules differ a hundredfold in their decisions, and left alone the large ones, C++ mostly, drown the small.
-    With `balance` b, a module of k decisions weighs as much as k^(1-b) of them: 0 counts decisions, 1 modules.
     """
 
-    def __init__(self, credit: str = "function", module_weight: float = 0.1, balance: float = 0.0):
+    def __init__(self, credit: str = "function", module_weight: float = 0.1):
         self._credit = credit
         self._module_weight = module_weight
-        self._balance = balance
 
     def __call__(self, groups: Sequence[Group], problem: Problem) -> list[list[np.ndarray]]:
         by_module = [_standardised(group.rewards(problem)) for group in groups]
@@ -84,8 +80,7 @@ class GroupRelative(Advantages):
         known = [credit for group_credit in by_decision if group_credit is not None for credit in group_credit]
         scale = _root_mean_square(np.concatenate(known)) if known else 1.0
         advantages = []
-        weights = self._weights(groups)
-        for group, weight, module_advantages, group_credit in zip(groups, weights, by_module, by_decision, strict=True):
+        for group, module_advantages, group_credit in zip(groups, by_module, by_decision, strict=True):
             lengths = [len(trajectory) for trajectory in group.trajectories()]
             whole = [np.full(length, value) for length, value in zip(lengths, module_advantages, strict=True)]
             if group_credit is None:
@@ -95,15 +90,8 @@ class GroupRelative(Advantages):
                     credit / scale + self._module_weight * value
                     for credit, value in zip(group_credit, whole, strict=True)
                 ]
-            advantages.append([(weight * values).astype(np.float32) for values in combined])
+            advantages.append([values.astype(np.float32) for values in combined])
         return advantages
-
-    def _weights(self, groups: Sequence[Group]) -> np.ndarray:
-        """`[groups]`, of each group's decisions; their mean over all decisions is 1."""
-        sizes = np.array([sum(map(len, group.trajectories())) for group in groups], np.float64)
-        weights = np.maximum(sizes, 1) ** -self._balance
-        result: np.ndarray = weights * (sizes.sum() / max((weights * sizes).sum(), 1e-9))
-        return result
 
     def _decisions(self, group: Group, problem: Problem) -> list[np.ndarray] | None:
         if self._credit == "module":
@@ -161,31 +149,27 @@ class AdvantagesConfig:
       kind: `group_relative`, or `moving_average` for the classical module reward.
       credit: with `group_relative`, what a decision is judged by: `function` or `module`.
       module_weight: with `function` credit, the share of the module's own advantage that is added.
-      balance: with `group_relative`, 0 when every decision counts the same, 1 when every module does.
       decay: of the moving average.
 
     Raises:
-      ValueError: an unknown kind or credit, or a balance out of range.
+      ValueError: an unknown kind or credit.
     """
 
     kind: str = "group_relative"
     credit: str = "function"
     module_weight: float = 0.1
-    balance: float = 0.5
     decay: float = 0.9
 
     def __post_init__(self) -> None:
         if self.kind not in ("group_relative", "moving_average"):
             raise ValueError(f"kind: expected 'group_relative' or 'moving_average', found {self.kind!r}")
-        if not 0 <= self.balance <= 1:
-            raise ValueError(f"balance: expected a number between 0 and 1, found {self.balance}")
         if self.credit not in ("function", "module"):
             raise ValueError(f"credit: expected 'function' or 'module', found {self.credit!r}")
 
     def build(self) -> Advantages:
         if self.kind == "moving_average":
             return MovingAverage(self.decay)
-        return GroupRelative(self.credit, self.module_weight, self.balance)
+        return GroupRelative(self.credit, self.module_weight)
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:

@@ -51,17 +51,6 @@ def test_function_credit_has_unit_scale_over_the_iteration() -> None:
     assert advantages[0][0][0] / advantages[1][0][0] == pytest.approx(np.log(11) / np.log(1.25), rel=1e-5)
 
 
-def test_balance_gives_small_modules_a_voice() -> None:
-    """Group-relative rewards are alike, +1 and -1; the modules have 5 and 50 decisions."""
-    small = Group("s", [_rollout({"f": 90}, 2, 0), _rollout({"f": 110}, 3, 1)], 100.0, {})
-    large = Group("l", [_rollout({"f": 90}, 20, 0), _rollout({"f": 110}, 30, 1)], 100.0, {})
-    for balance, share in ((0.0, 5 / 55), (0.5, 5**0.5 / (5**0.5 + 50**0.5)), (1.0, 0.5)):
-        ours, theirs = GroupRelative("module", balance=balance)([small, large], _INLINING)
-        sums = [sum(np.abs(values).sum() for values in group) for group in (ours, theirs)]
-        assert sums[0] / sum(sums) == pytest.approx(share, rel=1e-5)
-        assert sum(sums) == pytest.approx(55, rel=1e-5)
-
-
 def test_without_call_sites_credit_falls_back_to_the_module() -> None:
     group = _group({"f": 90}, {"f": 110})
     bare = [
