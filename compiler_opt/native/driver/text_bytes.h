@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <optional>
 #include <string>
+#include <sys/stat.h>
 #include <type_traits>
 #include <unistd.h>
 #include <vector>
@@ -49,7 +50,8 @@ class TextBytes {
       return std::nullopt;
     // More sections than fit into the header's field are counted in the first of them.
     const uint64_t number = header.e_shnum != 0 ? host(header.e_shnum) : host(first.sh_size);
-    if (number > (uint64_t(1) << 24))
+    struct stat status;
+    if (fstat(file_, &status) != 0 || number > static_cast<uint64_t>(status.st_size) / sizeof(Section))
       return std::nullopt;
     std::vector<Section> sections(number);
     if (!read_at(host(header.e_shoff), sections.data(), number * sizeof(Section)))
