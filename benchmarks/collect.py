@@ -18,6 +18,8 @@ from tqdm import tqdm
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, ToolchainError
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.launcher import find_launcher
 from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -47,6 +49,8 @@ def main(argv: list[str]) -> None:
     modules = [corpus.modules[index] for index in chosen]
     costs = {backend: _Cost.zeros(_REPETITIONS.value) for backend in backends}
     failures = 0
+    # As a worker does; plain compilations gain by it, too.
+    processes.use_launcher(find_launcher(toolchain.clang))
     with scratch_directory() as scratch:
         for module in tqdm(modules, unit="module", disable=None):
             # The first run of each reads the module into the page cache and is not counted.

@@ -13,6 +13,7 @@ import os
 import resource
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -108,6 +109,32 @@ def _prepare_child(memory_bytes: int | None, parent_pid: int, death_signal: int)
     return prepare
 
 
+_launcher: Path | None = None
+
+
+def use_launcher(launcher: Path | None) -> None:
+    """From now on this process starts others by `native/launcher.c` (see `launcher.py`), which saves it forking Python.
+
+    Args:
+      launcher: the built program; None goes back to forking.
+    """
+    global _launcher
+    _launcher = launcher
+
+
+def _launched(
+    command: Sequence[str], memory_bytes: int | None, death_signal: int
+) -> tuple[list[str], Callable[[], None] | None]:
+    """The command to start, and what is to be done between fork and exec."""
+    if _launcher is not None and memory_bytes is not None and death_signal == signal.SIGKILL:
+        program = shutil.which(command[0])
+        # One that is missing is left to Popen, which says why it cannot be started.
+        if program is not None:
+            return [str(_launcher), str(os.getpid()), str(memory_bytes), program, *command[1:]], None
+    # The workers that start compilers have one thread, for which preexec_fn is safe.
+    return list(command), _prepare_child(memory_bytes, os.getpid(), death_signal)
+
+
 class Child:
     """A running process; made by `start`, which sees to its end."""
 
@@ -187,17 +214,17 @@ def start(
     Raises:
       ToolchainError: the executable is missing or cannot be run.
     """
+    launched, prepare = _launched(command, memory_bytes, death_signal)
     try:
         popen = subprocess.Popen(
-            list(command),
+            launched,
             stdin=subprocess.DEVNULL,
             stdout=stdout or (subprocess.PIPE if capture_stdout else subprocess.DEVNULL),
             stderr=stderr,
             cwd=cwd,
             env=environment,
             start_new_session=True,
-            # The workers that start compilers have one thread, for which preexec_fn is safe.
-            preexec_fn=_prepare_child(memory_bytes, os.getpid(), death_signal),
+            preexec_fn=prepare,
         )
     except FileNotFoundError as error:
         raise ToolchainError(f"{command[0]}: no such program; give the path of an installed one") from error

@@ -94,6 +94,8 @@ def parse_header(line: bytes) -> Header:
     return Header(specs, advice, score)
 
 
+# Every compilation begins with the same line, and checking forty tensors takes longer than reading a log.
+@functools.lru_cache(maxsize=32)
 def _parse_tensors(line: bytes) -> tuple[tuple[TensorSpec, ...], TensorSpec | None, TensorSpec | None]:
     """Features, advice and score as the first line has them."""
     value = parse_json_line(line)

@@ -1,9 +1,11 @@
 """Processes end when they should, and say why."""
 
 import os
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -11,6 +13,21 @@ import pytest
 
 from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.launcher import find_launcher
+
+
+@pytest.fixture(scope="module", params=["fork", "launcher"], autouse=True)
+def _way_to_start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Either way has to do all that is tested here."""
+    launcher = None
+    if request.param == "launcher":
+        clang = shutil.which("clang-22")
+        assert clang is not None
+        launcher = find_launcher(Path(clang), tmp_path_factory.mktemp("cache"))
+        assert launcher is not None
+    processes.use_launcher(launcher)
+    yield
+    processes.use_launcher(None)
 
 
 def test_output_status_and_cost() -> None:
