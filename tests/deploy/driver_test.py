@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.deploy.deployment import Deployment
+from compiler_opt.deploy.driver import SOURCE
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN
 
@@ -119,6 +121,15 @@ def test_the_policy_is_not_asked(damageable: Compiler, place: Path, name: str) -
     arguments = LEAVES_ALONE[name].split()
     driver, plain = both(damageable, place, arguments)
     assert driver == plain
+
+
+def test_no_options_value_is_taken_for_a_source(compiler: Compiler, place: Path) -> None:
+    """Every option that clang's help shows with a value apart from it is known, or has an effect of its own."""
+    shown = compiler.plain(["--help-hidden"], place).stdout
+    options = set(re.findall(r"^  (--?[A-Za-z][\w+-]*) <", shown, re.MULTILINE))
+    known = set(re.findall(r'"(-[^"]+)"', SOURCE.with_name("command_line.h").read_text()))
+    assert len(options) > 30
+    assert {option for option in options - known if not option.startswith("-Xarch_")} == set()
 
 
 def test_nothing_to_do(damageable: Compiler, place: Path) -> None:

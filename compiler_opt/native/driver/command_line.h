@@ -242,16 +242,21 @@ class CommandLine {
       "-gsplit-dwarf", "-save-temps", "--save-temps", "-fsave-optimization-record", "-foptimization-record-file",
       "-ftime-trace",  "-fstack-usage", "-stack-usage-file", "-opt-record-file"};
   static constexpr std::string_view kTakesValue[] = {
-      "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MJ", "-MQ", "-MT", "-T", "-Tbss", "-Tdata", "-Ttext", "-U",
-      "-Xanalyzer", "-Xassembler", "-Xcuda-fatbinary", "-Xcuda-ptxas", "-Xlinker", "-Xoffload-linker",
-      "-Xopenmp-target", "-Xpreprocessor", "-arch", "-b", "-bundle_loader", "-cxx-isystem", "-dumpdir", "-e",
-      "-framework", "-idirafter", "-iframework", "-iframeworkwithsysroot", "-imacros", "-include", "-include-pch",
-      "-index-store-path", "-install_name", "-iprefix", "-iquote", "-isysroot", "-isystem", "-isystem-after",
-      "-ivfsoverlay", "-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-l", "-mllvm", "-mmlir", "-resource-dir",
-      "-rpath", "-serialize-diagnostics", "-stdlib++-isystem", "-target", "-u", "-weak_framework",
-      "-working-directory", "-z", "--assert", "--config", "--define-macro", "--for-linker", "--include-directory",
-      "--include-directory-after", "--library-directory", "--param", "--prefix", "--serialize-diagnostics", "--sysroot",
-      "--undefine-macro", "--working-directory"};
+      "--analyzer-output", "--assert", "--config", "--define-macro", "--for-linker", "--include-directory",
+      "--include-directory-after", "--library-directory", "--param", "--prefix", "--serialize-diagnostics",
+      "--sysroot", "--undefine-macro", "--working-directory", "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MJ",
+      "-MQ", "-MT", "-T", "-Tbss", "-Tdata", "-Ttext", "-U", "-Xanalyzer", "-Xassembler", "-Xclangas",
+      "-Xcuda-fatbinary", "-Xcuda-ptxas", "-Xlinker", "-Xoffload-linker", "-Xopenmp-target", "-Xpreprocessor",
+      "-arch", "-arcmt-migrate-report-output", "-b", "-bundle_loader", "-ccc-arcmt-migrate", "-ccc-gcc-name",
+      "-ccc-install-dir", "-ccc-objcmt-migrate", "-cxx-isystem", "-darwin-target-variant",
+      "-darwin-target-variant-triple", "-dependency-dot", "-dependency-file", "-dsym-dir", "-dumpdir", "-e",
+      "-fexperimental-openacc-macro-override", "-fmodules-user-build-path", "-framework", "-gen-cdb-fragment-path",
+      "-hlsl-entry", "-iapinotes-modules", "-idirafter", "-iframework", "-iframeworkwithsysroot", "-imacros",
+      "-include", "-include-pch", "-index-store-path", "-install_name", "-iprefix", "-iquote", "-isysroot",
+      "-isystem", "-isystem-after", "-ivfsoverlay", "-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-l",
+      "-meabi", "-mllvm", "-mmlir", "-module-dependency-dir", "-mthread-model", "-resource-dir", "-rpath",
+      "-serialize-diagnostics", "-stdlib++-isystem", "-target", "-u", "-vfsoverlay", "-weak_framework",
+      "-working-directory", "-z"};
   static constexpr std::string_view kLanguages[] = {
       "c", "c++", "objective-c", "objective-c++", "cpp-output", "c++-cpp-output", "objective-c-cpp-output",
       "objective-c++-cpp-output", "objc-cpp-output", "objc++-cpp-output", "c++-module", "c++-module-cpp-output", "ir"};
