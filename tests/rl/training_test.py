@@ -175,7 +175,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     run.finish()
     small = tmp_path / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", small], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3000k", "tmpfs", small], check=True)
     try:
         subprocess.run(["cp", "-r", *run.root_dir.iterdir(), small], check=True)
         run.root_dir = small

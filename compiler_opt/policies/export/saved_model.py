@@ -49,6 +49,9 @@ def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> N
     partial: Path | None = None
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
+        # What a killed run has left half-written; a policy's folder has one writer at a time.
+        for left in directory.parent.glob(f".{directory.name}.*.partial"):
+            shutil.rmtree(left, ignore_errors=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".partial", dir=directory.parent))
         with warnings.catch_warnings():
             # Of a distribution in the policy's own bookkeeping, which no reader of the signature loads.
