@@ -2,7 +2,8 @@
 
 A policy sees nothing of a call but its features. A decision whose features occurred in training, whatever became of the
 code around it, is one that the policy knows; any other is new to it. So each decision of the default is remembered by a
-hash of its features, and each module by one of its bitcode.
+hash of its features, and each module by one of all of its decisions: where sources lie, comments, and line numbers make
+no difference.
 """
 
 import dataclasses
@@ -17,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from compiler_opt.collect.traces import TraceContext
-from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import write_atomically
 
@@ -32,21 +32,30 @@ class DecisionHashes:
     """The decisions of a program, by hashes of their features."""
 
     def __init__(self) -> None:
-        self._hashes: list[np.ndarray] = []
-        self.num_modules = 0
+        self._hashes: dict[str, np.ndarray] = {}
+
+    @property
+    def num_modules(self) -> int:
+        """Modules in which anything is decided."""
+        return len(self._hashes)
 
     @property
     def num_decisions(self) -> int:
-        return sum(map(len, self._hashes))
+        return sum(map(len, self._hashes.values()))
 
     def add(self, context: TraceContext, features: Sequence[str]) -> None:
         """Takes the decisions of one module."""
-        self.num_modules += 1
-        self._hashes.append(feature_hashes([context.values[name] for name in features if name in context.values]))
+        columns = [context.values[name] for name in features if name in context.values]
+        self._hashes[context.module] = feature_hashes(columns)
 
     def all(self) -> np.ndarray:
         """`[T]` uint64, of all decisions."""
-        return np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
+        return np.concatenate(list(self._hashes.values())) if self._hashes else np.zeros(0, np.uint64)
+
+    def modules(self, names: Iterable[str]) -> dict[str, str]:
+        """By name, a hash of all decisions of the module, those with nothing to decide included."""
+        nothing = np.zeros(0, np.uint64)
+        return {name: hashlib.sha256(self._hashes.get(name, nothing).tobytes()).hexdigest() for name in names}
 
 
 def feature_hashes(columns: Iterable[np.ndarray]) -> np.ndarray:
@@ -66,7 +75,7 @@ class Reference:
     """What a policy was trained on, and what it won there.
 
     Attributes:
-      modules: name -> hash of its bitcode.
+      modules: name -> hash of its decisions.
       decisions: sorted different hashes of the decisions under the default.
       summary: of the result, see `results.Result.reference`.
     """
@@ -110,7 +119,7 @@ class Changes:
     Attributes:
       modules_added: names that training did not have.
       modules_removed: names that are gone.
-      modules_changed: names whose bitcode is another.
+      modules_changed: names whose decisions are others.
       num_modules: of the program now.
       decisions_new: share of the decisions whose features never occurred in training.
       num_decisions: of the program now.
@@ -122,11 +131,6 @@ class Changes:
     num_modules: int
     decisions_new: float
     num_decisions: int
-
-
-def module_hashes(corpus: Corpus) -> dict[str, str]:
-    """By name, a hash of each module's bitcode."""
-    return {module.name: hashlib.sha256(module.bitcode_path.read_bytes()).hexdigest() for module in corpus.modules}
 
 
 def compare(reference: Reference, modules: Mapping[str, str], decisions: np.ndarray) -> Changes:

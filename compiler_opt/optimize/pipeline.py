@@ -271,11 +271,11 @@ class _Optimization:
         with self._state.step("trace") as step:
             trace_path = self._output / learning.TRACE if write_trace else None
             seen, counts = learning.see_decisions(corpus, self._problem, self._toolchain, trace_path)
-            hashes = seen.all()
-            Reference(changes.module_hashes(corpus), np.unique(hashes), {}).save(self._output / "seen")
+            hashes, modules = seen.all(), seen.modules(module.name for module in corpus.modules)
+            Reference(modules, np.unique(hashes), {}).save(self._output / "seen")
             step.result = dict(counts)
             if self._reused is not None and self._reused.reference is not None:
-                found = changes.compare(self._reused.reference, changes.module_hashes(corpus), hashes)
+                found = changes.compare(self._reused.reference, modules, hashes)
                 step.result["changes"] = dataclasses.asdict(found)
             self._say(f"{counts['decisions']} decisions in {counts['modules']} modules")
             if counts["failed"]:

@@ -39,40 +39,41 @@ def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> "subprocess.Co
     )
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's project, configured with the system's compiler, and its optimisation: `out`, `first`, `second`."""
-    place = tmp_path_factory.mktemp("place")
-    configure(make_small_project(place / "source"), place / "build")
-    flags = (f"--build_dir={place / 'build'}", f"--output={place / 'out'}", f"--clang_path={CLANG}")
+def test_the_whole_way(tmp_path: Path) -> None:
+    """One test, since each part goes on from the one before it."""
+    build = configure(make_small_project(tmp_path / "source"), tmp_path / "build")
+    flags = (f"--build_dir={build}", f"--output={tmp_path / 'out'}", f"--clang_path={CLANG}")
+    killed = run_until("== 3/6", *flags)
+    finished = run(*flags)
+    assert finished.returncode == 0, finished.stderr
+    check_it_goes_on_where_it_was_killed(killed, finished.stdout)
+    check_what_comes_of_it(finished.stdout, tmp_path / "out")
+    check_that_finished_it_only_shows_the_result(flags, finished.stdout, tmp_path / "out")
+    check_a_night_later(tmp_path)
+    check_that_tests_which_only_fail_with_the_policy_are_no_success(tmp_path)
+
+
+def run_until(heading: str, *flags: str) -> str:
+    """Kills it when a step begins; returns what it said until then."""
     said = []
     with subprocess.Popen(command(*flags), cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             said.append(line)
-            if line.startswith("== 3/6"):
+            if line.startswith(heading):
                 process.send_signal(signal.SIGKILL)
-    (place / "first").write_text("".join(said))
-    result = run(*flags)
-    assert result.returncode == 0, result.stderr
-    (place / "second").write_text(result.stdout)
-    return place
+    return "".join(said)
 
 
-def test_it_goes_on_where_it_was_killed(place: Path) -> None:
-    first, second = ((place / name).read_text() for name in ("first", "second"))
-    assert "4 modules of 3 targets; left out: shapes_test, which only test" in first
-    assert "Training" in first and "Deployment" not in first
-    assert second.count("done before") == 2  # the corpus and the trace
-    assert [line for line in second.splitlines() if line.startswith("== ")] == [
-        line for line in second.splitlines() if line.startswith("== ") and "/6 " in line
-    ]
-    assert "modules of" not in second
+def check_it_goes_on_where_it_was_killed(killed: str, finished: str) -> None:
+    assert "4 modules of 3 targets; left out: shapes_test, which only test" in killed
+    assert "Training" in killed and "Deployment" not in killed
+    assert finished.count("done before") == 2  # the corpus and the trace
+    headings = [line for line in finished.splitlines() if line.startswith("== ")]
+    assert [heading.split()[1] for heading in headings] == [f"{number}/6" for number in range(1, 7)]
 
 
-def test_what_comes_of_it(place: Path) -> None:
-    said = (place / "second").read_text()
-    out = place / "out"
+def check_what_comes_of_it(said: str, out: Path) -> None:
     summary = json.loads((out / "report" / "summary.json").read_text())
     roles = {target["name"]: target["role"] for target in summary["targets"]}
     assert roles == {"shapes": "main", "draw": "main", "shapes_test": "test"}
@@ -89,35 +90,34 @@ def test_what_comes_of_it(place: Path) -> None:
     assert (out / "report" / "targets.csv").read_text().count("\n") == 4
     # The drivers are for the user's own builds.
     assert os.access(out / "deployed" / "bin" / "mlgo-clang++", os.X_OK)
-    assert "mlgo-clang++" in (out / "build-optimized" / "compile_commands.json").read_text()
-    assert "-fembed-bitcode" not in (out / "build-optimized" / "compile_commands.json").read_text()
+    commands = (out / "build-optimized" / "compile_commands.json").read_text()
+    assert "mlgo-clang++" in commands and "-fembed-bitcode" not in commands
 
 
-def test_finished_it_only_shows_the_result(place: Path) -> None:
-    flags = (f"--build_dir={place / 'build'}", f"--output={place / 'out'}", f"--clang_path={CLANG}")
-    built = {path: path.stat().st_mtime_ns for path in (place / "out").rglob("*.o")}
+def check_that_finished_it_only_shows_the_result(flags: tuple[str, ...], said: str, out: Path) -> None:
+    built = {path: path.stat().st_mtime_ns for path in out.rglob("*.o")}
     result = run(*flags)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.split("6/6")[1] == (place / "second").read_text().split("6/6")[1]
-    assert built == {path: path.stat().st_mtime_ns for path in (place / "out").rglob("*.o")}
+    assert result.stdout.split("6/6")[1] == said.split("6/6")[1]
+    assert built == {path: path.stat().st_mtime_ns for path in out.rglob("*.o")}
 
     other = run(*flags, "--seed=9")
     assert other.returncode == 2
     assert "holds an optimisation with another settings of the training; give another --output" in other.stderr
+    itself = run(*flags, f"--reuse_policy={out}")
+    assert itself.returncode == 2
+    assert f"{out}: holds the policy; give another folder as --output" in itself.stderr
 
 
-def test_a_night_later(place: Path) -> None:
-    """The program has a module more; the policy of the first optimisation is used again."""
-    # Where it was: a module's bitcode tells its source's path. The other tests find it as it was.
-    source = (place / "source").rename(place / "as_it_was")
-    source = shutil.copytree(source, place / "source")
+def check_a_night_later(place: Path) -> None:
+    """In another folder, the program has a module more; the policy of the first optimisation is used again."""
+    source = shutil.copytree(place / "source", place / "later")
     extra = '#include "shapes.h"\nint extra(std::vector<int> &s) { return area(s) + sum(s); }\n'
     (source / "extra.cpp").write_text(extra)
     lists = source / "CMakeLists.txt"
     lists.write_text(lists.read_text().replace("list.c)", "list.c extra.cpp)"))
-    configure(source, place / "build-later")
     flags = (
-        f"--build_dir={place / 'build-later'}",
+        f"--build_dir={configure(source, place / 'build-later')}",
         f"--output={place / 'night'}",
         f"--reuse_policy={place / 'out'}",
         f"--clang_path={CLANG}",
@@ -125,26 +125,23 @@ def test_a_night_later(place: Path) -> None:
     for _ in range(2):  # the next night again
         result = run(*flags)
         assert result.returncode == 0, result.stderr
-        assert "of 5 modules, 1 are new and 0 have changed since training" in result.stdout
+        assert "of 5 modules, 1 are new and 0 have changed since training; 0 are gone." in result.stdout
         assert "New: draw/CMakeFiles/shapes.dir/extra.cpp.o." in result.stdout
         assert "Retraining is advisable" in result.stdout or "The policy still holds." in result.stdout
         assert "done before" not in result.stdout
     assert not (place / "night" / "training").exists()
     changes = json.loads((place / "night" / "report" / "summary.json").read_text())["changes"]
     assert 0 < changes["decisions_new"] < 0.5
-    shutil.rmtree(source)
-    (place / "as_it_was").rename(source)
 
 
-def test_tests_that_only_fail_with_the_policy_are_no_success(place: Path) -> None:
-    flags = (
+def check_that_tests_which_only_fail_with_the_policy_are_no_success(place: Path) -> None:
+    result = run(
         f"--build_dir={place / 'build'}",
         f"--output={place / 'broken'}",
         f"--reuse_policy={place / 'out' / 'training' / 'policy'}",
         f"--clang_path={CLANG}",
         "--test_command=sh -c 'case $PWD in *optimized) echo broken; exit 1;; esac'",
     )
-    result = run(*flags)
     assert result.returncode == 3, result.stderr
     assert "tests, optimized: FAILED (broken; logs/build-optimized-tests.log)" in result.stdout
 
