@@ -26,6 +26,9 @@ EMBED_BITCODE = ("-Xclang", "-fembed-bitcode=all")
 C_SUFFIXES = (".c",)
 CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++", ".C", ".cp", ".CPP", ".c++m", ".ixx")
 
+_TEST_FRAMEWORKS = frozenset(
+    "benchmark catch2 cmocka cpputest doctest gmock googletest googletest-distribution gtest unity".split()
+)
 _UNWANTED = "CFLAGS CXXFLAGS CPPFLAGS LDFLAGS CC CXX CCC_OVERRIDE_OPTIONS MAKEFLAGS MFLAGS DESTDIR NINJA_STATUS".split()
 
 
@@ -180,9 +183,11 @@ def targets_of_tests(targets: Sequence[Target], test_programs: Iterable[str]) ->
     """The targets that only testing needs: what tests run, and libraries that nothing else uses.
 
     A library that only tests use may still be what the project is there for. It counts as the tests' own when the
-    project installs other things but not this, or when it comes from a subproject (as googletest does).
+    project installs other things but not this, or when it comes from a subproject. Frameworks for testing are known by
+    the names of their projects, as they like to be installed as well.
     """
     testing = set(test_programs)
+    testing |= {target.name for target in targets if target.project.lower() in _TEST_FRAMEWORKS}
     something_installed = any(target.installed for target in targets)
     changed = True
     while changed:

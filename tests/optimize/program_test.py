@@ -24,8 +24,9 @@ def program(name: str, *uses: str) -> Target:
 
 TARGETS = (
     library("yaml", installed=True),
-    library("gtest", project="googletest"),
-    library("gmock", "gtest", project="googletest"),
+    library("gtest", project="gtest", installed=True),
+    library("gtest_main", "gtest", project="gtest", installed=True),
+    library("gmock", "gtest", project="mocks"),
     library("helper"),
     program("tool", "yaml"),
     program("yaml_test", "yaml", "gmock", "gtest", "helper"),
@@ -33,8 +34,8 @@ TARGETS = (
 
 
 def test_what_only_tests_need() -> None:
-    assert targets_of_tests(TARGETS, {"yaml_test"}) == {"yaml_test", "gtest", "gmock", "helper"}
-    assert targets_of_tests(TARGETS, set()) == set()
+    assert targets_of_tests(TARGETS, {"yaml_test"}) == {"yaml_test", "gtest", "gtest_main", "gmock", "helper"}
+    assert targets_of_tests(TARGETS[:1] + TARGETS[4:], set()) == set()
     # Nothing says that the library is wanted, but nothing says that it is a helper either.
     assert targets_of_tests([library("only"), program("only_test", "only")], {"only_test"}) == {"only_test"}
     # There is nothing but tests: then they are the program.
@@ -66,7 +67,7 @@ def test_each_source_is_learnt_from_once() -> None:
         source("tool.o", "tool", "tool.cpp"),
         source("x.o", "", "x.cpp"),
     ]
-    objects = training_objects(sources, TARGETS, frozenset({"gtest", "gmock", "yaml_test", "helper"}))
+    objects = training_objects(sources, TARGETS, frozenset({"gtest", "gtest_main", "gmock", "yaml_test", "helper"}))
     assert [item.name for item in objects] == ["tool/a.o", "tool/a2.o", "tool/tool.o", "program/x.o"]
 
 
