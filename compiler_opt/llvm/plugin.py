@@ -25,7 +25,10 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import decode_log
 
-SOURCES = tuple(Path(__file__).parents[1] / "native" / name for name in ("inliner_plugin.cpp", "policy_network.h"))
+SOURCES = tuple(
+    Path(__file__).parents[1] / "native" / name
+    for name in ("inliner_plugin.cpp", "inline_advisor.h", "policy_network.h")
+)
 """What the plugin is made of."""
 
 # Undefined symbols are found in the compiler that loads it, function by function as they are called.

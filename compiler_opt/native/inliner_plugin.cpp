@@ -1,7 +1,6 @@
 // A pass plugin that decides about inlining inside an unmodified clang, opt or ld.lld.
 //
-// LLVM's own MLInlineAdvisor computes the features of each call site and keeps its books; what is replaced is the model
-// behind it. The plugin is built once for each version of LLVM (see llvm/plugin.py) and told by the environment what to
+// It decides by the features of LLVM's own MLInlineAdvisor (see inline_advisor.h). The plugin is built once for each version of LLVM (see llvm/plugin.py) and told by the environment what to
 // do:
 //
 //   MLGO_INLINER_MODE         `policy` (the default) or `default`: decide as the compiler itself would
@@ -17,12 +16,11 @@
 // `inlining_default` (when known), `inlining_decision`, `caller` and `callee` (indices into the names, which are
 // NUL-separated), `inlined` (whether the call was inlined in the end), and `logits` (mode `policy`).
 
+#include "inline_advisor.h"
 #include "policy_network.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
-#include "llvm/Analysis/MLInlineAdvisor.h"
-#include "llvm/Analysis/MLModelRunner.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Function.h"
@@ -64,17 +62,10 @@ extern const size_t mlgo_policy_blob_size __attribute__((weak));
 namespace {
 
 using namespace llvm;
+using compiler_opt::offeredFeatures;
 
 constexpr size_t kNumActions = 2;
 constexpr size_t kFlushBytes = size_t(1) << 20;
-
-const std::vector<TensorSpec> &offeredFeatures() {
-#if LLVM_VERSION_MAJOR >= 21
-  return MLInlineAdvisor::getInitialFeatureMap();
-#else
-  return FeatureMap;
-#endif
-}
 
 bool isIntegerScalar(const TensorSpec &Spec) { return Spec.isElementType<int64_t>() && Spec.getElementCount() == 1; }
 
@@ -377,47 +368,21 @@ Settings *settings() {
 
 // --- The advisor -----------------------------------------------------------------------------------------------------
 
-// Where MLInlineAdvisor leaves the features. It is never asked: PolicyAdvisor decides.
-class FeatureBuffer final : public MLModelRunner {
-public:
-  FeatureBuffer(LLVMContext &Context, const std::vector<TensorSpec> &Specs)
-      : MLModelRunner(Context, Kind::Release, Specs.size()) {
-    constexpr size_t kWord = sizeof(int64_t);
-    size_t NumWords = 0;
-    for (const TensorSpec &Spec : Specs)
-      NumWords += (Spec.getTotalTensorBufferSize() + kWord - 1) / kWord;
-    Words.resize(NumWords);
-    size_t Word = 0;
-    for (size_t Index = 0; Index < Specs.size(); ++Index) {
-      setUpBufferForTensor(Index, Specs[Index], &Words[Word]);
-      Word += (Specs[Index].getTotalTensorBufferSize() + kWord - 1) / kWord;
-    }
-  }
-
-  // Begins with the features of `offeredFeatures`, one word each.
-  std::vector<int64_t> Words;
-
-private:
-  void *evaluateUntyped() override { return &Unasked; }
-
-  int64_t Unasked = 0;
-};
-
 // Tells the log what became of a decision.
-class LoggedAdvice final : public MLInlineAdvice {
+class LoggedAdvice final : public compiler_opt::TrackedAdvice {
 public:
-  LoggedAdvice(MLInlineAdvisor *Advisor, CallBase &CB, OptimizationRemarkEmitter &ORE, bool Recommendation,
-               ModuleLog &Log)
-      : MLInlineAdvice(Advisor, CB, ORE, Recommendation), Log(Log) {}
+  LoggedAdvice(compiler_opt::FeatureAdvisor *Advisor, CallBase &CB, OptimizationRemarkEmitter &ORE,
+               bool Recommendation, ModuleLog &Log)
+      : TrackedAdvice(Advisor, CB, ORE, Recommendation), Log(Log) {}
 
 private:
   void recordInliningImpl() override {
     Log.recordInlined();
-    MLInlineAdvice::recordInliningImpl();
+    TrackedAdvice::recordInliningImpl();
   }
   void recordInliningWithCalleeDeletedImpl() override {
     Log.recordInlined();
-    MLInlineAdvice::recordInliningWithCalleeDeletedImpl();
+    TrackedAdvice::recordInliningWithCalleeDeletedImpl();
   }
 
   ModuleLog &Log;
@@ -435,41 +400,32 @@ std::function<bool(CallBase &)> compilersDecision(Module &M, FunctionAnalysisMan
   };
 }
 
-class PolicyAdvisor final : public MLInlineAdvisor {
+class PolicyAdvisor final : public compiler_opt::FeatureAdvisor {
 public:
-  PolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, std::function<bool(CallBase &)> Default, Settings &Asked)
-#if LLVM_VERSION_MAJOR >= 21
-      : MLInlineAdvisor(
-            M, MAM,
-            [&M](const std::vector<TensorSpec> &Specs) { return std::make_unique<FeatureBuffer>(M.getContext(), Specs); },
-            std::move(Default)),
-#else
-      : MLInlineAdvisor(M, MAM, std::make_unique<FeatureBuffer>(M.getContext(), offeredFeatures()), std::move(Default)),
-#endif
-        Asked(Asked), Features(Asked.Columns.size()), Random(Asked.Seed) {
+  PolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, DefaultDecision Default,
+                const Settings &Asked)
+      : FeatureAdvisor(M, MAM, FAM, std::move(Default)), Asked(Asked), Inputs(Asked.Columns.size()),
+        Random(Asked.Seed) {
     if (Asked.Log)
       Log.emplace(*Asked.Log, M.getModuleIdentifier());
   }
 
 private:
-  std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &CB, OptimizationRemarkEmitter &ORE) override {
-    const std::vector<int64_t> &Words = static_cast<const FeatureBuffer &>(getModelRunner()).Words;
+  std::unique_ptr<InlineAdvice> decide(CallBase &CB, OptimizationRemarkEmitter &ORE) override {
     const bool ByPolicy = Asked.By == Decider::Policy;
     float Logits[kNumActions] = {0, 0};
-    bool Default = false;
-    if (!ByPolicy || (Log && Asked.Log->HasDefault))
-      Default = GetDefaultAdvice(CB);
-    const bool Decision = ByPolicy ? decide(Words, Logits) : Default;
+    const bool DefaultDecision = !ByPolicy || (Log && Asked.Log->HasDefault) ? Default(CB) : false;
+    const bool Decision = ByPolicy ? decideByPolicy(Logits) : DefaultDecision;
     if (!Log)
-      return std::make_unique<MLInlineAdvice>(this, CB, ORE, Decision);
-    Log->add(CB, Words, Default, Decision, Logits);
+      return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, Decision);
+    Log->add(CB, Features, DefaultDecision, Decision, Logits);
     return std::make_unique<LoggedAdvice>(this, CB, ORE, Decision, *Log);
   }
 
-  bool decide(const std::vector<int64_t> &Words, float *Logits) {
-    for (size_t Index = 0; Index < Features.size(); ++Index)
-      Features[Index] = Words[Asked.Columns[Index]];
-    Asked.Network.logits(Features.data(), Logits);
+  bool decideByPolicy(float *Logits) {
+    for (size_t Index = 0; Index < Inputs.size(); ++Index)
+      Inputs[Index] = Features[Asked.Columns[Index]];
+    Asked.Network.logits(Inputs.data(), Logits);
     if (Asked.Temperature == 0)
       return Logits[1] > Logits[0];
     // As policies/network.py has it, to the last bit.
@@ -479,13 +435,13 @@ private:
   }
 
   const Settings &Asked;
-  std::vector<int64_t> Features; // in the policy's order
+  std::vector<int64_t> Inputs; // in the policy's order
   compiler_opt::SplitMix64 Random;
   std::optional<ModuleLog> Log;
 };
 
-// An advisor is made from the function analyses alone, but MLInlineAdvisor wants those of the module: they are noted when
-// the compiler looks for the factory, which it does in the same thread just before.
+// An advisor is made from the function analyses alone, but ours wants the call graph too: the module's are noted when the
+// compiler looks for the factory, which it does in the same thread just before.
 struct ModuleInProgress {
   const Module *M = nullptr;
   ModuleAnalysisManager *MAM = nullptr;
@@ -497,7 +453,7 @@ InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &FAM, InlineParams
   // The inliners that prepare for instrumentation, or that go by module instead of call graph, are not what was learnt.
   if (!Asked || Context.Pass != InlinePass::CGSCCInliner || InProgress.M != &M)
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
-  return new PolicyAdvisor(M, *InProgress.MAM, compilersDecision(M, FAM, Params, Context), *Asked);
+  return new PolicyAdvisor(M, *InProgress.MAM, FAM, compilersDecision(M, FAM, Params, Context), *Asked);
 }
 
 // Takes the place of PluginInlineAdvisorAnalysis, by its key.
@@ -514,13 +470,17 @@ public:
   }
 };
 
-void registerAnalyses(ModuleAnalysisManager &MAM) {
+void registerModuleAnalyses(ModuleAnalysisManager &MAM) {
   // Without anything to do the compiler is left as it is.
   if (!settings())
     return;
   // Older versions only look for plugins once one of these has been made.
   (void)PluginInlineAdvisorAnalysis(makeAdvisor);
   MAM.registerPass([] { return AdvisorAnalysis(); });
+}
+
+void registerFunctionAnalyses(FunctionAnalysisManager &FAM) {
+  FAM.registerPass([] { return compiler_opt::BodyAnalysis(); });
 }
 
 void registerCallbacks(PassBuilder &PB) {
@@ -532,7 +492,8 @@ void registerCallbacks(PassBuilder &PB) {
              "compiling with the default heuristic");
     return;
   }
-  PB.registerAnalysisRegistrationCallback(registerAnalyses);
+  PB.registerAnalysisRegistrationCallback(registerModuleAnalyses);
+  PB.registerAnalysisRegistrationCallback(registerFunctionAnalyses);
 }
 
 } // namespace
