@@ -435,7 +435,7 @@ protected:
     remark<llvm::OptimizationRemarkMissed>("InliningAttemptedAndUnsuccessful");
   }
   void recordUnattemptedInliningImpl() override {
-    remark<llvm::OptimizationRemarkMissed>("IniliningNotAttempted"); // so spelled in LLVM
+    remark<llvm::OptimizationRemarkMissed>("IniningNotAttempted"); // so spelled in LLVM
   }
 
 private:

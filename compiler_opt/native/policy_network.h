@@ -82,6 +82,7 @@ class PolicyNetwork {
   static constexpr size_t kMaxActions = kMaxWidth;
   static constexpr size_t kMaxLayers = 16;  // the first, whose products are a table, included
   static constexpr size_t kLane = 16;       // rows are padded with zeros to a multiple of so many floats
+  static constexpr size_t kNarrow = 4;      // of the padded ones, those that layers of a few actions need
 
   // Takes a blob of `size` bytes that stays where it is; nullptr, or one line about what is wrong with it. After a
   // failure the network is empty: it has no features, and logits() must not be called.
@@ -119,7 +120,7 @@ class PolicyNetwork {
     add_rows(rows, activations);
     const float *parameters = layers_;
     for (size_t layer = 1; layer < num_layers_; ++layer) {
-      parameters = dense(activations, widths_[layer - 1], parameters, padded(widths_[layer]), next);
+      parameters = dense(activations, widths_[layer - 1], parameters, widths_[layer], next);
       float *previous = activations;
       activations = next;
       next = previous;
@@ -269,26 +270,45 @@ class PolicyNetwork {
 
   // Rectifies `in`, then multiplies and adds; returns where the next layer's parameters begin.
   COMPILER_OPT_KERNEL static const float *dense(const float *in, size_t in_width, const float *parameters,
-                                                           size_t out_width, float *out) {
+                                                size_t out_width, float *out) {
+    const size_t stride = padded(out_width);
+    const float *kernel = parameters + stride;
+    // About half are zero and would add nothing.
+    float activations[kMaxWidth];
+    size_t offsets[kMaxWidth];
+    size_t count = 0;
+    for (size_t i = 0; i < in_width; ++i) {
+      activations[count] = in[i];
+      offsets[count] = i * stride;
+      count += in[i] > 0.0f ? 1 : 0;
+    }
+    if (out_width <= kNarrow) {
+      multiply_add<kNarrow>(activations, offsets, count, kernel, parameters, out);
+    } else {
+      for (size_t column = 0; column < out_width; column += kLane)
+        multiply_add<kLane>(activations, offsets, count, kernel + column, parameters + column, out + column);
+    }
+    return kernel + in_width * stride;
+  }
+
+  // Columns of a layer, whose sums stay in registers.
+  template <size_t kColumns>
+  COMPILER_OPT_KERNEL static void multiply_add(const float *activations, const size_t *offsets, size_t count,
+                                               const float *kernel, const float *bias, float *out) {
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #endif
-    const float *bias = parameters;
-    const float *kernel = parameters + out_width;
-    for (size_t column = 0; column < out_width; column += kLane) {
-      float sums[kLane];
-      for (size_t k = 0; k < kLane; ++k)
-        sums[k] = bias[column + k];
-      for (size_t i = 0; i < in_width; ++i) {
-        const float activation = in[i] > 0.0f ? in[i] : 0.0f;
-        const float *row = kernel + i * out_width + column;
-        for (size_t k = 0; k < kLane; ++k)
-          sums[k] += activation * row[k];
-      }
-      for (size_t k = 0; k < kLane; ++k)
-        out[column + k] = sums[k];
+    float sums[kColumns];
+    for (size_t k = 0; k < kColumns; ++k)
+      sums[k] = bias[k];
+    for (size_t i = 0; i < count; ++i) {
+      const float activation = activations[i];
+      const float *row = kernel + offsets[i];
+      for (size_t k = 0; k < kColumns; ++k)
+        sums[k] += activation * row[k];
     }
-    return kernel + in_width * out_width;
+    for (size_t k = 0; k < kColumns; ++k)
+      out[k] = sums[k];
   }
 
   size_t num_features_ = 0;
