@@ -80,7 +80,7 @@ class Children {
  public:
   Children() {
     sigemptyset(&handled_);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    for (const int number : kSignals) {
       struct sigaction action;
       // What was ignored stays so, as with nohup.
       if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN)
@@ -100,7 +100,8 @@ class Children {
     if (keep_output && (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0))
       become_plainly(command);
     const pid_t parent = getpid();
-    const pid_t child = fork();
+    // The child borrows our memory until it is the compiler, so that none has to be copied.
+    const pid_t child = vfork();
     if (child < 0)
       become_plainly(command);
     if (child == 0) {
@@ -127,7 +128,13 @@ class Children {
   static int signal() { return signal_; }
 
  private:
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
   [[noreturn]] void become_plainly(const std::vector<std::string> &command) const {
+    // A handler in a child that borrows our memory would tell us of a signal that was not ours.
+    for (const int number : kSignals)
+      if (sigismember(&handled_, number) == 1)
+        ::signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &outside_, nullptr);
     become(command);
   }
