@@ -32,7 +32,7 @@ Args:
 ...
 --- !Missed
 Pass:            inline-ml
-Name:            IniliningNotAttempted
+Name:            IniningNotAttempted
 Function:        'it''s'
 Args:
   - Callee:          top
