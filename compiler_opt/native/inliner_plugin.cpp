@@ -1,7 +1,7 @@
 // A pass plugin that decides about inlining inside an unmodified clang, opt or ld.lld.
 //
-// It decides by the features of LLVM's own MLInlineAdvisor (see inline_advisor.h). The plugin is built once for each version of LLVM (see llvm/plugin.py) and told by the environment what to
-// do:
+// It decides by the features of LLVM's own MLInlineAdvisor (see inline_advisor.h). The plugin is built once for each
+// version of LLVM (see llvm/plugin.py) and told by the environment what to do:
 //
 //   MLGO_INLINER_MODE         `policy` (the default) or `default`: decide as the compiler itself would
 //   MLGO_INLINER_POLICY       file with the policy's native form; without it the one that is built in, if there is one
