@@ -318,8 +318,7 @@ public:
     Known.clear();
     // Passes have changed the functions that were last seen here; new ones may hang on them.
     while (!LastNodes.empty()) {
-      const llvm::LazyCallGraph::Node *Node = *LastNodes.begin();
-      LastNodes.erase(Node);
+      const llvm::LazyCallGraph::Node *Node = LastNodes.pop_back_val();
       NumEdges += knownOf(Node->getFunction()).Counts.DirectCalls;
       const unsigned Height = Heights.lookup(Node);
       for (const llvm::LazyCallGraph::Edge &Edge : **Node)
@@ -404,7 +403,8 @@ private:
   llvm::ProfileSummaryInfo &PSI;
   llvm::DenseMap<const llvm::Function *, FunctionCounts> Known;
   llvm::DenseMap<const llvm::LazyCallGraph::Node *, unsigned> Heights;
-  llvm::SmallPtrSet<const llvm::LazyCallGraph::Node *, 1> LastNodes; // of the SCC that was last seen
+  // Of the SCC that was last seen; in order, so that the same module always gets the same heights.
+  llvm::SmallSetVector<const llvm::LazyCallGraph::Node *, 4> LastNodes;
   int64_t NumNodes = 0;
   int64_t NumEdges = 0;
   int64_t NumLastEdges = 0; // of `LastNodes`
@@ -555,7 +555,7 @@ inline void FeatureAdvisor::onInlined(const TrackedAdvice &Advice, bool IsCallee
   NumEdges += Counted.Counts.DirectCalls + CalleeCounts.DirectCalls - Advice.NumEdges;
   if (IsCalleeDeleted) {
     --NumNodes;
-    LastNodes.erase(CG.lookup(Callee));
+    LastNodes.remove(CG.lookup(Callee));
   }
 }
 

@@ -1,6 +1,5 @@
 """Real projects, built by CMake with the drivers: their own tests pass, and every object is what it should be."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from compiler_opt.policies.network import NetworkPolicy
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
 @pytest.mark.parametrize("name", BUILDS)
 def test_a_held_out_project(
     name: str, deployment: Deployment, toolchain: Toolchain, policy_dir: Path, tmp_path: Path
