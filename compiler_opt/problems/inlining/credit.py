@@ -2,8 +2,8 @@
 
 A module makes hundreds of decisions, and its total size says little about any one of them. But functions are measured
 one by one: a decision can only change the size of its caller, of what its caller was itself inlined into, and of its
-callee (which disappears when all its calls are inlined, so that they share what it saves). Each decision gets the
-change of those, against the mean of a group of rollouts of the same module.
+callee (which disappears when all its calls are inlined). Each decision gets the change of those, against the mean of a
+group of rollouts of the same module.
 """
 
 import collections
@@ -46,9 +46,5 @@ def _decision_credit(cost: Mapping[str, float], mean: Mapping[str, float], sites
     inlined = np.unique(np.stack([sites.callees, sites.callers], axis=1)[sites.inlined], axis=0)
     passed_on = np.zeros(len(sites.functions))
     np.add.at(passed_on, inlined[:, 0], saved[inlined[:, 1]])
-    # A callee goes when its last call is inlined, the work of all decisions about it: each gets its share. If each got
-    # all, inlining at two places what is worth it at one would look good to both.
-    num_decisions = np.bincount(sites.callees, minlength=len(sites.functions))
-    shared = saved[sites.callees] / num_decisions[sites.callees]
-    credit: np.ndarray = saved[sites.callers] + passed_on[sites.callers] + shared
+    credit: np.ndarray = saved[sites.callers] + passed_on[sites.callers] + saved[sites.callees]
     return credit

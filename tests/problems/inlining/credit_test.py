@@ -45,13 +45,3 @@ def test_a_function_of_many_objects_counts_for_less() -> None:
     # A fifth of 40 and 20: 8 and 4, mean 6.
     np.testing.assert_allclose(credit[0], [-2])
     np.testing.assert_allclose(credit[1], [2])
-
-
-def test_what_a_callee_saves_is_shared_by_those_who_inlined_it() -> None:
-    """Gone from two places at a cost of 14 each, a callee of 20 was better left: neither decision may look good."""
-    group = [_sizes({"a": 54, "b": 54}), _sizes({"a": 40, "b": 40, "callee": 20})]
-    sites = [_sites(("a", "callee", yes), ("b", "callee", yes)) for yes in (True, False)]
-    inlined, left = function_credit(group, sites, {})
-    np.testing.assert_allclose(inlined, [-7 + 10 / 2, -7 + 10 / 2])
-    np.testing.assert_allclose(left, [7 - 10 / 2, 7 - 10 / 2])
-    assert inlined.sum() == (100 - 108) / 2
