@@ -49,7 +49,7 @@ class LearningSettings:
 
     Attributes:
       cloning: of the warm start.
-      training: of reinforcement learning.
+      training: of reinforcement learning; with a `warmstart_policy_dir`, it starts from that policy.
       network: shape of the policy.
       ppo: how it learns.
       advantages: what decisions are worth.
@@ -159,10 +159,10 @@ def train(
     from compiler_opt.rl.history import HISTORY_FILE, read_history
     from compiler_opt.rl.training import Training
 
-    start = folder / WARM_START / POLICY
-    config = dataclasses.replace(settings.training, warmstart_policy_dir=str(start))
+    start = settings.training.warmstart_policy_dir or str(folder / WARM_START / POLICY)
+    config = dataclasses.replace(settings.training, warmstart_policy_dir=start)
     sent = [spec.name for spec in toolchain.require(problem.name).features]
-    quantiles: Mapping[str, np.ndarray] = vocabularies.of_run(None, str(start), problem.feature_names, sent)
+    quantiles: Mapping[str, np.ndarray] = vocabularies.of_run(None, start, problem.feature_names, sent)
     logging.getLogger("compiler_opt").setLevel(logging.INFO)
     with WorkerPool(toolchain, problem.name) as pool:
         Training(

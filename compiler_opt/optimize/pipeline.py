@@ -3,7 +3,8 @@
     1 build with bitcode, extract     3 train      5 build twice, run the tests
     2 trace, vocabulary, warm start   4 deploy     6 measure, report
 
-With an earlier policy, 2 and 3 only look at how much of the program is new to it.
+With a policy to start from, 2 makes none. With one to use again, 2 and 3 only look at how much of the program is new to
+it.
 """
 
 import dataclasses
@@ -84,6 +85,9 @@ def optimize(
     for tool in ("clang++", "ld.lld", "llvm-ar"):
         toolchain.tool(tool)
     reused = _policy_to_reuse(settings.reuse_policy) if settings.reuse_policy is not None else None
+    started_from = settings.learning.training.warmstart_policy_dir
+    if reused is None and started_from:
+        NetworkPolicy.load(Path(started_from)).check(features)
     if reused is not None:
         NetworkPolicy.load(reused.policy_dir).check(features)
         if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():
@@ -234,16 +238,20 @@ class _Optimization:
     # 2 and 3
 
     def _learn(self, corpus: Corpus) -> None:
-        self._heading(2, "Warm start: a network that imitates what clang -Oz itself decides")
         settings = self._settings.learning
-        self._see(corpus, write_trace=True)
-        for name, do in {
-            "vocabulary": lambda: learning.make_vocabulary(self._output),
-            "warm start": lambda: learning.warm_start(self._output, self._problem, settings),
-        }.items():
-            if not self._state.is_done(name):
-                with self._state.step(name):
-                    do()
+        if settings.training.warmstart_policy_dir:
+            self._heading(2, f"Warm start: {settings.training.warmstart_policy_dir}")
+            self._see(corpus, write_trace=False)
+        else:
+            self._heading(2, "Warm start: a network that imitates what clang -Oz itself decides")
+            self._see(corpus, write_trace=True)
+            for name, do in {
+                "vocabulary": lambda: learning.make_vocabulary(self._output),
+                "warm start": lambda: learning.warm_start(self._output, self._problem, settings),
+            }.items():
+                if not self._state.is_done(name):
+                    with self._state.step(name):
+                        do()
         minutes = settings.training.max_minutes
         self._heading(3, f"Training: {minutes:g} minutes of reinforcement learning on this program")
         trained = self._state.steps.get("training")

@@ -7,6 +7,11 @@ database and what links the program:
 
     python -m compiler_opt.tools.optimize --compile_commands=FILE --link_command='c++ -o app a.o b.o' --output=DIR
 
+It starts from what the compiler itself decides; from a policy that was trained on other programs it gets further in the
+same time:
+
+    python -m compiler_opt.tools.optimize --build_dir=BUILD --warmstart_policy_dir=demo/training/policy --output=DIR
+
 Killed at any moment, the same command goes on where it was. DIR/deployed/bin holds compiler drivers with the policy,
 for builds to come; DIR/report/report.html what it won. A nightly build uses the policy again, and hears how well it
 still holds:
@@ -43,6 +48,12 @@ _LINK_COMMAND = flags.DEFINE_multi_string(
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for everything that is made.", required=True)
 _MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training; the builds come on top.", 0.01)
+_WARMSTART_POLICY_DIR = flags.DEFINE_string(
+    "warmstart_policy_dir",
+    None,
+    "A policy to start from, such as one from train_locally, instead of the compiler's own decisions; the same as "
+    "train_eval.warmstart_policy_dir in gin.",
+)
 _REUSE_POLICY = flags.DEFINE_string(
     "reuse_policy", None, "The folder of an earlier optimisation (or of a policy), which is used again: no training."
 )
@@ -111,15 +122,16 @@ def _learning_settings() -> LearningSettings:
         [str(_GIN_CONFIGS / "optimize.gin"), *_GIN_FILES.value],
         _GIN_BINDINGS.value,
     )
-    given = {"max_minutes": _MINUTES.value} | ({"seed": _SEED.value} if _SEED.value is not None else {})
+    training = {"seed": _SEED.value, "warmstart_policy_dir": _WARMSTART_POLICY_DIR.value}
+    given = {name: value for name, value in training.items() if value is not None}
     return LearningSettings(
         cloning=cloning["train_eval"],
-        training=dataclasses.replace(settings["train_eval"], **given),
+        training=dataclasses.replace(settings["train_eval"], max_minutes=_MINUTES.value, **given),
         network=settings["network"],
         ppo=settings["ppo"],
         advantages=settings["advantages"],
         given="".join(
-            [f"seed {_SEED.value}\n", *(f"{Path(file).read_text()}\n" for file in _GIN_FILES.value)]
+            [f"seed {_SEED.value}\n", f"from {_WARMSTART_POLICY_DIR.value}\n", *(f"{Path(file).read_text()}\n" for file in _GIN_FILES.value)]
             + [f"{binding}\n" for binding in _GIN_BINDINGS.value]
         ),
     )

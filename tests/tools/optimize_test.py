@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from compiler_opt.policies.network import NetworkWeights
 from tests.small_project import configure, make_small_project
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +53,7 @@ def test_the_whole_way(tmp_path: Path) -> None:
     check_that_finished_it_only_shows_the_result(flags, finished.stdout, tmp_path / "out")
     check_a_night_later(tmp_path)
     check_that_tests_which_only_fail_with_the_policy_are_no_success(tmp_path)
+    check_it_starts_from_another_policy(tmp_path)
 
 
 def run_until(heading: str, *flags: str) -> str:
@@ -146,6 +149,25 @@ def check_that_tests_which_only_fail_with_the_policy_are_no_success(place: Path)
     assert "tests, optimized: FAILED (broken; logs/build-optimized-tests.log)" in result.stdout
 
 
+def check_it_starts_from_another_policy(place: Path) -> None:
+    policy = place / "out" / "training" / "policy"
+    result = run(
+        f"--build_dir={place / 'build'}",
+        f"--output={place / 'further'}",
+        f"--warmstart_policy_dir={policy}",
+        f"--clang_path={CLANG}",
+        "--gin_bindings=train_eval.num_iterations=1",
+    )
+    assert result.returncode == 0, result.stderr
+    assert f"== 2/6 Warm start: {policy}" in result.stdout and "1 iterations" in result.stdout
+    further = place / "further"
+    assert not (further / "warm_start").exists() and not (further / "vocabulary").exists()
+    start, end = (NetworkWeights.load(path) for path in (policy, further / "training" / "policy"))
+    for before, after in zip(start.kernels, end.kernels, strict=True):
+        # An iteration of PPO, averaged in, moves a weight by far less than another random start would.
+        assert 0 < np.abs(after - before).max() < 0.05
+
+
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of mistakes."""
@@ -182,6 +204,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"build_dir": "xcode"}, ("expected a generator out of Ninja", "found 'Xcode'")),
         ({"build_dir": "build", "clang_path": "clang-99"}, ("clang-99: no such program on PATH",)),
         ({"build_dir": "build", "reuse_policy": "absent"}, ("absent: expected a policy", "train one first")),
+        ({"build_dir": "build", "warmstart_policy_dir": "absent"}, ("absent: expected a policy", "train one first")),
         ({"build_dir": "build", "output": "full"}, ("full: is not empty, and holds no optimisation",)),
         ({"build_dir": "build", "output": "/proc/out"}, ("/proc/out", "cannot be written")),
         ({"build_dir": "build", "test_command": "'a"}, ("--test_command='a: cannot be split into words",)),
