@@ -131,8 +131,12 @@ def _learning_settings() -> LearningSettings:
         ppo=settings["ppo"],
         advantages=settings["advantages"],
         given="".join(
-            [f"seed {_SEED.value}\n", f"from {_WARMSTART_POLICY_DIR.value}\n", *(f"{Path(file).read_text()}\n" for file in _GIN_FILES.value)]
-            + [f"{binding}\n" for binding in _GIN_BINDINGS.value]
+            [
+                f"seed {_SEED.value}\n",
+                f"from {_WARMSTART_POLICY_DIR.value}\n",
+                *(f"{Path(file).read_text()}\n" for file in _GIN_FILES.value),
+                *(f"{binding}\n" for binding in _GIN_BINDINGS.value),
+            ]
         ),
     )
 
