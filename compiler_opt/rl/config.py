@@ -110,7 +110,7 @@ class PPOConfig:
     minibatch_size: int = 4096
     importance_ratio_clipping: float = 0.2
     entropy_regularization: float = 0.1
-    target_entropy: float = 0.1
+    target_entropy: float = 0.0
     value_pred_loss_coef: float = 0.0
     gradient_clipping: float = 1.0
     max_decisions: int = 100_000
