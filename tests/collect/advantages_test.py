@@ -46,9 +46,9 @@ def test_function_credit_has_unit_scale_over_the_iteration() -> None:
     advantages = GroupRelative("function", module_weight=0.0)(groups, _INLINING)
     everything = np.concatenate([values for group in advantages for values in group])
     assert np.mean(everything**2) == pytest.approx(1, rel=1e-5)
-    # f saves 10 against the mean in the first group's first rollout, log 11. In the second's it saves 1, and the two
-    # decisions about g share what that costs, 1.5.
-    assert advantages[0][0][0] / advantages[1][0][0] == pytest.approx(np.log(11) / np.log(1.25), rel=1e-5)
+    # f saves 10 against the mean in the first group's first rollout, log 11. In the second's it saves 1, and g costs
+    # 1.5, which counts in full for each decision about g.
+    assert advantages[0][0][0] / advantages[1][0][0] == pytest.approx(np.log(11) / -np.log(1.5), rel=1e-5)
 
 
 def test_without_call_sites_credit_falls_back_to_the_module() -> None:
