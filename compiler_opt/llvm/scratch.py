@@ -52,6 +52,22 @@ def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
                 base.rmdir()
 
 
+@contextlib.contextmanager
+def scratch_for_libraries() -> Iterator[Path]:
+    """A scratch directory that is also where libraries put their temporary files; for programs of one thread.
+
+    TensorFlow writes the code that it generates into files that it removes at the program's end, so a killed program
+    leaves them.
+    """
+    with scratch_directory() as path:
+        before = tempfile.tempdir
+        tempfile.tempdir = str(path)
+        try:
+            yield path
+        finally:
+            tempfile.tempdir = before
+
+
 def sweep(base: Path) -> int:
     """Removes the scratch directories below `base` whose owners are dead; returns how many."""
     removed = 0

@@ -85,13 +85,11 @@ def optimize(
     for tool in ("clang++", "ld.lld", "llvm-ar"):
         toolchain.tool(tool)
     reused = _policy_to_reuse(settings.reuse_policy) if settings.reuse_policy is not None else None
-    started_from = settings.learning.training.warmstart_policy_dir
-    if reused is None and started_from:
-        NetworkPolicy.load(Path(started_from)).check(features)
-    if reused is not None:
-        NetworkPolicy.load(reused.policy_dir).check(features)
-        if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():
-            raise ConfigError(f"{settings.output}: holds the policy; give another folder as --output")
+    given = str(reused.policy_dir) if reused is not None else settings.learning.training.warmstart_policy_dir
+    if given:
+        NetworkPolicy.load(Path(given)).check(features)
+    if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():
+        raise ConfigError(f"{settings.output}: holds the policy; give another folder as --output")
     check_folder_writable(settings.output)
     # What would only show when the policy is deployed, an hour later.
     inliner_plugin(toolchain)

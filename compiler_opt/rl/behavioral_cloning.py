@@ -156,9 +156,7 @@ class Cloner:
         action = networks.action_spec(action_name, NUM_ACTIONS)
         self._actor = networks.actor_network(self._features, self._quantiles, action, network, config.seed)
         self._optimizer = tf.keras.optimizers.Adam(config.learning_rate)
-        self._epoch = tf.function(self._train_epoch, reduce_retracing=True)
-        # TF-Agents' code is none that autograph should rewrite; only our own loop is.
-        self._step = tf.autograph.experimental.do_not_convert(self._train_step)
+        self._epoch = tf.function(self._train_epoch, reduce_retracing=True, autograph=False)
 
     def clone(
         self,
@@ -207,9 +205,11 @@ class Cloner:
 
     def _train_epoch(self, values: tf.Tensor, actions: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
         """`[N, F]`, `[N]` and `[S, B]` to the mean loss."""
-        total = tf.constant(0.0)
-        for batch in order:
-            total += self._step(tf.gather(values, batch), tf.gather(actions, batch))
+
+        def step(total: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+            return total + self._train_step(tf.gather(values, batch), tf.gather(actions, batch))
+
+        total: tf.Tensor = tf.foldl(step, order, initializer=tf.constant(0.0))
         return total / tf.cast(tf.shape(order)[0], tf.float32)
 
     def _train_step(self, values: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:

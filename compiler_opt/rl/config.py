@@ -96,9 +96,7 @@ class PPOConfig:
       num_epochs: how often each decision is looked at.
       minibatch_size: decisions per gradient step.
       importance_ratio_clipping: how far the policy may move from the one that decided, as a ratio of probabilities.
-      entropy_regularization: weight of the policy's entropy, at the start; keeps it exploring.
-      target_entropy: nats per decision; the weight follows, so that the policy neither stops exploring nor ends as a
-        coin flip; 0 for a constant weight.
+      entropy_regularization: weight of the policy's entropy; keeps it exploring.
       value_pred_loss_coef: weight of the value network's error; 0 when advantages do not use it.
       gradient_clipping: largest norm of a gradient.
       max_decisions: a larger iteration is sampled down to so many decisions.
@@ -110,7 +108,6 @@ class PPOConfig:
     minibatch_size: int = 4096
     importance_ratio_clipping: float = 0.2
     entropy_regularization: float = 0.1
-    target_entropy: float = 0.0
     value_pred_loss_coef: float = 0.0
     gradient_clipping: float = 1.0
     max_decisions: int = 100_000
@@ -120,8 +117,6 @@ class PPOConfig:
         _check_at_least_1(self, "num_epochs", "minibatch_size", "max_decisions")
         if not 0 <= self.averaging < 1:
             raise ValueError(f"averaging: expected at least 0 and less than 1, found {self.averaging}")
-        if not 0 <= self.target_entropy < 0.69:
-            raise ValueError(f"target_entropy: expected 0 or more and less than ln 2, found {self.target_entropy}")
         _check_over_0(self, "learning_rate", "importance_ratio_clipping", "gradient_clipping")
 
 

@@ -8,7 +8,6 @@ not of a discount over time. Source: Schulman et al., *Proximal Policy Optimizat
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -53,25 +52,6 @@ class Batch:
         )
 
 
-_ENTROPY_ADAPTATION = 0.1
-"""How fast the weight of the entropy follows: twice the target makes it a tenth smaller, once an iteration."""
-
-_ENTROPY_WEIGHTS = (0.01, 0.3)
-"""Within these bounds. Over the upper one, policies end as coin flips."""
-
-
-class _Agent(ppo_clip_agent.PPOClipAgent):
-    """TF-Agents' own, but for the entropy's weight, which may change from iteration to iteration."""
-
-    def __init__(self, *arguments: Any, **keywords: Any):
-        super().__init__(*arguments, **keywords)
-        self.entropy_weight = tf.Variable(0.0, trainable=False, name="entropy_weight")
-
-    def entropy_regularization_loss(self, *arguments: Any, **keywords: Any) -> tf.Tensor:
-        loss: tf.Tensor = super().entropy_regularization_loss(*arguments, **keywords)
-        return self.entropy_weight * loss
-
-
 class PPOLearner:
     """Owns the networks, the optimiser and the agent."""
 
@@ -92,14 +72,14 @@ class PPOLearner:
         self.actor = networks.actor_network(features, quantiles, action, network, seed)
         critic = networks.critic_network(features, quantiles, network, seed)
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=1e-5)
-        self.agent = _Agent(
+        self.agent = ppo_clip_agent.PPOClipAgent(
             self.time_step_spec,
             action,
             optimizer=self.optimizer,
             actor_net=self.actor,
             value_net=critic,
             importance_ratio_clipping=config.importance_ratio_clipping,
-            entropy_regularization=1.0,
+            entropy_regularization=config.entropy_regularization,
             value_pred_loss_coef=config.value_pred_loss_coef,
             gradient_clipping=config.gradient_clipping,
             # One pass over a minibatch at a time: the epochs are ours, over the whole iteration, shuffled.
@@ -111,10 +91,8 @@ class PPOLearner:
             train_step_counter=tf.Variable(0, dtype=tf.int64, name="train_step"),
         )
         self.agent.initialize()
-        self.entropy_weight = self.agent.entropy_weight
-        self.entropy_weight.assign(config.entropy_regularization)
         self._critic = critic
-        self._train = common.function(self.agent.train, reduce_retracing=True)
+        self._train = common.function(self.agent.train, reduce_retracing=True, autograph=False)
         self._average = tf.train.ExponentialMovingAverage(config.averaging)
         self._average.apply(self.actor.trainable_weights)
         # The optimiser's slots exist from the first step on only; a checkpoint must find them from the start.
@@ -160,8 +138,7 @@ class PPOLearner:
           rng: what shuffles them.
 
         Returns:
-          means over the iteration: `loss`, and against the policy that decided `kl`, `entropy`, `clip_fraction`;
-          `entropy_weight`, what the next one will have.
+          means over the iteration: `loss`, and against the policy that decided `kl`, `entropy`, `clip_fraction`.
         """
         config = self._config
         if len(batch) > config.max_decisions:
@@ -175,16 +152,7 @@ class PPOLearner:
                 experience = self._experience(batch.take(order[start : start + size]))
                 losses.append(float(self._train(experience).loss))
         self._average.apply(self.actor.trainable_weights)
-        movement = self._movement(batch)
-        if config.target_entropy:
-            self._adapt_entropy_weight(movement["entropy"])
-        return {"loss": float(np.mean(losses)), "entropy_weight": float(self.entropy_weight), **movement}
-
-    def _adapt_entropy_weight(self, entropy: float) -> None:
-        """Explores more when the policy has become too certain, and less when it decides at random."""
-        surplus = entropy / self._config.target_entropy - 1
-        weight = float(self.entropy_weight) * np.exp(-_ENTROPY_ADAPTATION * min(surplus, 5.0))
-        self.entropy_weight.assign(np.clip(weight, *_ENTROPY_WEIGHTS))
+        return {"loss": float(np.mean(losses)), **self._movement(batch)}
 
     def _experience(self, batch: Batch) -> trajectory.Trajectory:
         count = len(batch)

@@ -258,6 +258,7 @@ def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.
     }
     keys = {key: tf.io.FixedLenFeature((), dtype) for key, dtype in _CONTEXT_KEYS.items()}
 
+    @tf.autograph.experimental.do_not_convert
     def parse(records: tf.Tensor) -> Any:
         context, padded, lengths = tf.io.parse_sequence_example(records, keys, columns)
         length = lengths[advice.name]

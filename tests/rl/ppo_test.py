@@ -96,18 +96,3 @@ def test_a_large_iteration_is_sampled_down() -> None:
     learner.update(_batch(learner, rng, 300), rng)
     # 3 epochs of one minibatch of 100 decisions.
     assert int(learner.agent.train_step_counter.numpy()) == 3
-
-
-@pytest.mark.parametrize(("target", "sign"), [(0.6, 1), (0.01, -1)])
-def test_the_weight_of_the_entropy_follows_its_target(target: float, sign: int) -> None:
-    """A rule that has been learnt leaves some 0.1 to 0.5 nats."""
-    learner, rng = _learner(target_entropy=target), np.random.default_rng(0)
-    weights = [learner.update(_batch(learner, rng), rng)["entropy_weight"] for _ in range(20)]
-    assert (sign * np.diff(weights[5:]) >= 0).all()
-    assert sign * (weights[-1] - 0.1) > 0
-    assert 0.01 - 1e-6 <= min(weights) <= max(weights) <= 0.3 + 1e-6
-
-
-def test_without_a_target_the_weight_of_the_entropy_stays() -> None:
-    learner, rng = _learner(target_entropy=0.0), np.random.default_rng(0)
-    assert learner.update(_batch(learner, rng), rng)["entropy_weight"] == pytest.approx(0.1)

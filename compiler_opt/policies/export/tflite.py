@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from compiler_opt import rl
 from compiler_opt.errors import PolicyError
-from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.network import NetworkWeights
 
 TFLITE_FILE = "model.tflite"
@@ -72,9 +72,9 @@ def tflite_model(weights: NetworkWeights, action_name: str) -> bytes:
     """
     network = _Network(weights, action_name)
     inputs = {name: tf.TensorSpec([1], tf.int64, name) for name in weights.features}
-    function: Any = tf.function(lambda **features: network(**features)).get_concrete_function(**inputs)
-    with scratch_directory() as scratch:
-        directory = str(scratch)
+    function: Any = tf.function(lambda **features: network(**features), autograph=False).get_concrete_function(**inputs)
+    with scratch_for_libraries() as scratch:
+        directory = str(scratch / "saved_model")
         tf.saved_model.save(network, directory, signatures={SIGNATURE: function})
         try:
             with rl.stderr_held():

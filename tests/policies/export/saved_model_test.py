@@ -2,6 +2,10 @@
 
 import importlib
 import json
+import os
+import signal
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -190,3 +194,31 @@ def test_a_policys_folder(weights: NetworkWeights, policy_dir: Path) -> None:
     assert (policy_dir / NATIVE_FILE).read_bytes() == native_blob(weights)
     card = ModelCard.load(policy_dir)
     assert card is not None and card.checksum == weights.checksum() == NetworkWeights.load(policy_dir).checksum()
+
+
+_SAVE_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from compiler_opt import rl
+rl.load_tensorflow()
+from compiler_opt.policies.export.saved_model import save_policy
+from compiler_opt.policies.network import NetworkWeights
+save_policy(Path(sys.argv[2]), NetworkWeights.load(Path(sys.argv[1])), "inlining_decision")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_killed_it_leaves_no_file_of_tensorflows(policy_dir: Path, tmp_path: Path) -> None:
+    """TensorFlow removes what it generates at the program's end, which a killed program does not reach."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    process = subprocess.run(
+        [sys.executable, "-c", _SAVE_AND_DIE, str(policy_dir), str(tmp_path / "policy")],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        timeout=200,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert (tmp_path / "policy" / NATIVE_FILE).is_file()
+    assert list(temporary.iterdir()) == []
