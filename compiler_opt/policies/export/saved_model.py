@@ -18,6 +18,7 @@ from tf_agents.policies import actor_policy, greedy_policy, policy_saver
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import OutputError
+from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.export.tflite import OUTPUT_NAME, TFLITE_FILE, tflite_model
 from compiler_opt.policies.native import NATIVE_FILE, native_blob
 from compiler_opt.policies.network import NetworkWeights
@@ -53,7 +54,7 @@ def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> N
         for left in directory.parent.glob(f".{directory.name}.*.partial"):
             shutil.rmtree(left, ignore_errors=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".partial", dir=directory.parent))
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), scratch_for_libraries():
             # Of a distribution in the policy's own bookkeeping, which no reader of the signature loads.
             warnings.filterwarnings("ignore", "Encoding a StructuredValue", UserWarning)
             policy_saver.PolicySaver(policy, batch_size=1, use_nest_path_signatures=False).save(str(partial))
