@@ -31,6 +31,7 @@
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/TargetParser/Triple.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -281,6 +282,43 @@ template <typename Visitor> void visitHeights(llvm::Module &M, Visitor Visit) {
   }
 }
 
+// --- What inlining is estimated to cost ------------------------------------------------------------------------------
+
+// LLVM analyses a call twice: for the estimate, and for what the estimate consists of. Where nothing but plain costs was
+// found, the second tells the first; the tests compare it with LLVM's own.
+inline int64_t costOf(const llvm::InlineCostFeatures &Costs, llvm::InlineCostFeatureIndex Index) {
+  return Costs[static_cast<size_t>(Index)];
+}
+
+// These are told as they are counted, not as they are charged.
+inline bool isSumOfCosts(const llvm::CallBase &CB, const llvm::InlineCostFeatures &Costs) {
+  using Index = llvm::InlineCostFeatureIndex;
+  return !costOf(Costs, Index::load_elimination) && !costOf(Costs, Index::nested_inlines) &&
+         !costOf(Costs, Index::last_call_to_static_bonus) &&
+         // What inlining within a recursion has left behind is dear, so that it ends.
+         !CB.hasFnAttr(llvm::InlineConstants::FunctionInlineCostMultiplierAttributeName) &&
+         !CB.hasFnAttr("function-inline-cost");
+}
+
+inline int sumOfCosts(const llvm::InlineCostFeatures &Costs) {
+  int64_t Sum = 0;
+  for (size_t Index = 0; Index < Costs.size(); ++Index)
+    if (llvm::isHeuristicInlineCostFeature(static_cast<llvm::InlineCostFeatureIndex>(Index)))
+      Sum += Costs[Index];
+  return static_cast<int>(Sum);
+}
+
+// Other targets, and users, may charge other prices in the estimate.
+inline bool mayCostsBeSummed(const llvm::Module &M) {
+  const auto &Options = llvm::cl::getRegisteredOptions();
+  for (const char *Name : {"inline-instr-cost", "inline-memaccess-cost", "inline-call-penalty"}) {
+    const auto Position = Options.find(Name);
+    if (Position != Options.end() && Position->second->getNumOccurrences())
+      return false;
+  }
+  return llvm::Triple(M.getTargetTriple()).isX86();
+}
+
 // --- The advisor -----------------------------------------------------------------------------------------------------
 
 // The value of one of LLVM's own options.
@@ -412,6 +450,7 @@ private:
   const float MaxGrowth = llvmOption("ml-advisor-size-increase-threshold", 2.0f);
   // An enumeration of the same values, which is not declared in any header.
   const SkipPolicy Skip = llvmOption("ml-inliner-skip-policy", SkipPolicy::Never);
+  const bool MaySumCosts = mayCostsBeSummed(M);
   bool HasStopped = false; // the module has grown too much
 };
 
@@ -507,14 +546,15 @@ inline bool FeatureAdvisor::describe(llvm::CallBase &CB, bool IsMandatory) {
   const auto Assumptions = [this](llvm::Function &F) -> llvm::AssumptionCache & {
     return FAM.getResult<llvm::AssumptionAnalysis>(F);
   };
-  std::optional<int> Cost;
-  if (!IsMandatory && !(Cost = llvm::getInliningCostEstimate(CB, TTI, Assumptions)))
-    return false;
   const std::optional<llvm::InlineCostFeatures> Costs = llvm::getInliningCostFeatures(CB, TTI, Assumptions);
   if (!Costs)
     return false;
   if (IsMandatory)
     return true;
+  const std::optional<int> Cost =
+      MaySumCosts && isSumOfCosts(CB, *Costs) ? sumOfCosts(*Costs) : llvm::getInliningCostEstimate(CB, TTI, Assumptions);
+  if (!Cost)
+    return false;
 
   std::copy(Costs->begin(), Costs->end(), Features.begin());
   const auto Set = [this](FeatureIndex Index, int64_t Value) { Features[static_cast<size_t>(Index)] = Value; };
