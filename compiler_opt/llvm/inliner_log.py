@@ -71,7 +71,8 @@ def read(log: Path, features: Sequence[TensorSpec]) -> InlinerLog | None:
         raise ProtocolError(f"log: expected {', '.join(missing)} after the features, found none")
     num_bytes = sum(spec.num_bytes for spec in features)
     return InlinerLog(
-        decoded.observations[:, :num_bytes].tobytes(),
+        # Contiguous first: numpy turns anything else into bytes one by one.
+        np.ascontiguousarray(decoded.observations[:, :num_bytes]).tobytes(),
         arrays[DECISION].reshape(-1),
         arrays.get(LOGITS),
         _call_sites(names, *(arrays[name].reshape(-1) for name in ("caller", "callee", "inlined"))),
@@ -79,7 +80,7 @@ def read(log: Path, features: Sequence[TensorSpec]) -> InlinerLog | None:
 
 
 def _call_sites(names: bytes, callers: np.ndarray, callees: np.ndarray, inlined: np.ndarray) -> CallSites:
-    functions = tuple(name.decode("utf-8", "surrogateescape") for name in names.split(b"\0")[:-1])
+    functions = tuple(names.decode("utf-8", "surrogateescape").split("\0")[:-1])
     for column in (callers, callees):
         if len(column) and not 0 <= column.min() <= column.max() < len(functions):
             raise ProtocolError(f"log: an index is not among the {len(functions)} names of functions")

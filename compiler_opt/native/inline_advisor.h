@@ -117,6 +117,7 @@ struct Body {
   BodyCounts Counts;                 // of the blocks that can be reached
   bool IsAllReachable = true;
   std::optional<BlockSet> Reachable; // made when it is needed
+  std::optional<bool> RepeatsLoads;  // reads two times by the same pointer; found out when it is needed
   std::optional<int64_t> Uses;       // of the function when that was first asked for
 
   void count(const llvm::Function &F) {
@@ -130,8 +131,19 @@ struct Body {
   void finish(const llvm::Function &F) {
     IsAllReachable = Counts.Blocks == static_cast<int64_t>(F.size());
     Reachable.reset();
+    RepeatsLoads.reset();
   }
 };
+
+inline bool repeatsLoads(const llvm::Function &F) {
+  llvm::SmallPtrSet<const llvm::Value *, 32> Pointers;
+  for (const llvm::BasicBlock &BB : F)
+    for (const llvm::Instruction &I : BB)
+      if (const auto *Load = llvm::dyn_cast<llvm::LoadInst>(&I))
+        if (!Pointers.insert(Load->getPointerOperand()).second)
+          return true;
+  return false;
+}
 
 class BodyAnalysis : public llvm::AnalysisInfoMixin<BodyAnalysis> {
 public:
@@ -284,17 +296,16 @@ template <typename Visitor> void visitHeights(llvm::Module &M, Visitor Visit) {
 
 // --- What inlining is estimated to cost ------------------------------------------------------------------------------
 
-// LLVM analyses a call twice: for the estimate, and for what the estimate consists of. Where nothing but plain costs was
-// found, the second tells the first; the tests compare it with LLVM's own.
+// LLVM analyses a call twice: for the estimate, and for what the estimate consists of. Where the second leaves nothing
+// open, it tells the first. The tests compare it with LLVM's own.
 inline int64_t costOf(const llvm::InlineCostFeatures &Costs, llvm::InlineCostFeatureIndex Index) {
   return Costs[static_cast<size_t>(Index)];
 }
 
-// These are told as they are counted, not as they are charged.
+// For most calls it does. These are told as they are counted, not as they are charged.
 inline bool isSumOfCosts(const llvm::CallBase &CB, const llvm::InlineCostFeatures &Costs) {
   using Index = llvm::InlineCostFeatureIndex;
-  return !costOf(Costs, Index::load_elimination) && !costOf(Costs, Index::nested_inlines) &&
-         !costOf(Costs, Index::last_call_to_static_bonus) &&
+  return !costOf(Costs, Index::nested_inlines) && !costOf(Costs, Index::last_call_to_static_bonus) &&
          // What inlining within a recursion has left behind is dear, so that it ends.
          !CB.hasFnAttr(llvm::InlineConstants::FunctionInlineCostMultiplierAttributeName) &&
          !CB.hasFnAttr("function-inline-cost");
@@ -302,9 +313,12 @@ inline bool isSumOfCosts(const llvm::CallBase &CB, const llvm::InlineCostFeature
 
 inline int sumOfCosts(const llvm::InlineCostFeatures &Costs) {
   int64_t Sum = 0;
-  for (size_t Index = 0; Index < Costs.size(); ++Index)
-    if (llvm::isHeuristicInlineCostFeature(static_cast<llvm::InlineCostFeatureIndex>(Index)))
-      Sum += Costs[Index];
+  for (size_t Position = 0; Position < Costs.size(); ++Position) {
+    const auto Index = static_cast<llvm::InlineCostFeatureIndex>(Position);
+    // That loads cannot be left out is told, and only costs something where there are such loads.
+    if (llvm::isHeuristicInlineCostFeature(Index) && Index != llvm::InlineCostFeatureIndex::load_elimination)
+      Sum += Costs[Position];
+  }
   return static_cast<int>(Sum);
 }
 
@@ -420,6 +434,13 @@ private:
       Position->second = {Counted.Counts, *Counted.Uses};
     }
     return Position->second;
+  }
+
+  bool repeatsLoadsOf(llvm::Function &F) {
+    Body &Counted = FAM.getResult<BodyAnalysis>(F);
+    if (!Counted.RepeatsLoads)
+      Counted.RepeatsLoads = repeatsLoads(F);
+    return *Counted.RepeatsLoads;
   }
 
   bool isReachable(llvm::CallBase &CB) {
@@ -551,8 +572,10 @@ inline bool FeatureAdvisor::describe(llvm::CallBase &CB, bool IsMandatory) {
     return false;
   if (IsMandatory)
     return true;
+  const bool IsSum = MaySumCosts && isSumOfCosts(CB, *Costs) &&
+                     (!costOf(*Costs, llvm::InlineCostFeatureIndex::load_elimination) || !repeatsLoadsOf(Callee));
   const std::optional<int> Cost =
-      MaySumCosts && isSumOfCosts(CB, *Costs) ? sumOfCosts(*Costs) : llvm::getInliningCostEstimate(CB, TTI, Assumptions);
+      IsSum ? sumOfCosts(*Costs) : llvm::getInliningCostEstimate(CB, TTI, Assumptions);
   if (!Cost)
     return false;
 
