@@ -19,7 +19,7 @@ from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, OutputError, ProtocolError
-from compiler_opt.evaluation.results import DEFAULT, Evaluation, ModuleResult, Output, ProjectResult
+from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
 from compiler_opt.llvm.linker import linked_text_bytes
 from compiler_opt.llvm.object_file import read_text_bytes
 from compiler_opt.llvm.scratch import scratch_directory
@@ -185,6 +185,17 @@ class _ProjectRun:
         # Numbers, since a module's name may be the folder of another's.
         return self._directory / str(self._contenders.index(contender)) / f"{self._number[module]}.o"
 
+    def _object_of(self, name: str, module: str) -> Path:
+        """What is linked for a contender, or for `NEVER_WORSE`, which is none: the smaller of two objects."""
+        default, policy = self._contenders[:2]
+        contender = policy if name == NEVER_WORSE else name
+        compiled = self._compiled.get((contender, module))
+        if compiled is None:
+            return self._object_path(default, module)
+        if name == NEVER_WORSE and compiled.text_bytes >= self._compiled[default, module].text_bytes:
+            return self._object_path(default, module)
+        return self._object_path(contender, module)
+
     def add(self, contender: str, job: Job, rollout: Rollout) -> None:
         failure = rollout.failure
         if failure is None:
@@ -218,15 +229,12 @@ class _ProjectRun:
         )
         linked_bytes: dict[str, int] = {}
         link_failures: dict[str, str] = {}
-        for contender in self._contenders:
-            objects = [
-                self._object_path(contender if (contender, module.name) in self._compiled else DEFAULT, module.name)
-                for module in included
-            ]
+        for name in (*self._contenders, NEVER_WORSE):
+            objects = [self._object_of(name, module.name) for module in included]
             try:
-                linked_bytes[contender] = linked_text_bytes(lld, objects, scratch=self._directory)
+                linked_bytes[name] = linked_text_bytes(lld, objects, scratch=self._directory)
             except (CompileError, ProtocolError) as error:
-                link_failures[contender] = str(error)
+                link_failures[name] = str(error)
         result = ProjectResult(
             name=self.name,
             modules=tuple(self._module_result(module, problem, context) for module in included),

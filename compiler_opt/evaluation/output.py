@@ -9,8 +9,8 @@ from typing import Any
 
 from compiler_opt.evaluation.formatting import aligned, bytes_text, change_text, count_text
 from compiler_opt.evaluation.history import History
-from compiler_opt.evaluation.report import render, score_name, worst_modules
-from compiler_opt.evaluation.results import DEFAULT, Evaluation, Output, ProjectResult
+from compiler_opt.evaluation.report import never_worse, render, score_name, worst_modules
+from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, Output, ProjectResult
 from compiler_opt.files import write_atomically
 
 
@@ -70,6 +70,7 @@ def _project_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
             row[f"{who}_score"] = f"{project.score(who):.3f}"
             if who != DEFAULT:
                 row[f"{who}_failures"] = project.num_substituted(who)
+        row["never_worse_linked_bytes"] = project.linked_bytes.get(NEVER_WORSE, "")
         yield row
 
 
@@ -111,6 +112,8 @@ def terminal_table(evaluation: Evaluation) -> str:
         f"(95%: {change_text(scores.total.low)} to {change_text(scores.total.high)}); modules: {objects.wins} smaller, "
         f"{objects.ties} same, {objects.losses} bigger; {count_text(len(evaluation.failures()), 'failure')}",
     ]
+    if smaller := never_worse(evaluation):
+        lines.append(smaller)
     worst = worst_modules(evaluation)
     if worst:
         named = ", ".join(f"{module.name} {change_text(module.change(policy))}" for module in worst[:3])

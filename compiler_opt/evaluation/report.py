@@ -14,7 +14,7 @@ from compiler_opt.evaluation.formatting import (
 )
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.page import cells, colored, escape, table
-from compiler_opt.evaluation.results import DEFAULT, Evaluation, ModuleResult, Total
+from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Total
 from compiler_opt.evaluation.statistics import CONFIDENCE, NUM_RESAMPLES, Comparison, Estimate
 
 _TEMPLATE = Path(__file__).with_name("report.html")
@@ -85,6 +85,19 @@ def lead(evaluation: Evaluation) -> str:
         name = max(bigger, key=bigger.__getitem__)
         sentences.append(f"The one that grew most is {name}, by {change_text(bigger[name])[1:]}.")
     return " ".join(sentences)
+
+
+def never_worse(evaluation: Evaluation) -> str:
+    """What keeping each module's smaller object would win, in a line; empty when nothing was linked so."""
+    together = evaluation.never_worse_change()
+    if together is None:
+        return ""
+    changes = [project.linked_change(NEVER_WORSE) for project in evaluation.projects]
+    known = [change for change in changes if change is not None]
+    return (
+        f"of each module the smaller object (deploy --never_worse): {change_text(together)} linked; by project "
+        f"{change_text(min(known))} to {change_text(max(known))}"
+    )
 
 
 def worst_modules(evaluation: Evaluation) -> list[ModuleResult]:
@@ -196,6 +209,8 @@ def _project_note(evaluation: Evaluation) -> str:
     substituted = sum(project.num_substituted(evaluation.policy) for project in evaluation.projects)
     excluded = sum(len(project.excluded) for project in evaluation.projects)
     notes = ["Negative is smaller. Bytes of allocated sections that are executable or not writable."]
+    if smaller := never_worse(evaluation):
+        notes.append(f"{smaller[0].upper()}{smaller[1:]}.")
     if substituted:
         notes.append(
             f"{count_text(substituted, 'module')} failed to compile with {escape(evaluation.policy)}; the default's "

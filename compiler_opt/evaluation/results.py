@@ -13,6 +13,10 @@ from compiler_opt.evaluation import statistics
 
 DEFAULT = "default"
 
+NEVER_WORSE = "never worse"
+"""No contender: of each module the object with less text, the default's or the policy's, as `deploy --never_worse` has
+it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Output:
@@ -64,7 +68,7 @@ class ProjectResult:
     Attributes:
       modules: those that the default compiles.
       excluded: the others: module -> why; they are in no number.
-      linked_bytes: text of the linked program, by contender; whoever is missing could not be linked.
+      linked_bytes: text of the linked program, by contender, and `NEVER_WORSE`; whoever is missing could not be linked.
       link_failures: contender -> why.
     """
 
@@ -184,8 +188,21 @@ class Evaluation:
         """What the results add up to, by contender (without the default)."""
         return {contender: self._total(contender) for contender in self.contenders}
 
+    def never_worse_change(self) -> float | None:
+        """Change of the linked text with `NEVER_WORSE`, all projects together; None when none was linked."""
+        linked = self._linked(NEVER_WORSE)
+        if not linked:
+            return None
+        return statistics.relative_change(
+            sum(project.linked_bytes[DEFAULT] for project in linked),
+            sum(project.linked_bytes[NEVER_WORSE] for project in linked),
+        )
+
+    def _linked(self, name: str) -> list[ProjectResult]:
+        return [project for project in self.projects if project.linked_change(name) is not None]
+
     def _total(self, contender: str) -> Total:
-        modules, linked = self.modules, [p for p in self.projects if p.linked_change(contender) is not None]
+        modules, linked = self.modules, self._linked(contender)
         outputs = [module.outputs[contender] for module in modules if contender in module.outputs]
         return Total(
             contender=contender,
@@ -237,6 +254,7 @@ class Evaluation:
                 contender: {**dataclasses.asdict(total), "linked_change": total.linked_change}
                 for contender, total in self.totals.items()
             },
+            "never_worse_change": self.never_worse_change(),
             "projects": [self._project_summary(project) for project in self.projects],
             "failures": [dataclasses.asdict(failure) for failure in self.failures()],
         }
@@ -249,6 +267,7 @@ class Evaluation:
             "num_excluded": len(project.excluded),
             "default_linked_bytes": project.linked_bytes.get(DEFAULT),
             "default_object_bytes": project.object_bytes(DEFAULT),
+            "never_worse_change": project.linked_change(NEVER_WORSE),
             "contenders": {
                 contender: {
                     "linked_bytes": project.linked_bytes.get(contender),

@@ -11,7 +11,8 @@ from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import CompileError, ConfigError, ToolchainError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, module_language, num_rollouts
-from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.evaluation.results import NEVER_WORSE, Evaluation
+from compiler_opt.llvm.linker import linked_text_bytes
 from compiler_opt.llvm.object_file import read_object_sizes
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
@@ -79,6 +80,21 @@ def test_numbers_are_those_of_the_kept_objects(result: Evaluation, kept: Path) -
     linked, objects_total = shapes.linked_bytes["never"], shapes.object_bytes("never")
     assert linked < objects_total
     assert abs(shapes.score("never") - linked) < abs(objects_total - linked)
+
+
+def test_of_each_module_the_smaller_object(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    """Half of the decisions by chance make some modules smaller, and some bigger."""
+    policy = baselines("inlining", ["random"])[0]
+    settings = dataclasses.replace(SETTINGS, keep_objects=tmp_path)
+    result = evaluate(corpus, policy, problem_name="inlining", toolchain=toolchain, settings=settings)
+    for project in result.projects:
+        smaller = [
+            tmp_path / min(("default", "random"), key=lambda who: module.outputs[who].text_bytes) / module.name
+            for module in project.modules
+        ]
+        assert project.linked_bytes[NEVER_WORSE] == linked_text_bytes(toolchain.tool("ld.lld"), smaller)
+    linked = [[project.linked_bytes[name] for project in result.projects] for name in ("default", NEVER_WORSE)]
+    assert result.never_worse_change() == pytest.approx(sum(linked[1]) / sum(linked[0]) - 1)
 
 
 def test_random_is_the_same_for_the_same_seed(result: Evaluation, corpus: Corpus, toolchain: Toolchain) -> None:

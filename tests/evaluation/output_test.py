@@ -39,6 +39,7 @@ def test_files(evaluation: Evaluation, tmp_path: Path) -> None:
         projects = {row["project"]: row for row in csv.DictReader(file)}
     assert projects["shapes"]["default_linked_bytes"] == "1400"
     assert projects["plain"]["never_linked_bytes"] == ""
+    assert projects["shapes"]["never_worse_linked_bytes"] == "1320"
 
 
 class Checker(HTMLParser):
@@ -122,4 +123,8 @@ def test_terminal_table(evaluation: Evaluation) -> None:
     assert lines[5].split()[0] == "together"
     assert len({len(line) for line in lines[:6]}) == 1
     assert "1 smaller, 2 same, 1 bigger; 3 failures" in lines[7]
-    assert lines[8] == "grew most: shapes/b +2.00%"
+    assert lines[8] == (
+        f"of each module the smaller object (deploy --never_worse): {minus}4.17% linked; by project {minus}5.71% to "
+        "0.00%"
+    )
+    assert lines[9] == "grew most: shapes/b +2.00%"
