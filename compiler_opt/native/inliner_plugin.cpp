@@ -340,12 +340,12 @@ private:
              std::to_string(Network.num_actions());
     const std::vector<TensorSpec> &Offered = offeredFeatures();
     for (size_t Index = 0; Index < Network.num_features(); ++Index) {
+      const std::string Name = Network.feature_name(Index);
       size_t Column = 0;
-      while (Column < Offered.size() && Offered[Column].name() != Network.feature_name(Index))
+      while (Column < Offered.size() && Offered[Column].name() != Name)
         ++Column;
       if (Column == Offered.size())
-        return Origin + ": needs the feature " + Network.feature_name(Index) + ", which LLVM " LLVM_VERSION_STRING
-                        " does not compute";
+        return Origin + ": needs the feature " + Name + ", which LLVM " LLVM_VERSION_STRING " does not compute";
       Columns.push_back(Column);
     }
     return "";
