@@ -63,16 +63,24 @@ struct Outcome {
   _exit(128 + number);
 }
 
-// Becomes this program.
-[[noreturn]] inline void become(const std::vector<std::string> &command) {
+// What exec wants of a command; it refers to that.
+inline std::vector<char *> arguments_of(const std::vector<std::string> &command) {
   std::vector<char *> arguments;
   for (const std::string &argument : command)
     arguments.push_back(const_cast<char *>(argument.c_str()));
   arguments.push_back(nullptr);
+  return arguments;
+}
+
+// Becomes this program.
+[[noreturn]] inline void become(const std::vector<char *> &arguments) {
   execv(arguments[0], arguments.data());
-  write_all(STDERR_FILENO, "error: mlgo: " + command[0] + ": cannot be run: " + std::strerror(errno) + "\n");
+  const std::string reason = std::strerror(errno);
+  write_all(STDERR_FILENO, "error: mlgo: " + std::string(arguments[0]) + ": cannot be run: " + reason + "\n");
   _exit(127);
 }
+
+[[noreturn]] inline void become(const std::vector<std::string> &command) { become(arguments_of(command)); }
 
 // Starts children one after the other. A signal that asks this process to end is the child's to handle first, so that
 // it can remove its half-written files.
@@ -97,13 +105,14 @@ class Children {
   // Runs a command to its end. When its output is kept, it is in the outcome; otherwise it goes where ours goes.
   Outcome run(const std::vector<std::string> &command, bool keep_output) {
     int out[2] = {-1, -1}, err[2] = {-1, -1};
+    const std::vector<char *> arguments = arguments_of(command);
     if (keep_output && (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0))
-      become_plainly(command);
+      become_plainly(arguments);
     const pid_t parent = getpid();
     // The child borrows our memory until it is the compiler, so that none has to be copied.
     const pid_t child = vfork();
     if (child < 0)
-      become_plainly(command);
+      become_plainly(arguments);
     if (child == 0) {
       // Also when we are killed outright it ends, and cleans up.
       prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -113,7 +122,7 @@ class Children {
         dup2(out[1], STDOUT_FILENO);
         dup2(err[1], STDERR_FILENO);
       }
-      become_plainly(command);
+      become_plainly(arguments);
     }
     Outcome outcome;
     if (keep_output) {
@@ -130,13 +139,13 @@ class Children {
  private:
   static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-  [[noreturn]] void become_plainly(const std::vector<std::string> &command) const {
+  [[noreturn]] void become_plainly(const std::vector<char *> &arguments) const {
     // A handler in a child that borrows our memory would tell us of a signal that was not ours.
     for (const int number : kSignals)
       if (sigismember(&handled_, number) == 1)
         ::signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &outside_, nullptr);
-    become(command);
+    become(arguments);
   }
 
   void wait_for(pid_t child, int out, int err, Outcome *outcome) const {
