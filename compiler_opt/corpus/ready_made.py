@@ -19,7 +19,10 @@ from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 
-FLAGS = ("-Oz", "-DNDEBUG", "-w", "-Xclang", "-fembed-bitcode=all", "-ffile-compilation-dir=.")
+LEVELS = ("Oz", "Os", "O1", "O2", "O3")
+"""What modules can be compiled at. A module keeps to it: compiled for size, it says so in its bitcode."""
+
+_FLAGS = ("-DNDEBUG", "-w", "-Xclang", "-fembed-bitcode=all", "-ffile-compilation-dir=.")
 """How every module is compiled, before its project's flags. The last keeps the corpus independent of its folder."""
 
 _STAMP_NAME = ".ready_made.json"
@@ -39,6 +42,7 @@ def build(
     clang: Path | str,
     *,
     cache_dir: Path | None = None,
+    level: str = "Oz",
     num_workers: int = 1,
     progress: Progress = lambda _name, _done, _total: None,
     known: manifest.Manifest | None = None,
@@ -50,6 +54,7 @@ def build(
       output_dir: gets one corpus folder for each split.
       clang: the compiler.
       cache_dir: where source archives are kept; by default the user's cache folder.
+      level: one of `LEVELS`.
       num_workers: compilers running at a time.
       progress: told about each module.
       known: the sets and projects; by default those of `ready_made.yaml`.
@@ -73,24 +78,28 @@ def build(
     todo = []
     for split, projects in splits.items():
         for project in projects:
-            stamp = {"project": project.digest(), "compiler": compiler, "flags": list(FLAGS)}
+            stamp = {"project": project.digest(), "compiler": compiler, "flags": list(_flags(level))}
             if not _is_complete(output_dir / split / project.name, stamp):
                 todo.append((project, output_dir / split / project.name, stamp))
-    with _Builder(clang, cache_dir, num_workers, progress) as builder:
+    with _Builder(clang, cache_dir, level, num_workers, progress) as builder:
         builder.make(todo)
     for split, projects in splits.items():
         _describe(output_dir / split, projects)
     return {split: output_dir / split for split in splits}
 
 
+def _flags(level: str) -> tuple[str, ...]:
+    return (f"-{level}", *_FLAGS)
+
+
 def compilation_database(
-    project: manifest.Project, sources: Sequence[str], root: Path, objects_dir: Path, clang: Path | str
+    project: manifest.Project, sources: Sequence[str], root: Path, objects_dir: Path, clang: Path | str, level: str
 ) -> list[dict[str, Any]]:
     """The entries of a `compile_commands.json` that compiles `sources`, relative to `root`, into `objects_dir`."""
     entries = []
     for source in sources:
         target = f"{objects_dir / source}.o"
-        arguments = [str(clang), *FLAGS, *project.flags, "-c", source, "-o", target]
+        arguments = [str(clang), *_flags(level), *project.flags, "-c", source, "-o", target]
         entries.append({"directory": str(root), "file": source, "arguments": arguments, "output": target})
     return entries
 
@@ -98,9 +107,10 @@ def compilation_database(
 class _Builder:
     """Makes several projects at a time, so that one is fetched or finished while another keeps the processors busy."""
 
-    def __init__(self, clang: Path | str, cache_dir: Path, num_workers: int, progress: Progress) -> None:
+    def __init__(self, clang: Path | str, cache_dir: Path, level: str, num_workers: int, progress: Progress) -> None:
         self._clang = clang
         self._cache_dir = cache_dir
+        self._level = level
         self._num_workers = max(1, num_workers)
         self._progress = progress
         self._stopped = threading.Event()
@@ -135,7 +145,7 @@ class _Builder:
             archives.unpack(archive, scratch / "source")
             sources = _prepare_sources(project, root)
             database = scratch / "compile_commands.json"
-            entries = compilation_database(project, sources, root, scratch / "objects", self._clang)
+            entries = compilation_database(project, sources, root, scratch / "objects", self._clang, self._level)
             database.write_text(json.dumps(entries, indent=1), encoding="utf-8")
             self._compile(project, entries)
             objects = objects_of_database(database, base=scratch / "objects")

@@ -23,6 +23,9 @@ from compiler_opt.tools import entry_point
 _SET = flags.DEFINE_string("set", "small", "Which ready-made set to make; --list shows them.")
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Gets one corpus folder for each split of the set.")
 _CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest one that is found.")
+_LEVEL = flags.DEFINE_enum(
+    "optimization_level", "Oz", ready_made.LEVELS, "What modules are compiled at: Oz to work on size, O2 or O3 on speed."
+)
 _CACHE_DIR = flags.DEFINE_string("cache_dir", None, "Where archives are kept; by default the user's cache folder.")
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers running at a time; by default one per CPU.")
 _LIST = flags.DEFINE_bool("list", False, "Only list the sets with their projects, languages and licences.")
@@ -42,6 +45,7 @@ def main(argv: list[str]) -> int:
             Path(_OUTPUT_DIR.value),
             find_clang(_CLANG_PATH.value),
             cache_dir=Path(_CACHE_DIR.value) if _CACHE_DIR.value else None,
+            level=_LEVEL.value,
             num_workers=num_workers,
             progress=_Bar(bar).show,
         )
