@@ -96,9 +96,9 @@ class GroupRelative(Advantages):
     def _decisions(self, group: Group, problem: Problem) -> list[np.ndarray] | None:
         if self._credit == "module":
             return None
-        call_sites = [trajectory.call_sites for trajectory in group.trajectories()]
-        known = [sites for sites in call_sites if sites is not None]
-        if len(known) < len(call_sites):
+        sites = [trajectory.sites for trajectory in group.trajectories()]
+        known = [site for site in sites if site is not None]
+        if len(known) < len(sites):
             return None
         group_credit = problem.credit([rollout.measurement for rollout in group.rollouts], known, group.context)
         if group_credit is None:

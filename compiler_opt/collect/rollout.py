@@ -19,7 +19,7 @@ from compiler_opt.corpus.description import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ToolchainError
 from compiler_opt.llvm import inliner_log, processes, remarks
 from compiler_opt.llvm.advisors import ADVISORS, INLINING
-from compiler_opt.llvm.interactive import InteractiveResult, compile_interactively
+from compiler_opt.llvm.interactive import FunctionOfDecisions, InteractiveResult, compile_interactively
 from compiler_opt.llvm.plugin import can_build, environment, inliner_plugin, load_option
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
@@ -41,7 +41,8 @@ class RolloutSettings:
     Attributes:
       timeout_s: wall-clock seconds; a compilation that takes longer is a failure.
       memory_bytes: address space of the compiler.
-      record_call_sites: also learn who calls whom (over the channel this costs some 10% of the compilation).
+      record_call_sites: of inlining, also learn who calls whom (over the channel this costs some 10% of the
+        compilation).
       backend: how decisions get into the compiler: `plugin` (made in its own process), `channel` (over pipes), or
         `auto`: the plugin when it can be built for the compiler and the policy can run in it. Both give the same.
     """
@@ -65,14 +66,15 @@ class Trajectory:
       observations: T observations as raw bytes.
       advice: `[T]`, int64 or float32 as the problem has it.
       log_probs: `[T]` float32 log probability of each advice, None unless the policy sampled.
-      call_sites: who calls whom, None unless asked for.
+      sites: where the decisions were made, see `Problem.credit`; None when the compiler does not tell, or was not
+        asked to.
     """
 
     header: Header
     observations: bytes
     advice: np.ndarray
     log_probs: np.ndarray | None
-    call_sites: remarks.CallSites | None
+    sites: remarks.CallSites | FunctionOfDecisions | None
 
     def __len__(self) -> int:
         return len(self.advice)
@@ -155,7 +157,7 @@ def rollout(
     trajectory, measurement, failure = None, None, None
     try:
         trajectory = compilation.run()
-        measurement = problem.measure(compilation.object_path)
+        measurement = problem.measure(compilation.object_path, compilation.measured_remarks())
         if keep_object is not None:
             keep_object.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(compilation.object_path, keep_object)
@@ -221,6 +223,12 @@ class _Compilation:
             return self._replayed_default()
         trajectory, _ = self._converse(policy, include_default=policy.needs_default)
         return trajectory
+
+    def measured_remarks(self) -> bytes:
+        """What the problem's measurement needs of them."""
+        if self._problem.remark_pass is None or not self._remarks_path.exists():
+            return b""
+        return self._remarks_path.read_bytes()
 
     def clean_up(self) -> None:
         """Removes the object and whatever else is there."""
@@ -315,9 +323,9 @@ class _Compilation:
             return decider
 
         flags = self._advisor.interactive_options(include_default=include_default)
-        record_call_sites = self._settings.record_call_sites
+        names_call_sites = self._settings.record_call_sites and self._problem.name == INLINING.problem
         result = compile_interactively(
-            self._command([*flags, *(remarks.options(str(self._remarks_path)) if record_call_sites else ())]),
+            self._command([*flags, *(remarks.options(str(self._remarks_path)) if names_call_sites else ())]),
             channel_flag=self._advisor.channel_base,
             start_deciding=start,
             scratch=self._scratch,
@@ -327,15 +335,21 @@ class _Compilation:
         self._account(result.process)
         if result.header is None or decider is None or not result.advice:
             return None, result
-        call_sites = remarks.parse_call_sites(self._remarks_path.read_bytes()) if record_call_sites else None
-        if call_sites is not None and len(call_sites.callers) != len(result.advice):
-            raise ProtocolError(
-                f"{self._module.name}: {len(result.advice)} decisions but {len(call_sites.callers)} remarks about them"
-            )
+        sites = self._call_sites(len(result.advice)) if names_call_sites else result.functions()
         advice = np.array(result.advice, result.header.advice.dtype)
-        return Trajectory(result.header, result.observations, advice, decider.log_probs(), call_sites), result
+        return Trajectory(result.header, result.observations, advice, decider.log_probs(), sites), result
+
+    def _call_sites(self, num_decisions: int) -> remarks.CallSites:
+        call_sites = remarks.parse_call_sites(self._remarks_path.read_bytes())
+        if len(call_sites.callers) != num_decisions:
+            raise ProtocolError(
+                f"{self._module.name}: {num_decisions} decisions but {len(call_sites.callers)} remarks about them"
+            )
+        return call_sites
 
     def _command(self, flags: list[str]) -> list[str]:
+        if self._problem.remark_pass is not None:
+            flags = [*flags, *remarks.options(str(self._remarks_path), self._problem.remark_pass)]
         return compile_command(
             self._toolchain.clang, self._module.options(), self._module.bitcode_path, self.object_path, flags
         )

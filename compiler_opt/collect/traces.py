@@ -72,7 +72,7 @@ def default_trace(
       CorpusError: most modules fail; the message gives the first reason.
       PolicyError: the compiler does not tell its own decisions for this problem.
     """
-    return rollouts(modules, DefaultPolicy(problem), pool, settings)
+    return rollouts(modules, problem.default_policy or DefaultPolicy(problem), pool, settings)
 
 
 def rollouts(

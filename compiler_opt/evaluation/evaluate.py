@@ -55,17 +55,22 @@ class EvaluationSettings:
     keep_objects: Path | None = None
 
 
-def baselines(problem_name: str, names: Sequence[str]) -> list[Policy]:
+def known_baselines(problem: problems.Problem) -> list[str]:
+    """Names of the baselines that the problem has."""
+    return list(BASELINES) if problem.candidates is None else []
+
+
+def baselines(problem: problems.Problem, names: Sequence[str]) -> list[Policy]:
     """The baselines of those names.
 
     Raises:
       ConfigError: there is no such baseline, or none at all for the problem.
     """
-    known = BASELINES if problem_name.startswith("inlining") else {}
+    known = known_baselines(problem)
     for name in names:
         if name not in known:
-            raise ConfigError(f"unknown baseline {name!r} for {problem_name}; expected {', '.join(known) or 'none'}")
-    return [known[name]() for name in dict.fromkeys(names)]
+            raise ConfigError(f"unknown baseline {name!r} for {problem.name}; expected {', '.join(known) or 'none'}")
+    return [BASELINES[name]() for name in dict.fromkeys(names)]
 
 
 def evaluate(

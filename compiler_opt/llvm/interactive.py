@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.training_log import MAX_LINE_BYTES, Header, parse_header, parse_json_line
@@ -33,6 +35,19 @@ MAX_OBSERVATION_BYTES = 1 << 31
 
 _OBSERVATION = b'{"observation"'
 _CONTEXT = b'{"context"'
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionOfDecisions:
+    """Where decisions were made, T of them.
+
+    Attributes:
+      functions: the names that occur, each once.
+      indices: `[T]` int32, index into `functions`.
+    """
+
+    functions: tuple[str, ...]
+    indices: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +67,15 @@ class InteractiveResult:
     observations: bytes
     advice: list[int | float]
     contexts: list[tuple[str, int]]
+
+    def functions(self) -> FunctionOfDecisions | None:
+        """The context of each decision; None when a decision has none."""
+        if not self.contexts or self.contexts[0][1] != 0:
+            return None
+        names: dict[str, int] = {}
+        contexts = [names.setdefault(name, len(names)) for name, _ in self.contexts]
+        lengths = np.diff([first for _, first in self.contexts], append=len(self.advice))
+        return FunctionOfDecisions(tuple(names), np.repeat(contexts, lengths).astype(np.int32))
 
 
 @contextlib.contextmanager

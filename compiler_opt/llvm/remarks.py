@@ -56,9 +56,9 @@ class CallSites:
     inlined: np.ndarray
 
 
-def options(path: str) -> list[str]:
-    """The cc1 options that make the compiler write the remarks to `path`."""
-    return ["-opt-record-file", path, "-opt-record-passes", REMARK_PASS, "-opt-record-format", "yaml"]
+def options(path: str, passes: str = REMARK_PASS) -> list[str]:
+    """The cc1 options that make the compiler write the remarks of `passes` (a regular expression) to `path`."""
+    return ["-opt-record-file", path, "-opt-record-passes", passes, "-opt-record-format", "yaml"]
 
 
 def parse_call_sites(remarks: bytes) -> CallSites:
@@ -76,7 +76,7 @@ def parse_call_sites(remarks: bytes) -> CallSites:
     callers = np.fromiter((index.setdefault(caller, len(index)) for _, caller, _ in found), np.int32, len(found))
     callees = np.fromiter((index.setdefault(callee, len(index)) for _, _, callee in found), np.int32, len(found))
     inlined = np.fromiter((name in _INLINED for name, _, _ in found), np.bool_, len(found))
-    return CallSites(tuple(_name(scalar) for scalar in index), callers, callees, inlined)
+    return CallSites(tuple(function_name(scalar) for scalar in index), callers, callees, inlined)
 
 
 def _call_site(record: bytes) -> tuple[bytes, bytes, bytes] | None:
@@ -91,7 +91,12 @@ def _call_site(record: bytes) -> tuple[bytes, bytes, bytes] | None:
     return (match[1], match[2], match[3]) if match else None
 
 
-def _name(scalar: bytes) -> str:
+def function_name(scalar: bytes) -> str:
+    """The name that a YAML scalar stands for.
+
+    Raises:
+      ProtocolError: it is not what YAML allows.
+    """
     if scalar[:1] in b"'\"":
         try:
             value = yaml.safe_load(scalar.decode())

@@ -7,23 +7,43 @@ r"""The format in which LLVM writes observations: a training log on disk and the
     [{"outcome": 0}\n <the score's raw bytes>\n]
     ... more observations, more contexts
 
-Written by `llvm/lib/Analysis/TrainingLogger.cpp`. Over the channel the reader answers each observation with the raw
-bytes of the advice tensor; answers are not echoed.
+Written by `llvm/lib/Analysis/TrainingLogger.cpp`. Observations count from 0 in each context, and go on counting when a
+context is taken up again. What a model tells beside its advice (such as logits) is among the features, after those of
+the compiler. Over the channel the reader answers each observation with the raw bytes of the advice tensor; answers are
+not echoed.
+
+`decode_log` reads what is in memory, `read_log` a file, `LogStream` what comes bit by bit, and `TrainingLogWriter`
+writes what they read.
 """
 
 import dataclasses
 import functools
 import json
-from collections.abc import Sequence
-from typing import Any
+import mmap
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from compiler_opt.errors import ProtocolError
 from compiler_opt.tensor_spec import TensorSpec
 
 MAX_LINE_BYTES = 1 << 20
 MAX_FEATURES = 4096
+MAX_RECORD_BYTES = 1 << 28
+"""What the features of one observation may take."""
+
+_Buffer: TypeAlias = bytes | mmap.mmap
+
+_FEW = 64
+"""So many records are compared at once; four times as many whenever all were alike."""
+
+_COPIED_BYTES = 1 << 19
+"""What is copied at a time when columns are made: it stays in a core's cache between its two copies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,177 +123,554 @@ def _parse_tensors(line: bytes) -> tuple[tuple[TensorSpec, ...], TensorSpec | No
     if not isinstance(features, list) or not features or len(features) > MAX_FEATURES:
         raise ProtocolError(f"log header: expected a list of 1 to {MAX_FEATURES} features, found {features!r:.80}")
     specs = tuple(TensorSpec.from_json(feature) for feature in features)
-    names = [spec.name for spec in specs]
-    for name in names:
-        if names.count(name) > 1:
-            raise ProtocolError(f"log header: the feature {name!r} is given twice")
+    names = set()
+    for spec in specs:
+        if spec.name in names:
+            raise ProtocolError(f"log header: the feature {spec.name!r} is given twice")
+        names.add(spec.name)
+    num_bytes = sum(spec.num_bytes for spec in specs)
+    if num_bytes > MAX_RECORD_BYTES:
+        raise ProtocolError(f"log header: an observation takes {num_bytes} bytes, over the limit {MAX_RECORD_BYTES}")
     advice, score = (TensorSpec.from_json(value[key]) if key in value else None for key in ("advice", "score"))
     return specs, advice, score
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingLog:
-    """A whole log: T observations, K outcomes.
+    """A whole log, or a block of a stream: T observations, K outcomes.
 
     Attributes:
       features: the tensors of one observation, in the order in which their bytes come.
       advice: the tensor that decides, where the log names it.
       score: the tensor of an outcome, where the log has outcomes.
-      contexts: name and index of the first observation of each context; one that is taken up again comes again.
-      observations: `[T, bytes of one]` uint8.
+      contexts: name and number of the first observation of each context; one that is taken up again comes again.
+      blocks: read-only views `[t, bytes of one]` uint8 into what was read, all T observations one after the other; the
+        records of a block have equal distances, so another begins with each context and each power of ten.
       outcomes: `[K, *shape]` of the score; `[0]` without outcomes.
-      outcome_of: `[K]` int64, the observation that each outcome follows.
+      outcome_of: `[K]` int64, the number of the observation that each outcome follows.
       left_bytes: bytes at the end that are no whole record: the writer died.
+      first: the number of the first observation: 0, but in a later block of a stream.
     """
 
     features: tuple[TensorSpec, ...]
     advice: TensorSpec | None
     score: TensorSpec | None
     contexts: tuple[tuple[str, int], ...]
-    observations: np.ndarray
+    blocks: tuple[np.ndarray, ...]
     outcomes: np.ndarray
     outcome_of: np.ndarray
     left_bytes: int
+    first: int = 0
 
     def __len__(self) -> int:
-        return len(self.observations)
+        return sum(map(len, self.blocks))
+
+    @functools.cached_property
+    def observations(self) -> np.ndarray:
+        """`[T, bytes of one]` uint8, read-only: the only block itself, or else a copy, made once."""
+        if len(self.blocks) == 1:
+            return self.blocks[0]
+        empty = np.zeros((0, sum(spec.num_bytes for spec in self.features)), np.uint8)
+        observations = np.concatenate([empty, *self.blocks])
+        observations.flags.writeable = False
+        return observations
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """For each feature a read-only view `[T, *shape]`."""
+        """For each feature a read-only view `[T, *shape]` of the observations, which lie record by record."""
         records = self.observations.view(record_dtype(self.features))[:, 0]
         return {spec.name: records[spec.name] for spec in self.features}
 
+    def columns(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Copies features so that each lies in one piece: what to compute with when there are many observations.
+
+        Args:
+          names: of the features; by default all.
+
+        Returns:
+          for each an array `[T, *shape]` of its own.
+
+        Raises:
+          KeyError: the log has no such feature.
+        """
+        dtype = record_dtype(self.features)
+        specs = {spec.name: spec for spec in self.features}
+        wanted = [specs[name] for name in (specs if names is None else names)]
+        columns = {spec.name: np.empty((len(self), *spec.shape), spec.dtype) for spec in wanted}
+        begin = 0
+        for pieces in _groups(self.blocks, max(1, _COPIED_BYTES // dtype.itemsize)):
+            records = np.concatenate(pieces).view(dtype)[:, 0]
+            for name, column in columns.items():
+                column[begin : begin + len(records)] = records[name]
+            begin += len(records)
+        return columns
+
+
+def _groups(blocks: Iterable[np.ndarray], length: int) -> Iterator[list[np.ndarray]]:
+    """Cuts and gathers rows: groups of at least `length` rows, the last apart, and less than twice as many."""
+    group: list[np.ndarray] = []
+    num_rows = 0
+    for block in blocks:
+        for begin in range(0, len(block), length):
+            piece = block[begin : begin + length]
+            group.append(piece)
+            num_rows += len(piece)
+            if num_rows >= length:
+                yield group
+                group, num_rows = [], 0
+    if group:
+        yield group
+
 
 def decode_log(content: bytes) -> TrainingLog:
-    """Reads a log, whatever its tensors; no Python object is made per observation.
+    """Reads a log, whatever its tensors; where it is long, no Python object is made per observation.
 
     A log may end anywhere, also within a record, once its first line is complete: whole records are kept.
 
     Raises:
       ProtocolError: something in it is not of the format; the message says at which byte.
     """
-    return _LogDecoder(content).decode()
+    return _decode(content)
 
 
-class _LogDecoder:
-    def __init__(self, content: bytes):
-        self._content = content
-        self._position = 0
-        self._contexts: list[tuple[str, int]] = []
-        self._observations: list[np.ndarray] = []
-        self._num_observations = 0
-        self._last_index = -1
-        self._outcomes: list[np.ndarray] = []
-        self._outcome_of: list[np.ndarray] = []
+def read_log(path: Path) -> TrainingLog:
+    """Reads a log from a file, whose pages are mapped: what is not looked at is not read, either.
 
-    def decode(self) -> TrainingLog:
-        line = self._line()
-        if line is None:
-            raise ProtocolError("log: its first line is not complete")
-        features, advice, score = _parse_tensors(line)
-        self._observation_bytes = sum(spec.num_bytes for spec in features)
-        self._score_bytes = score.num_bytes if score is not None else None
-        self._position += len(line) + 1
-        while (line := self._line()) is not None and self._record(line):
-            pass
-        outcomes = np.concatenate([np.zeros((0, self._score_bytes or 1), np.uint8), *self._outcomes])
-        empty = np.zeros((0, self._observation_bytes), np.uint8)
-        return TrainingLog(
-            features,
-            advice,
-            score,
-            tuple(self._contexts),
-            np.concatenate([empty, *self._observations]),
-            outcomes.view(score.dtype).reshape(-1, *score.shape) if score is not None else np.zeros(0),
-            np.concatenate([np.zeros(0, np.int64), *self._outcome_of]),
-            len(self._content) - self._position,
+    The file must not be cut short as long as the log's `blocks` live.
+
+    Raises:
+      ProtocolError: see `decode_log`.
+      OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        # A pipe has no size, and nothing of no size can be mapped.
+        size = os.fstat(file.fileno()).st_size
+        return _decode(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else file.read())
+
+
+def _decode(content: _Buffer) -> TrainingLog:
+    line = _line(content, 0)
+    if line is None:
+        raise ProtocolError("log: its first line is not complete")
+    scanner = _Scanner(line)
+    end = scanner.scan(content, len(line) + 1)
+    return scanner.take(content, len(content) - end)
+
+
+class LogStream:
+    """Reads a log as it comes, from a pipe or from a file that is larger than the memory.
+
+        stream = LogStream(file)
+        for block in stream:
+            use(block.columns())
+        if stream.left_bytes: ...
+
+    A block holds the whole records that have come, at least one; an outcome may come in the block after that of its
+    observation. Contexts and outcomes tell numbers of observations as if the log were read at once. No more than one
+    block is held here, and a record that is not yet whole.
+
+    Attributes:
+      features: the tensors of one observation, in the order in which their bytes come.
+      advice: the tensor that decides, where the log names it.
+      score: the tensor of an outcome, where the log has outcomes.
+      left_bytes: once all blocks have been taken: bytes at the end that are no whole record.
+    """
+
+    def __init__(self, file: BinaryIO, block_bytes: int = 1 << 22):
+        """Waits for the first line.
+
+        Args:
+          file: is read up to its end; waits for bytes when there are none (it is no non-blocking one).
+          block_bytes: how much is asked for at a time.
+
+        Raises:
+          ProtocolError: the first line is not complete, or not of the format.
+        """
+        # What has come, rather than as much as was asked for.
+        self._read = getattr(file, "read1", file.read)
+        self._block_bytes = block_bytes
+        self._buffer = b""
+        while (line := _line(self._buffer, 0)) is None:
+            if not self._more(1):
+                raise ProtocolError("log: its first line is not complete")
+        self._scanner = _Scanner(line)
+        self._skip(len(line) + 1)
+        self.features, self.advice, self.score = self._scanner.features, self._scanner.advice, self._scanner.score
+        self.left_bytes = 0
+
+    def __iter__(self) -> Iterator[TrainingLog]:
+        """Yields the blocks; each is there once.
+
+        Raises:
+          ProtocolError: something is not of the format; the message says at which byte.
+        """
+        while True:
+            end = self._scanner.scan(self._buffer, 0)
+            if end:
+                block = self._scanner.take(self._buffer, 0)
+                self._skip(end)
+                yield block
+            if not self._more(self._scanner.missing_bytes):
+                break
+        self.left_bytes = len(self._buffer)
+
+    def _skip(self, num_bytes: int) -> None:
+        self._buffer = self._buffer[num_bytes:]
+        self._scanner.before_bytes += num_bytes
+
+    def _more(self, num_bytes: int) -> bool:
+        """Reads at least so many bytes; False when the file ends before."""
+        pieces = [self._buffer]
+        while num_bytes > 0 and (piece := self._read(self._block_bytes)):
+            pieces.append(piece)
+            num_bytes -= len(piece)
+        self._buffer = b"".join(pieces)
+        return num_bytes <= 0
+
+
+def _line(content: _Buffer, position: int, before: int = 0) -> bytes | None:
+    """The line at a position, without its newline; None when it is not complete.
+
+    Raises:
+      ProtocolError: it is too long; `before` bytes came before the content.
+    """
+    end = content.find(b"\n", position, position + MAX_LINE_BYTES)
+    if end >= 0:
+        return content[position:end]
+    if len(content) - position >= MAX_LINE_BYTES:
+        raise ProtocolError(
+            f"log: at byte {before + position}: expected a line, found none within {MAX_LINE_BYTES} bytes"
         )
+    return None
 
-    def _line(self) -> bytes | None:
-        """The line at the current position, without its newline; None when it is not complete."""
-        end = self._content.find(b"\n", self._position, self._position + MAX_LINE_BYTES)
-        if end < 0:
-            if len(self._content) - self._position > MAX_LINE_BYTES:
-                raise self._wrong(f"expected a line, found none within {MAX_LINE_BYTES} bytes")
-            return None
-        return self._content[self._position : end]
 
-    def _record(self, line: bytes) -> bool:
-        """Reads what begins with a line; False when it is not complete."""
+class _Progressions:
+    """Increasing numbers, kept as few arithmetic progressions."""
+
+    def __init__(self) -> None:
+        self._runs: list[list[int]] = []  # first, step, count
+
+    def add(self, first: int, step: int = 0, count: int = 1) -> None:
+        """Appends `count` numbers from `first` on."""
+        if self._runs:
+            run = self._runs[-1]
+            if run[2] == 1:
+                run[1] = first - run[0]
+            if run[0] + run[1] * run[2] == first and (count == 1 or step == run[1]):
+                run[2] += count
+                return
+        self._runs.append([first, step, count])
+
+    def numbers(self) -> np.ndarray:
+        """All of them, int64."""
+        runs = [first + step * np.arange(count) for first, step, count in self._runs]
+        return np.concatenate([np.zeros(0, np.int64), *runs])
+
+    def views(self, content: _Buffer, dtype: np.dtype, length: int) -> list[np.ndarray]:
+        """For each progression what begins there, `[count, length]`."""
+        return [
+            np.ndarray((count, length), dtype, content, first, (step, dtype.itemsize))
+            for first, step, count in self._runs
+        ]
+
+
+class _Scanner:
+    """Finds the records after the first line, in one buffer or in several that follow one another."""
+
+    def __init__(self, first_line: bytes):
+        self.features, self.advice, self.score = _parse_tensors(first_line)
+        self.missing_bytes = 1  # what has to come, at least, before there is another record
+        self.before_bytes = 0  # of earlier buffers
+        self._observation_bytes = sum(spec.num_bytes for spec in self.features)
+        self._score_bytes = self.score.num_bytes if self.score is not None else 0
+        self._num_observations = 0
+        self._next: int | None = None  # the index that comes next; at the beginning of a context any may
+        self._last: int | None = None  # the index of the observation whose outcome may come
+        self._expected = _FEW  # records alike
+        self._start_block()
+
+    def _start_block(self) -> None:
+        self._first = self._num_observations
+        self._contexts: list[tuple[str, int]] = []
+        self._payloads, self._outcomes, self._outcome_of = _Progressions(), _Progressions(), _Progressions()
+
+    def take(self, content: _Buffer, left_bytes: int) -> TrainingLog:
+        """What was found in a buffer; the next one begins where `scan` ended."""
+        outcomes = np.zeros(0)
+        if self.score is not None:
+            scores = self._outcomes.views(content, self.score.dtype, self.score.num_elements)
+            empty = np.zeros((0, self.score.num_elements), self.score.dtype)
+            outcomes = np.concatenate([empty, *scores]).reshape(-1, *self.score.shape)
+        log = TrainingLog(
+            self.features,
+            self.advice,
+            self.score,
+            tuple(self._contexts),
+            tuple(self._payloads.views(content, np.dtype(np.uint8), self._observation_bytes)),
+            outcomes,
+            self._outcome_of.numbers(),
+            left_bytes,
+            self._first,
+        )
+        self._start_block()
+        return log
+
+    def scan(self, content: _Buffer, position: int) -> int:
+        """Notes the records that are whole; returns where the rest begins."""
+        while (line := _line(content, position, self.before_bytes)) is not None:
+            end = self._record(content, position, line)
+            if end is None:
+                return position
+            position = end
+        self.missing_bytes = 1
+        return position
+
+    def _record(self, content: _Buffer, position: int, line: bytes) -> int | None:
+        """Notes what begins with a line, or with it and those alike; returns where it ends, None when it is cut off."""
+        kind, value = self._parse(line, position)
+        begin = position + len(line) + 1
+        if isinstance(value, str):
+            self._contexts.append((value, self._num_observations))
+            self._next = None
+            return begin
+        if kind == "outcome":
+            return self._outcome(content, position, begin, value)
+        if self._next not in (None, value):
+            raise self._wrong(position, f"expected observation {self._next}, found {value}")
+        return self._many(content, position, value) or self._observation(content, begin, value)
+
+    def _parse(self, line: bytes, position: int) -> tuple[str, str | int]:
+        """Of what kind a line is, and the context's name or the observation's index."""
+        # As LLVM writes it, without a look at the JSON.
+        if line == b'{"observation":%d}' % (self._next or 0):
+            return "observation", self._next or 0
+        if self._last is not None and line == b'{"outcome":%d}' % self._last:
+            return "outcome", self._last
         value = parse_json_line(line)
-        if len(value) == 1 and isinstance(context := value.get("context"), str):
-            self._contexts.append((context, self._num_observations))
-            self._position += len(line) + 1
-            return True
-        for kind in ("observation", "outcome"):
-            index = value.get(kind)
-            if len(value) == 1 and isinstance(index, int) and not isinstance(index, bool) and 0 <= index < 10**18:
-                return self._run(line, index) if kind == "observation" else self._outcome(line, index)
-        raise self._wrong(f"expected a context, an observation or an outcome, found {line[:80]!r}")
+        if len(value) == 1:
+            [(kind, content)] = value.items()
+            if kind == "context" and isinstance(content, str):
+                return kind, content
+            if kind in ("observation", "outcome") and type(content) is int and 0 <= content < 10**18:
+                return kind, content
+        raise self._wrong(position, f"expected a context, an observation or an outcome, found {line[:80]!r}")
 
-    def _run(self, line: bytes, index: int) -> bool:
-        """Reads an observation and those after it that look alike: as many digits, and with or without outcome."""
-        content, begin = self._content, self._position
-        parts = [(line, self._observation_bytes)]
-        stride = len(line) + self._observation_bytes + 2
-        outcome_line = b'{"outcome":%d}' % index
-        if self._score_bytes is not None and content.startswith(outcome_line + b"\n", begin + stride):
-            parts.append((outcome_line, self._score_bytes))
-            stride += len(outcome_line) + self._score_bytes + 2
-        available = (len(content) - begin) // stride
-        if not available and len(parts) == 2:
-            del parts[1]
-            stride = len(line) + self._observation_bytes + 2
-            available = (len(content) - begin) // stride
-        if not available:
-            return False
-        digits = len(str(index))
-        alike = 10**digits - index if line == b'{"observation":%d}' % index else 1
-        count = min(available, alike)
-        block = np.frombuffer(content, np.uint8, count * stride, begin).reshape(count, stride)
-        numbers = index + np.arange(count, dtype=np.int64)
-        written = (numbers[:, np.newaxis] // 10 ** np.arange(digits - 1, -1, -1) % 10 + ord("0")).astype(np.uint8)
-        good = np.ones(count, np.bool_)
-        payloads, column = [], 0
-        for text, num_bytes in parts:
-            expected = np.tile(np.frombuffer(text + b"\n", np.uint8), (count, 1))
-            if alike > 1:
-                expected[:, len(text) - 1 - digits : len(text) - 1] = written
-            good &= (block[:, column : column + len(text) + 1] == expected).all(axis=1)
-            column += len(text) + 1
-            payloads.append(block[:, column : column + num_bytes])
-            column += num_bytes
-            good &= block[:, column] == ord("\n")
-            column += 1
-        count = count if good.all() else int(good.argmin())
+    def _observation(self, content: _Buffer, begin: int, index: int) -> int | None:
+        end = self._payload_end(content, begin + self._observation_bytes, f"observation {index}")
+        if end is not None:
+            self._payloads.add(begin)
+            self._num_observations += 1
+            self._next, self._last = index + 1, index
+        return end
+
+    def _outcome(self, content: _Buffer, position: int, begin: int, index: int) -> int | None:
+        if self.score is None:
+            raise self._wrong(position, "found an outcome, but the header has no score")
+        if index != self._last:
+            raise self._wrong(position, f"expected the outcome of the observation before it, found that of {index}")
+        end = self._payload_end(content, begin + self._score_bytes, f"outcome {index}")
+        if end is not None:
+            self._outcomes.add(begin)
+            self._outcome_of.add(self._num_observations - 1)
+            self._last = None
+        return end
+
+    def _payload_end(self, content: _Buffer, newline: int, what: str) -> int | None:
+        """Where a tensor ends that ends with a newline; None when that has not come yet."""
+        self.missing_bytes = newline + 1 - len(content)
+        if self.missing_bytes > 0:
+            return None
+        if content[newline] != ord("\n"):
+            raise self._wrong(newline, f"expected a newline after {what}")
+        return newline + 1
+
+    def _many(self, content: _Buffer, position: int, index: int) -> int | None:
+        """Notes observations as far as each has an outcome or none has, and only the last three digits change.
+
+        Returns:
+          where they end; None when not even the first is whole and written as LLVM does.
+        """
+        tried = min(self._expected, _num_alike(index))
+        payload = position + len(b'{"observation":%d}\n' % index)
+        outcome_line = payload + self._observation_bytes
+        line = b'\n{"outcome":%d}\n' % index
+        outcome = outcome_line + len(line)
+        has_outcome = self.score is not None and content[outcome_line:outcome] == line
+        end = (outcome + self._score_bytes if has_outcome else outcome_line) + 1
+        distance = end - position
+        count = min(tried, (len(content) - position) // distance)
+        newlines = content[end - 1 : position + count * distance : distance]
+        count = len(newlines) - len(newlines.lstrip(b"\n"))
+        count = _num_lines(content, position, distance, count, b'{"observation":', index)
+        if has_outcome:
+            count = _num_lines(content, outcome_line, distance, count, b'\n{"outcome":', index)
+        self._expected = 4 * tried if count == tried else _FEW
         if not count:
-            raise self._wrong(f"expected a newline after observation {index}")
-        self._observations.append(payloads[0][:count])
-        if len(payloads) == 2:
-            self._outcomes.append(payloads[1][:count])
-            self._outcome_of.append(self._num_observations + np.arange(count, dtype=np.int64))
+            return None
+        self._payloads.add(payload, distance, count)
+        self._last = index + count - 1
+        if has_outcome:
+            self._outcomes.add(outcome, distance, count)
+            self._outcome_of.add(self._num_observations, 1, count)
+            self._last = None
         self._num_observations += count
-        self._last_index = index + count - 1 if len(payloads) == 1 else -1
-        self._position += count * stride
-        return True
+        self._next = index + count
+        return position + count * distance
 
-    def _outcome(self, line: bytes, index: int) -> bool:
-        """Reads an outcome that does not come with every observation."""
-        if self._score_bytes is None:
-            raise self._wrong("found an outcome, but the header has no score")
-        if index != self._last_index:
-            raise self._wrong(f"expected the outcome of the observation before it, found that of {index}")
-        begin = self._position + len(line) + 1
-        end = begin + self._score_bytes
-        if len(self._content) <= end:
-            return False
-        if self._content[end] != ord("\n"):
-            raise self._wrong(f"expected a newline after outcome {index}")
-        self._outcomes.append(np.frombuffer(self._content, np.uint8, self._score_bytes, begin)[np.newaxis])
-        self._outcome_of.append(np.array([self._num_observations - 1], np.int64))
-        self._last_index = -1
-        self._position = end + 1
-        return True
+    def _wrong(self, position: int, what: str) -> ProtocolError:
+        return ProtocolError(f"log: at byte {self.before_bytes + position}: {what}")
 
-    def _wrong(self, what: str) -> ProtocolError:
-        return ProtocolError(f"log: at byte {self._position}: {what}")
+
+def _num_alike(index: int) -> int:
+    """How many numbers from this one on have as many digits, and the same but for the last three."""
+    unit = min(10 ** len(str(index)), 1000)
+    return unit - index % unit
+
+
+def _num_lines(content: _Buffer, position: int, distance: int, count: int, before: bytes, index: int) -> int:
+    """How many of `count` records that are alike have the line that they should have, up to the first that has not."""
+    if not count:
+        return 0
+    unit = min(10 ** len(str(index)), 1000)
+    lines = _lines(before, index // unit, unit)
+    length = len(lines) // unit
+    lines = lines[index % unit * length : (index % unit + count) * length]
+    places: np.ndarray = np.ndarray((count,), np.dtype((np.void, length)), content, position, (distance,))
+    # Contiguous first: numpy turns anything else into bytes one by one.
+    found = np.ascontiguousarray(places).tobytes()
+    if found == lines:
+        return count
+    return int((np.frombuffer(found, np.uint8) != np.frombuffer(lines, np.uint8)).argmax()) // length
+
+
+@functools.lru_cache(maxsize=64)
+def _lines(before: bytes, first_digits: int, unit: int) -> bytes:
+    """A line for each number that has these digits in front, where there are any, and others below `unit` behind."""
+    return _endings(unit).replace(b"?", before + (b"%d" % first_digits if first_digits else b""))
+
+
+@functools.lru_cache
+def _endings(unit: int) -> bytes:
+    """The numbers below a power of ten with zeros in front, each as `?012}` and a newline."""
+    return b"".join(b"?%b}\n" % str(unit + number)[1:].encode() for number in range(unit))
+
+
+class TrainingLogWriter:
+    """Writes a log, byte for byte as LLVM's `Logger` does.
+
+    writer = TrainingLogWriter(file, features, advice=advice, score=score)
+    writer.context("module")
+    writer.observation({"callee_users": 3, "caller_users": 1})
+    writer.outcome(0.5)
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        features: Sequence[TensorSpec],
+        *,
+        advice: TensorSpec | None = None,
+        score: TensorSpec | None = None,
+    ):
+        """Writes the first line.
+
+        Args:
+          file: open for writing; to flush and close it is its owner's business.
+          features: the tensors of one observation.
+          advice: the tensor that decides, if the log is to tell.
+          score: the tensor of an outcome, if there are to be outcomes.
+
+        Raises:
+          ProtocolError: a log of these tensors could not be read.
+        """
+        header: dict[str, Any] = {"features": [spec.to_json() for spec in features]}
+        header |= {name: spec.to_json() for name, spec in (("score", score), ("advice", advice)) if spec is not None}
+        line = _json_line(header)
+        _parse_tensors(line[:-1])
+        self._file = file
+        self._features = tuple(features)
+        self._score = score
+        self._context = ""
+        self._counts: dict[str, int] = {}
+        self._without_outcome: str | None = None  # the context of the last observation, while it has none
+        file.write(line)
+
+    def context(self, name: str) -> None:
+        """Begins a context, or takes it up again."""
+        self._file.write(_json_line({"context": name}))
+        self._context = name
+
+    def observation(self, tensors: Mapping[str, ArrayLike]) -> None:
+        """Writes an observation, given the numbers of each feature.
+
+        Raises:
+          ValueError: a feature is missing, is unknown, or has numbers that do not fit it.
+        """
+        self.observations({name: np.asarray(tensor)[np.newaxis] for name, tensor in tensors.items()})
+
+    def observations(self, arrays: Mapping[str, ArrayLike], outcomes: ArrayLike | None = None) -> None:
+        """Writes T observations.
+
+        Args:
+          arrays: for each feature `[T, *shape]`, as `TrainingLog.arrays` gives them.
+          outcomes: `[T, *shape]` of the score, if each observation has one.
+
+        Raises:
+          ValueError: a feature is missing, is unknown, or has numbers that do not fit it.
+        """
+        names = [spec.name for spec in self._features]
+        if sorted(names) != sorted(arrays):
+            raise ValueError(f"expected the features {', '.join(names)}; found {', '.join(arrays)}")
+        length = len(np.asarray(arrays[names[0]]))
+        records: np.ndarray = np.empty(length, record_dtype(self._features))
+        for spec in self._features:
+            records[spec.name] = _tensors(spec, arrays[spec.name], length)
+        scores = None if outcomes is None else _tensors(self._outcome_spec(), outcomes, length)
+        for row in range(length):
+            self._write_observation(records[row].tobytes())
+            if scores is not None:
+                self._write_outcome(scores[row].tobytes())
+
+    def outcome(self, value: ArrayLike) -> None:
+        """Writes the outcome of the last observation.
+
+        Raises:
+          ValueError: there is no such observation in this context, it has an outcome, or the log has no score.
+        """
+        score = self._outcome_spec()
+        if self._without_outcome != self._context:
+            raise ValueError(f"context {self._context!r}: there is no observation that could have an outcome")
+        self._write_outcome(_tensors(score, value, 1).tobytes())
+
+    def _outcome_spec(self) -> TensorSpec:
+        if self._score is None:
+            raise ValueError("a log without a score has no outcomes")
+        return self._score
+
+    def _write_observation(self, payload: bytes) -> None:
+        index = self._counts.get(self._context, 0)
+        self._file.write(b'{"observation":%d}\n%b\n' % (index, payload))
+        self._counts[self._context] = index + 1
+        self._without_outcome = self._context
+
+    def _write_outcome(self, payload: bytes) -> None:
+        self._file.write(b'{"outcome":%d}\n%b\n' % (self._counts[self._context] - 1, payload))
+        self._without_outcome = None
+
+
+def _tensors(spec: TensorSpec, values: ArrayLike, length: int) -> np.ndarray:
+    """`[length, *shape]` of the tensor's type."""
+    given = np.asarray(values)
+    if given.size != length * spec.num_elements:
+        raise ValueError(f"tensor {spec.name!r}: expected the shape {(length, *spec.shape)}, found {given.shape}")
+    with np.errstate(invalid="ignore"):
+        array = given.astype(spec.dtype)
+    if spec.dtype.kind in "iu" and not np.array_equal(array, given):
+        raise ValueError(f"tensor {spec.name!r}: not all numbers are of the type {spec.dtype}")
+    return array.reshape(length, *spec.shape)
+
+
+def _json_line(value: Mapping[str, Any]) -> bytes:
+    """As LLVM writes JSON, which has no short escapes for two of the control characters."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    escapes = {r"\b": r"\u0008", r"\f": r"\u000c"}
+    return re.sub(r"\\.", lambda match: escapes.get(match[0], match[0]), text).encode() + b"\n"

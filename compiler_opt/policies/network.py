@@ -7,6 +7,7 @@ values per feature. Its products are computed once, when the network is loaded: 
 gathers and adds F rows instead of multiplying. The result is that of the dense layer up to rounding.
 """
 
+import abc
 import dataclasses
 import hashlib
 import io
@@ -168,36 +169,71 @@ def expand(positions: np.ndarray) -> np.ndarray:
     return stacked.reshape(*positions.shape[:-1], -1)
 
 
-class NetworkPolicy(Policy):
+def positions_of(weights: NetworkWeights, values: np.ndarray) -> np.ndarray:
+    """Features `[..., F]` to their positions among the quantiles, `[..., F]` float32."""
+    columns = [quantile_positions(quantiles, values[..., index]) for index, quantiles in enumerate(weights.quantiles)]
+    return np.stack(columns, axis=-1)
+
+
+def outputs(weights: NetworkWeights, positions: np.ndarray) -> np.ndarray:
+    """The straightforward computation: `[..., F]` positions to `[..., A]` float32."""
+    activations = expand(positions)
+    *hidden, last = zip(weights.kernels, weights.biases, strict=True)
+    for kernel, bias in hidden:
+        activations = np.maximum(activations @ kernel + bias, 0)
+    result: np.ndarray = activations @ last[0] + last[1]
+    return result
+
+
+class LearnedPolicy(Policy):
     """Decides by a network: greedily, or by sampling when `temperature` is over 0."""
 
-    def __init__(self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy"):
+    num_outputs: int
+    """Width of the network's last layer."""
+
+    def __init__(self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""):
+        """Takes weights; `origin`, such as their folder, is what errors call the policy by."""
         self.name = name
         self.weights = weights
         self.temperature = temperature
-        self._origin = f"policy {name!r}"
+        self._origin = origin or f"policy {name!r}"
         self._key = uuid.uuid4().hex
-
-    @classmethod
-    def load(cls, directory: Path, *, temperature: float = 0.0, name: str = "policy") -> "NetworkPolicy":
-        """Raises PolicyError when the directory holds no good policy."""
-        policy = cls(NetworkWeights.load(directory), temperature=temperature, name=name)
-        policy._origin = str(directory)
-        return policy
-
-    def check(self, feature_names: Sequence[str]) -> None:
-        """Raises PolicyError, with names, when the compiler lacks a feature."""
-        missing = [name for name in self.weights.features if name not in feature_names]
-        if missing:
+        if len(weights.biases[-1]) != self.num_outputs:
             raise PolicyError(
-                f"{self._origin}: needs features that this compiler does not send: {', '.join(missing)}; "
-                "use the compiler that it was trained with, or a policy for this one"
+                f"{self._origin}: expected a network with {self.num_outputs} outputs, found "
+                f"{len(weights.biases[-1])}: it is for another problem than this (see --compile_task)"
             )
 
     @property
     def key(self) -> str:
         """Of this policy's weights alone, also in other processes."""
         return self._key
+
+    @abc.abstractmethod
+    def check(self, feature_names: Sequence[str]) -> None:
+        """Raises PolicyError, with names, when the compiler lacks a feature."""
+
+    def _require(self, needed: Sequence[str], feature_names: Sequence[str]) -> None:
+        missing = [name for name in needed if name not in feature_names]
+        if missing:
+            raise PolicyError(
+                f"{self._origin}: needs features that this compiler does not send: {', '.join(missing)}; "
+                "use the compiler that it was trained with, or a policy for this one"
+            )
+
+
+class NetworkPolicy(LearnedPolicy):
+    """Says yes or no."""
+
+    num_outputs = 2
+
+    @classmethod
+    def load(cls, directory: Path, *, temperature: float = 0.0, name: str = "policy") -> "NetworkPolicy":
+        """Raises PolicyError when the directory holds no good policy."""
+        return cls(NetworkWeights.load(directory), temperature=temperature, name=name, origin=str(directory))
+
+    def check(self, feature_names: Sequence[str]) -> None:
+        self._require(self.weights.features, feature_names)
 
     def check_specs(self, specs: Sequence[TensorSpec]) -> None:
         """Raises PolicyError when the compiler lacks a feature or sends other than integers."""
@@ -220,20 +256,9 @@ class NetworkPolicy(Policy):
         return first_layer
 
     def logits(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The straightforward computation, for many decisions: arrays `[T]` by name to `[T, A]` float32."""
-        positions = np.stack(
-            [
-                quantile_positions(quantiles, np.asarray(features[name]).reshape(-1))
-                for name, quantiles in zip(self.weights.features, self.weights.quantiles, strict=True)
-            ],
-            axis=-1,
-        )
-        activations = expand(positions)
-        *hidden, last = zip(self.weights.kernels, self.weights.biases, strict=True)
-        for kernel, bias in hidden:
-            activations = np.maximum(activations @ kernel + bias, 0)
-        result: np.ndarray = activations @ last[0] + last[1]
-        return result
+        """For many decisions: arrays `[T]` by name to `[T, 2]` float32."""
+        columns = [np.asarray(features[name]).reshape(-1) for name in self.weights.features]
+        return outputs(self.weights, positions_of(self.weights, np.stack(columns, axis=-1)))
 
 
 class _FirstLayer:

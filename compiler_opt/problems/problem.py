@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 
 from compiler_opt import problems
-from compiler_opt.errors import ConfigError
-from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.policies.candidates import CandidateInputs, CandidatePolicy
+from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import Policy
 
 
 class Problem(abc.ABC):
     """One kind of decision: what is compiled how, and what the result costs.
 
-    A *measurement* is what a worker reads off one object file; it is small enough to send between processes. A *score*
+    A *measurement* is what a worker reads off one compilation; it is small enough to send between processes. A *score*
     is what that costs (lower is better), given the *context* of the module's project.
     """
 
@@ -27,21 +28,67 @@ class Problem(abc.ABC):
     """Also the name of its advisor in `llvm.advisors`, its folder here, and its folder of gin files."""
 
     feature_names: tuple[str, ...]
-    """What policies see, in order; the compiler may offer more."""
+    """What policies see, in order; the compiler may offer more. With `candidates`, what the networks see of each."""
 
-    default_feature: str | None
+    default_feature: str | None = None
     """The feature in which the compiler reports its own decision when asked, if it does."""
 
-    default_slot: str | None
+    default_slot: str | None = None
     """The feature that compilers with the include-default bug overwrite with their own decision instead."""
 
+    default_policy: Policy | None = None
+    """Decides as the compiler would, where it does not tell."""
+
+    candidates: CandidateInputs | None = None
+    """What policies see of candidates, when the decision is which of several; None when it is yes or no."""
+
+    remark_pass: str | None = None
+    """The pass whose optimisation remarks `measure` needs."""
+
     @abc.abstractmethod
-    def measure(self, object_path: Path) -> Any:
-        """Reads what the score needs off an object file.
+    def measure(self, object_path: Path, remarks: bytes) -> Any:
+        """Reads what the score needs off a compilation's output.
+
+        Args:
+          object_path: the object file.
+          remarks: of `remark_pass`; empty without one.
 
         Raises:
-          ProtocolError: the object is damaged.
+          ProtocolError: it is damaged.
         """
+
+    def visible(self, sent: Sequence[str]) -> list[str]:
+        """Which of `feature_names` policies can see when the compiler sends these features.
+
+        Raises:
+          PolicyError: candidates cannot be compared by them.
+        """
+        if self.candidates is None:
+            return [name for name in self.feature_names if name in sent]
+        missing = [name for name in self.candidates.features if name not in sent]
+        if missing:
+            raise PolicyError(f"{self.name}: this compiler does not send the features {', '.join(missing)}")
+        return list(self.feature_names)
+
+    def policy(
+        self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""
+    ) -> LearnedPolicy:
+        """The policy that decides by a network.
+
+        Raises:
+          PolicyError: the network is for another problem.
+        """
+        if self.candidates is not None:
+            return CandidatePolicy(weights, self.candidates, temperature=temperature, name=name, origin=origin)
+        return NetworkPolicy(weights, temperature=temperature, name=name, origin=origin)
+
+    def load_policy(self, directory: Path, *, name: str = "policy") -> LearnedPolicy:
+        """The greedy policy in a folder.
+
+        Raises:
+          PolicyError: there is none, it is damaged, or it is for another problem.
+        """
+        return self.policy(NetworkWeights.load(directory), name=name, origin=str(directory))
 
     context_policies: tuple[Policy, ...] = ()
     """Policies whose compilations tell scoring more of a project than the default's alone."""
@@ -60,14 +107,12 @@ class Problem(abc.ABC):
         """What a module's object costs; lower is better, the default's is the baseline."""
 
     @abc.abstractmethod
-    def credit(
-        self, measurements: Sequence[Any], call_sites: Sequence[CallSites], context: Any
-    ) -> list[np.ndarray] | None:
+    def credit(self, measurements: Sequence[Any], sites: Sequence[Any], context: Any) -> list[np.ndarray] | None:
         """Each decision's own share of what it changed, for rollouts of the same module.
 
         Args:
           measurements: one per rollout.
-          call_sites: one per rollout; T decisions each.
+          sites: one per rollout, of T decisions each: `CallSites` for inlining, else `FunctionOfDecisions`.
           context: of the module's project.
 
         Returns:

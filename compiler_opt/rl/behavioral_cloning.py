@@ -1,6 +1,6 @@
 """Behavioural cloning: a policy that decides as the compiler's own heuristic does, for reinforcement learning to go on.
 
-Legend: N examples (decisions of a trace), F features, B of a minibatch, S minibatches of an epoch, A actions.
+Legend: N examples (decisions of a trace), B of a minibatch, S minibatches of an epoch, A actions.
 
 It is plain supervised classification, so the loop is plain too. The one thing special is that labels are smoothed: a
 policy that is certain of every decision never tries another, and reinforcement learning has nothing to compare.
@@ -9,19 +9,19 @@ policy that is certain of every decision never tries another, and reinforcement 
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from compiler_opt.errors import PolicyError, ProtocolError
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl import networks
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.decisions import DecisionKind, YesOrNo, log_softmax, smoothed
 from compiler_opt.rl.trace_files import Trace
-
-NUM_ACTIONS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Examples:
     """Decisions to learn from, N of them.
 
     Attributes:
-      values: `[N, F]` int64.
+      observations: by name, `[N, ...]`, see `rl.decisions`.
       actions: `[N]` int64.
       num_modules: how many modules they come from.
     """
 
-    values: np.ndarray
+    observations: Mapping[str, np.ndarray]
     actions: np.ndarray
     num_modules: int
 
@@ -44,8 +44,7 @@ class Examples:
     @property
     def majority_rate(self) -> float:
         """The accuracy of always giving the more frequent answer."""
-        inlined = float(self.actions.mean())
-        return max(inlined, 1 - inlined)
+        return float(np.bincount(self.actions).max() / len(self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +70,7 @@ def held_out_modules(modules: Iterable[str], fraction: float, seed: int) -> froz
 
 def load_examples(
     trace: Trace,
-    features: Sequence[str],
+    kind: DecisionKind,
     config: BehavioralCloningConfig,
     on_decisions: Callable[[int], object] = lambda count: None,
 ) -> tuple[Examples, Examples]:
@@ -79,31 +78,32 @@ def load_examples(
 
     Args:
       trace: the decisions.
-      features: those that the policy sees, in its order.
+      kind: what observations are made of.
       config: says how to split them.
       on_decisions: called with the number of decisions read since the last call, for progress bars.
 
     Raises:
-      PolicyError: the trace's decisions are not between yes and no, or a feature is not one integer.
+      PolicyError: the trace's decisions are not of this kind, or for yes or no a feature is not one integer.
       ProtocolError: the trace is damaged, lacks a feature, or holds fewer than two modules.
     """
     if trace.advice.dtype.kind == "f":
         raise PolicyError(f"{trace.path}: {trace.advice.name} is a number and no choice; it cannot be cloned like this")
-    for spec in trace.features:
-        if spec.name in features and (spec.shape or spec.dtype.kind == "f"):
+    for spec in trace.features if isinstance(kind, YesOrNo) else ():
+        if spec.name in kind.sent and (spec.shape or spec.dtype.kind == "f"):
             raise PolicyError(
                 f"{trace.path}: expected the feature {spec.name} to be one integer, found {spec.to_json()}"
             )
     rng = np.random.default_rng(config.seed)
     share = config.max_decisions / max(1, trace.num_decisions)
-    values: list[np.ndarray] = []
+    observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     actions: list[np.ndarray] = []
     names: list[str] = []
     lengths: list[int] = []
-    for batch in trace.batches(features):
+    for batch in trace.batches(kind.sent):
         on_decisions(len(batch))
         kept = np.ones(len(batch), bool) if share >= 1 else rng.random(len(batch)) < share
-        values.append(np.stack([batch.features[name] for name in features], axis=-1)[kept])
+        for name, observed in kind.observe({name: values[kept] for name, values in batch.features.items()}).items():
+            observations[name].append(observed)
         actions.append(batch.action[kept])
         names.extend(batch.modules)
         owners = np.repeat(np.arange(len(batch.modules)), batch.lengths)
@@ -113,15 +113,16 @@ def load_examples(
             f"{trace.path}: expected at least 2 modules, one of which to measure by, found {len(set(names))}"
         )
     all_actions = np.concatenate(actions)
-    if all_actions.min() < 0 or all_actions.max() >= NUM_ACTIONS:
+    if all_actions.min() < 0 or all_actions.max() >= kind.num_actions:
         raise PolicyError(
-            f"{trace.path}: expected decisions of 0 or 1, found {all_actions.min()} to {all_actions.max()}"
+            f"{trace.path}: expected decisions of 0 to {kind.num_actions - 1}, found {all_actions.min()} to "
+            f"{all_actions.max()}"
         )
     held_out = held_out_modules(names, config.holdout_fraction, config.seed)
     is_held_out = np.repeat([name in held_out for name in names], lengths)
-    all_values = np.concatenate(values)
+    columns = {name: np.concatenate(parts) for name, parts in observations.items()}
     parts = [
-        Examples(all_values[chosen], all_actions[chosen], num_modules)
+        Examples({name: values[chosen] for name, values in columns.items()}, all_actions[chosen], num_modules)
         for chosen, num_modules in (
             (~is_held_out, len(set(names)) - len(held_out)),
             (is_held_out, len(held_out)),
@@ -137,7 +138,7 @@ class Cloner:
 
     def __init__(
         self,
-        quantiles: Mapping[str, np.ndarray],
+        kind: DecisionKind,
         action_name: str,
         network: NetworkConfig,
         config: BehavioralCloningConfig,
@@ -145,16 +146,14 @@ class Cloner:
         """Makes the network.
 
         Args:
-          quantiles: the vocabulary: features, in order, with their quantiles.
+          kind: what is decided, under which vocabulary.
           action_name: the advice's name, such as `inlining_decision`.
           network: its shape.
           config: how it learns.
         """
-        self._features = tuple(quantiles)
-        self._quantiles = tuple(quantiles.values())
+        self._kind = kind
         self._config = config
-        action = networks.action_spec(action_name, NUM_ACTIONS)
-        self._actor = networks.actor_network(self._features, self._quantiles, action, network, config.seed)
+        self._actor = kind.actor(action_name, network, config.seed)
         self._optimizer = tf.keras.optimizers.Adam(config.learning_rate)
         self._epoch = tf.function(self._train_epoch, reduce_retracing=True, autograph=False)
 
@@ -173,7 +172,8 @@ class Cloner:
         """
         config = self._config
         rng = np.random.default_rng(config.seed)
-        values, actions = tf.constant(training.values), tf.constant(training.actions, tf.int64)
+        observations = {name: tf.constant(values) for name, values in training.observations.items()}
+        labels = tf.constant(self._labels(training))
         batch_size = min(config.batch_size, len(training))
         history: list[dict[str, float]] = []
         best: dict[str, float] = {}
@@ -183,7 +183,7 @@ class Cloner:
             self._optimizer.learning_rate.assign(config.learning_rate * 0.1 ** ((epoch - 1) / config.num_epochs))
             # [S, B]: a remainder waits for another epoch, in which it is another one.
             order = rng.permutation(len(training))[: len(training) // batch_size * batch_size].reshape(-1, batch_size)
-            loss = float(self._epoch(values, actions, tf.constant(order)))
+            loss = float(self._epoch(observations, labels, tf.constant(order)))
             weights = self.weights()
             entry = {
                 "iteration": epoch,
@@ -201,23 +201,27 @@ class Cloner:
 
     def weights(self, metadata: Mapping[str, Any] | None = None) -> NetworkWeights:
         """What the network is now, in the form that decides."""
-        return networks.to_weights(self._actor, self._features, self._quantiles, metadata)
+        return networks.to_weights(self._actor, self._kind.features, self._kind.quantiles, metadata)
 
-    def _train_epoch(self, values: tf.Tensor, actions: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-        """`[N, F]`, `[N]` and `[S, B]` to the mean loss."""
+    def _labels(self, examples: Examples) -> np.ndarray:
+        """`[N, A]` float32."""
+        return smoothed(examples.actions, self._kind.legal(examples.observations), self._config.label_smoothing)
+
+    def _train_epoch(self, observations: Mapping[str, tf.Tensor], labels: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
+        """`[N, ...]` by name, `[N, A]` and `[S, B]` to the mean loss."""
 
         def step(total: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-            return total + self._train_step(tf.gather(values, batch), tf.gather(actions, batch))
+            observation = {name: tf.gather(values, batch) for name, values in observations.items()}
+            return total + self._train_step(observation, tf.gather(labels, batch))
 
         total: tf.Tensor = tf.foldl(step, order, initializer=tf.constant(0.0))
         return total / tf.cast(tf.shape(order)[0], tf.float32)
 
-    def _train_step(self, values: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """`[B, F]` and `[B]` to the loss before the step."""
-        observation = dict(zip(self._features, tf.unstack(values, axis=-1), strict=True))
-        labels = _smoothed(actions, self._config.label_smoothing)
+    def _train_step(self, observation: Mapping[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
+        """`[B, ...]` by name and `[B, A]` to the loss before the step."""
+        step_type = tf.ones(tf.shape(labels)[:1], tf.int32)
         with tf.GradientTape() as tape:
-            distribution, _ = self._actor(observation, step_type=tf.ones_like(actions, tf.int32), network_state=())
+            distribution, _ = self._actor(observation, step_type=step_type, network_state=())
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels, distribution.logits))
         variables = self._actor.trainable_variables
         self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
@@ -225,22 +229,15 @@ class Cloner:
 
     def _measure(self, weights: NetworkWeights, examples: Examples) -> dict[str, float]:
         """What the policy is worth on examples, as it will decide: in numpy."""
-        columns = {name: examples.values[:, index] for index, name in enumerate(self._features)}
-        logits = NetworkPolicy(weights).logits(columns).astype(np.float64)
-        margin = logits[:, 1] - logits[:, 0]
-        signs = 2.0 * examples.actions - 1
-        smoothing = self._config.label_smoothing
-        loss = (1 - smoothing) * np.logaddexp(0, -signs * margin) + smoothing * np.logaddexp(0, signs * margin)
-        advised = margin > 0
+        log_probs = log_softmax(self._kind.logits(weights, examples.observations))
+        labels = self._labels(examples)
+        # Nothing is lost on what is illegal: its label is 0.
+        loss = -(labels * np.where(labels > 0, log_probs, 0.0)).sum(axis=-1)
+        advised, passive = log_probs.argmax(axis=-1), self._kind.passive_action
         return {
             "loss": float(loss.mean()),
-            "accuracy": float((advised == (examples.actions == 1)).mean()),
+            "accuracy": float((advised == examples.actions).mean()),
             "majority_rate": examples.majority_rate,
-            "advised_rate": float(advised.mean()),
-            "default_rate": float(examples.actions.mean()),
+            "advised_rate": float((advised != passive).mean()),
+            "default_rate": float((examples.actions != passive).mean()),
         }
-
-
-def _smoothed(actions: tf.Tensor, label_smoothing: float) -> tf.Tensor:
-    """`[B]` to `[B, A]`: all but `label_smoothing` of the probability on what was decided."""
-    return tf.one_hot(actions, NUM_ACTIONS, on_value=1 - label_smoothing, off_value=label_smoothing)

@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tf_agents.networks import actor_distribution_network, value_network
-from tf_agents.specs import tensor_spec
+import tensorflow_probability as tfp
+from tf_agents.networks import actor_distribution_network, network, value_network
+from tf_agents.specs import distribution_spec, tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl.config import NetworkConfig
+
+IMPOSSIBLE = -1e9
+"""The logit of what is illegal."""
 
 
 class QuantileInputs(tf.keras.layers.Layer):
@@ -44,8 +48,58 @@ class QuantileInputs(tf.keras.layers.Layer):
         values = tf.stack([tf.reshape(by_name[name], [-1]) for name in self._features])  # [F, N]
         reached = tf.searchsorted(tf.constant(self._table), values, side="right")
         positions = tf.transpose(tf.cast(reached, tf.float32) / self._lengths)  # [N, F]
-        expanded = tf.stack([positions, tf.sqrt(positions), tf.square(positions)], axis=-1)  # [N, F, 3]
-        return tf.reshape(expanded, [-1, 3 * len(self._features)])
+        return _expanded(positions)
+
+
+class CandidateActor(network.DistributionNetwork):
+    """Scores every candidate by the same dense rectified layers; a categorical distribution over the legal ones.
+
+    The same computation as `policies.candidates`, of `positions` `[..., C, F]` and `legal` `[..., C]`.
+    """
+
+    def __init__(
+        self,
+        observation: Mapping[str, tf.TensorSpec],
+        action: tensor_spec.BoundedTensorSpec,
+        fc_layer_params: Sequence[int],
+        name: str = "actor",
+    ):
+        logits = tf.TensorSpec(observation["legal"].shape, tf.float32, f"{name}_logits")
+        categorical = distribution_spec.DistributionSpec(
+            tfp.distributions.Categorical, {"logits": logits}, sample_spec=action, dtype=action.dtype
+        )
+        super().__init__(input_tensor_spec=observation, state_spec=(), output_spec=categorical, name=name)
+        self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in fc_layer_params]
+        self._score = tf.keras.layers.Dense(1)
+        self._dtype_of_action = action.dtype
+
+    def call(
+        self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False, mask: Any = None
+    ) -> tuple[Any, Any]:
+        del step_type, training, mask
+        activations = _expanded(observation["positions"])
+        for layer in self._hidden:
+            activations = layer(activations)
+        scores = tf.squeeze(self._score(activations), axis=-1)
+        # Not minus infinity, whose product with a probability of 0 would be no number.
+        logits = tf.where(observation["legal"] > 0, scores, IMPOSSIBLE)
+        return tfp.distributions.Categorical(logits=logits, dtype=self._dtype_of_action), network_state
+
+
+class MeanOfLegal(tf.keras.layers.Layer):
+    """The mean over the legal candidates: `positions` `[N, C, F]` and `legal` `[N, C]` to `[N, 3 F]`."""
+
+    def call(self, inputs: Any) -> tf.Tensor:
+        observation = inputs if isinstance(inputs, Mapping) else dict(zip(("legal", "positions"), inputs, strict=True))
+        legal = observation["legal"][..., tf.newaxis]
+        total = tf.reduce_sum(_expanded(observation["positions"]) * legal, axis=-2)
+        return total / tf.maximum(tf.reduce_sum(legal, axis=-2), 1)
+
+
+def _expanded(positions: tf.Tensor) -> tf.Tensor:
+    """As `policies.network.expand`: `[..., F]` to `[..., 3 F]`."""
+    stacked = tf.stack([positions, tf.sqrt(positions), tf.square(positions)], axis=-1)
+    return tf.reshape(stacked, [*tf.unstack(tf.shape(positions))[:-1], 3 * positions.shape[-1]])
 
 
 def observation_spec(features: Sequence[str]) -> dict[str, tf.TensorSpec]:
@@ -71,15 +125,15 @@ def actor_network(
 ) -> actor_distribution_network.ActorDistributionNetwork:
     """The policy: quantile inputs, dense rectified layers, a categorical distribution over the actions."""
     tf.random.set_seed(seed)
-    network = actor_distribution_network.ActorDistributionNetwork(
+    actor = actor_distribution_network.ActorDistributionNetwork(
         observation_spec(features),
         action,
         preprocessing_combiner=QuantileInputs(features, quantiles),
         fc_layer_params=config.fc_layer_params,
         name="actor",
     )
-    network.create_variables()
-    return network
+    actor.create_variables()
+    return actor
 
 
 def critic_network(
@@ -87,36 +141,36 @@ def critic_network(
 ) -> value_network.ValueNetwork:
     """Expected return of a state; used by the classical reward only, and never exported."""
     tf.random.set_seed(seed + 1)
-    network = value_network.ValueNetwork(
+    critic = value_network.ValueNetwork(
         observation_spec(features),
         preprocessing_combiner=QuantileInputs(features, quantiles),
         fc_layer_params=config.value_fc_layer_params,
         name="critic",
     )
-    network.create_variables()
-    return network
+    critic.create_variables()
+    return critic
 
 
 def to_weights(
-    network: actor_distribution_network.ActorDistributionNetwork,
+    actor: network.DistributionNetwork,
     features: Sequence[str],
     quantiles: Sequence[np.ndarray],
     metadata: Mapping[str, Any] | None = None,
 ) -> NetworkWeights:
     """The network's current weights in the form that decides."""
-    variables = [variable.numpy() for variable in network.trainable_weights]
+    variables = [variable.numpy() for variable in actor.trainable_weights]
     return NetworkWeights(
         tuple(features), tuple(quantiles), tuple(variables[0::2]), tuple(variables[1::2]), metadata or {}
     )
 
 
-def assign(network: actor_distribution_network.ActorDistributionNetwork, weights: NetworkWeights) -> None:
+def assign(actor: network.DistributionNetwork, weights: NetworkWeights) -> None:
     """Loads weights into a network of the same shape.
 
     Raises:
       PolicyError: the shapes differ.
     """
-    variables = network.trainable_weights
+    variables = actor.trainable_weights
     values = [value for layer in zip(weights.kernels, weights.biases, strict=True) for value in layer]
     found, expected = [value.shape for value in values], [tuple(variable.shape) for variable in variables]
     if found != expected:

@@ -7,7 +7,7 @@ not of a discount over time. Source: Schulman et al., *Proximal Policy Optimizat
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -16,9 +16,10 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 from tf_agents.utils import common
 
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl import networks
 from compiler_opt.rl.config import NetworkConfig, PPOConfig
+from compiler_opt.rl.decisions import DecisionKind, log_softmax
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,14 +27,14 @@ class Batch:
     """The decisions of one iteration, N of them.
 
     Attributes:
-      features: by name, `[N]` int64.
+      observations: by name, `[N, ...]`, see `rl.decisions`.
       actions: `[N]` int64.
       log_probs: `[N]` float32, of the action under the policy that took it.
       advantages: `[N]` float32.
       returns: `[N]` float32, what the value network should have expected.
     """
 
-    features: Mapping[str, np.ndarray]
+    observations: Mapping[str, np.ndarray]
     actions: np.ndarray
     log_probs: np.ndarray
     advantages: np.ndarray
@@ -44,7 +45,7 @@ class Batch:
 
     def take(self, indices: np.ndarray) -> "Batch":
         return Batch(
-            {name: values[indices] for name, values in self.features.items()},
+            {name: values[indices] for name, values in self.observations.items()},
             self.actions[indices],
             self.log_probs[indices],
             self.advantages[indices],
@@ -57,20 +58,18 @@ class PPOLearner:
 
     def __init__(
         self,
-        features: Sequence[str],
-        quantiles: Sequence[np.ndarray],
+        kind: DecisionKind,
         action_name: str,
         network: NetworkConfig,
         config: PPOConfig,
         seed: int,
     ):
-        self._features = tuple(features)
-        self._quantiles = tuple(quantiles)
+        self._kind = kind
         self._config = config
-        self.time_step_spec = networks.time_step_spec(features)
-        action = networks.action_spec(action_name)
-        self.actor = networks.actor_network(features, quantiles, action, network, seed)
-        critic = networks.critic_network(features, quantiles, network, seed)
+        self.time_step_spec = ts.time_step_spec(kind.observation_spec())
+        action = networks.action_spec(action_name, kind.num_actions)
+        self.actor = kind.actor(action_name, network, seed)
+        critic = kind.critic(network, seed)
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=1e-5)
         self.agent = ppo_clip_agent.PPOClipAgent(
             self.time_step_spec,
@@ -120,12 +119,12 @@ class PPOLearner:
 
     def weights(self) -> NetworkWeights:
         """What decides in the next rollouts."""
-        return networks.to_weights(self.actor, self._features, self._quantiles)
+        return networks.to_weights(self.actor, self._kind.features, self._kind.quantiles)
 
-    def expected_returns(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The value network's opinion; `[N]` by name to `[N]` float32."""
-        observation = {name: tf.constant(features[name]) for name in self._features}
-        count = len(next(iter(features.values())))
+    def expected_returns(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The value network's opinion; `[N, ...]` by name to `[N]` float32."""
+        observation = {name: tf.constant(values) for name, values in observations.items()}
+        count = len(next(iter(observations.values())))
         values, _ = self._critic(observation, step_type=tf.ones(count, tf.int32), network_state=())
         result: np.ndarray = values.numpy()
         return result
@@ -160,15 +159,19 @@ class PPOLearner:
         def column(values: np.ndarray, dtype: tf.DType) -> tf.Tensor:
             return tf.constant(values[:, np.newaxis], dtype)
 
-        # [N, A]: the distribution that the action came from, up to a constant that softmax takes away.
-        log_prob = np.minimum(batch.log_probs.astype(np.float64), -1e-9)
-        other = np.log(-np.expm1(log_prob))
-        chosen = batch.actions == 1
-        logits = np.stack([np.where(chosen, other, log_prob), np.where(chosen, log_prob, other)], axis=-1)
+        # [N, A]: the distribution that the action came from, as far as the action tells: it has its probability, what
+        # else is legal shares the rest.
+        legal = self._kind.legal(batch.observations)
+        chosen = np.arange(self._kind.num_actions) == batch.actions[:, np.newaxis]
+        others = (legal & ~chosen).sum(axis=-1)
+        log_prob = np.where(others > 0, np.minimum(batch.log_probs.astype(np.float64), -1e-9), 0.0)
+        with np.errstate(divide="ignore"):
+            rest = np.log(-np.expm1(log_prob)) - np.log(np.maximum(others, 1))
+        logits = np.where(chosen, log_prob[:, np.newaxis], np.where(legal, rest[:, np.newaxis], networks.IMPOSSIBLE))
         middle = column(np.full(count, ts.StepType.MID), tf.int32)
         return trajectory.Trajectory(
             step_type=middle,
-            observation={name: column(values, tf.int64) for name, values in batch.features.items()},
+            observation={name: tf.constant(values[:, np.newaxis]) for name, values in batch.observations.items()},
             action=column(batch.actions, tf.int64),
             policy_info={
                 "dist_params": {"logits": tf.constant(logits[:, np.newaxis, :], tf.float32)},
@@ -183,13 +186,11 @@ class PPOLearner:
 
     def _movement(self, batch: Batch) -> dict[str, float]:
         """How far the update has taken the policy, by the decisions it was made from."""
-        logits = NetworkPolicy(self.weights()).logits(batch.features).astype(np.float64)
-        advantage_of_one = logits[:, 1] - logits[:, 0]
-        signs = 2.0 * batch.actions - 1
-        log_ratio = -np.logaddexp(0, -signs * advantage_of_one) - batch.log_probs
+        log_probs = log_softmax(self._kind.logits(self.weights(), batch.observations))
+        log_ratio = log_probs[np.arange(len(batch)), batch.actions] - batch.log_probs
         ratio = np.exp(log_ratio)
-        probability = 1 / (1 + np.exp(-advantage_of_one))
-        entropy = np.logaddexp(0, -advantage_of_one) + (1 - probability) * advantage_of_one
+        possible = np.where(np.isfinite(log_probs), log_probs, 0.0)
+        entropy = -(np.exp(log_probs) * possible).sum(axis=-1)
         return {
             # Schulman's estimator, never negative: http://joschu.net/blog/kl-approx.html
             "kl": float(np.mean(ratio - 1 - log_ratio)),

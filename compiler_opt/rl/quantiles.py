@@ -8,11 +8,12 @@ grow beyond that, to the values at `MAX_DISTINCT / 2` evenly spaced ranks; each 
 
 import concurrent.futures
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from compiler_opt.errors import ConfigError, ProtocolError
+from compiler_opt.policies.candidates import CandidateInputs
 from compiler_opt.rl.trace_files import Trace
 
 MAX_DISTINCT = 1 << 18
@@ -69,6 +70,7 @@ def trace_quantiles(
     sampling_fraction: float = 1.0,
     seed: int = 0,
     num_threads: int | None = None,
+    candidates: CandidateInputs | None = None,
     on_decisions: Callable[[int], object] = lambda count: None,
 ) -> dict[str, np.ndarray]:
     """Quantiles of every feature of a trace; memory does not grow with the trace.
@@ -79,6 +81,7 @@ def trace_quantiles(
       sampling_fraction: the share of decisions that is looked at, drawn at random.
       seed: of the sample.
       num_threads: features are counted in parallel; one per CPU by default.
+      candidates: counts what these make of each legal candidate instead.
       on_decisions: called with the number of decisions read since the last call, for progress bars.
 
     Returns:
@@ -93,7 +96,8 @@ def trace_quantiles(
     if not 0 < sampling_fraction <= 1:
         raise ConfigError(f"sampling fraction: expected a number over 0 and at most 1, found {sampling_fraction}")
     rng = np.random.default_rng(seed)
-    histograms = {spec.name: Histogram() for spec in trace.features}
+    names = [spec.name for spec in trace.features] if candidates is None else candidates.names
+    histograms = {name: Histogram() for name in names}
     chunk: list[dict[str, np.ndarray]] = []
     chunk_decisions, sampled = 0, 0
 
@@ -106,7 +110,7 @@ def trace_quantiles(
 
             list(executor.map(count, histograms))
 
-        for batch in trace.batches():
+        for batch in trace.batches(candidates.features if candidates is not None else None):
             on_decisions(len(batch))
             if sampling_fraction < 1:
                 drawn = rng.random(len(batch)) < sampling_fraction
@@ -116,7 +120,7 @@ def trace_quantiles(
                 part, drawn_decisions = dict(batch.features), len(batch)
             if not drawn_decisions:
                 continue
-            chunk.append(part)
+            chunk.append(part if candidates is None else _of_legal(candidates, part))
             chunk_decisions += drawn_decisions
             sampled += drawn_decisions
             if chunk_decisions >= _DECISIONS_PER_CHUNK:
@@ -127,3 +131,9 @@ def trace_quantiles(
     if not sampled:
         raise ProtocolError(f"{trace.path}: no decision was sampled; use a larger sampling fraction")
     return {name: histogram.quantiles(num_quantiles) for name, histogram in histograms.items()}
+
+
+def _of_legal(candidates: CandidateInputs, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inputs of the candidates that may be chosen, all decisions together."""
+    values = candidates.values(features)[candidates.legal(features)]
+    return dict(zip(candidates.names, values.T, strict=True))

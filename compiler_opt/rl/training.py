@@ -20,10 +20,11 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.export.saved_model import save_policy
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.config import NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.decisions import decision_kind
 from compiler_opt.rl.history import History
 from compiler_opt.rl.ppo import Batch, PPOLearner
 
@@ -72,18 +73,19 @@ class Training:
         self._pool = pool
         self._config = config
         self._advantages = advantages if advantages is not None else GroupRelative()
-        self._features = tuple(name for name in problem.feature_names if name in quantiles)
+        support = toolchain.require(problem.name)
+        self._kind = decision_kind(problem, quantiles, support.features)
+        self._features = self._kind.features
         self._trained_on = {
             "name": corpus.root.resolve().name,
             "num_modules": len(corpus.modules),
             "projects": sorted(corpus.projects()),
         }
-        action = toolchain.require(problem.name).advice
+        action = support.advice
         self._vocabulary = _fingerprint(self._features, quantiles)
         self._action_name = action.name if action is not None else problem.name
         self._learner = PPOLearner(
-            self._features,
-            [quantiles[name] for name in self._features],
+            self._kind,
             self._action_name,
             network,
             ppo,
@@ -141,7 +143,7 @@ class Training:
         self._position += len(modules)
         collection = collect(
             [module for module in modules if module.name not in self._undecided],
-            NetworkPolicy(self._learner.weights(), temperature=1.0),
+            self._problem.policy(self._learner.weights(), temperature=1.0),
             self._baseline,
             self._pool,
             rollouts_per_module=config.rollouts_per_module,
@@ -173,20 +175,19 @@ class Training:
 
     def _batch(self, collection: Collection) -> Batch:
         advantages = self._advantages(collection.groups, self._problem)
-        features: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+        observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
         actions, log_probs, values, returns = [], [], [], []
         for group, group_advantages in zip(collection.groups, advantages, strict=True):
             rewards = group.rewards(self._problem)
             for trajectory, advantage, reward in zip(group.trajectories(), group_advantages, rewards, strict=True):
-                by_name = trajectory.features()
-                for name in self._features:
-                    features[name].append(by_name[name].reshape(len(trajectory)))
+                for name, observed in self._kind.observe(trajectory.features()).items():
+                    observations[name].append(observed)
                 actions.append(trajectory.advice)
                 assert trajectory.log_probs is not None
                 log_probs.append(trajectory.log_probs)
                 values.append(advantage)
                 returns.append(advantage if self._advantages.uses_value_network else np.full_like(advantage, reward))
-        columns = {name: np.concatenate(parts) for name, parts in features.items()}
+        columns = {name: np.concatenate(parts) for name, parts in observations.items()}
         batch = Batch(columns, *(np.concatenate(parts) for parts in (actions, log_probs, values, returns)))
         if self._advantages.uses_value_network:
             batch = dataclasses.replace(batch, advantages=batch.returns - self._learner.expected_returns(columns))

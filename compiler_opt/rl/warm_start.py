@@ -12,6 +12,7 @@ from compiler_opt.policies.export.saved_model import save_policy
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.behavioral_cloning import Cloner, load_examples
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.decisions import decision_kind
 from compiler_opt.rl.history import History
 from compiler_opt.rl.trace_files import Trace
 
@@ -46,8 +47,9 @@ def clone_default(
       OutputError: the policy cannot be written.
     """
     trace = Trace(trace_path)
+    kind = decision_kind(problem, quantiles, trace.features)
     with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
-        training, held_out = load_examples(trace, problem.feature_names, config, progress.update)
+        training, held_out = load_examples(trace, kind, config, progress.update)
     say(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
     history = History(root_dir, 0)
 
@@ -58,7 +60,7 @@ def clone_default(
             f"accuracy {entry['accuracy']:.2%} (always the same answer: {entry['majority_rate']:.2%})"
         )
 
-    cloned = Cloner(quantiles, trace.advice.name, network, config).clone(training, held_out, record)
+    cloned = Cloner(kind, trace.advice.name, network, config).clone(training, held_out, record)
     metadata = {
         "problem": problem.name,
         "toolchain": trace.about.get("toolchain"),

@@ -16,12 +16,19 @@ from tqdm import tqdm
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.evaluation import output
-from compiler_opt.evaluation.evaluate import BASELINES, EvaluationSettings, baselines, evaluate, num_rollouts
+from compiler_opt.evaluation.evaluate import (
+    BASELINES,
+    EvaluationSettings,
+    baselines,
+    evaluate,
+    known_baselines,
+    num_rollouts,
+)
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.network import LearnedPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point
 
@@ -33,7 +40,11 @@ _CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default 
 _NUM_WORKERS = flags.DEFINE_integer(
     "num_workers", None, "Compilations at a time; by default one per CPU.", lower_bound=1
 )
-_BASELINES = flags.DEFINE_list("baselines", list(BASELINES), "What to measure beside the policy; empty for nothing.")
+_BASELINES = flags.DEFINE_list(
+    "baselines",
+    None,
+    f"What to measure beside the policy, of {', '.join(BASELINES)}; by default all that make sense.",
+)
 _PROJECTS = flags.DEFINE_list("projects", [], "Measure only these projects of the corpus.")
 _SEED = flags.DEFINE_integer("seed", 0, "Of the random baseline and of the bootstrap.", lower_bound=0)
 _TIMEOUT_S = flags.DEFINE_float("compile_timeout_s", 120, "Seconds that one compilation may take.", lower_bound=0.1)
@@ -47,8 +58,9 @@ def main(argv: list[str]) -> None:
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = problems.load(_COMPILE_TASK.value)
-    policy = NetworkPolicy.load(Path(_POLICY_PATH.value))
-    others = baselines(problem.name, [name for name in _BASELINES.value if name])
+    policy = problem.load_policy(Path(_POLICY_PATH.value))
+    names = known_baselines(problem) if _BASELINES.value is None else [name for name in _BASELINES.value if name]
+    others = baselines(problem, names)
     history = load_history(Path(_TRAINING_LOG.value)) if _TRAINING_LOG.value else None
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
@@ -88,7 +100,7 @@ def main(argv: list[str]) -> None:
     print(f"report: {report}")
 
 
-def provenance(corpus: Corpus, policy: NetworkPolicy, toolchain: Toolchain) -> dict[str, str]:
+def provenance(corpus: Corpus, policy: LearnedPolicy, toolchain: Toolchain) -> dict[str, str]:
     """What the report says about how its numbers came to be."""
     facts = {
         "Compiler": f"{toolchain.version_text} ({toolchain.target})",

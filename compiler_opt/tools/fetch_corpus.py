@@ -24,7 +24,10 @@ _SET = flags.DEFINE_string("set", "small", "Which ready-made set to make; --list
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Gets one corpus folder for each split of the set.")
 _CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest one that is found.")
 _LEVEL = flags.DEFINE_enum(
-    "optimization_level", "Oz", ready_made.LEVELS, "What modules are compiled at: Oz to work on size, O2 or O3 on speed."
+    "optimization_level",
+    "Oz",
+    ready_made.LEVELS,
+    "What modules are compiled at: O2 or O3 to work on speed.",
 )
 _CACHE_DIR = flags.DEFINE_string("cache_dir", None, "Where archives are kept; by default the user's cache folder.")
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers running at a time; by default one per CPU.")

@@ -30,7 +30,7 @@ from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_atomically
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.network import LearnedPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, reward
 from compiler_opt.rl.config import NetworkConfig
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> None:
     problem = problems.load(_COMPILE_TASK.value)
     corpus = Corpus.load(_DATA_PATH.value)
     modules = traces.sample_modules(_filtered(corpus), _SAMPLING_RATE.value, _SEED.value)
-    policy = NetworkPolicy.load(Path(str(_POLICY_PATH.value))) if performance_path is not None else None
+    policy = problem.load_policy(Path(str(_POLICY_PATH.value))) if performance_path is not None else None
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     support = toolchain.require(problem.name)
@@ -174,7 +174,7 @@ def _about(
 
 
 def _compare(
-    policy: NetworkPolicy,
+    policy: LearnedPolicy,
     baseline: Baseline,
     corpus: Corpus,
     pool: WorkerPool,

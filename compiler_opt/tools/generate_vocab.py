@@ -16,6 +16,7 @@ from compiler_opt.collect.trace_description import TraceDescription
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.policies.vocabulary import save_vocabulary
+from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point
 
 _INPUT = flags.DEFINE_string("input", None, "The trace, as generate_default_trace writes it.")
@@ -32,7 +33,8 @@ def main(argv: list[str]) -> None:
         raise ConfigError("--input and --output_dir are needed: the trace to read, and the folder of the vocabulary")
     output_dir = Path(_OUTPUT_DIR.value)
     check_folder_writable(output_dir)
-    TraceDescription(Path(_INPUT.value))  # refuses what is no trace, before TensorFlow has been waited for
+    # Refuses what is no trace, before TensorFlow has been waited for.
+    problem = problems.load(TraceDescription(Path(_INPUT.value)).about.get("problem", "inlining"))
     rl.load_tensorflow()
     from compiler_opt.rl.quantiles import trace_quantiles
     from compiler_opt.rl.trace_files import Trace
@@ -45,6 +47,7 @@ def main(argv: list[str]) -> None:
             sampling_fraction=_SAMPLING_FRACTION.value,
             seed=_SEED.value,
             num_threads=_NUM_WORKERS.value,
+            candidates=problem.candidates,
             on_decisions=progress.update,
         )
     save_vocabulary(output_dir, quantiles)

@@ -82,8 +82,8 @@ def test_a_random_rollout_is_the_same_for_the_same_seed(corpus: Corpus, toolchai
             _area(corpus), policy, _INLINING, toolchain, scratch=scratch, seed=seed, settings=settings
         ).trajectory
         assert result is not None
-        assert result.call_sites is not None
-        assert len(result.call_sites.callers) == len(result)
+        assert isinstance(result.sites, CallSites)
+        assert len(result.sites.callers) == len(result)
         decided: list[int] = result.advice.tolist()
         return decided
 
@@ -143,11 +143,11 @@ def test_plugin_and_channel_give_the_same_rollouts(
         if plugin.log_probs is not None and channel.log_probs is not None:
             assert plugin.log_probs.dtype == channel.log_probs.dtype
             np.testing.assert_allclose(plugin.log_probs, channel.log_probs, atol=1e-5)
-        assert plugin.call_sites is not None
-        assert channel.call_sites is not None
-        assert _named(plugin.call_sites) == _named(channel.call_sites)
+        assert isinstance(plugin.sites, CallSites)
+        assert isinstance(channel.sites, CallSites)
+        assert _named(plugin.sites) == _named(channel.sites)
         group = [result.measurement for result in results]
-        credits = _INLINING.credit(group, [plugin.call_sites, channel.call_sites], {})
+        credits = _INLINING.credit(group, [plugin.sites, channel.sites], {})
         assert credits is not None
         np.testing.assert_array_equal(credits[0], credits[1])
     assert len(advice) > 4

@@ -36,7 +36,7 @@ def result(corpus: Corpus, toolchain: Toolchain, kept: Path) -> Evaluation:
     return evaluate(
         corpus,
         default,
-        baselines("inlining", ["never", "always", "random"]),
+        baselines(problems.load("inlining"), ["never", "always", "random"]),
         problem_name="inlining",
         toolchain=toolchain,
         settings=dataclasses.replace(SETTINGS, keep_objects=kept),
@@ -84,7 +84,7 @@ def test_numbers_are_those_of_the_kept_objects(result: Evaluation, kept: Path) -
 
 def test_of_each_module_the_smaller_object(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     """Half of the decisions by chance make some modules smaller, and some bigger."""
-    policy = baselines("inlining", ["random"])[0]
+    policy = baselines(problems.load("inlining"), ["random"])[0]
     settings = dataclasses.replace(SETTINGS, keep_objects=tmp_path)
     result = evaluate(corpus, policy, problem_name="inlining", toolchain=toolchain, settings=settings)
     for project in result.projects:
@@ -98,7 +98,7 @@ def test_of_each_module_the_smaller_object(corpus: Corpus, toolchain: Toolchain,
 
 
 def test_random_is_the_same_for_the_same_seed(result: Evaluation, corpus: Corpus, toolchain: Toolchain) -> None:
-    random = baselines("inlining", ["random"])[0]
+    random = baselines(problems.load("inlining"), ["random"])[0]
     again = evaluate(corpus, random, problem_name="inlining", toolchain=toolchain, settings=SETTINGS)
     for before, after in zip(result.modules, again.modules, strict=True):
         assert before.outputs["random"].text_bytes == after.outputs["random"].text_bytes
@@ -181,9 +181,9 @@ def test_contenders_must_differ(corpus: Corpus, toolchain: Toolchain) -> None:
 
 def test_unknown_baselines_are_refused() -> None:
     with pytest.raises(ConfigError, match="unknown baseline 'sometimes' for inlining; expected never, always, random"):
-        baselines("inlining", ["sometimes"])
+        baselines(problems.load("inlining"), ["sometimes"])
     with pytest.raises(ConfigError, match="expected none"):
-        baselines("regalloc_eviction", ["never"])
+        baselines(problems.load("regalloc_eviction"), ["never"])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples, held_out_modules, load_examples
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.decisions import YesOrNo
 from compiler_opt.rl.trace_files import Trace, TraceWriter
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -22,11 +23,15 @@ def examples(seed: int, count: int = 2000, costs: tuple[int, ...] = tuple(range(
     """Inline what costs less than 3."""
     rng = np.random.default_rng(seed)
     cost, noise = rng.choice(costs, count), rng.integers(0, 10, count)
-    return Examples(np.stack([cost, noise], axis=-1), (cost < 3).astype(np.int64), num_modules=1)
+    return Examples({"cost": cost, "noise": noise}, (cost < 3).astype(np.int64), num_modules=1)
+
+
+def kind(*names: str) -> YesOrNo:
+    return YesOrNo(dict.fromkeys(names, np.arange(3.0)))
 
 
 def clone(config: BehavioralCloningConfig = CONFIG) -> Cloned:
-    cloner = Cloner(QUANTILES, "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
+    cloner = Cloner(YesOrNo(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
     return cloner.clone(examples(1), examples(2))
 
 
@@ -41,7 +46,7 @@ def test_a_simple_rule_is_learnt() -> None:
 @pytest.mark.parametrize("smoothing", [0.03, 0.2])
 def test_as_much_doubt_is_left_as_was_asked_for(smoothing: float) -> None:
     config = dataclasses.replace(CONFIG, label_smoothing=smoothing)
-    cloner = Cloner(QUANTILES, "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
+    cloner = Cloner(YesOrNo(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
     cloned = cloner.clone(examples(1, costs=(-8, 8)), examples(2, costs=(-8, 8)))
     noise = np.arange(10)
     for cost, expected in ((-8, 1 - smoothing), (8, smoothing)):
@@ -58,7 +63,7 @@ def test_it_stops_when_it_gets_no_better_and_keeps_the_best() -> None:
     assert cloned.best["iteration"] == len(losses) - 2
     # What is returned really is that epoch's network.
     held_out = examples(2)
-    logits = NetworkPolicy(cloned.weights).logits({"cost": held_out.values[:, 0], "noise": held_out.values[:, 1]})
+    logits = NetworkPolicy(cloned.weights).logits(held_out.observations)
     assert ((logits[:, 1] > logits[:, 0]) == held_out.actions).mean() == cloned.best["accuracy"]
 
 
@@ -75,8 +80,8 @@ def test_the_measured_loss_is_the_one_that_is_trained() -> None:
     """One batch of all examples: the loss before the step is what the first weights measure."""
     held_out = examples(1, 100)
     config = dataclasses.replace(CONFIG, num_epochs=1, batch_size=100)
-    cloner = Cloner(QUANTILES, "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
-    logits = NetworkPolicy(cloner.weights()).logits({"cost": held_out.values[:, 0], "noise": held_out.values[:, 1]})
+    cloner = Cloner(YesOrNo(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
+    logits = NetworkPolicy(cloner.weights()).logits(held_out.observations)
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     rows = np.arange(100)
     expected = -(0.97 * log_probs[rows, held_out.actions] + 0.03 * log_probs[rows, 1 - held_out.actions]).mean()
@@ -110,9 +115,9 @@ def write(path: Path, modules: int, advice: str = "i8", action: int = 1, shape: 
 def test_examples_of_a_module_are_all_on_one_side(tmp_path: Path) -> None:
     trace = write(tmp_path / "trace", 20)
     read: list[int] = []
-    training, held_out = load_examples(trace, ["other", "cost"], CONFIG, read.append)
+    training, held_out = load_examples(trace, kind("other", "cost"), CONFIG, read.append)
     assert sum(read) == 20 * 21 / 2
-    sides = [set(part.values[:, 1].tolist()) for part in (training, held_out)]
+    sides = [set(part.observations["cost"].tolist()) for part in (training, held_out)]
     assert not sides[0] & sides[1]
     assert sides[0] | sides[1] == set(range(20))
     assert {f"m{index}" for index in sides[1]} == held_out_modules([f"m{i}" for i in range(20)], 0.1, CONFIG.seed)
@@ -122,23 +127,23 @@ def test_examples_of_a_module_are_all_on_one_side(tmp_path: Path) -> None:
 
 def test_a_long_trace_is_sampled(tmp_path: Path) -> None:
     trace = write(tmp_path / "trace", 60)
-    training, held_out = load_examples(trace, ["cost"], dataclasses.replace(CONFIG, max_decisions=400))
+    training, held_out = load_examples(trace, kind("cost"), dataclasses.replace(CONFIG, max_decisions=400))
     assert 320 < len(training) + len(held_out) < 480
-    sides = [set(part.values[:, 0].tolist()) for part in (training, held_out)]
+    sides = [set(part.observations["cost"].tolist()) for part in (training, held_out)]
     assert not sides[0] & sides[1]
 
 
 def test_what_cannot_be_cloned_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="at least 2 modules"):
-        load_examples(write(tmp_path / "one", 1), ["cost"], CONFIG)
+        load_examples(write(tmp_path / "one", 1), kind("cost"), CONFIG)
     with pytest.raises(PolicyError, match="no choice"):
-        load_examples(write(tmp_path / "float", 2, advice="f4"), ["cost"], CONFIG)
-    with pytest.raises(PolicyError, match="expected decisions of 0 or 1, found 7"):
-        load_examples(write(tmp_path / "many", 2, action=7), ["cost"], CONFIG)
+        load_examples(write(tmp_path / "float", 2, advice="f4"), kind("cost"), CONFIG)
+    with pytest.raises(PolicyError, match="expected decisions of 0 to 1, found 7"):
+        load_examples(write(tmp_path / "many", 2, action=7), kind("cost"), CONFIG)
     with pytest.raises(PolicyError, match="expected the feature cost to be one integer"):
-        load_examples(write(tmp_path / "wide", 2, shape=(3,)), ["cost"], CONFIG)
+        load_examples(write(tmp_path / "wide", 2, shape=(3,)), kind("cost"), CONFIG)
     with pytest.raises(ProtocolError, match="lacks the features height"):
-        load_examples(write(tmp_path / "lacking", 2), ["cost", "height"], CONFIG)
+        load_examples(write(tmp_path / "lacking", 2), kind("cost", "height"), CONFIG)
 
 
 @pytest.mark.parametrize(

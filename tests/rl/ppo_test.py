@@ -10,15 +10,14 @@ rl.load_tensorflow()
 from compiler_opt.policies.network import NetworkPolicy  # noqa: E402
 from compiler_opt.rl import ppo  # noqa: E402
 from compiler_opt.rl.config import NetworkConfig, PPOConfig  # noqa: E402
+from compiler_opt.rl.decisions import YesOrNo  # noqa: E402
 
 _FEATURES = ("a", "b", "c")
-_QUANTILES = [np.arange(-10.0, 10.0)] * 3
 
 
 def _learner(seed: int = 1, **config: float) -> ppo.PPOLearner:
     return ppo.PPOLearner(
-        _FEATURES,
-        _QUANTILES,
+        YesOrNo(dict.fromkeys(_FEATURES, np.arange(-10.0, 10.0))),
         "decision",
         NetworkConfig((16,), (8,)),
         PPOConfig(learning_rate=0.01, minibatch_size=256, **config),  # type: ignore[arg-type]
@@ -74,10 +73,10 @@ def test_the_value_network_learns_returns() -> None:
     for _ in range(30):
         batch = _batch(learner, rng)
         batch = ppo.Batch(
-            batch.features, batch.actions, batch.log_probs, np.zeros(2000, "f4"), np.full(2000, 3.0, "f4")
+            batch.observations, batch.actions, batch.log_probs, np.zeros(2000, "f4"), np.full(2000, 3.0, "f4")
         )
         learner.update(batch, rng)
-    assert learner.expected_returns(batch.features).mean() == pytest.approx(3.0, abs=0.3)
+    assert learner.expected_returns(batch.observations).mean() == pytest.approx(3.0, abs=0.3)
 
 
 def test_the_average_follows_the_weights() -> None:

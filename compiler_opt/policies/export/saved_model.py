@@ -6,12 +6,16 @@ network.npz                   see `policies.network`
 network.mlgo                  the native form, see `policies.native`
 model.tflite                  the same for LLVM's development mode, see `policies.export.tflite`
 model_card.json, MODEL_CARD.md  see `policies.model_card`
+
+A policy that scores candidates has `network.npz` and the card only: it decides over the channel.
 """
 
+import contextlib
 import json
 import shutil
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from tf_agents.policies import actor_policy, greedy_policy, policy_saver
@@ -39,6 +43,17 @@ def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> N
     Raises:
       OutputError: it cannot be written.
     """
+    with _replacing(directory) as partial:
+        if len(weights.biases[-1]) > 1:
+            _save_for_tensorflow(partial, weights, action_name)
+            (partial / OUTPUT_SPEC_FILE).write_text(output_spec(action_name))
+            (partial / NATIVE_FILE).write_bytes(native_blob(weights))
+            (partial / TFLITE_FILE).write_bytes(tflite_model(weights, action_name))
+        weights.save(partial)
+        weights.card().save(partial)
+
+
+def _save_for_tensorflow(directory: Path, weights: NetworkWeights, action_name: str) -> None:
     hidden = tuple(len(bias) for bias in weights.biases[:-1])
     action = networks.action_spec(action_name, len(weights.biases[-1]))
     actor = networks.actor_network(
@@ -47,6 +62,15 @@ def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> N
     networks.assign(actor, weights)
     steps: ts.TimeStep = networks.time_step_spec(weights.features)
     policy = greedy_policy.GreedyPolicy(actor_policy.ActorPolicy(steps, action, actor))
+    with warnings.catch_warnings(), scratch_for_libraries():
+        # Of a distribution in the policy's own bookkeeping, which no reader of the signature loads.
+        warnings.filterwarnings("ignore", "Encoding a StructuredValue", UserWarning)
+        policy_saver.PolicySaver(policy, batch_size=1, use_nest_path_signatures=False).save(str(directory))
+
+
+@contextlib.contextmanager
+def _replacing(directory: Path) -> Iterator[Path]:
+    """A folder that takes the place of another when all went well."""
     partial: Path | None = None
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -54,15 +78,7 @@ def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> N
         for left in directory.parent.glob(f".{directory.name}.*.partial"):
             shutil.rmtree(left, ignore_errors=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".partial", dir=directory.parent))
-        with warnings.catch_warnings(), scratch_for_libraries():
-            # Of a distribution in the policy's own bookkeeping, which no reader of the signature loads.
-            warnings.filterwarnings("ignore", "Encoding a StructuredValue", UserWarning)
-            policy_saver.PolicySaver(policy, batch_size=1, use_nest_path_signatures=False).save(str(partial))
-        (partial / OUTPUT_SPEC_FILE).write_text(output_spec(action_name))
-        weights.save(partial)
-        (partial / NATIVE_FILE).write_bytes(native_blob(weights))
-        (partial / TFLITE_FILE).write_bytes(tflite_model(weights, action_name))
-        weights.card().save(partial)
+        yield partial
         partial.chmod(0o755)
         _replace(partial, directory)
     except OSError as error:

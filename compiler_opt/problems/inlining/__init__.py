@@ -23,7 +23,8 @@ class InliningForSize(Problem):
     default_feature = signature.DEFAULT_DECISION
     default_slot = signature.DEFAULT_DECISION_SLOT
 
-    def measure(self, object_path: Path) -> ObjectSizes:
+    def measure(self, object_path: Path, remarks: bytes) -> ObjectSizes:
+        del remarks
         return read_object_sizes(object_path)
 
     def project_context(
@@ -37,9 +38,9 @@ class InliningForSize(Problem):
         return weighted_text_bytes(measurement, context)
 
     def credit(
-        self, measurements: Sequence[ObjectSizes], call_sites: Sequence[CallSites], context: Mapping[str, int]
+        self, measurements: Sequence[ObjectSizes], sites: Sequence[CallSites], context: Mapping[str, int]
     ) -> list[np.ndarray]:
-        return function_credit(measurements, call_sites, context)
+        return function_credit(measurements, sites, context)
 
 
 PROBLEM = InliningForSize()

@@ -1,0 +1,417 @@
+"""How well the register allocator's remarks stand for LLVM's RegAllocScore, and what either costs.
+
+    D, the definition: 0.2 copies + 4 loads + stores + 5 loads-and-stores + 0.2 cheap + expensive rematerialisations
+    R, from remarks:   0.2 copies + 4 (reloads + folded reloads) + spills + folded spills
+    R5, likewise:      0.2 copies + 4 (reloads + folded reloads) + spills + 5 folded spills
+
+each weighted by how often its block runs, relative to the function's entry. D counts every instruction of the function
+after `virtregrewriter` (`llvm/lib/CodeGen/RegAllocScore.cpp`), R what the greedy allocator says that it has added
+(`RAGreedy::computeStats`). Both are of the same compilation, which stops after `virtregrewriter` and writes remarks as
+well as machine IR; a small program, linked against libLLVM, has LLVM itself score the machine IR.
+
+Modules are drawn from a corpus until they have enough functions. Each is compiled with clang's own evictions and under
+other policies. A function that several modules of a project have is counted once.
+"""
+
+import dataclasses
+import os
+import platform
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.errors import CompileError, ConfigError, ToolchainError
+from compiler_opt.llvm import processes, regalloc_remarks
+from compiler_opt.llvm.advisors import REGALLOC_EVICTION, mllvm
+from compiler_opt.llvm.interactive import Decide, StartDeciding, compile_interactively
+from compiler_opt.llvm.plugin import FLAGS
+from compiler_opt.llvm.regalloc_remarks import RegallocCosts
+from compiler_opt.llvm.remarks import options
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.tools import entry_point
+
+_DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
+_SPEED = flags.DEFINE_bool("speed", True, "Compile at -O2, whatever the corpus was made with; else as the corpus says.")
+_NUM_FUNCTIONS = flags.DEFINE_integer("num_functions", 3000, "Functions, from modules drawn at random.", 1)
+_NUM_TIMED = flags.DEFINE_integer("num_timed_modules", 40, "Of those modules, how many are timed.", 1)
+_REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Times that each of them is compiled each way.", 1)
+_SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules, and of the policies.", 0)
+
+_SOURCE = Path(__file__).with_name("regalloc_score_reference.cpp")
+_TIMEOUT_S = 600.0
+_STOP = mllvm(["-stop-after=virtregrewriter"])
+# A module that was compiled for size says so in its functions' attributes.
+_SPEED_OPTIONS = [
+    "-O2",
+    "-vectorize-loops",
+    *mllvm(f"-force-remove-attribute={name}" for name in ("minsize", "optsize")),
+]
+
+# Legend: [N functions, 6 kinds of instructions that D weighs], [N, 5 costs that R weighs].
+_D_WEIGHTS = np.array([0.2, 4.0, 1.0, 5.0, 0.2, 1.0])
+_COPIES, _MEMORY, _REMATERIALISATIONS = slice(0, 1), slice(1, 4), slice(4, 6)
+_R_KINDS = ("copies", "reloads", "folded_reloads", "spills", "folded_spills")
+_R_WEIGHTS = {"R": np.array([0.2, 4.0, 4.0, 1.0, 1.0]), "R5": np.array([0.2, 4.0, 4.0, 1.0, 5.0])}
+
+
+class Costs(NamedTuple):
+    """What both scores weigh, of one function or stacked."""
+
+    definition: np.ndarray
+    remarks: np.ndarray
+
+    def d(self, part: slice = slice(0, 6)) -> np.ndarray:
+        return self.definition[..., part] @ _D_WEIGHTS[part]
+
+    def r(self, name: str, part: slice = slice(0, 5)) -> np.ndarray:
+        return self.remarks[..., part] @ _R_WEIGHTS[name][part]
+
+    def __sub__(self, other: "Costs") -> "Costs":
+        return Costs(self.definition - other.definition, self.remarks - other.remarks)
+
+    def of(self, chosen: np.ndarray) -> "Costs":
+        return Costs(self.definition[chosen], self.remarks[chosen])
+
+
+def _stack(costs: Iterable[Costs]) -> Costs:
+    return Costs(*map(np.stack, zip(*costs, strict=True)))
+
+
+Functions = dict[tuple[str, str], Costs]
+"""By project and name."""
+
+
+def _evict(deviate: float, seed: int) -> StartDeciding:
+    """Evicts the legal candidate of least weight; for a share of the decisions, one drawn from all legal ones."""
+
+    def start(header: Header) -> Decide:
+        rng = np.random.default_rng(seed)
+
+        def decide(observation: bytes) -> int:
+            features = header.decode(observation)
+            legal = np.flatnonzero(features["mask"].reshape(-1))
+            if rng.random() < deviate:
+                return int(rng.choice(legal))
+            return int(legal[np.argmin(features["use_def_density"].reshape(-1)[legal])])
+
+        return decide
+
+    return start
+
+
+_DEFAULT, _ANY, _LIGHTEST, _DEVIATES, _DEVIATES_TOO = "default", "any legal", "lightest", "90% lightest", "again"
+_COMPARISONS = (
+    (_DEFAULT, _ANY, "clang's own against any legal candidate"),
+    (_DEFAULT, _LIGHTEST, "clang's own against the lightest legal candidate"),
+    (_DEVIATES, _DEVIATES_TOO, "the lightest, one in ten at random: two draws"),
+)
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    if not Path(_DATA_PATH.value).exists():
+        raise ConfigError(f"{_DATA_PATH.value}: not there; run ./run_demo.sh first, or give --data_path")
+    corpus, toolchain = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    toolchain.require(REGALLOC_EVICTION.problem)
+    order = np.random.default_rng(_SEED.value).permutation(len(corpus.modules))
+    policies: Mapping[str, StartDeciding | None] = {
+        _DEFAULT: None,
+        _ANY: _evict(1.0, _SEED.value),
+        _LIGHTEST: _evict(0.0, _SEED.value),
+        _DEVIATES: _evict(0.1, _SEED.value),
+        _DEVIATES_TOO: _evict(0.1, _SEED.value + 1),
+    }
+    functions: dict[str, Functions] = {policy: {} for policy in policies}
+    failures = dict.fromkeys(policies, 0)
+    modules: list[Module] = []
+    with scratch_directory() as scratch:
+        measurement = _Measurement(
+            toolchain, _build_reference(toolchain, scratch), _build_plugin(toolchain, scratch), scratch
+        )
+        with tqdm(total=_NUM_FUNCTIONS.value, unit="function", disable=None) as bar:
+            for index in order:
+                if len(functions[_DEFAULT]) >= _NUM_FUNCTIONS.value:
+                    break
+                modules.append(corpus.modules[index])
+                for policy, decide in policies.items():
+                    try:
+                        costs = measurement.costs(modules[-1], decide)
+                    except CompileError:
+                        if decide is None:
+                            raise
+                        failures[policy] += 1
+                        continue
+                    for name, cost in costs.items():
+                        functions[policy].setdefault((modules[-1].project, name), cost)
+                bar.update(len(functions[_DEFAULT]) - bar.n)
+        cpu = measurement.cpu_s(modules[: _NUM_TIMED.value], _REPETITIONS.value)
+    projects = {module.project for module in modules}
+    print(f"{len(functions[_DEFAULT])} functions with D > 0, of {len(modules)} modules, {len(projects)} projects")
+    _print_levels(_stack(functions[_DEFAULT].values()))
+    for before, after, title in _COMPARISONS:
+        common = functions[before].keys() & functions[after].keys()
+        former, latter = (_stack(functions[policy][key] for key in sorted(common)) for policy in (before, after))
+        _print_changes(title, former, latter, failures[before] + failures[after])
+    _print_cpu(cpu)
+    how = "-O2, size attributes removed" if _SPEED.value else "options as recorded"
+    print(f"  {toolchain.version_text}, {how}; corpus {_DATA_PATH.value}")
+    print(f"  {platform.machine()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}")
+
+
+def _build_reference(toolchain: Toolchain, scratch: Path) -> Path:
+    """Compiles the program that has LLVM score machine IR."""
+    config = str(toolchain.tool("llvm-config"))
+    libraries = _checked([config, "--cxxflags", "--ldflags", "--libs", "--link-shared"]).stdout.decode().split()
+    program = scratch / "regalloc_score_reference"
+    compiler = [str(toolchain.clang), "--driver-mode=g++", "-O2", "-w", str(_SOURCE), "-o", str(program)]
+    _checked([*compiler, *libraries])
+    return program
+
+
+def _build_plugin(toolchain: Toolchain, scratch: Path) -> Path | None:
+    """Compiles the plugin that scores inside clang; None where plugins cannot add passes to code generation."""
+    headers = toolchain.plugin_headers
+    if headers is None or not (headers / "llvm/Target/RegisterTargetPassConfigCallback.h").exists():
+        return None
+    plugin = scratch / "regalloc_score.so"
+    command = [str(toolchain.clang), "--driver-mode=g++", *FLAGS, "-DPLUGIN", "-w", "-isystem", str(headers)]
+    _checked([*command, str(_SOURCE), "-o", str(plugin)])
+    return plugin
+
+
+def _checked(command: list[str], environment: Mapping[str, str] | None = None) -> processes.ProcessResult:
+    result = processes.run(command, timeout_s=_TIMEOUT_S, environment=environment)
+    if not result.ok:
+        raise ToolchainError(result.describe())
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class _Measurement:
+    """Compiles modules and reads what the compiler says about it."""
+
+    toolchain: Toolchain
+    reference: Path
+    plugin: Path | None
+    scratch: Path
+
+    def costs(self, module: Module, decide: StartDeciding | None) -> dict[str, Costs]:
+        """Both scores of a module's functions, by name; without those that D is 0 for.
+
+        Raises:
+          CompileError: it does not compile, as may happen when evictions leave no register.
+        """
+        machine_ir, remarks = self.scratch / "module.mir", self.scratch / "remarks"
+        remarks.unlink(missing_ok=True)
+        extra = [*_STOP, *options(str(remarks), regalloc_remarks.REMARK_PASS)]
+        if decide is None:
+            result = processes.run(self._command(module, machine_ir, extra))
+        else:
+            result = compile_interactively(
+                self._command(module, machine_ir, [*extra, *REGALLOC_EVICTION.interactive_options()]),
+                channel_flag=REGALLOC_EVICTION.channel_base,
+                start_deciding=decide,
+                scratch=self.scratch,
+            ).process
+        if not result.ok:
+            raise CompileError(result.describe())
+        by_remarks = regalloc_remarks.parse_costs(remarks.read_bytes())
+        by_definition = dict(_scores(_checked([str(self.reference), str(machine_ir)]).stdout))
+        unknown = by_remarks.keys() - by_definition.keys()
+        if unknown:
+            raise CompileError(f"{module.name}: remarks about {min(unknown)}, which the machine IR has not")
+        costs = {}
+        for name, sums in by_definition.items():
+            added = by_remarks.get(name, RegallocCosts())
+            costs[name] = Costs(sums, np.array([getattr(added, kind) for kind in _R_KINDS]))
+        return {name: cost for name, cost in costs.items() if cost.d() > 0}
+
+    def cpu_s(self, modules: Sequence[Module], repetitions: int) -> "_Cpu":
+        """What each way costs, and whether the plugin's scores and everybody's objects are as they should be."""
+        plain, output, remarks, machine_ir, scores = (
+            self.scratch / name for name in ("plain.o", "module.o", "remarks", "module.mir", "scores")
+        )
+        yaml = options(str(remarks), regalloc_remarks.REMARK_PASS)
+        # An ELF object has no section for bitstream remarks; clang-19 dies of it, clang-22 warns.
+        bitstream = [*yaml[:-1], "bitstream", *mllvm(["-remarks-section=false"])]
+        ways: dict[str, tuple[list[str], Path, Path | None]] = {
+            _PLAIN: ([], plain, None),
+            _YAML: (yaml, output, remarks),
+            _BITSTREAM: (bitstream, output, remarks),
+            _MACHINE_IR: (_STOP, machine_ir, machine_ir),
+        }
+        if self.plugin is not None:
+            ways[_PLUGIN] = (["-load", str(self.plugin)], output, scores)
+        environment = {**os.environ, "REGALLOC_SCORES": str(scores)}
+        cpu = _Cpu({way: np.zeros((len(modules), repetitions)) for way in (*ways, _PARSE, _REFERENCE)})
+        for row, module in enumerate(tqdm(modules, unit="module", disable=None)):
+            # The first of each reads the module into the page cache and is not counted.
+            for repetition in range(-1, repetitions):
+                seconds = {}
+                for way, (extra, path, written) in ways.items():
+                    command = self._command(module, path, extra)
+                    seconds[way] = _checked(command, environment=environment).cpu_s
+                    if way == _YAML:
+                        start_s = time.process_time()
+                        regalloc_remarks.parse_costs(remarks.read_bytes())
+                        seconds[_PARSE] = time.process_time() - start_s
+                    if repetition < 0 and path == output:
+                        cpu.different_objects += output.read_bytes() != plain.read_bytes()
+                    if repetition < 0 and written is not None:
+                        cpu.written[way] = cpu.written.get(way, 0) + written.stat().st_size
+                scored = _checked([str(self.reference), str(machine_ir)])
+                seconds[_REFERENCE] = scored.cpu_s
+                if repetition < 0 and self.plugin is not None:
+                    by_plugin = dict(_scores(scores.read_bytes()))
+                    by_reference = dict(_scores(scored.stdout))
+                    cpu.functions += len(by_reference)
+                    cpu.equal += sum(
+                        name in by_plugin and np.array_equal(sums, by_plugin[name])
+                        for name, sums in by_reference.items()
+                    )
+                if repetition >= 0:
+                    for way, value in seconds.items():
+                        cpu.cpu_s[way][row, repetition] = value
+        cpu.start_s = statistics.median(_checked([str(self.reference)]).cpu_s for _ in range(20))
+        return cpu
+
+    def _command(self, module: Module, output: Path, extra: Sequence[str]) -> list[str]:
+        # With -stop-after, machine IR is written in the place of the object.
+        extra = [*(_SPEED_OPTIONS if _SPEED.value else ()), *extra]
+        return compile_command(self.toolchain.clang, module.options(), module.bitcode_path, output, extra)
+
+
+_PLAIN, _YAML, _BITSTREAM = "object alone", "object and YAML remarks", "object and bitstream remarks"
+_PARSE, _MACHINE_IR, _REFERENCE = "reading the YAML", "machine IR, no object", "scoring the machine IR"
+_PLUGIN = "object and the plugin's scores"
+
+
+@dataclasses.dataclass
+class _Cpu:
+    """CPU seconds `[module, repetition]` of each way; bytes written beside the object; what was compared."""
+
+    cpu_s: dict[str, np.ndarray]
+    written: dict[str, int] = dataclasses.field(default_factory=dict)
+    different_objects: int = 0
+    functions: int = 0
+    equal: int = 0
+    start_s: float = 0.0
+
+
+def _scores(output: bytes) -> Iterator[tuple[str, np.ndarray]]:
+    for line in output.decode("utf-8", "surrogateescape").splitlines():
+        name, _score, *sums = line.split("\t")
+        yield name, np.array(sums, np.float64)
+
+
+def _print_levels(costs: Costs) -> None:
+    d = costs.d()
+    for name in _R_WEIGHTS:
+        r = costs.r(name)
+        print(f"levels, {name}: Spearman {_spearman(d, r):.3f}; error over D: {_spread(np.abs(r - d) / d, '.1%')}")
+    added = costs.r("R5", slice(1, 5))
+    parts = {
+        "loads and stores that R5 sees": added,
+        "other loads and stores": costs.d(_MEMORY) - added,
+        "copies": costs.d(_COPIES),
+        "rematerialisations": costs.d(_REMATERIALISATIONS),
+    }
+    for name, values in parts.items():
+        print(f"  share of D, {name}: {_spread(values / d, '.1%')}")
+    agree = np.isclose(costs.definition[:, 0], costs.remarks[:, 0], rtol=1e-5, atol=0).sum()
+    print(f"  copies agree in {agree} functions; R is 0 for {np.count_nonzero(r == 0)}")
+
+
+def _print_changes(title: str, before: Costs, after: Costs, failures: int) -> None:
+    total_before = before.d().sum()
+    # Remarks have seven digits: less than that is no change.
+    rounding = 1e-6 * np.maximum(np.maximum(before.r("R5"), after.r("R5")), 1.0)
+    changes = after - before
+    d = changes.d()
+    changed = np.any([np.abs(change) > rounding for change in (d, *map(changes.r, _R_WEIGHTS))], axis=0)
+    print(f"changes, {title}: {changed.sum()} of {len(d)} functions; {failures} compilations failed")
+    if changed.sum() < 3:
+        return
+    before, after, changes = before.of(changed), after.of(changed), changes.of(changed)
+    d, rounding = d[changed], rounding[changed]
+    print(f"  D: mean change {np.abs(d).mean():.4g}, in total {d.sum() / total_before:+.3%}")
+    for name in _R_WEIGHTS:
+        r = changes.r(name)
+        errors, moved = np.abs(r - d), np.abs(d) > rounding
+        same_sign, large = _sign(d, rounding) == _sign(r, rounding), np.abs(d) > 0.01 * before.d()
+        print(f"  {name}: {_correlations(d, r)}; same sign {same_sign.mean():.1%}")
+        print(f"    same sign where D changes by over 1%: {same_sign[large].mean():.1%} of {large.sum()}")
+        print(f"    both changes as shares of D before: {_correlations(d / before.d(), r / before.d())}")
+        some = before.r(name) > 0
+        own_share = r[some] / before.r(name)[some]
+        print(f"    each as a share of its own score before: {_correlations((d / before.d())[some], own_share)}")
+        print(f"    mean error {errors.mean():.4g}; in total {r.sum() / total_before:+.3%} of D")
+        print(f"    error over D's change: {_spread(errors[moved] / np.abs(d[moved]), '.2%')}")
+        print(f"    error of (D before + R's change) over D: {_spread(errors / after.d(), '.3%')}")
+        parts = {
+            "loads and stores": changes.r(name, slice(1, 5)) - changes.d(_MEMORY),
+            "copies": changes.r(name, slice(0, 1)) - changes.d(_COPIES),
+            "rematerialisations": changes.d(_REMATERIALISATIONS),
+        }
+        shares = (f"{part} {np.abs(values).sum() / errors.sum():.0%}" for part, values in parts.items())
+        print(f"    parts of the error, over its sum: {', '.join(shares)}")
+
+
+def _correlations(a: np.ndarray, b: np.ndarray) -> str:
+    return f"Pearson {_pearson(a, b):.4f}, Spearman {_spearman(a, b):.4f}"
+
+
+def _sign(change: np.ndarray, rounding: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(change) > rounding, np.sign(change), 0)
+
+
+def _print_cpu(cpu: _Cpu) -> None:
+    medians = {way: np.median(values, axis=1) for way, values in cpu.cpu_s.items()}
+    plain = medians.pop(_PLAIN)
+    print(f"CPU seconds over those of the {_PLAIN}, {len(plain)} modules:")
+    for way, values in medians.items():
+        size = f"; {cpu.written[way] / len(plain) / 1e3:.0f} kB a module" if way in cpu.written else ""
+        print(f"  {way}: {_spread(values / plain, '.3f')}{size}")
+    print(f"  the {_PLAIN}: {_spread(plain, '.3f')} s; {_REPETITIONS.value} repetitions")
+    print(f"  {cpu.different_objects} objects differ")
+    if cpu.functions:
+        print(f"  plugin and machine IR: the same score in {cpu.equal} of {cpu.functions} functions")
+
+
+def _spread(values: np.ndarray, form: str) -> str:
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    return f"mean {values.mean():{form}}, median {middle:{form}}, half within {low:{form}} and {high:{form}}"
+
+
+def _pearson(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def _spearman(a: np.ndarray, b: np.ndarray) -> float:
+    return _pearson(_ranks(a), _ranks(b))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 0; equal values share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts + 1) / 2)[inverse]
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,90 @@
+"""What register allocation has cost each function, from the optimisation remarks of the pass `regalloc`.
+
+    --- !Missed
+    Pass:            regalloc
+    Name:            SpillReloadCopies          (the function's total; LoopSpillReloadCopies are parts of it)
+    DebugLoc:        { File: a.c, Line: 3, Column: 10 }      (only with debug information)
+    Function:        name
+    Args:
+      - NumSpills:       '9'
+      - TotalSpillsCost: '8.312500e+01'         (spills, weighted by how often their block runs, relative to the entry)
+      ...
+
+Source: `RAGreedy::reportStats` in `llvm/lib/CodeGen/RegAllocGreedy.cpp`. A function
+that needs none of it has no remark.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+
+from compiler_opt.errors import ProtocolError
+from compiler_opt.llvm.remarks import function_name
+
+REMARK_PASS = "regalloc"
+
+_TOTAL = re.compile(
+    rb"^Name: +SpillReloadCopies\n"
+    rb"(?:DebugLoc: [^\n]*\n(?: [^\n]*\n)*)?"
+    rb"Function: +([^\n]+)\n"
+    rb"(?:Hotness: [^\n]*\n)?"
+    rb"Args: *\n((?: [^\n]*\n)*)",
+    re.MULTILINE,
+)
+_COST = re.compile(rb"^ +- Total(\w+)Cost: +'([^'\n]*)'$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class RegallocCosts:
+    """How often, per call of a function, it does what register allocation has added.
+
+    Attributes:
+      spills: stores to a stack slot.
+      folded_spills: instructions that store to one beside what they do.
+      reloads: loads from a stack slot.
+      folded_reloads: instructions that load from one beside what they do.
+      copies: from one register to another.
+    """
+
+    spills: float = 0.0
+    folded_spills: float = 0.0
+    reloads: float = 0.0
+    folded_reloads: float = 0.0
+    copies: float = 0.0
+
+
+_FIELDS = {
+    b"Spills": "spills",
+    b"FoldedSpills": "folded_spills",
+    b"Reloads": "reloads",
+    b"FoldedReloads": "folded_reloads",
+    b"Copies": "copies",
+}
+
+
+def parse_costs(remarks: bytes) -> Mapping[str, RegallocCosts]:
+    """Reads the remarks of one compilation.
+
+    Returns:
+      by function; those that cost nothing are absent.
+
+    Raises:
+      ProtocolError: a cost is no number, or a name is not what YAML allows.
+    """
+    return {
+        function_name(match[1].strip()): RegallocCosts(
+            **{_FIELDS[kind]: _number(text) for kind, text in _COST.findall(match[2]) if kind in _FIELDS}
+        )
+        for match in _TOTAL.finditer(remarks)
+    }
+
+
+def _number(text: bytes) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise ProtocolError(f"remarks: expected the cost of a function, found {text[:80]!r}")
+    return value

@@ -1,0 +1,35 @@
+"""What an eviction policy sees and says (`llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp`).
+
+One decision: an interval has found no free register; which candidate's intervals are evicted for it? All features but
+`progress` have one value for each candidate, in the order of allocation; the last candidate is the interval itself,
+and choosing it means to evict nothing. The advice is the candidate's position.
+"""
+
+MASK = "mask"
+"""1 where a candidate may be chosen."""
+
+FEATURES = (
+    "is_free",
+    "nr_urgent",
+    "nr_broken_hints",
+    "is_hint",
+    "is_local",
+    "nr_rematerializable",
+    "nr_defs_and_uses",
+    "weighed_reads_by_max",
+    "weighed_writes_by_max",
+    "weighed_read_writes_by_max",
+    "weighed_indvars_by_max",
+    "hint_weights_by_max",
+    "start_bb_freq_by_max",
+    "end_bb_freq_by_max",
+    "hottest_bb_freq_by_max",
+    "liverange_size",
+    "use_def_density",
+    "max_stage",
+    "min_stage",
+)
+"""Of each candidate."""
+
+PROGRESS = "progress"
+"""How much of the function is allocated; the same for all candidates."""
