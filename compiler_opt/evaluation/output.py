@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from compiler_opt.evaluation import score_report
 from compiler_opt.evaluation.formatting import aligned, bytes_text, change_text, count_text
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.report import never_worse, render, score_name, worst_modules
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, Output, ProjectResult
 from compiler_opt.files import write_atomically
+from compiler_opt.problems import problem as problems
 
 
 def write(evaluation: Evaluation, directory: Path, history: History | None = None) -> Path:
@@ -24,7 +26,7 @@ def write(evaluation: Evaluation, directory: Path, history: History | None = Non
         "modules.csv": csv_text(_module_rows(evaluation)),
         "projects.csv": csv_text(_project_rows(evaluation)),
         "summary.json": json.dumps(evaluation.summary(), indent=2) + "\n",
-        "report.html": render(evaluation, history),
+        "report.html": (render if _is_size(evaluation) else score_report.render)(evaluation, history),
     }
     for name, contents in files.items():
         write_atomically(directory / name, contents.encode())
@@ -74,8 +76,16 @@ def _project_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
         yield row
 
 
+def _is_size(evaluation: Evaluation) -> bool:
+    return problems.load(evaluation.problem).is_size
+
+
 def terminal_table(evaluation: Evaluation) -> str:
     """The result as plain text: a line per project, all together, and what should not be overlooked."""
+    return _size_table(evaluation) if _is_size(evaluation) else score_report.terminal_table(evaluation)
+
+
+def _size_table(evaluation: Evaluation) -> str:
     policy, baselines = evaluation.policy, evaluation.baselines
     header = ["project", "language", "modules", "default", policy, "linked", "objects", *baselines]
     rows = [

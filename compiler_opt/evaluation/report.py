@@ -1,4 +1,4 @@
-"""The evaluation as one HTML page that needs nothing else: no script, no font, no image from anywhere."""
+"""The evaluation of a policy for size as one HTML page: no script, no font, no image from anywhere."""
 
 import string
 from collections.abc import Sequence
@@ -16,13 +16,11 @@ from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.page import cells, colored, escape, table
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Total
 from compiler_opt.evaluation.statistics import CONFIDENCE, NUM_RESAMPLES, Comparison, Estimate
+from compiler_opt.problems import problem as problems
 
 _TEMPLATE = Path(__file__).with_name("report.html")
 _NUM_MODULES_NAMED = 10
 _MAX_FAILURES_SHOWN = 200
-
-_SCORES = {"inlining": "COMDAT-weighted text"}
-"""What a problem's score is, where there is a better word."""
 
 
 def render(evaluation: Evaluation, history: History | None = None) -> str:
@@ -48,20 +46,22 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
         "best_modules": _module_table(evaluation, "smaller", best_modules(evaluation)),
         "contender_table": _contender_table(evaluation),
         "contender_note": _contender_note(evaluation),
-        "training": _training(history),
+        "training": training_section(history),
         "num_modules": count_text(len(evaluation.modules), "module"),
         "policy": escape(evaluation.policy),
         "num_decisions": f"{sum(module.output(evaluation.policy).num_decisions for module in evaluation.modules):,}",
-        "score_meaning": _score_meaning(evaluation),
         "wall_time": duration_text(evaluation.wall_s),
         "cpu_time": duration_text(evaluation.cpu_s),
-        "provenance": "".join(
-            f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in evaluation.provenance.items()
-        ),
-        "failures": _failures(evaluation),
+        "provenance": provenance_list(evaluation),
+        "failures": failures_table(evaluation),
     }
     title = f"{evaluation.policy}: {change_text(total.linked_change)} linked text"
     return page.whole(title, string.Template(_TEMPLATE.read_text()).substitute(fields))
+
+
+def provenance_list(evaluation: Evaluation) -> str:
+    """What was measured and with what."""
+    return "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in evaluation.provenance.items())
 
 
 def lead(evaluation: Evaluation) -> str:
@@ -113,7 +113,8 @@ def best_modules(evaluation: Evaluation) -> list[ModuleResult]:
 
 
 def score_name(problem: str) -> str:
-    return _SCORES.get(problem, "score")
+    """What the problem's score is."""
+    return problems.load(problem).score_name
 
 
 def _headline(total: Total) -> str:
@@ -125,7 +126,8 @@ def _headline(total: Total) -> str:
     )
 
 
-def _interval(estimate: Estimate) -> str:
+def interval(estimate: Estimate) -> str:
+    """The bounds of an estimate."""
     return f"{change_text(estimate.low)} to {change_text(estimate.high)}"
 
 
@@ -133,9 +135,9 @@ def _cards(evaluation: Evaluation, total: Total) -> str:
     objects, scores = total.objects, total.scores
     cards = [
         ("Linked text", colored(total.linked_change), "all projects together"),
-        (score_name(evaluation.problem), colored(scores.total.value), _interval(scores.total)),
-        ("Text of the objects", colored(objects.total.value), _interval(objects.total)),
-        ("Mean over modules", colored(objects.mean.value), _interval(objects.mean)),
+        (score_name(evaluation.problem), colored(scores.total.value), interval(scores.total)),
+        ("Text of the objects", colored(objects.total.value), interval(objects.total)),
+        ("Mean over modules", colored(objects.mean.value), interval(objects.mean)),
         (
             "Modules smaller / same / bigger",
             f"{objects.wins} / {objects.ties} / {objects.losses}",
@@ -281,7 +283,7 @@ def _contender_table(evaluation: Evaluation) -> str:
 
 
 def _with_interval(comparison: Comparison) -> str:
-    return f'{colored(comparison.total.value)}<span class="range">{_interval(comparison.total)}</span>'
+    return f'{colored(comparison.total.value)}<span class="range">{interval(comparison.total)}</span>'
 
 
 def _contender_note(evaluation: Evaluation) -> str:
@@ -295,7 +297,8 @@ def _contender_note(evaluation: Evaluation) -> str:
     return f"{calls}CPU seconds are the compiler's plus, where decisions are made outside of it, those of our process."
 
 
-def _training(history: History | None) -> str:
+def training_section(history: History | None) -> str:
+    """How the policy was trained; empty when that is not known."""
     if history is None or not history.reward.values:
         return ""
     return (
@@ -305,17 +308,8 @@ def _training(history: History | None) -> str:
     )
 
 
-def _score_meaning(evaluation: Evaluation) -> str:
-    if evaluation.problem != "inlining":
-        return ""
-    return (
-        "<li><b>COMDAT-weighted text</b> counts a COMDAT group, with the unwind entries of its functions, as one over "
-        "the number of objects of its project that emit it under the default. It is what the policy was trained to "
-        "lower.</li>"
-    )
-
-
-def _failures(evaluation: Evaluation) -> str:
+def failures_table(evaluation: Evaluation) -> str:
+    """Everything that went wrong."""
     failures = evaluation.failures()
     if not failures:
         return '<p class="note">None: every module was compiled by everyone, and every project was linked.</p>'

@@ -56,6 +56,9 @@ class ModuleResult:
         """The contender's output, or the default's where the contender has failed."""
         return self.outputs.get(contender, self.outputs[DEFAULT])
 
+    def score_change(self, contender: str) -> float:
+        return statistics.relative_change(self.outputs[DEFAULT].score, self.output(contender).score)
+
     def change(self, contender: str) -> float:
         """Change of the object's text."""
         return statistics.relative_change(self.outputs[DEFAULT].text_bytes, self.output(contender).text_bytes)

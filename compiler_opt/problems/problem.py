@@ -30,6 +30,12 @@ class Problem(abc.ABC):
     feature_names: tuple[str, ...]
     """What policies see, in order; the compiler may offer more. With `candidates`, what the networks see of each."""
 
+    score_name: str
+    """What the score is, in reports."""
+
+    is_size: bool = False
+    """Whether the score estimates the bytes of the linked program, which reports then give first."""
+
     default_feature: str | None = None
     """The feature in which the compiler reports its own decision when asked, if it does."""
 

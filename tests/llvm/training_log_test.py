@@ -150,6 +150,7 @@ _SCORE = b',"score":{"name":"s","type":"float","port":0,"shape":[1]}}\n'
         (b'}\n{"observation":0}\nx\n{"outcome":0}\n', "the header has no score"),
         (_SCORE + b'{"observation":0}\nx\n{"outcome":1}\n1234\n', "expected the outcome of the observation before it"),
         (_SCORE + b'{"observation":0}\nx\n{"outcome":0}\n1234\n{"outcome":0}\n1234\n', "expected the outcome"),
+        (_SCORE + b'{"observation": 0}\nx\n{"outcome":0}\n1234\n{"outcome":0}\n1234\n', "expected the outcome"),
         (_SCORE + b'{"observation": 0}\nx\n{"outcome": 0}\n12345\n', "expected a newline after outcome 0"),
         (b"}\n" + b" " * MAX_LINE_BYTES, "expected a line, found none within 1048576 bytes"),
     ],

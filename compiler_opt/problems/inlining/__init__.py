@@ -18,6 +18,8 @@ class InliningForSize(Problem):
     """The score is COMDAT-weighted text bytes; a project's context is the copies of each COMDAT group."""
 
     name = "inlining"
+    score_name = "COMDAT-weighted text"
+    is_size = True
     feature_names = signature.FEATURES
     context_policies = (ConstantPolicy(0, name="never"),)
     default_feature = signature.DEFAULT_DECISION

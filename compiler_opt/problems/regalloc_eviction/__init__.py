@@ -18,6 +18,7 @@ class LiveRangeEviction(Problem):
     """The score is the sum of the functions' weighted spills, reloads and copies; a project has no context."""
 
     name = "regalloc_eviction"
+    score_name = "weighted spills, reloads and copies"
     candidates = EvictionInputs()
     feature_names = candidates.names
     default_policy = DefaultEviction()

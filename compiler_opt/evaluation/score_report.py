@@ -1,0 +1,159 @@
+"""The evaluation of a policy that is not about size: the score first, then what became of the program's size."""
+
+import string
+from collections.abc import Sequence
+from pathlib import Path
+
+from compiler_opt.evaluation import page, plots, statistics
+from compiler_opt.evaluation.formatting import aligned, change_text, count_text, duration_text
+from compiler_opt.evaluation.history import History
+from compiler_opt.evaluation.page import cells, colored, escape, table
+from compiler_opt.evaluation.report import failures_table, interval, provenance_list, score_name, training_section
+from compiler_opt.evaluation.results import DEFAULT, Evaluation, ModuleResult, ProjectResult
+
+_TEMPLATE = Path(__file__).with_name("score_report.html")
+_NUM_MODULES_NAMED = 10
+
+
+def render(evaluation: Evaluation, history: History | None = None) -> str:
+    """The page; see `report.render`."""
+    policy = evaluation.policy
+    scores = evaluation.totals[policy].scores
+    by_change = sorted(evaluation.projects, key=lambda project: project.score_change(policy))
+    fields = {
+        "eyebrow": escape(f"{evaluation.problem} policy against the compiler's default · {evaluation.started_at[:10]}"),
+        "headline": escape(_headline(evaluation)),
+        "cards": _cards(evaluation),
+        "score": escape(score_name(evaluation.problem)),
+        "confidence": f"{statistics.CONFIDENCE:.0%}",
+        "project_plot": plots.change_bars(
+            [project.name for project in by_change],
+            [project.score_change(policy) for project in by_change],
+            f"{policy}: change of the score",
+        ),
+        "project_table": _project_table(evaluation),
+        "lowered": _module_table(evaluation, sorted(evaluation.modules, key=lambda module: _added(evaluation, module))),
+        "raised": _module_table(evaluation, sorted(evaluation.modules, key=lambda module: -_added(evaluation, module))),
+        "training": training_section(history),
+        "num_modules": count_text(len(evaluation.modules), "module"),
+        "policy": escape(policy),
+        "num_decisions": f"{sum(module.output(policy).num_decisions for module in evaluation.modules):,}",
+        "wall_time": duration_text(evaluation.wall_s),
+        "cpu_time": duration_text(evaluation.cpu_s),
+        "provenance": provenance_list(evaluation),
+        "failures": failures_table(evaluation),
+    }
+    title = f"{policy}: {change_text(scores.total.value)} {score_name(evaluation.problem)}"
+    return page.whole(title, string.Template(_TEMPLATE.read_text()).substitute(fields))
+
+
+def terminal_table(evaluation: Evaluation) -> str:
+    """The result as plain text: a line per project, all together, and what should not be overlooked."""
+    policy = evaluation.policy
+    total = evaluation.totals[policy]
+    header = ["project", "language", "modules", "default", policy, "score", "mean of modules", "linked text"]
+    rows = [
+        [
+            project.name,
+            project.languages,
+            str(len(project.modules)),
+            *(_score_text(project.score(who)) for who in (DEFAULT, policy)),
+            change_text(project.score_change(policy)),
+            change_text(_mean_change(project, policy)),
+            change_text(project.linked_change(policy)),
+        ]
+        for project in evaluation.projects
+    ]
+    scores = total.scores
+    rows.append(
+        [
+            "together",
+            "",
+            str(len(evaluation.modules)),
+            *(_score_text(sum(project.score(who) for project in evaluation.projects)) for who in (DEFAULT, policy)),
+            change_text(scores.total.value),
+            change_text(scores.mean.value),
+            change_text(total.linked_change),
+        ]
+    )
+    lines = aligned([header, *rows], num_text_columns=2, rules=(1, len(rows)))
+    lines += [
+        "",
+        f"score ({score_name(evaluation.problem)}): {change_text(scores.total.value)} "
+        f"(95%: {change_text(scores.total.low)} to {change_text(scores.total.high)}), mean of modules "
+        f"{change_text(scores.mean.value)} (95%: {change_text(scores.mean.low)} to {change_text(scores.mean.high)}); "
+        f"modules: {scores.wins} lower, {scores.ties} same, {scores.losses} higher; "
+        f"{count_text(len(evaluation.failures()), 'failure')}",
+    ]
+    return "\n".join(lines)
+
+
+def _headline(evaluation: Evaluation) -> str:
+    change = evaluation.totals[evaluation.policy].scores.total.value
+    if change_text(change) == change_text(0):
+        return "The score is that of the compiler's default"
+    return f"The score is {change_text(abs(change))[1:]} {'lower' if change < 0 else 'higher'} than with the default"
+
+
+def _cards(evaluation: Evaluation) -> str:
+    total = evaluation.totals[evaluation.policy]
+    scores = total.scores
+    return page.cards(
+        [
+            ("Score", colored(scores.total.value), interval(scores.total)),
+            ("Mean over modules", colored(scores.mean.value), interval(scores.mean)),
+            ("Modules lower / same / higher", f"{scores.wins} / {scores.ties} / {scores.losses}", "by the score"),
+            ("Linked text", colored(total.linked_change), "all projects together"),
+            ("Failed compilations", str(total.num_failures), f"of {count_text(len(evaluation.modules), 'module')}"),
+        ]
+    )
+
+
+def _project_table(evaluation: Evaluation) -> str:
+    policy = evaluation.policy
+    names = ("project", "language", "modules", "default", policy, "change", "mean of modules", "linked text")
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    rows = [
+        cells(
+            escape(project.name),
+            escape(project.languages),
+            str(len(project.modules)),
+            _score_text(project.score(DEFAULT)),
+            _score_text(project.score(policy)),
+            f"<b>{colored(project.score_change(policy))}</b>",
+            colored(_mean_change(project, policy)),
+            colored(project.linked_change(policy)),
+        )
+        for project in evaluation.projects
+    ]
+    return table([head], rows)
+
+
+def _added(evaluation: Evaluation, module: ModuleResult) -> float:
+    """To the score."""
+    return module.output(evaluation.policy).score - module.outputs[DEFAULT].score
+
+
+def _module_table(evaluation: Evaluation, modules: Sequence[ModuleResult]) -> str:
+    names = ("module", "default", evaluation.policy, "change", "decisions")
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    rows = [
+        cells(
+            f"<code>{escape(module.name)}</code>",
+            _score_text(module.outputs[DEFAULT].score),
+            _score_text(module.output(evaluation.policy).score),
+            colored(module.score_change(evaluation.policy)),
+            f"{module.output(evaluation.policy).num_decisions:,}",
+        )
+        for module in modules[:_NUM_MODULES_NAMED]
+    ]
+    return table([head], rows)
+
+
+def _mean_change(project: ProjectResult, contender: str) -> float:
+    changes = [module.score_change(contender) for module in project.modules]
+    return sum(changes) / len(changes) if changes else 0.0
+
+
+def _score_text(score: float) -> str:
+    return f"{score:,.0f}"
