@@ -136,6 +136,7 @@ def main(argv: list[str]) -> None:
     functions: dict[str, Functions] = {policy: {} for policy in policies}
     failures = dict.fromkeys(policies, 0)
     modules: list[Module] = []
+    unreadable: list[str] = []
     with scratch_directory() as scratch:
         measurement = _Measurement(
             toolchain, _build_reference(toolchain, scratch), _build_plugin(toolchain, scratch), scratch
@@ -144,21 +145,27 @@ def main(argv: list[str]) -> None:
             for index in order:
                 if len(functions[_DEFAULT]) >= _NUM_FUNCTIONS.value:
                     break
-                modules.append(corpus.modules[index])
+                module = corpus.modules[index]
                 for policy, decide in policies.items():
                     try:
-                        costs = measurement.costs(modules[-1], decide)
+                        costs = measurement.costs(module, decide)
                     except CompileError:
                         if decide is None:
                             raise
                         failures[policy] += 1
                         continue
+                    except _UnreadableError:
+                        unreadable.append(module.name)
+                        break
+                    if decide is None:
+                        modules.append(module)
                     for name, cost in costs.items():
-                        functions[policy].setdefault((modules[-1].project, name), cost)
+                        functions[policy].setdefault((module.project, name), cost)
                 bar.update(len(functions[_DEFAULT]) - bar.n)
         cpu = measurement.cpu_s(modules[: _NUM_TIMED.value], _REPETITIONS.value)
     projects = {module.project for module in modules}
     print(f"{len(functions[_DEFAULT])} functions with D > 0, of {len(modules)} modules, {len(projects)} projects")
+    print(f"  {len(unreadable)} more with machine IR that LLVM cannot read: {', '.join(unreadable) or 'none'}")
     _print_levels(_stack(functions[_DEFAULT].values()))
     for before, after, title in _COMPARISONS:
         common = functions[before].keys() & functions[after].keys()
@@ -198,6 +205,10 @@ def _checked(command: list[str], environment: Mapping[str, str] | None = None) -
     return result
 
 
+class _UnreadableError(ToolchainError):
+    """LLVM does not parse the machine IR that it wrote."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Measurement:
     """Compiles modules and reads what the compiler says about it."""
@@ -212,6 +223,7 @@ class _Measurement:
 
         Raises:
           CompileError: it does not compile, as may happen when evictions leave no register.
+          _UnreadableError: LLVM does not parse its own machine IR.
         """
         machine_ir, remarks = self.scratch / "module.mir", self.scratch / "remarks"
         remarks.unlink(missing_ok=True)
@@ -228,7 +240,10 @@ class _Measurement:
         if not result.ok:
             raise CompileError(result.describe())
         by_remarks = regalloc_remarks.parse_costs(remarks.read_bytes())
-        by_definition = dict(_scores(_checked([str(self.reference), str(machine_ir)]).stdout))
+        scored = processes.run([str(self.reference), str(machine_ir)], timeout_s=_TIMEOUT_S)
+        if not scored.ok:
+            raise _UnreadableError(scored.describe())
+        by_definition = dict(_scores(scored.stdout))
         unknown = by_remarks.keys() - by_definition.keys()
         if unknown:
             raise CompileError(f"{module.name}: remarks about {min(unknown)}, which the machine IR has not")

@@ -36,7 +36,12 @@ def test_it_is_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_problem_has_the_same_files() -> None:
-    expected = {Path("gin_configs", name, f"{stem}.gin") for name in problems.names() for stem in CLASSES}
+    expected = {
+        Path("gin_configs", name, f"{stem}.gin")
+        for name in problems.names()
+        for stem in CLASSES
+        if stem != "optimize" or problems.load(name).is_size
+    }
     assert set(FILES) == expected
 
 

@@ -29,26 +29,69 @@ int both(struct node *a, struct node *b) { return value_of(a) + value_of(b) + la
     "plain/data.c": "const int table[] = {1, 2, 3}; int scale = 2;",
 }
 
+_LOOP = """
+int use(int *);
+int NAME(int *a, int n, int *b, int *c, int *d) {
+  int s = n;
+  for (int i = 0; i < n; i++) {
+    int x = a[i] * 3, y = b[i] + x, z = c[i] ^ y, w = d[i] | z;
+    int q = a[i + 1] * 7, r = b[i + 2] - q, t = c[i + 3] * r, u = d[i + 4] + t;
+    CALL
+    a[i] = x + y + z; b[i] = w + q; c[i] = s; d[i] = x ^ q ^ w ^ u ^ r;
+  }
+  return s;
+}
+"""
+_SUM = """
+long NAME(const long *p, long n) {
+  long a = p[0], b = p[1], c = p[2], d = p[3], e = p[4], f = p[5], g = p[6], h = p[7], i = p[8], j = p[9], k = p[10];
+  while (n-- > 0) {
+    a += b * c; b ^= c + d; c -= d * e; d |= e + f; e += f * g; f ^= g + h; g -= h * i; h += i * j; i ^= j + k;
+    j -= k * a; k += a ^ n;
+  }
+  return a + b + c + d + e + f + g + h + i + j + k;
+}
+"""
+
+
+def _busy(template: str, *names: str, call: str = "s += use(&a[i]) + x * y * z * w * q * r * t * u;") -> str:
+    return "".join(template.replace("NAME", name).replace("CALL", call) for name in names)
+
+
+BUSY_SOURCES = {
+    "loops/called.c": _busy(_LOOP, "called", "again"),
+    "loops/alone.c": _busy(_LOOP, "alone", call="s += x * y * z * w * q * r * t * u;"),
+    "mixed/sums.c": _busy(_SUM, "sums", "more"),
+    "mixed/both.c": _busy(_LOOP, "looped") + _busy(_SUM, "summed"),
+    "mixed/easy.c": "int easy(int x) { return x + 1; }",
+}
+"""In `easy.c` nothing is decided."""
+
 
 def make_small_corpus(root: Path, clang: str) -> Corpus:
     """Projects `shapes` (C++, with functions that both objects carry) and `plain` (C, a module without decisions)."""
     return make_corpus(root, clang, SOURCES)
 
 
-def make_corpus(root: Path, clang: str, sources: Mapping[str, str]) -> Corpus:
-    """A corpus of `PROJECT/FILE` to its text, compiled for size."""
+def make_busy_corpus(root: Path, clang: str) -> Corpus:
+    """Projects `loops` and `mixed` at -O2, in which registers run short."""
+    return make_corpus(root, clang, BUSY_SOURCES, level="O2")
+
+
+def make_corpus(root: Path, clang: str, sources: Mapping[str, str], level: str = "Oz") -> Corpus:
+    """A corpus of `PROJECT/FILE` to its text."""
     for name, text in sources.items():
         source = root / name
         source.parent.mkdir(exist_ok=True)
         source.write_text(text)
         language = "c" if source.suffix == ".c" else "c++"
-        options = ["-cc1", "-Oz", "-x", language, "-main-file-name", source.name, "-funwind-tables=2"]
+        options = ["-cc1", f"-{level}", "-x", language, "-main-file-name", source.name, "-funwind-tables=2"]
         Path(f"{source}.o.cmd").write_bytes(b"".join(option.encode() + b"\0" for option in options))
         command = [
             clang,
             "-Xclang",
             "-disable-llvm-passes",
-            "-Oz",
+            f"-{level}",
             "-emit-llvm",
             "-c",
             str(source),

@@ -557,10 +557,12 @@ def _endings(unit: int) -> bytes:
 class TrainingLogWriter:
     """Writes a log, byte for byte as LLVM's `Logger` does.
 
-    writer = TrainingLogWriter(file, features, advice=advice, score=score)
-    writer.context("module")
-    writer.observation({"callee_users": 3, "caller_users": 1})
-    writer.outcome(0.5)
+        writer = TrainingLogWriter(file, features, advice=advice, score=score)
+        writer.context("module")
+        writer.observation({"callee_users": 3, "caller_users": 1})
+        writer.outcome(0.5)
+
+    Observations are counted here, for each context.
     """
 
     def __init__(

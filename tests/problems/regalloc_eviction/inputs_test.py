@@ -1,0 +1,63 @@
+"""How candidates compare, by visible arithmetic."""
+
+import numpy as np
+
+from compiler_opt.problems.regalloc_eviction import signature
+from compiler_opt.problems.regalloc_eviction.inputs import RELATIVE, EvictionInputs
+
+_INPUTS = EvictionInputs()
+_INF, _NAN = np.inf, np.nan
+
+
+def features(mask: list[int], weight: list[float], broken_hints: list[float]) -> dict[str, np.ndarray]:
+    """One decision, as the compiler sends it."""
+    empty = np.zeros((1, 1, len(mask)), np.float32)
+    sent = dict.fromkeys(signature.FEATURES, empty)
+    sent[signature.MASK] = np.array([[mask]])
+    sent["use_def_density"] = np.array([[weight]], np.float32)
+    sent["nr_broken_hints"] = np.array([[broken_hints]], np.float32)
+    sent[signature.PROGRESS] = np.array([[0.25]], np.float32)
+    return sent
+
+
+def compared(mask: list[int], weight: list[float], broken_hints: list[float]) -> dict[str, list[float]]:
+    values = _INPUTS.values(features(mask, weight, broken_hints))
+    assert values.shape == (1, len(mask), len(_INPUTS.names))
+    assert values.dtype == np.float32
+    assert np.isfinite(values).all()
+    return {name: values[0, :, _INPUTS.names.index(name)].tolist() for name in (*RELATIVE, signature.PROGRESS)}
+
+
+def test_candidates_are_compared_with_each_other_and_with_the_interval_itself() -> None:
+    found = compared([1, 1, 0, 1, 1], [0.25, 0.125, 0.0625, 1.0, 0.5], [0, 1, 0, 0, 0])
+    assert found == {
+        "place": [0, 1, 2, 3, 4],
+        "is_itself": [0, 0, 0, 0, 1],
+        # The third is not legal.
+        "is_lighter": [1, 1, 0, 0, 0],
+        "weight_over_itself": [0.5, 0.25, 0.125, 2.0, 1.0],
+        # First the two that break no hint, by weight: 0.25 and 1.0; then the one that breaks one. Of the third, which
+        # none of them is cheaper than, it does not matter.
+        "rank": [0, 2, 0, 1, 0],
+        "nr_lighter": [2] * 5,
+        "nr_legal": [4] * 5,
+        "progress": [0.25] * 5,
+    }
+
+
+def test_an_interval_that_must_find_a_register_is_heavier_than_all() -> None:
+    found = compared([1, 1, 0], [1.0, 0.5, 0.0], [0, 0, 0])
+    assert found["is_lighter"] == [1, 1, 0]
+    assert found["weight_over_itself"] == [0, 0, 0]
+
+
+def test_infinite_weights_arrive_as_no_number() -> None:
+    sent = features([1, 1, 1], [_NAN, 0.0, 0.0], [0, 0, 0])
+    weight = _INPUTS.values(sent)[0, :, _INPUTS.names.index("use_def_density")]
+    assert weight.tolist() == [np.finfo(np.float32).max, 0, 0]
+    assert compared([1, 1, 1], [_NAN, 0.0, 0.0], [0, 0, 0])["rank"] == [1, 0, 0]
+    assert compared([1, 1, 1], [_INF, 0.0, _NAN], [0, 0, 0])["is_lighter"] == [0, 1, 0]
+
+
+def test_legal_is_what_the_mask_says() -> None:
+    assert _INPUTS.legal(features([1, 0, 1], [0] * 3, [0] * 3)).tolist() == [[True, False, True]]
