@@ -19,16 +19,18 @@
 #include "llvm/CodeGen/MachineModuleInfo.h"
 #include "llvm/CodeGen/Passes.h"
 #include "llvm/CodeGen/TargetPassConfig.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #ifdef PLUGIN
 #include "llvm/Target/RegisterTargetPassConfigCallback.h"
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -127,11 +129,34 @@ std::unique_ptr<llvm::TargetMachine> make_machine(llvm::StringRef name) {
       target->createTargetMachine(triple, "", "", llvm::TargetOptions(), std::nullopt));
 }
 
+// LLVM 19 writes vectors of zeros in constant pools in a way that it does not read: each is spelt out.
+std::string readable(llvm::StringRef code) {
+  const llvm::StringRef zeros = " zeroinitializer'", value = "value: ";
+  std::string result;
+  for (llvm::StringRef line : llvm::split(code, '\n')) {
+    const auto [head, tail] = line.split("'<");
+    const auto [count, type] = tail.drop_back(std::min(tail.size(), zeros.size() + 1)).split(" x ");
+    unsigned length;
+    if (line.ends_with(zeros) && head.trim() == value.trim() && !count.getAsInteger(10, length)) {
+      result += head.str() + "'<";
+      for (unsigned place = 0; place < length; ++place) {
+        result += (place ? ", " : "") + type.str() + (type == "ptr" ? " null" : type.starts_with("i") ? " 0" : " 0.0");
+      }
+      result += ">'\n";
+    } else {
+      result += line.str() + '\n';
+    }
+  }
+  return result;
+}
+
 bool print_scores(const char *path) {
   llvm::LLVMContext context;
-  llvm::SMDiagnostic diagnostic;
-  const auto parser = llvm::createMIRParserFromFile(path, diagnostic, context);
-  if (!parser) return diagnostic.print("", llvm::errs()), false;
+  const auto file = llvm::MemoryBuffer::getFile(path);
+  if (!file) return llvm::errs() << path << ": " << file.getError().message() << "\n", false;
+  const auto parser =
+      llvm::createMIRParser(llvm::MemoryBuffer::getMemBufferCopy(readable((*file)->getBuffer()), path), context);
+  if (!parser) return false;
   std::unique_ptr<llvm::TargetMachine> machine;
   const auto module =
       parser->parseIRModule([&](llvm::StringRef triple, llvm::StringRef) -> std::optional<std::string> {

@@ -1,0 +1,127 @@
+"""Both kinds of decisions: TensorFlow's networks are numpy's, and what can be learnt is learnt."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from compiler_opt import rl
+
+rl.load_tensorflow()
+
+import tensorflow as tf  # noqa: E402
+
+from compiler_opt.errors import PolicyError  # noqa: E402
+from compiler_opt.policies.candidates import CandidateInputs  # noqa: E402
+from compiler_opt.problems import problem as problems  # noqa: E402
+from compiler_opt.rl import ppo  # noqa: E402
+from compiler_opt.rl.behavioral_cloning import Cloner, Examples  # noqa: E402
+from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig  # noqa: E402
+from compiler_opt.rl.decisions import OneOfCandidates, YesOrNo, decision_kind, log_softmax, smoothed  # noqa: E402
+from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
+
+_PLACES = 6
+_NETWORK = NetworkConfig((16,), (8,))
+
+
+class _Inputs(CandidateInputs):
+    mask = "mask"
+    features = ("mask", "cost", "noise")
+    names = ("cost", "noise")
+
+    def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
+        return features["mask"] != 0
+
+    def values(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.stack([features[name] for name in self.names], axis=-1).astype(np.float32)
+
+
+def _kind() -> OneOfCandidates:
+    return OneOfCandidates(dict.fromkeys(_Inputs.names, np.linspace(-2.0, 2.0, 21)), _Inputs(), _PLACES)
+
+
+def _features(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+    mask = rng.random((count, _PLACES)) < 0.5
+    mask[np.arange(count), rng.integers(0, _PLACES, count)] = True
+    return {"mask": mask, "cost": rng.normal(size=mask.shape), "noise": rng.normal(size=mask.shape)}
+
+
+def _cheapest(features: Mapping[str, np.ndarray]) -> np.ndarray:
+    cheapest: np.ndarray = np.where(features["mask"], features["cost"], np.inf).argmin(axis=-1)
+    return cheapest
+
+
+def test_the_tensorflow_network_is_the_numpy_network() -> None:
+    kind, rng = _kind(), np.random.default_rng(1)
+    learner = ppo.PPOLearner(kind, "index", _NETWORK, PPOConfig(), seed=1)
+    observations = kind.observe(_features(rng, 300))
+    observation = {name: tf.constant(values) for name, values in observations.items()}
+    distribution, _ = learner.actor(observation, step_type=tf.ones(300, tf.int32), network_state=())
+    expected = kind.logits(learner.weights(), observations)
+    legal = kind.legal(observations)
+    np.testing.assert_allclose(distribution.logits.numpy()[legal], expected[legal], atol=1e-5)
+    probabilities = distribution.probs_parameter().numpy()
+    assert (probabilities[~legal] == 0).all()
+    np.testing.assert_allclose(probabilities, np.exp(log_softmax(expected)), atol=1e-5)
+
+
+def test_reinforcement_finds_the_cheapest_candidate() -> None:
+    kind, rng = _kind(), np.random.default_rng(0)
+    learner = ppo.PPOLearner(kind, "index", _NETWORK, PPOConfig(learning_rate=0.01, minibatch_size=256), seed=1)
+    for _ in range(20):
+        features = _features(rng, 2000)
+        observations = kind.observe(features)
+        log_probs = log_softmax(kind.logits(learner.weights(), observations))
+        actions = (log_probs + rng.gumbel(size=log_probs.shape)).argmax(axis=-1)
+        advantages = np.where(actions == _cheapest(features), 1.0, -1.0).astype("f4")
+        taken = log_probs[np.arange(2000), actions].astype("f4")
+        metrics = learner.update(ppo.Batch(observations, actions, taken, advantages, advantages), rng)
+    features = _features(rng, 500)
+    decided = kind.logits(learner.weights(), kind.observe(features)).argmax(axis=-1)
+    assert np.mean(decided == _cheapest(features)) > 0.85
+    assert 0 < metrics["entropy"] < np.log(_PLACES)
+    assert metrics["kl"] >= 0
+
+
+def test_the_value_network_sees_legal_candidates_only() -> None:
+    kind, rng = _kind(), np.random.default_rng(0)
+    learner = ppo.PPOLearner(kind, "index", _NETWORK, PPOConfig(), seed=1)
+    features = _features(rng, 50)
+    returns = learner.expected_returns(kind.observe(features))
+    assert returns.shape == (50,)
+    hidden = {**features, "cost": np.where(features["mask"], features["cost"], 99.0)}
+    np.testing.assert_array_equal(learner.expected_returns(kind.observe(hidden)), returns)
+
+
+def test_cloning_learns_a_rule() -> None:
+    kind = _kind()
+
+    def examples(seed: int) -> Examples:
+        features = _features(np.random.default_rng(seed), 3000)
+        return Examples(kind.observe(features), _cheapest(features), num_modules=1)
+
+    config = BehavioralCloningConfig(batch_size=64, num_epochs=12, learning_rate=1e-2, seed=3)
+    cloned = Cloner(kind, "index", _NETWORK, config).clone(examples(1), examples(2))
+    assert cloned.best["accuracy"] > 0.9
+    assert cloned.best["majority_rate"] < 0.25
+
+
+def test_smoothing_is_shared_among_what_else_is_legal() -> None:
+    legal = np.array([[True, True, True, False], [False, True, False, False]])
+    np.testing.assert_allclose(smoothed(np.array([1, 1]), legal, 0.1), [[0.05, 0.9, 0.05, 0], [0, 1, 0, 0]])
+
+
+def test_the_compiler_says_how_many_candidates_there_are() -> None:
+    problem = problems.load("regalloc_eviction")
+    quantiles = dict.fromkeys(problem.feature_names, np.arange(3.0))
+    kind = decision_kind(problem, quantiles, [TensorSpec("mask", np.dtype("i8"), (1, 7))])
+    assert (kind.num_actions, kind.passive_action) == (7, 6)
+    with pytest.raises(PolicyError, match="does not send 'mask'"):
+        decision_kind(problem, quantiles, [])
+    with pytest.raises(PolicyError, match="is for other inputs than this problem has: rank"):
+        decision_kind(problem, {name: quantiles[name] for name in quantiles if name != "rank"}, [_MASK])
+    inlining = problems.load("inlining")
+    assert isinstance(decision_kind(inlining, {"callsite_cost": np.arange(3.0)}, []), YesOrNo)
+
+
+_MASK = TensorSpec("mask", np.dtype("i8"), (1, 7))

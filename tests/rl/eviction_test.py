@@ -1,0 +1,116 @@
+"""Live-range eviction from the command line, at smoke size: trace, vocabulary, cloning, training, evaluation."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.model_card import ModelCard
+from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.problems import problem as problems
+from tests.small_corpus import make_busy_corpus
+
+_ROOT = Path(__file__).parents[2]
+_GIN = "gin_configs/regalloc_eviction"
+
+
+def run(program: str, *arguments: str, status: int = 0) -> str:
+    """Standard output, or the errors of a run that is expected to fail."""
+    result = subprocess.run(
+        [sys.executable, f"compiler_opt/{program}.py", *arguments],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == status, result.stderr
+    return result.stderr if status else result.stdout
+
+
+@pytest.fixture(scope="module")
+def place(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything that came of it."""
+    place = tmp_path_factory.mktemp("eviction")
+    corpus, clang = place / "corpus", f"--clang_path={toolchain.clang}"
+    corpus.mkdir()
+    make_busy_corpus(corpus, str(toolchain.clang))
+    task, data = "--compile_task=regalloc_eviction", f"--data_path={corpus}"
+    run("tools/generate_default_trace", task, data, clang, f"--output_path={place / 'trace'}", "--num_workers=2")
+    run("tools/generate_vocab", f"--input={place / 'trace'}", f"--output_dir={place / 'vocabulary'}")
+    run(
+        "rl/train_bc",
+        f"--root_dir={place / 'warm_start'}",
+        f"--data_path={place / 'trace'}",
+        f"--vocab_path={place / 'vocabulary'}",
+        f"--gin_files={_GIN}/behavioral_cloning_nn_agent.gin",
+        "--gin_bindings=train_eval.num_epochs=4",
+        "--gin_bindings=train_eval.batch_size=8",
+    )
+    run(
+        "rl/train_locally",
+        task,
+        data,
+        clang,
+        f"--root_dir={place / 'training'}",
+        f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}",
+        f"--gin_files={_GIN}/ppo_nn_agent.gin",
+        "--gin_bindings=train_eval.num_iterations=2",
+        "--gin_bindings=train_eval.num_modules=3",
+        "--gin_bindings=train_eval.rollouts_per_module=3",
+        "--num_workers=2",
+    )
+    policy = f"--policy_path={place / 'training' / 'policy'}"
+    table = run("tools/evaluate", task, data, clang, policy, f"--output_path={place / 'evaluation'}")
+    (place / "table.txt").write_text(table)
+    return place
+
+
+def test_each_step_leaves_what_it_should(place: Path, toolchain: Toolchain) -> None:
+    problem = problems.load("regalloc_eviction")
+    about = json.loads((place / "trace.meta.json").read_text())
+    assert (about["problem"], about["toolchain"]) == ("regalloc_eviction", toolchain.identity())
+    assert about["num_decisions"] >= 90
+    assert {path.stem for path in (place / "vocabulary").iterdir()} == set(problem.feature_names)
+    weights = NetworkWeights.load(place / "training" / "policy")
+    assert weights.features == problem.feature_names
+    assert [len(bias) for bias in weights.biases] == [64, 64, 1]
+    card = ModelCard.load(place / "training" / "policy")
+    assert card is not None
+    assert card.problem == "regalloc_eviction"
+    history = [json.loads(line) for line in (place / "training" / "history.jsonl").read_text().splitlines()]
+    assert [entry["iteration"] for entry in history] == [1, 2]
+    assert all(np.isfinite(entry["loss"]) for entry in history)
+    assert history[0]["failures"] == 0
+
+
+def test_the_evaluation_speaks_of_the_score(place: Path) -> None:
+    table = (place / "table.txt").read_text()
+    assert "weighted spills, reloads and copies" in table
+    assert "together" in table
+    summary = json.loads((place / "evaluation" / "summary.json").read_text())
+    assert summary["problem"] == "regalloc_eviction"
+    assert list(summary["totals"]) == ["policy"]
+    assert {project["project"] for project in summary["projects"]} == {"loops", "mixed"}
+    page = (place / "evaluation" / "report.html").read_text()
+    assert "The score is" in page
+    assert "$" not in page.replace("$HOME", "")
+
+
+def test_a_policy_for_another_problem_is_refused(place: Path, toolchain: Toolchain) -> None:
+    error = run(
+        "tools/evaluate",
+        f"--data_path={place / 'corpus'}",
+        f"--clang_path={toolchain.clang}",
+        f"--policy_path={place / 'training' / 'policy'}",
+        f"--output_path={place / 'refused'}",
+        status=2,
+    )
+    assert "it is for another problem than this (see --compile_task)" in error
+    assert "Traceback" not in error
