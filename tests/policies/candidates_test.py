@@ -98,7 +98,9 @@ def test_it_draws_in_proportion_and_says_how_likely_that_was() -> None:
     drawn = np.array([decide(observation) for _ in range(4000)])
     # Five standard deviations of a share of 4,000.
     np.testing.assert_allclose(np.bincount(drawn, minlength=_PLACES) / 4000, probability, atol=5 * 0.5 / 4000**0.5)
-    np.testing.assert_allclose(decide.log_probs(), np.log(probability[drawn]), atol=1e-5)
+    log_probs = decide.log_probs()
+    assert log_probs is not None
+    np.testing.assert_allclose(log_probs, np.log(probability[drawn]), atol=1e-5)
     again = CandidatePolicy(weights, inputs, temperature=2.0).start(_HEADER, seed=3)
     assert [again(observation) for _ in range(50)] == drawn[:50].tolist()
 

@@ -43,7 +43,8 @@ def _kind() -> OneOfCandidates:
 def _features(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
     mask = rng.random((count, _PLACES)) < 0.5
     mask[np.arange(count), rng.integers(0, _PLACES, count)] = True
-    return {"mask": mask, "cost": rng.normal(size=mask.shape), "noise": rng.normal(size=mask.shape)}
+    cost, noise = rng.normal(size=(2, *mask.shape))
+    return {"mask": mask, "cost": cost, "noise": noise}
 
 
 def _cheapest(features: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -108,7 +109,7 @@ def test_cloning_learns_a_rule() -> None:
 
 def test_smoothing_is_shared_among_what_else_is_legal() -> None:
     legal = np.array([[True, True, True, False], [False, True, False, False]])
-    np.testing.assert_allclose(smoothed(np.array([1, 1]), legal, 0.1), [[0.05, 0.9, 0.05, 0], [0, 1, 0, 0]])
+    np.testing.assert_allclose(smoothed(np.array([1, 1]), legal, 0.1), np.array([[0.05, 0.9, 0.05, 0], [0, 1, 0, 0]]))
 
 
 def test_the_compiler_says_how_many_candidates_there_are() -> None:
