@@ -18,7 +18,7 @@ from compiler_opt.corpus.command_line import compile_command
 from compiler_opt.corpus.description import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ToolchainError
 from compiler_opt.llvm import inliner_log, processes, remarks
-from compiler_opt.llvm.advisors import ADVISORS, INLINING
+from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.interactive import FunctionOfDecisions, InteractiveResult, compile_interactively
 from compiler_opt.llvm.plugin import can_build, environment, inliner_plugin, load_option
 from compiler_opt.llvm.toolchain import Toolchain
@@ -117,9 +117,9 @@ class DefaultPolicy(FeaturePolicy):
     needs_default = True
 
     def __init__(self, problem: Problem):
-        if problem.default_feature is None:
+        if problem.advisor.default_feature is None:
             raise PolicyError(f"{problem.name}: the compiler does not tell its own decision")
-        super().__init__(problem.default_feature, name="default")
+        super().__init__(problem.advisor.default_feature, name="default")
 
 
 def rollout(
@@ -198,8 +198,8 @@ class _Compilation:
         self._module = module
         self._policy = policy
         self._toolchain = toolchain
-        self._support = toolchain.require(problem.name)
-        self._advisor = ADVISORS[problem.name]
+        self._support = toolchain.require(problem.advisor.problem)
+        self._advisor = problem.advisor
         self._problem = problem
         self._scratch = scratch
         self._seed = seed
@@ -241,7 +241,7 @@ class _Compilation:
         backend = self._settings.backend
         if backend == "channel":
             return None
-        if self._problem.name != INLINING.problem or not isinstance(policy, (NetworkPolicy, DefaultPolicy)):
+        if self._advisor != INLINING or not isinstance(policy, (NetworkPolicy, DefaultPolicy)):
             if backend == "plugin":
                 raise PolicyError(f"policy {policy.name!r} cannot decide within the compiler; use the backend auto")
             return None
@@ -275,7 +275,7 @@ class _Compilation:
             temperature = policy.temperature
         elif not self._support.default_in_callee_slot:
             # As the channel has it: the default's decision is one of the features.
-            features = (*features, dataclasses.replace(advice, name=self._problem.default_feature or ""))
+            features = (*features, dataclasses.replace(advice, name=self._advisor.default_feature or ""))
         variables = environment(policy=blob, temperature=temperature, seed=self._seed, log=self._log_path)
         self._compile([load_option(plugin)], variables)
         log = inliner_log.read(self._log_path, features)
@@ -300,7 +300,7 @@ class _Compilation:
 
     def _replayed_default(self) -> Trajectory | None:
         """On a compiler that overwrites a feature with the default decision: first the decisions, then the features."""
-        slot = self._problem.default_slot
+        slot = self._advisor.default_slot
         if slot is None:
             raise ProtocolError(f"{self._problem.name}: no feature is known to carry the default decision")
         told, _ = self._converse(FeaturePolicy(slot, name="default"), include_default=True)
@@ -323,7 +323,7 @@ class _Compilation:
             return decider
 
         flags = self._advisor.interactive_options(include_default=include_default)
-        names_call_sites = self._settings.record_call_sites and self._problem.name == INLINING.problem
+        names_call_sites = self._settings.record_call_sites and self._advisor == INLINING
         result = compile_interactively(
             self._command([*flags, *(remarks.options(str(self._remarks_path)) if names_call_sites else ())]),
             channel_flag=self._advisor.channel_base,

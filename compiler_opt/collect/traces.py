@@ -108,7 +108,7 @@ def contexts(rollout: Rollout, problem: Problem) -> list[TraceContext]:
     features = tuple(
         dataclasses.replace(spec, shape=decision_shape(spec))
         for spec in trajectory.header.features
-        if spec.name != problem.default_feature
+        if spec.name != problem.advisor.default_feature
     )
     decoded = trajectory.features()
     values = {spec.name: decoded[spec.name].reshape(len(trajectory), *spec.shape) for spec in features}

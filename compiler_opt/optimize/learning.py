@@ -161,7 +161,7 @@ def train(
 
     start = settings.training.warmstart_policy_dir or str(folder / WARM_START / POLICY)
     config = dataclasses.replace(settings.training, warmstart_policy_dir=start)
-    sent = [spec.name for spec in toolchain.require(problem.name).features]
+    sent = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
     quantiles: Mapping[str, np.ndarray] = vocabularies.of_run(None, start, problem.feature_names, sent)
     logging.getLogger("compiler_opt").setLevel(logging.INFO)
     with WorkerPool(toolchain, problem.name) as pool:

@@ -81,7 +81,7 @@ def optimize(
       CompilerOptError: something that a user can mend; the same call goes on from there.
     """
     problem = problems.load("inlining")
-    features = [feature.name for feature in toolchain.require(problem.name).features]
+    features = [feature.name for feature in toolchain.require(problem.advisor.problem).features]
     for tool in ("clang++", "ld.lld", "llvm-ar"):
         toolchain.tool(tool)
     reused = _policy_to_reuse(settings.reuse_policy) if settings.reuse_policy is not None else None
@@ -359,7 +359,7 @@ class _Optimization:
     def _costs(self) -> tuple[Cost, ...]:
         steps = self._state.steps
         modules = steps["trace"].result["modules"]
-        passes = 2 if self._toolchain.problems[self._problem.name].default_in_callee_slot else 1
+        passes = 2 if self._toolchain.problems[self._problem.advisor.problem].default_in_callee_slot else 1
         compiles = {
             "trace": passes * modules,
             "training": steps["training"].result["compiles"] if "training" in steps else 0,

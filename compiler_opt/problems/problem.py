@@ -12,6 +12,7 @@ import numpy as np
 
 from compiler_opt import problems
 from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.llvm.advisors import AdvisorFlags
 from compiler_opt.policies.candidates import CandidateInputs, CandidatePolicy
 from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import Policy
@@ -25,7 +26,10 @@ class Problem(abc.ABC):
     """
 
     name: str
-    """Also the name of its advisor in `llvm.advisors`, its folder here, and its folder of gin files."""
+    """Also of its folder here, and of its folder of gin files."""
+
+    advisor: AdvisorFlags
+    """Which of the compiler's decisions it is about; several problems may judge the same ones differently."""
 
     feature_names: tuple[str, ...]
     """What policies see, in order; the compiler may offer more. With `candidates`, what the networks see of each."""
@@ -35,12 +39,6 @@ class Problem(abc.ABC):
 
     is_size: bool = False
     """Whether the score estimates the bytes of the linked program, which reports then give first."""
-
-    default_feature: str | None = None
-    """The feature in which the compiler reports its own decision when asked, if it does."""
-
-    default_slot: str | None = None
-    """The feature that compilers with the include-default bug overwrite with their own decision instead."""
 
     default_policy: Policy | None = None
     """Decides as the compiler would, where it does not tell."""

@@ -64,7 +64,7 @@ def main(argv: list[str]) -> None:
     corpus = Corpus.load(_DATA_PATH.value)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    visible = problem.visible([spec.name for spec in toolchain.require(problem.name).features])
+    visible = problem.visible([spec.name for spec in toolchain.require(problem.advisor.problem).features])
     quantiles = vocabularies.of_run(_VOCAB_PATH.value, config.warmstart_policy_dir, problem.feature_names, visible)
 
     # Everything that a user may have got wrong is known by now. A worker imports this module too, and never needs this.

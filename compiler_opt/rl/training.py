@@ -73,7 +73,7 @@ class Training:
         self._pool = pool
         self._config = config
         self._advantages = advantages if advantages is not None else GroupRelative()
-        support = toolchain.require(problem.name)
+        support = toolchain.require(problem.advisor.problem)
         self._kind = decision_kind(problem, quantiles, support.features)
         self._features = self._kind.features
         self._trained_on = {

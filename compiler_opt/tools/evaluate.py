@@ -64,7 +64,7 @@ def main(argv: list[str]) -> None:
     history = load_history(Path(_TRAINING_LOG.value)) if _TRAINING_LOG.value else None
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    policy.check([feature.name for feature in toolchain.require(problem.name).features])
+    policy.check([feature.name for feature in toolchain.require(problem.advisor.problem).features])
     keep_objects = Path(_KEEP_OBJECTS.value) if _KEEP_OBJECTS.value else None
     for directory in (Path(_OUTPUT_PATH.value), *([keep_objects] if keep_objects else [])):
         check_folder_writable(directory)

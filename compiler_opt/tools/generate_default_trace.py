@@ -72,7 +72,7 @@ def main(argv: list[str]) -> None:
     policy = problem.load_policy(Path(str(_POLICY_PATH.value))) if performance_path is not None else None
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    support = toolchain.require(problem.name)
+    support = toolchain.require(problem.advisor.problem)
     if policy is not None:
         policy.check([spec.name for spec in support.features])
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.object_file import ObjectSizes, read_object_sizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.policies.policy import ConstantPolicy
@@ -18,12 +19,11 @@ class InliningForSize(Problem):
     """The score is COMDAT-weighted text bytes; a project's context is the copies of each COMDAT group."""
 
     name = "inlining"
+    advisor = INLINING
     score_name = "COMDAT-weighted text"
     is_size = True
     feature_names = signature.FEATURES
     context_policies = (ConstantPolicy(0, name="never"),)
-    default_feature = signature.DEFAULT_DECISION
-    default_slot = signature.DEFAULT_DECISION_SLOT
 
     def measure(self, object_path: Path, remarks: bytes) -> ObjectSizes:
         del remarks

@@ -44,9 +44,3 @@ FEATURES = (
     "is_callee_avail_external",
     "is_caller_avail_external",
 )
-
-DEFAULT_DECISION = "inlining_default"
-"""Sent in addition when the default is asked for."""
-
-DEFAULT_DECISION_SLOT = "callee_basic_block_count"
-"""Where compilers with the include-default bug (LLVM 17 to 20) put the default decision, over its own value."""

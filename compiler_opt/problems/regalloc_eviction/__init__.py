@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from compiler_opt.llvm import regalloc_remarks
+from compiler_opt.llvm.advisors import REGALLOC_EVICTION
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc_eviction.credit import function_credit
@@ -18,6 +19,7 @@ class LiveRangeEviction(Problem):
     """The score is the sum of the functions' weighted spills, reloads and copies; a project has no context."""
 
     name = "regalloc_eviction"
+    advisor = REGALLOC_EVICTION
     score_name = "weighted spills, reloads and copies"
     candidates = EvictionInputs()
     feature_names = candidates.names
