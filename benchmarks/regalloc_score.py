@@ -126,6 +126,20 @@ def main(argv: list[str]) -> None:
     corpus.check_compiler(toolchain.version, toolchain.clang)
     toolchain.require(REGALLOC_EVICTION.problem)
     order = np.random.default_rng(_SEED.value).permutation(len(corpus.modules))
+    with scratch_directory() as scratch:
+        measurement = _Measurement(
+            toolchain, _build_reference(toolchain, scratch), _build_plugin(toolchain, scratch), scratch
+        )
+        modules = _compare([corpus.modules[index] for index in order], measurement)
+        cpu = measurement.cpu_s(modules[: _NUM_TIMED.value], _REPETITIONS.value)
+    _print_cpu(cpu)
+    how = "-O2, size attributes removed" if _SPEED.value else "options as recorded"
+    print(f"  {toolchain.version_text}, {how}; corpus {_DATA_PATH.value}")
+    print(f"  {platform.machine()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}")
+
+
+def _compare(candidates: Sequence[Module], measurement: "_Measurement") -> list[Module]:
+    """Scores both ways, under every policy, and prints how well they agree; returns the modules that it took."""
     policies: Mapping[str, StartDeciding | None] = {
         _DEFAULT: None,
         _ANY: _evict(1.0, _SEED.value),
@@ -137,44 +151,35 @@ def main(argv: list[str]) -> None:
     failures = dict.fromkeys(policies, 0)
     modules: list[Module] = []
     unreadable: list[str] = []
-    with scratch_directory() as scratch:
-        measurement = _Measurement(
-            toolchain, _build_reference(toolchain, scratch), _build_plugin(toolchain, scratch), scratch
-        )
-        with tqdm(total=_NUM_FUNCTIONS.value, unit="function", disable=None) as bar:
-            for index in order:
-                if len(functions[_DEFAULT]) >= _NUM_FUNCTIONS.value:
-                    break
-                module = corpus.modules[index]
-                for policy, decide in policies.items():
-                    try:
-                        costs = measurement.costs(module, decide)
-                    except CompileError:
-                        if decide is None:
-                            raise
-                        failures[policy] += 1
-                        continue
-                    except _UnreadableError:
-                        unreadable.append(module.name)
-                        break
+    with tqdm(total=_NUM_FUNCTIONS.value, unit="function", disable=None) as bar:
+        for module in candidates:
+            if len(functions[_DEFAULT]) >= _NUM_FUNCTIONS.value:
+                break
+            for policy, decide in policies.items():
+                try:
+                    costs = measurement.costs(module, decide)
+                except CompileError:
                     if decide is None:
-                        modules.append(module)
-                    for name, cost in costs.items():
-                        functions[policy].setdefault((module.project, name), cost)
-                bar.update(len(functions[_DEFAULT]) - bar.n)
-        cpu = measurement.cpu_s(modules[: _NUM_TIMED.value], _REPETITIONS.value)
+                        raise
+                    failures[policy] += 1
+                    continue
+                except _UnreadableError:
+                    unreadable.append(module.name)
+                    break
+                if decide is None:
+                    modules.append(module)
+                for name, cost in costs.items():
+                    functions[policy].setdefault((module.project, name), cost)
+            bar.update(len(functions[_DEFAULT]) - bar.n)
     projects = {module.project for module in modules}
     print(f"{len(functions[_DEFAULT])} functions with D > 0, of {len(modules)} modules, {len(projects)} projects")
-    print(f"  {len(unreadable)} more with machine IR that LLVM cannot read: {', '.join(unreadable) or 'none'}")
+    print(f"  machine IR that LLVM cannot read, left out: {', '.join(unreadable) or 'none'}")
     _print_levels(_stack(functions[_DEFAULT].values()))
     for before, after, title in _COMPARISONS:
         common = functions[before].keys() & functions[after].keys()
         former, latter = (_stack(functions[policy][key] for key in sorted(common)) for policy in (before, after))
         _print_changes(title, former, latter, failures[before] + failures[after])
-    _print_cpu(cpu)
-    how = "-O2, size attributes removed" if _SPEED.value else "options as recorded"
-    print(f"  {toolchain.version_text}, {how}; corpus {_DATA_PATH.value}")
-    print(f"  {platform.machine()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}")
+    return modules
 
 
 def _build_reference(toolchain: Toolchain, scratch: Path) -> Path:
@@ -400,6 +405,7 @@ def _print_cpu(cpu: _Cpu) -> None:
         size = f"; {cpu.written[way] / len(plain) / 1e3:.0f} kB a module" if way in cpu.written else ""
         print(f"  {way}: {_spread(values / plain, '.3f')}{size}")
     print(f"  the {_PLAIN}: {_spread(plain, '.3f')} s; {_REPETITIONS.value} repetitions")
+    print(f"  of scoring, the program's start: {cpu.start_s:.3f} s, once for any number of files")
     print(f"  {cpu.different_objects} objects differ")
     if cpu.functions:
         print(f"  plugin and machine IR: the same score in {cpu.equal} of {cpu.functions} functions")

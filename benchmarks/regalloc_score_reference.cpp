@@ -10,6 +10,7 @@
 // A compiler that trains has the pass `regallocscoringpass` in this place; `calculateRegAllocScore` is what that calls,
 // and libLLVM exports it.
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/CodeGen/MIRParser/MIRParser.h"
 #include "llvm/CodeGen/MachineBlockFrequencyInfo.h"
 #include "llvm/CodeGen/MachineBranchProbabilityInfo.h"
@@ -19,7 +20,6 @@
 #include "llvm/CodeGen/MachineModuleInfo.h"
 #include "llvm/CodeGen/Passes.h"
 #include "llvm/CodeGen/TargetPassConfig.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -50,7 +50,8 @@ RegAllocScore calculateRegAllocScore(const MachineFunction &function, const Mach
 
 namespace {
 
-bool print_score(std::FILE *file, const llvm::MachineFunction &code, const llvm::MachineBlockFrequencyInfo &frequencies) {
+bool print_score(std::FILE *file, const llvm::MachineFunction &code,
+                 const llvm::MachineBlockFrequencyInfo &frequencies) {
   const llvm::RegAllocScore s = llvm::calculateRegAllocScore(code, frequencies);
   // The default weights; were the fields above not those of this LLVM, the sums would differ.
   const double sum =
@@ -138,7 +139,7 @@ std::string readable(llvm::StringRef code) {
     const auto [count, type] = tail.drop_back(std::min(tail.size(), zeros.size() + 1)).split(" x ");
     unsigned length;
     if (line.ends_with(zeros) && head.trim() == value.trim() && !count.getAsInteger(10, length)) {
-      result += head.str() + "'<";
+      result += head.str() + "'<" + count.str() + " x " + type.str() + "> <";
       for (unsigned place = 0; place < length; ++place) {
         result += (place ? ", " : "") + type.str() + (type == "ptr" ? " null" : type.starts_with("i") ? " 0" : " 0.0");
       }

@@ -9,9 +9,9 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.problems.regalloc_eviction.score import function_score
 
 
-def test_loads_weigh_four_stores_one_and_copies_a_fifth() -> None:
+def test_loads_weigh_four_stores_one_both_five_and_copies_a_fifth() -> None:
     costs = RegallocCosts(spills=10, folded_spills=1, reloads=100, folded_reloads=20, copies=5)
-    assert function_score(costs) == pytest.approx(4 * (100 + 20) + (10 + 1) + 0.2 * 5)
+    assert function_score(costs) == pytest.approx(4 * (100 + 20) + 10 + 5 * 1 + 0.2 * 5)
 
 
 def test_a_decision_is_credited_with_its_own_function() -> None:
