@@ -32,8 +32,8 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
             f"{policy}: change of the score",
         ),
         "project_table": _project_table(evaluation),
-        "lowered": _module_table(evaluation, sorted(evaluation.modules, key=lambda module: _added(evaluation, module))),
-        "raised": _module_table(evaluation, sorted(evaluation.modules, key=lambda module: -_added(evaluation, module))),
+        "lowered": _module_table(evaluation, -1),
+        "raised": _module_table(evaluation, 1),
         "training": training_section(history),
         "num_modules": count_text(len(evaluation.modules), "module"),
         "policy": escape(policy),
@@ -112,7 +112,6 @@ def _cards(evaluation: Evaluation) -> str:
 def _project_table(evaluation: Evaluation) -> str:
     policy = evaluation.policy
     names = ("project", "language", "modules", "default", policy, "change", "mean of modules", "linked text")
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
     rows = [
         cells(
             escape(project.name),
@@ -126,7 +125,23 @@ def _project_table(evaluation: Evaluation) -> str:
         )
         for project in evaluation.projects
     ]
-    return table([head], rows)
+    total = evaluation.totals[policy]
+    foot = cells(
+        "together",
+        "",
+        str(len(evaluation.modules)),
+        *(_score_text(sum(project.score(who) for project in evaluation.projects)) for who in (DEFAULT, policy)),
+        colored(total.scores.total.value),
+        colored(total.scores.mean.value),
+        colored(total.linked_change),
+    )
+    return table([_head(names)], rows, foot)
+
+
+def _head(names: Sequence[str]) -> str:
+    """Headings; the first is of text."""
+    first, *others = (escape(name) for name in names)
+    return f'<th class="text">{first}</th>' + "".join(f"<th>{name}</th>" for name in others)
 
 
 def _added(evaluation: Evaluation, module: ModuleResult) -> float:
@@ -134,9 +149,11 @@ def _added(evaluation: Evaluation, module: ModuleResult) -> float:
     return module.output(evaluation.policy).score - module.outputs[DEFAULT].score
 
 
-def _module_table(evaluation: Evaluation, modules: Sequence[ModuleResult]) -> str:
+def _module_table(evaluation: Evaluation, sign: int) -> str:
+    """The modules to whose score most was added (`sign` 1), or from which most was taken (-1)."""
+    changed = [module for module in evaluation.modules if sign * _added(evaluation, module) > 0]
+    modules = sorted(changed, key=lambda module: -sign * _added(evaluation, module))
     names = ("module", "default", evaluation.policy, "change", "decisions")
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
     rows = [
         cells(
             f"<code>{escape(module.name)}</code>",
@@ -147,7 +164,7 @@ def _module_table(evaluation: Evaluation, modules: Sequence[ModuleResult]) -> st
         )
         for module in modules[:_NUM_MODULES_NAMED]
     ]
-    return table([head], rows)
+    return table([_head(names)], rows) if rows else '<p class="note">None.</p>'
 
 
 def _mean_change(project: ProjectResult, contender: str) -> float:
