@@ -29,7 +29,7 @@ import numpy as np
 from absl import flags
 
 from compiler_opt.llvm.scratch import scratch_directory
-from compiler_opt.llvm.training_log import LogStream, decode_log, read_log
+from compiler_opt.llvm.training_log_reader import LogStream, decode_log, read_log
 from compiler_opt.llvm.training_log_writer import TrainingLogWriter
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tools import entry_point

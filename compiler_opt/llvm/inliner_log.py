@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.remarks import CallSites
-from compiler_opt.llvm.training_log import decode_log
+from compiler_opt.llvm.training_log_reader import decode_log
 from compiler_opt.tensor_spec import TensorSpec
 
 DECISION, LOGITS = "inlining_decision", "logits"

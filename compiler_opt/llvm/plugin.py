@@ -23,7 +23,7 @@ from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.llvm.training_log import decode_log
+from compiler_opt.llvm.training_log_reader import decode_log
 
 SOURCES = tuple(
     Path(__file__).parents[1] / "native" / name

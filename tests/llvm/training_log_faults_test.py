@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler_opt.errors import ProtocolError
-from compiler_opt.llvm.training_log import TrainingLog, decode_log, read_log
+from compiler_opt.llvm.training_log_reader import TrainingLog, decode_log, read_log
 from compiler_opt.tensor_spec import TensorSpec
 from tests.llvm.training_log_samples import Sample, check, check_all, samples, write
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 from hypothesis import strategies as st
 
-from compiler_opt.llvm.training_log import TrainingLog
+from compiler_opt.llvm.training_log_reader import TrainingLog
 from compiler_opt.tensor_spec import TensorSpec
 
 TYPES = [np.dtype(code) for code in ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")]

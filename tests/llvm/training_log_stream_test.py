@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler_opt.errors import ProtocolError
-from compiler_opt.llvm.training_log import MAX_LINE_BYTES, LogStream, TrainingLog, decode_log
+from compiler_opt.llvm.training_log import MAX_LINE_BYTES
+from compiler_opt.llvm.training_log_reader import LogStream, TrainingLog, decode_log
 from compiler_opt.tensor_spec import TensorSpec
 from tests.llvm.training_log_samples import Sample, check_all, same, samples, write
 

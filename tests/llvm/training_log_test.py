@@ -10,15 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from compiler_opt.errors import ProtocolError
-from compiler_opt.llvm.training_log import (
-    MAX_FEATURES,
-    MAX_LINE_BYTES,
-    Header,
-    decode_log,
-    parse_header,
-    parse_json_line,
-    read_log,
-)
+from compiler_opt.llvm.training_log import MAX_FEATURES, MAX_LINE_BYTES, Header, parse_header, parse_json_line
+from compiler_opt.llvm.training_log_reader import decode_log, read_log
 from compiler_opt.tensor_spec import TensorSpec
 from tests.llvm.training_log_samples import Sample, check_all, same, samples, write
 

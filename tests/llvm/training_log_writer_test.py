@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from compiler_opt.errors import ProtocolError
-from compiler_opt.llvm.training_log import decode_log
+from compiler_opt.llvm.training_log_reader import decode_log
 from compiler_opt.llvm.training_log_writer import TrainingLogWriter
 from compiler_opt.tensor_spec import TensorSpec
 from tests.llvm.training_log_samples import Sample, samples_of_llvm

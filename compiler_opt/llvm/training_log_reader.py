@@ -1,0 +1,445 @@
+"""Reads training logs: what is in memory (`decode_log`), a file (`read_log`), what comes bit by bit (`LogStream`).
+
+`training_log` describes the format, `training_log_writer` writes it.
+"""
+
+import dataclasses
+import functools
+import mmap
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+import numpy as np
+
+from compiler_opt.errors import ProtocolError
+from compiler_opt.llvm.training_log import MAX_LINE_BYTES, parse_json_line, parse_tensors, record_dtype
+from compiler_opt.tensor_spec import TensorSpec
+
+_Buffer: TypeAlias = bytes | mmap.mmap
+
+_FEW = 64
+"""So many records are compared at once; four times as many whenever all were alike."""
+
+_COPIED_BYTES = 1 << 19
+"""What is copied at a time when columns are made: it stays in a core's cache between its two copies."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingLog:
+    """A whole log, or a block of a stream: T observations, K outcomes.
+
+    Attributes:
+      features: the tensors of one observation, in the order in which their bytes come.
+      advice: the tensor that decides, where the log names it.
+      score: the tensor of an outcome, where the log has outcomes.
+      contexts: name and number of the first observation of each context; one that is taken up again comes again.
+      blocks: read-only views `[t, bytes of one]` uint8 into what was read, all T observations one after the other; the
+        records of a block have equal distances, so another begins with each context and each power of ten.
+      outcomes: `[K, *shape]` of the score; `[0]` without outcomes.
+      outcome_of: `[K]` int64, the number of the observation that each outcome follows.
+      left_bytes: bytes at the end that are no whole record: the writer died.
+      first: the number of the first observation: 0, but in a later block of a stream.
+    """
+
+    features: tuple[TensorSpec, ...]
+    advice: TensorSpec | None
+    score: TensorSpec | None
+    contexts: tuple[tuple[str, int], ...]
+    blocks: tuple[np.ndarray, ...]
+    outcomes: np.ndarray
+    outcome_of: np.ndarray
+    left_bytes: int
+    first: int = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self.blocks))
+
+    @functools.cached_property
+    def observations(self) -> np.ndarray:
+        """`[T, bytes of one]` uint8, read-only: the only block itself, or else a copy, made once."""
+        if len(self.blocks) == 1:
+            return self.blocks[0]
+        empty = np.zeros((0, sum(spec.num_bytes for spec in self.features)), np.uint8)
+        observations = np.concatenate([empty, *self.blocks])
+        observations.flags.writeable = False
+        return observations
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For each feature a read-only view `[T, *shape]` of the observations, which lie record by record."""
+        records = self.observations.view(record_dtype(self.features))[:, 0]
+        return {spec.name: records[spec.name] for spec in self.features}
+
+    def columns(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Copies features so that each lies in one piece: what to compute with when there are many observations.
+
+        Args:
+          names: of the features; by default all.
+
+        Returns:
+          for each an array `[T, *shape]` of its own.
+
+        Raises:
+          KeyError: the log has no such feature.
+        """
+        dtype = record_dtype(self.features)
+        specs = {spec.name: spec for spec in self.features}
+        wanted = [specs[name] for name in (specs if names is None else names)]
+        columns = {spec.name: np.empty((len(self), *spec.shape), spec.dtype) for spec in wanted}
+        begin = 0
+        for pieces in _groups(self.blocks, max(1, _COPIED_BYTES // dtype.itemsize)):
+            records = np.concatenate(pieces).view(dtype)[:, 0]
+            for name, column in columns.items():
+                column[begin : begin + len(records)] = records[name]
+            begin += len(records)
+        return columns
+
+
+def _groups(blocks: Iterable[np.ndarray], length: int) -> Iterator[list[np.ndarray]]:
+    """Cuts and gathers rows: groups of at least `length` rows, the last apart, and less than twice as many."""
+    group: list[np.ndarray] = []
+    num_rows = 0
+    for block in blocks:
+        for begin in range(0, len(block), length):
+            piece = block[begin : begin + length]
+            group.append(piece)
+            num_rows += len(piece)
+            if num_rows >= length:
+                yield group
+                group, num_rows = [], 0
+    if group:
+        yield group
+
+
+def decode_log(content: bytes) -> TrainingLog:
+    """Reads a log, whatever its tensors; where it is long, no Python object is made per observation.
+
+    A log may end anywhere, also within a record, once its first line is complete: whole records are kept.
+
+    Raises:
+      ProtocolError: something in it is not of the format; the message says at which byte.
+    """
+    return _decode(content)
+
+
+def read_log(path: Path) -> TrainingLog:
+    """Reads a log from a file, whose pages are mapped: what is not looked at is not read, either.
+
+    The file must not be cut short as long as the log's `blocks` live.
+
+    Raises:
+      ProtocolError: see `decode_log`.
+      OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        # A pipe has no size, and nothing of no size can be mapped.
+        size = os.fstat(file.fileno()).st_size
+        return _decode(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else file.read())
+
+
+def _decode(content: _Buffer) -> TrainingLog:
+    line = _line(content, 0)
+    if line is None:
+        raise ProtocolError("log: its first line is not complete")
+    scanner = _Scanner(line)
+    end = scanner.scan(content, len(line) + 1)
+    return scanner.take(content, len(content) - end)
+
+
+class LogStream:
+    """Reads a log as it comes, from a pipe or from a file that is larger than the memory.
+
+        stream = LogStream(file)
+        for block in stream:
+            use(block.columns())
+        if stream.left_bytes: ...
+
+    A block holds the whole records that have come, at least one; an outcome may come in the block after that of its
+    observation. Contexts and outcomes tell numbers of observations as if the log were read at once. No more than one
+    block is held here, and a record that is not yet whole.
+
+    Attributes:
+      features: the tensors of one observation, in the order in which their bytes come.
+      advice: the tensor that decides, where the log names it.
+      score: the tensor of an outcome, where the log has outcomes.
+      left_bytes: once all blocks have been taken: bytes at the end that are no whole record.
+    """
+
+    def __init__(self, file: BinaryIO, block_bytes: int = 1 << 22):
+        """Waits for the first line.
+
+        Args:
+          file: is read up to its end; waits for bytes when there are none (it is no non-blocking one).
+          block_bytes: how much is asked for at a time.
+
+        Raises:
+          ProtocolError: the first line is not complete, or not of the format.
+        """
+        # What has come, rather than as much as was asked for.
+        self._read = getattr(file, "read1", file.read)
+        self._block_bytes = block_bytes
+        self._buffer = b""
+        while (line := _line(self._buffer, 0)) is None:
+            if not self._more(1):
+                raise ProtocolError("log: its first line is not complete")
+        self._scanner = _Scanner(line)
+        self._skip(len(line) + 1)
+        self.features, self.advice, self.score = self._scanner.features, self._scanner.advice, self._scanner.score
+        self.left_bytes = 0
+
+    def __iter__(self) -> Iterator[TrainingLog]:
+        """Yields the blocks; each is there once.
+
+        Raises:
+          ProtocolError: something is not of the format; the message says at which byte.
+        """
+        while True:
+            end = self._scanner.scan(self._buffer, 0)
+            if end:
+                block = self._scanner.take(self._buffer, 0)
+                self._skip(end)
+                yield block
+            if not self._more(self._scanner.missing_bytes):
+                break
+        self.left_bytes = len(self._buffer)
+
+    def _skip(self, num_bytes: int) -> None:
+        self._buffer = self._buffer[num_bytes:]
+        self._scanner.before_bytes += num_bytes
+
+    def _more(self, num_bytes: int) -> bool:
+        """Reads at least so many bytes; False when the file ends before."""
+        pieces = [self._buffer]
+        while num_bytes > 0 and (piece := self._read(self._block_bytes)):
+            pieces.append(piece)
+            num_bytes -= len(piece)
+        self._buffer = b"".join(pieces)
+        return num_bytes <= 0
+
+
+def _line(content: _Buffer, position: int, before: int = 0) -> bytes | None:
+    """The line at a position, without its newline; None when it is not complete.
+
+    Raises:
+      ProtocolError: it is too long; `before` bytes came before the content.
+    """
+    end = content.find(b"\n", position, position + MAX_LINE_BYTES)
+    if end >= 0:
+        return content[position:end]
+    if len(content) - position >= MAX_LINE_BYTES:
+        raise ProtocolError(
+            f"log: at byte {before + position}: expected a line, found none within {MAX_LINE_BYTES} bytes"
+        )
+    return None
+
+
+class _Progressions:
+    """Increasing numbers, kept as few arithmetic progressions."""
+
+    def __init__(self) -> None:
+        self._runs: list[list[int]] = []  # first, step, count
+
+    def add(self, first: int, step: int = 0, count: int = 1) -> None:
+        """Appends `count` numbers from `first` on."""
+        if self._runs:
+            run = self._runs[-1]
+            if run[2] == 1:
+                run[1] = first - run[0]
+            if run[0] + run[1] * run[2] == first and (count == 1 or step == run[1]):
+                run[2] += count
+                return
+        self._runs.append([first, step, count])
+
+    def numbers(self) -> np.ndarray:
+        """All of them, int64."""
+        runs = [first + step * np.arange(count) for first, step, count in self._runs]
+        return np.concatenate([np.zeros(0, np.int64), *runs])
+
+    def views(self, content: _Buffer, dtype: np.dtype, length: int) -> list[np.ndarray]:
+        """For each progression what begins there, `[count, length]`."""
+        return [
+            np.ndarray((count, length), dtype, content, first, (step, dtype.itemsize))
+            for first, step, count in self._runs
+        ]
+
+
+class _Scanner:
+    """Finds the records after the first line, in one buffer or in several that follow one another."""
+
+    def __init__(self, first_line: bytes):
+        self.features, self.advice, self.score = parse_tensors(first_line)
+        self.missing_bytes = 1  # what has to come, at least, before there is another record
+        self.before_bytes = 0  # of earlier buffers
+        self._observation_bytes = sum(spec.num_bytes for spec in self.features)
+        self._score_bytes = self.score.num_bytes if self.score is not None else 0
+        self._num_observations = 0
+        self._next: int | None = None  # the index that comes next; at the beginning of a context any may
+        self._last: int | None = None  # the index of the observation whose outcome may come
+        self._expected = _FEW  # records alike
+        self._start_block()
+
+    def _start_block(self) -> None:
+        self._first = self._num_observations
+        self._contexts: list[tuple[str, int]] = []
+        self._payloads, self._outcomes, self._outcome_of = _Progressions(), _Progressions(), _Progressions()
+
+    def take(self, content: _Buffer, left_bytes: int) -> TrainingLog:
+        """What was found in a buffer; the next one begins where `scan` ended."""
+        outcomes = np.zeros(0)
+        if self.score is not None:
+            scores = self._outcomes.views(content, self.score.dtype, self.score.num_elements)
+            empty = np.zeros((0, self.score.num_elements), self.score.dtype)
+            outcomes = np.concatenate([empty, *scores]).reshape(-1, *self.score.shape)
+        log = TrainingLog(
+            self.features,
+            self.advice,
+            self.score,
+            tuple(self._contexts),
+            tuple(self._payloads.views(content, np.dtype(np.uint8), self._observation_bytes)),
+            outcomes,
+            self._outcome_of.numbers(),
+            left_bytes,
+            self._first,
+        )
+        self._start_block()
+        return log
+
+    def scan(self, content: _Buffer, position: int) -> int:
+        """Notes the records that are whole; returns where the rest begins."""
+        while (line := _line(content, position, self.before_bytes)) is not None:
+            end = self._record(content, position, line)
+            if end is None:
+                return position
+            position = end
+        self.missing_bytes = 1
+        return position
+
+    def _record(self, content: _Buffer, position: int, line: bytes) -> int | None:
+        """Notes what begins with a line, or with it and those alike; returns where it ends, None when it is cut off."""
+        kind, value = self._parse(line, position)
+        begin = position + len(line) + 1
+        if isinstance(value, str):
+            self._contexts.append((value, self._num_observations))
+            self._next = None
+            return begin
+        if kind == "outcome":
+            return self._outcome(content, position, begin, value)
+        if self._next not in (None, value):
+            raise self._wrong(position, f"expected observation {self._next}, found {value}")
+        return self._many(content, position, value) or self._observation(content, begin, value)
+
+    def _parse(self, line: bytes, position: int) -> tuple[str, str | int]:
+        """Of what kind a line is, and the context's name or the observation's index."""
+        # As LLVM writes it, without a look at the JSON.
+        if line == b'{"observation":%d}' % (self._next or 0):
+            return "observation", self._next or 0
+        if self._last is not None and line == b'{"outcome":%d}' % self._last:
+            return "outcome", self._last
+        value = parse_json_line(line)
+        if len(value) == 1:
+            [(kind, content)] = value.items()
+            if kind == "context" and isinstance(content, str):
+                return kind, content
+            if kind in ("observation", "outcome") and type(content) is int and 0 <= content < 10**18:
+                return kind, content
+        raise self._wrong(position, f"expected a context, an observation or an outcome, found {line[:80]!r}")
+
+    def _observation(self, content: _Buffer, begin: int, index: int) -> int | None:
+        end = self._payload_end(content, begin + self._observation_bytes, f"observation {index}")
+        if end is not None:
+            self._payloads.add(begin)
+            self._num_observations += 1
+            self._next, self._last = index + 1, index
+        return end
+
+    def _outcome(self, content: _Buffer, position: int, begin: int, index: int) -> int | None:
+        if self.score is None:
+            raise self._wrong(position, "found an outcome, but the header has no score")
+        if index != self._last:
+            raise self._wrong(position, f"expected the outcome of the observation before it, found that of {index}")
+        end = self._payload_end(content, begin + self._score_bytes, f"outcome {index}")
+        if end is not None:
+            self._outcomes.add(begin)
+            self._outcome_of.add(self._num_observations - 1)
+            self._last = None
+        return end
+
+    def _payload_end(self, content: _Buffer, newline: int, what: str) -> int | None:
+        """Where a tensor ends that ends with a newline; None when that has not come yet."""
+        self.missing_bytes = newline + 1 - len(content)
+        if self.missing_bytes > 0:
+            return None
+        if content[newline] != ord("\n"):
+            raise self._wrong(newline, f"expected a newline after {what}")
+        return newline + 1
+
+    def _many(self, content: _Buffer, position: int, index: int) -> int | None:
+        """Notes observations as far as each has an outcome or none has, and only the last three digits change.
+
+        Returns:
+          where they end; None when not even the first is whole and written as LLVM does.
+        """
+        tried = min(self._expected, _num_alike(index))
+        payload = position + len(b'{"observation":%d}\n' % index)
+        outcome_line = payload + self._observation_bytes
+        line = b'\n{"outcome":%d}\n' % index
+        outcome = outcome_line + len(line)
+        has_outcome = self.score is not None and content[outcome_line:outcome] == line
+        end = (outcome + self._score_bytes if has_outcome else outcome_line) + 1
+        distance = end - position
+        count = min(tried, (len(content) - position) // distance)
+        newlines = content[end - 1 : position + count * distance : distance]
+        count = len(newlines) - len(newlines.lstrip(b"\n"))
+        count = _num_lines(content, position, distance, count, b'{"observation":', index)
+        if has_outcome:
+            count = _num_lines(content, outcome_line, distance, count, b'\n{"outcome":', index)
+        self._expected = 4 * tried if count == tried else _FEW
+        if not count:
+            return None
+        self._payloads.add(payload, distance, count)
+        self._last = index + count - 1
+        if has_outcome:
+            self._outcomes.add(outcome, distance, count)
+            self._outcome_of.add(self._num_observations, 1, count)
+            self._last = None
+        self._num_observations += count
+        self._next = index + count
+        return position + count * distance
+
+    def _wrong(self, position: int, what: str) -> ProtocolError:
+        return ProtocolError(f"log: at byte {self.before_bytes + position}: {what}")
+
+
+def _num_alike(index: int) -> int:
+    """How many numbers from this one on have as many digits, and the same but for the last three."""
+    unit = min(10 ** len(str(index)), 1000)
+    return unit - index % unit
+
+
+def _num_lines(content: _Buffer, position: int, distance: int, count: int, before: bytes, index: int) -> int:
+    """How many of `count` records that are alike have the line that they should have, up to the first that has not."""
+    if not count:
+        return 0
+    unit = min(10 ** len(str(index)), 1000)
+    lines = _lines(before, index // unit, unit)
+    length = len(lines) // unit
+    lines = lines[index % unit * length : (index % unit + count) * length]
+    places: np.ndarray = np.ndarray((count,), np.dtype((np.void, length)), content, position, (distance,))
+    # Contiguous first: numpy turns anything else into bytes one by one.
+    found = np.ascontiguousarray(places).tobytes()
+    if found == lines:
+        return count
+    return int((np.frombuffer(found, np.uint8) != np.frombuffer(lines, np.uint8)).argmax()) // length
+
+
+@functools.lru_cache(maxsize=64)
+def _lines(before: bytes, first_digits: int, unit: int) -> bytes:
+    """A line for each number that has these digits in front, where there are any, and others below `unit` behind."""
+    return _endings(unit).replace(b"?", before + (b"%d" % first_digits if first_digits else b""))
+
+
+@functools.lru_cache
+def _endings(unit: int) -> bytes:
+    """The numbers below a power of ten with zeros in front, each as `?012}` and a newline."""
+    return b"".join(b"?%b}\n" % str(unit + number)[1:].encode() for number in range(unit))
