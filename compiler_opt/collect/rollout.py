@@ -335,7 +335,11 @@ class _Compilation:
         self._account(result.process)
         if result.header is None or decider is None or not result.advice:
             return None, result
-        sites = self._call_sites(len(result.advice)) if names_call_sites else result.functions()
+        sites: remarks.CallSites | FunctionOfDecisions | None = None
+        if names_call_sites:
+            sites = self._call_sites(len(result.advice))
+        elif self._advisor != INLINING:
+            sites = result.functions()
         advice = np.array(result.advice, result.header.advice.dtype)
         return Trajectory(result.header, result.observations, advice, decider.log_probs(), sites), result
 
