@@ -32,7 +32,6 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
     """
     total = evaluation.totals[evaluation.policy]
     fields = {
-        "eyebrow": escape(f"{evaluation.problem} policy against the compiler's default · {evaluation.started_at[:10]}"),
         "headline": escape(_headline(total)),
         "lead": escape(lead(evaluation)),
         "cards": _cards(evaluation, total),
@@ -46,22 +45,28 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
         "best_modules": _module_table(evaluation, "smaller", best_modules(evaluation)),
         "contender_table": _contender_table(evaluation),
         "contender_note": _contender_note(evaluation),
-        "training": training_section(history),
-        "num_modules": count_text(len(evaluation.modules), "module"),
-        "policy": escape(evaluation.policy),
-        "num_decisions": f"{sum(module.output(evaluation.policy).num_decisions for module in evaluation.modules):,}",
-        "wall_time": duration_text(evaluation.wall_s),
-        "cpu_time": duration_text(evaluation.cpu_s),
-        "provenance": provenance_list(evaluation),
-        "failures": failures_table(evaluation),
+        **common_fields(evaluation, history),
     }
     title = f"{evaluation.policy}: {change_text(total.linked_change)} linked text"
     return page.whole(title, string.Template(_TEMPLATE.read_text()).substitute(fields))
 
 
-def provenance_list(evaluation: Evaluation) -> str:
-    """What was measured and with what."""
-    return "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in evaluation.provenance.items())
+def common_fields(evaluation: Evaluation, history: History | None) -> dict[str, str]:
+    """What every evaluation's page says, whatever the policy is about; by the template's names, HTML."""
+    num_decisions = sum(module.output(evaluation.policy).num_decisions for module in evaluation.modules)
+    return {
+        "eyebrow": escape(f"{evaluation.problem} policy against the compiler's default · {evaluation.started_at[:10]}"),
+        "training": _training(history),
+        "num_modules": count_text(len(evaluation.modules), "module"),
+        "policy": escape(evaluation.policy),
+        "num_decisions": f"{num_decisions:,}",
+        "wall_time": duration_text(evaluation.wall_s),
+        "cpu_time": duration_text(evaluation.cpu_s),
+        "provenance": "".join(
+            f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in evaluation.provenance.items()
+        ),
+        "failures": _failures(evaluation),
+    }
 
 
 def lead(evaluation: Evaluation) -> str:
@@ -297,8 +302,7 @@ def _contender_note(evaluation: Evaluation) -> str:
     return f"{calls}CPU seconds are the compiler's plus, where decisions are made outside of it, those of our process."
 
 
-def training_section(history: History | None) -> str:
-    """How the policy was trained; empty when that is not known."""
+def _training(history: History | None) -> str:
     if history is None or not history.reward.values:
         return ""
     return (
@@ -308,8 +312,7 @@ def training_section(history: History | None) -> str:
     )
 
 
-def failures_table(evaluation: Evaluation) -> str:
-    """Everything that went wrong."""
+def _failures(evaluation: Evaluation) -> str:
     failures = evaluation.failures()
     if not failures:
         return '<p class="note">None: every module was compiled by everyone, and every project was linked.</p>'

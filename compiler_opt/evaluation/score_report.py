@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt.evaluation import page, plots, statistics
-from compiler_opt.evaluation.formatting import aligned, change_text, count_text, duration_text
+from compiler_opt.evaluation.formatting import aligned, change_text, count_text
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.page import cells, colored, escape, table
-from compiler_opt.evaluation.report import failures_table, interval, provenance_list, score_name, training_section
+from compiler_opt.evaluation.report import common_fields, interval, score_name
 from compiler_opt.evaluation.results import DEFAULT, Evaluation, ModuleResult, ProjectResult
 
 _TEMPLATE = Path(__file__).with_name("score_report.html")
@@ -21,7 +21,6 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
     scores = evaluation.totals[policy].scores
     by_change = sorted(evaluation.projects, key=lambda project: project.score_change(policy))
     fields = {
-        "eyebrow": escape(f"{evaluation.problem} policy against the compiler's default · {evaluation.started_at[:10]}"),
         "headline": escape(_headline(evaluation)),
         "cards": _cards(evaluation),
         "score": escape(score_name(evaluation.problem)),
@@ -34,14 +33,7 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
         "project_table": _project_table(evaluation),
         "lowered": _module_table(evaluation, -1),
         "raised": _module_table(evaluation, 1),
-        "training": training_section(history),
-        "num_modules": count_text(len(evaluation.modules), "module"),
-        "policy": escape(policy),
-        "num_decisions": f"{sum(module.output(policy).num_decisions for module in evaluation.modules):,}",
-        "wall_time": duration_text(evaluation.wall_s),
-        "cpu_time": duration_text(evaluation.cpu_s),
-        "provenance": provenance_list(evaluation),
-        "failures": failures_table(evaluation),
+        **common_fields(evaluation, history),
     }
     title = f"{policy}: {change_text(scores.total.value)} {score_name(evaluation.problem)}"
     return page.whole(title, string.Template(_TEMPLATE.read_text()).substitute(fields))
