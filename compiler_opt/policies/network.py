@@ -169,9 +169,9 @@ def expand(positions: np.ndarray) -> np.ndarray:
     return stacked.reshape(*positions.shape[:-1], -1)
 
 
-def positions_of(weights: NetworkWeights, values: np.ndarray) -> np.ndarray:
-    """Features `[..., F]` to their positions among the quantiles, `[..., F]` float32."""
-    columns = [quantile_positions(quantiles, values[..., index]) for index, quantiles in enumerate(weights.quantiles)]
+def positions_of(vocabulary: Sequence[np.ndarray], values: np.ndarray) -> np.ndarray:
+    """Features `[..., F]` to their positions among the F features' quantiles, `[..., F]` float32."""
+    columns = [quantile_positions(quantiles, values[..., index]) for index, quantiles in enumerate(vocabulary)]
     return np.stack(columns, axis=-1)
 
 
@@ -258,7 +258,7 @@ class NetworkPolicy(LearnedPolicy):
     def logits(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
         """For many decisions: arrays `[T]` by name to `[T, 2]` float32."""
         columns = [np.asarray(features[name]).reshape(-1) for name in self.weights.features]
-        return outputs(self.weights, positions_of(self.weights, np.stack(columns, axis=-1)))
+        return outputs(self.weights, positions_of(self.weights.quantiles, np.stack(columns, axis=-1)))
 
 
 class _FirstLayer:

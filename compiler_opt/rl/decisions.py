@@ -14,7 +14,7 @@ from tf_agents.networks import network, value_network
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.candidates import CandidateInputs
-from compiler_opt.policies.network import NetworkWeights, outputs, positions_of, quantile_positions
+from compiler_opt.policies.network import NetworkWeights, outputs, positions_of
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl import networks
 from compiler_opt.rl.config import NetworkConfig
@@ -89,14 +89,15 @@ class YesOrNo(DecisionKind):
 
     def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
         values = np.stack([observations[name] for name in weights.features], axis=-1)
-        return outputs(weights, positions_of(weights, values)).astype(np.float64)
+        return outputs(weights, positions_of(weights.quantiles, values)).astype(np.float64)
 
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
         action = networks.action_spec(action_name, self.num_actions)
         return networks.actor_network(self.features, self.quantiles, action, config, seed)
 
     def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
-        return networks.critic_network(self.features, self.quantiles, config, seed)
+        inputs = networks.QuantileInputs(self.features, self.quantiles)
+        return networks.critic_network(self.observation_spec(), inputs, config, seed)
 
 
 class OneOfCandidates(DecisionKind):
@@ -121,10 +122,8 @@ class OneOfCandidates(DecisionKind):
         return self._inputs.features
 
     def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        values = self._inputs.values(features)
-        positions = [quantile_positions(column, values[..., index]) for index, column in enumerate(self.quantiles)]
         return {
-            "positions": np.stack(positions, axis=-1),
+            "positions": positions_of(self.quantiles, self._inputs.values(features)),
             "legal": self._inputs.legal(features).astype(np.float32),
         }
 
@@ -142,22 +141,11 @@ class OneOfCandidates(DecisionKind):
         return np.where(self.legal(observations), scores, -np.inf)
 
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        tf.random.set_seed(seed)
         action = networks.action_spec(action_name, self.num_actions)
-        actor = networks.CandidateActor(self.observation_spec(), action, config.fc_layer_params)
-        actor.create_variables()
-        return actor
+        return networks.candidate_actor(self.observation_spec(), action, config, seed)
 
     def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
-        tf.random.set_seed(seed + 1)
-        critic = value_network.ValueNetwork(
-            self.observation_spec(),
-            preprocessing_combiner=networks.MeanOfLegal(),
-            fc_layer_params=config.value_fc_layer_params,
-            name="critic",
-        )
-        critic.create_variables()
-        return critic
+        return networks.critic_network(self.observation_spec(), networks.MeanOfLegal(), config, seed)
 
 
 def decision_kind(problem: Problem, quantiles: Mapping[str, np.ndarray], sent: Sequence[TensorSpec]) -> DecisionKind:

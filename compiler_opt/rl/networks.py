@@ -136,14 +136,30 @@ def actor_network(
     return actor
 
 
+def candidate_actor(
+    observation: Mapping[str, tf.TensorSpec],
+    action: tensor_spec.BoundedTensorSpec,
+    config: NetworkConfig,
+    seed: int,
+) -> CandidateActor:
+    """The policy that chooses among candidates."""
+    tf.random.set_seed(seed)
+    actor = CandidateActor(observation, action, config.fc_layer_params)
+    actor.create_variables()
+    return actor
+
+
 def critic_network(
-    features: Sequence[str], quantiles: Sequence[np.ndarray], config: NetworkConfig, seed: int
+    observation: Mapping[str, tf.TensorSpec], inputs: tf.keras.layers.Layer, config: NetworkConfig, seed: int
 ) -> value_network.ValueNetwork:
-    """Expected return of a state; used by the classical reward only, and never exported."""
+    """Expected return of a state, by a layer that makes one vector of an observation.
+
+    Used by the classical reward only, and never exported.
+    """
     tf.random.set_seed(seed + 1)
     critic = value_network.ValueNetwork(
-        observation_spec(features),
-        preprocessing_combiner=QuantileInputs(features, quantiles),
+        observation,
+        preprocessing_combiner=inputs,
         fc_layer_params=config.value_fc_layer_params,
         name="critic",
     )

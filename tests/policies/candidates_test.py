@@ -80,7 +80,7 @@ def test_it_decides_as_the_straightforward_computation() -> None:
         mask[rng.integers(_PLACES)] = True
         observation = _observation(rng, mask)
         features = _HEADER.decode(observation)
-        scores = outputs(weights, positions_of(weights, inputs.values(features)))[0, :, 0]
+        scores = outputs(weights, positions_of(weights.quantiles, inputs.values(features)))[0, :, 0]
         expected = int(np.where(mask, scores, -np.inf).argmax())
         assert decide(observation) == expected
         chosen.add(expected)
@@ -91,7 +91,7 @@ def test_it_draws_in_proportion_and_says_how_likely_that_was() -> None:
     rng, weights, inputs = np.random.default_rng(1), _weights(2, scale=0.7), _Inputs()
     mask = np.array([1, 0, 1, 1, 1])
     observation = _observation(rng, mask)
-    scores = outputs(weights, positions_of(weights, inputs.values(_HEADER.decode(observation))))[0, :, 0]
+    scores = outputs(weights, positions_of(weights.quantiles, inputs.values(_HEADER.decode(observation))))[0, :, 0]
     likelihood = np.where(mask, np.exp(scores / 2.0), 0)
     probability = likelihood / likelihood.sum()
     decide = CandidatePolicy(weights, inputs, temperature=2.0).start(_HEADER, seed=3)

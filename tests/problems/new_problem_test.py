@@ -1,18 +1,14 @@
 """A problem is added as `docs/new_problem.md` says: one folder and one gin file."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.small_corpus import make_small_corpus
-
-_ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -20,15 +16,17 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of this package, with what the page shows in it."""
     tree = tmp_path_factory.mktemp("tree")
     for folder in ("compiler_opt", "gin_configs"):
-        shutil.copytree(_ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    python, gin, commands = re.findall(r"```(?:python)?\n(.*?)```", (_ROOT / "docs/new_problem.md").read_text(), re.S)
-    for path, text in (
+        shutil.copytree(programs.ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    python, gin, commands = re.findall(
+        r"```(?:python)?\n(.*?)```", (programs.ROOT / "docs/new_problem.md").read_text(), re.S
+    )
+    for path, content in (
         ("compiler_opt/problems/few_functions/__init__.py", python),
         ("gin_configs/few_functions/ppo_nn_agent.gin", gin),
         ("commands", commands),
     ):
         (tree / path).parent.mkdir(exist_ok=True)
-        (tree / path).write_text(text)
+        (tree / path).write_text(content)
     return tree
 
 
@@ -46,15 +44,7 @@ def test_the_commands_of_the_page_train_a_policy_for_it(tree: Path, tmp_path: Pa
         program, *arguments = line.split()[1:]
         stem = Path(program).stem
         options = [] if stem == "generate_vocab" else [f"--clang_path={clang}", "--num_workers=2"]
-        result = subprocess.run(
-            [sys.executable, program, *arguments, *options, *more.get(stem, [])],
-            cwd=tree,
-            env={**os.environ, "PYTHONPATH": "."},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        result = programs.run(program, *arguments, *options, *more.get(stem, []), tree=tree)
         assert result.returncode == 0, result.stderr
     card = json.loads((tmp_path / "training/policy/model_card.json").read_text())
     assert card["problem"] == "few_functions"

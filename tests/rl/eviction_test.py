@@ -1,9 +1,6 @@
 """Live-range eviction from the command line, at smoke size: trace, vocabulary, cloning, training, evaluation."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +10,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.problems import problem as problems
+from tests import programs
 from tests.small_corpus import make_busy_corpus
 
 _ROOT = Path(__file__).parents[2]
@@ -21,15 +19,7 @@ _GIN = "gin_configs/regalloc_eviction"
 
 def run(program: str, *arguments: str, status: int = 0) -> str:
     """Standard output, or the errors of a run that is expected to fail."""
-    result = subprocess.run(
-        [sys.executable, f"compiler_opt/{program}.py", *arguments],
-        cwd=_ROOT,
-        env={**os.environ, "PYTHONPATH": "."},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    result = programs.run(f"compiler_opt/{program}.py", *arguments)
     assert result.returncode == status, result.stderr
     return result.stderr if status else result.stdout
 

@@ -1,9 +1,6 @@
 """From a trace to a policy by the two commands, as a user starts them; and what they say to mistakes."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,21 +12,10 @@ from compiler_opt.policies.vocabulary import load_vocabulary
 from compiler_opt.problems.inlining.signature import FEATURES
 from compiler_opt.rl.trace_files import TraceWriter
 from compiler_opt.tensor_spec import TensorSpec
+from tests.programs import run
 
 _ROOT = Path(__file__).parents[2]
 _GIN = "--gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin"
-
-
-def run(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, script, *arguments],
-        cwd=_ROOT,
-        env={**os.environ, "PYTHONPATH": "."},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
