@@ -6,7 +6,7 @@ import pytest
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.regalloc_remarks import RegallocCosts
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.regalloc_eviction.score import function_score
+from compiler_opt.problems.regalloc import function_score
 
 
 def test_loads_weigh_four_stores_one_both_five_and_copies_a_fifth() -> None:
