@@ -1,0 +1,73 @@
+"""Decisions made here, over the interactive channel: any policy, any problem."""
+
+import numpy as np
+
+from compiler_opt.collect.compilation import Compilation
+from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.errors import ProtocolError
+from compiler_opt.llvm import remarks
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.interactive import FunctionOfDecisions, InteractiveResult, compile_interactively
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy, ReplayPolicy
+
+
+def run(compilation: Compilation, policy: Policy) -> Trajectory | None:
+    """Compiles under a policy; None when there is nothing to decide.
+
+    Raises:
+      CompileError, CorpusError, ProtocolError: it fails.
+      PolicyError: the policy does not fit the compiler.
+    """
+    if policy.needs_default and compilation.support.default_in_callee_slot:
+        return _replayed_default(compilation)
+    trajectory, _ = _converse(compilation, policy, include_default=policy.needs_default)
+    return trajectory
+
+
+def _replayed_default(compilation: Compilation) -> Trajectory | None:
+    """On a compiler that overwrites a feature with the default decision: first the decisions, then the features."""
+    slot = compilation.advisor.default_slot
+    if slot is None:
+        raise ProtocolError(f"{compilation.problem.name}: no feature is known to carry the default decision")
+    told, _ = _converse(compilation, FeaturePolicy(slot, name="default"), include_default=True)
+    if told is None:
+        return None
+    seen, result = _converse(compilation, ReplayPolicy(told.advice, name="default"), include_default=False)
+    if seen is None or len(seen) != len(told):
+        raise ProtocolError(
+            f"{compilation.module.name}: the compiler asked for {len(told)} decisions, then {len(result.advice)} when "
+            "they were replayed; the default trace of this module would be wrong"
+        )
+    return seen
+
+
+def _converse(
+    compilation: Compilation, policy: Policy, *, include_default: bool
+) -> tuple[Trajectory | None, InteractiveResult]:
+    decider: Decider | None = None
+
+    def start(header: Header) -> Decider:
+        nonlocal decider
+        decider = policy.start(header, compilation.seed)
+        return decider
+
+    flags = compilation.advisor.interactive_options(include_default=include_default)
+    result = compile_interactively(
+        compilation.command(flags, call_sites=compilation.names_call_sites),
+        channel_flag=compilation.advisor.channel_base,
+        start_deciding=start,
+        scratch=compilation.scratch,
+        timeout_s=compilation.settings.timeout_s,
+        memory_bytes=compilation.settings.memory_bytes,
+    )
+    compilation.account(result.process)
+    if result.header is None or decider is None or not result.advice:
+        return None, result
+    sites: remarks.CallSites | FunctionOfDecisions | None = None
+    if compilation.names_call_sites:
+        sites = compilation.call_sites(len(result.advice))
+    elif compilation.advisor != INLINING:
+        sites = result.functions()
+    advice = np.array(result.advice, result.header.advice.dtype)
+    return Trajectory(result.header, result.observations, advice, decider.log_probs(), sites), result

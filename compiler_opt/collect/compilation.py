@@ -1,0 +1,165 @@
+"""The steps that compilations have in common, however decisions get into the compiler."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.description import Module, explain_failure
+from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError
+from compiler_opt.llvm import inliner_log, processes, remarks
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.policy import FeaturePolicy
+from compiler_opt.problems.problem import Problem
+
+BACKENDS = ("auto", "plugin", "channel")
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutSettings:
+    """Limits of one compilation.
+
+    Attributes:
+      timeout_s: wall-clock seconds; a compilation that takes longer is a failure.
+      memory_bytes: address space of the compiler.
+      record_call_sites: of inlining, also learn who calls whom (over the channel this costs some 10% of the
+        compilation).
+      backend: how decisions get into the compiler: `plugin` (made in its own process), `channel` (over pipes), or
+        `auto`: the plugin when it can be built for the compiler and the policy can run in it. Both give the same.
+    """
+
+    timeout_s: float = 120.0
+    memory_bytes: int = processes.DEFAULT_MEMORY_BYTES
+    record_call_sites: bool = False
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise ConfigError(f"backend: expected one of {', '.join(BACKENDS)}; found {self.backend!r}")
+
+
+class DefaultPolicy(FeaturePolicy):
+    """Decides what the compiler itself would; its trajectories are the default traces."""
+
+    needs_default = True
+
+    def __init__(self, problem: Problem):
+        if problem.advisor.default_feature is None:
+            raise PolicyError(f"{problem.name}: the compiler does not tell its own decision")
+        super().__init__(problem.advisor.default_feature, name="default")
+
+
+class Compilation:
+    """One compilation, or what stands for it when it takes several; and what it costs.
+
+    Attributes:
+      object_path: where the object is afterwards.
+      log_path: for a backend's log of decisions.
+      cpu_s: CPU seconds of the compiler so far.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        problem: Problem,
+        toolchain: Toolchain,
+        scratch: Path,
+        seed: int,
+        settings: RolloutSettings,
+    ):
+        """See `rollout` for the arguments.
+
+        Raises:
+          ToolchainError: the compiler cannot hand over the problem's decisions.
+        """
+        self.module = module
+        self.problem = problem
+        self.advisor = problem.advisor
+        self.toolchain = toolchain
+        self.support = toolchain.require(problem.advisor.problem)
+        self.scratch = scratch
+        self.seed = seed
+        self.settings = settings
+        self.object_path = scratch / "module.o"
+        self.log_path = scratch / "decisions.log"
+        self.cpu_s = 0.0
+        self._remarks_path = scratch / "remarks.yaml"
+
+    @property
+    def names_call_sites(self) -> bool:
+        """Whether it is asked who calls whom."""
+        return self.settings.record_call_sites and self.advisor == INLINING
+
+    def command(self, flags: list[str], *, call_sites: bool = False) -> list[str]:
+        """The compiler's argument list.
+
+        Args:
+          flags: of the advisor.
+          call_sites: have remarks written that `call_sites` reads.
+        """
+        remark_pass = remarks.REMARK_PASS if call_sites else self.problem.remark_pass
+        if remark_pass is not None:
+            flags = [*flags, *remarks.options(str(self._remarks_path), remark_pass)]
+        return compile_command(
+            self.toolchain.clang, self.module.options(), self.module.bitcode_path, self.object_path, flags
+        )
+
+    def compile(
+        self, flags: list[str], variables: Mapping[str, str] | None = None, *, call_sites: bool = False
+    ) -> None:
+        """Compiles to `object_path`, without a conversation.
+
+        Args:
+          flags: of the advisor.
+          variables: the compiler's whole environment; by default ours.
+          call_sites: see `command`.
+
+        Raises:
+          CompileError, CorpusError: it fails.
+        """
+        result = processes.run(
+            self.command(flags, call_sites=call_sites),
+            timeout_s=self.settings.timeout_s,
+            memory_bytes=self.settings.memory_bytes,
+            environment=variables,
+        )
+        self.account(result)
+
+    def account(self, process: processes.ProcessResult) -> None:
+        """Counts what a process has cost.
+
+        Raises:
+          CompileError, CorpusError: it failed.
+        """
+        self.cpu_s += process.cpu_s
+        if not process.ok:
+            reason = explain_failure(process.stderr_tail)
+            if reason is not None:
+                raise CorpusError(f"{self.module.bitcode_path}: {reason}")
+            raise CompileError(f"{self.module.name}: {process.describe()}")
+
+    def call_sites(self, num_decisions: int) -> remarks.CallSites:
+        """Who calls whom, after a compilation with `call_sites`.
+
+        Raises:
+          ProtocolError: the remarks are not about those decisions.
+        """
+        call_sites = remarks.parse_call_sites(self._remarks_path.read_bytes())
+        if len(call_sites.callers) != num_decisions:
+            raise ProtocolError(
+                f"{self.module.name}: {num_decisions} decisions but {len(call_sites.callers)} remarks about them"
+            )
+        return call_sites
+
+    def measured_remarks(self) -> bytes:
+        """What the problem's measurement needs of them."""
+        if self.problem.remark_pass is None or not self._remarks_path.exists():
+            return b""
+        return self._remarks_path.read_bytes()
+
+    def clean_up(self) -> None:
+        """Removes the object and whatever else is there."""
+        log = self.log_path
+        for path in (self.object_path, self._remarks_path, log, inliner_log.names_path(log)):
+            path.unlink(missing_ok=True)
