@@ -6,14 +6,21 @@ from pathlib import Path
 
 from compiler_opt.corpus.command_line import compile_command
 from compiler_opt.corpus.description import Module, explain_failure
-from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError
+from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ToolchainError
 from compiler_opt.llvm import inliner_log, processes, remarks
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.policy import FeaturePolicy
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
 from compiler_opt.problems.problem import Problem
 
-BACKENDS = ("auto", "plugin", "channel")
+BACKENDS = ("auto", "plugin", "channel", "development")
+
+
+def check_backend(name: str) -> None:
+    """Raises ConfigError when there is no backend of that name."""
+    if name not in BACKENDS:
+        raise ConfigError(f"backend: expected one of {', '.join(BACKENDS)}; found {name!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,18 +32,22 @@ class RolloutSettings:
       memory_bytes: address space of the compiler.
       record_call_sites: of inlining, also learn who calls whom (over the channel this costs some 10% of the
         compilation).
-      backend: how decisions get into the compiler: `plugin` (made in its own process), `channel` (over pipes), or
-        `auto`: the plugin when it can be built for the compiler and the policy can run in it. Both give the same.
+      backend: how decisions get into the compiler: `plugin` (made in its own process), `channel` (over pipes; both give
+        the same), `development` (by a compiler that was built with TFLite; the same but for what is drawn), or `auto`:
+        the plugin when it can be built for the compiler and the policy can run in it; else for the compiler's own
+        decisions the development mode, where there is one; else the channel.
+      models: for the development mode, the folder in which each network has its model, by the policy's key; set by
+        `policies.export.development`.
     """
 
     timeout_s: float = 120.0
     memory_bytes: int = processes.DEFAULT_MEMORY_BYTES
     record_call_sites: bool = False
     backend: str = "auto"
+    models: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.backend not in BACKENDS:
-            raise ConfigError(f"backend: expected one of {', '.join(BACKENDS)}; found {self.backend!r}")
+        check_backend(self.backend)
 
 
 class DefaultPolicy(FeaturePolicy):
@@ -48,6 +59,24 @@ class DefaultPolicy(FeaturePolicy):
         if problem.advisor.default_feature is None:
             raise PolicyError(f"{problem.name}: the compiler does not tell its own decision")
         super().__init__(problem.advisor.default_feature, name="default")
+
+
+class EmbeddedPolicy(Policy):
+    """The model that is built into the compiler: it decides there, unseen, and nowhere else."""
+
+    name = "embedded"
+
+    def start(self, header: Header, seed: int) -> Decider:
+        raise PolicyError("the compiler's built-in model decides within the compiler only; compile by `rollout`")
+
+
+def check_embedded_model(toolchain: Toolchain, problem: Problem) -> None:
+    """Raises ToolchainError when no model is built into the compiler."""
+    if not toolchain.require(problem.advisor.problem).embedded:
+        raise ToolchainError(
+            f"{toolchain.clang}: no model for {problem.advisor.problem} is built into it (it cannot set up the release "
+            "mode without a channel); use a clang that was built with one, see docs/deploy.md"
+        )
 
 
 class Compilation:
@@ -125,6 +154,16 @@ class Compilation:
             environment=variables,
         )
         self.account(result)
+
+    def compile_by_embedded_model(self) -> None:
+        """Compiles under the model that is built into the compiler.
+
+        Raises:
+          ToolchainError: there is none.
+          CompileError, CorpusError: it fails.
+        """
+        check_embedded_model(self.toolchain, self.problem)
+        self.compile(self.advisor.embedded_options())
 
     def account(self, process: processes.ProcessResult) -> None:
         """Counts what a process has cost.

@@ -3,7 +3,7 @@
     rollout(module, policy, problem, toolchain) -> Rollout(trajectory, measurement, cost in CPU seconds, failure?)
 
 Default traces, training, evaluation and imitation all call it. How decisions get into the compiler is the business of
-`channel_backend` and `plugin_backend`; `compilation` has what they share.
+`channel_backend`, `plugin_backend` and `development_backend`; `compilation` has what they share.
 """
 
 import dataclasses
@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.collect import channel_backend, plugin_backend
-from compiler_opt.collect.compilation import Compilation
+from compiler_opt.collect import channel_backend, development_backend, plugin_backend
+from compiler_opt.collect.compilation import Compilation, EmbeddedPolicy
 from compiler_opt.collect.compilation import DefaultPolicy as DefaultPolicy
 from compiler_opt.collect.compilation import RolloutSettings as RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory as Trajectory
@@ -112,8 +112,16 @@ def _run(compilation: Compilation, policy: Policy | None) -> Trajectory | None:
     if policy is None:
         compilation.compile([])
         return None
-    if compilation.settings.backend != "channel":
-        prepared = plugin_backend.prepare(compilation, policy)
-        if prepared is not None:
-            return plugin_backend.run(compilation, policy, prepared)
+    if isinstance(policy, EmbeddedPolicy):
+        compilation.compile_by_embedded_model()
+        return None
+    backend = compilation.settings.backend
+    if backend in ("auto", "plugin"):
+        plugin = plugin_backend.prepare(compilation, policy)
+        if plugin is not None:
+            return plugin_backend.run(compilation, policy, plugin)
+    if backend in ("auto", "development"):
+        development = development_backend.prepare(compilation, policy)
+        if development is not None:
+            return development_backend.run(compilation, policy, development)
     return channel_backend.run(compilation, policy)

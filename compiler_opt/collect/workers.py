@@ -89,6 +89,11 @@ class WorkerPool:
         self._stack = contextlib.ExitStack()
         self._executor: concurrent.futures.ProcessPoolExecutor | None = None
 
+    @property
+    def scratch(self) -> Path:
+        """A folder that its workers can read, and that goes with it."""
+        return self._scratch
+
     def __enter__(self) -> "WorkerPool":
         self._scratch = self._stack.enter_context(scratch_directory())
         return self

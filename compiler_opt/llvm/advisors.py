@@ -22,7 +22,8 @@ class AdvisorFlags:
 
     Attributes:
       problem: its name in this project.
-      enable: takes `default`, `release` (decisions over the interactive channel) or `development` (built with TFLite).
+      enable: takes `default`, `release` (decisions over the interactive channel, or without one by a model that is
+        built in) or `development` (built with TFLite).
       channel_base: takes the base name of the interactive channel's two pipes.
       include_default: makes the channel carry what LLVM itself would have decided, where that exists.
       default_feature: the feature that then carries it.
@@ -50,6 +51,10 @@ class AdvisorFlags:
         if include_default and self.include_default is not None:
             options.append(self.include_default)
         return mllvm(options)
+
+    def embedded_options(self) -> list[str]:
+        """Clang arguments for the release mode without a channel: decisions by the model that is built in."""
+        return mllvm([f"{self.enable}=release"])
 
     def development_options(self, training_log: Path, model: Path | None = None) -> list[str]:
         """Clang arguments for the development mode.

@@ -70,12 +70,25 @@ class InteractiveResult:
 
     def functions(self) -> FunctionOfDecisions | None:
         """The context of each decision; None when a decision has none."""
-        if not self.contexts or self.contexts[0][1] != 0:
-            return None
-        names: dict[str, int] = {}
-        contexts = [names.setdefault(name, len(names)) for name, _ in self.contexts]
-        lengths = np.diff([first for _, first in self.contexts], append=len(self.advice))
-        return FunctionOfDecisions(tuple(names), np.repeat(contexts, lengths).astype(np.int32))
+        return functions_of(self.contexts, len(self.advice))
+
+
+def functions_of(contexts: Sequence[tuple[str, int]], num_decisions: int) -> FunctionOfDecisions | None:
+    """The context of each decision.
+
+    Args:
+      contexts: name and index of the first decision of each, as channel and training log have them.
+      num_decisions: T.
+
+    Returns:
+      None when a decision has none.
+    """
+    if not contexts or contexts[0][1] != 0:
+        return None
+    names: dict[str, int] = {}
+    indices = [names.setdefault(name, len(names)) for name, _ in contexts]
+    lengths = np.diff([first for _, first in contexts], append=num_decisions)
+    return FunctionOfDecisions(tuple(names), np.repeat(indices, lengths).astype(np.int32))
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm import interactive, processes
 from compiler_opt.llvm.advisors import INLINING, REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.llvm.training_log_reader import read_log
 from compiler_opt.tensor_spec import TensorSpec
 
 TIMEOUT_S = 30.0
@@ -78,6 +79,9 @@ class ProblemSupport:
       problem: its name.
       interactive: decisions can be made over the interactive channel.
       development: it can log and evaluate models by itself (built with TFLite).
+      logs_default: in that mode, without a model, it logs its own decisions with what they were made by (one may leave
+        all features at 0).
+      embedded: a model is built in, which decides in the release mode without a channel.
       features: what it tells about each decision, without the default decision; empty when it is not interactive.
       advice: the tensor that decides, or None when it is not interactive.
       default_in_callee_slot: a bug (LLVM 17 to 20, where not mended): asked for the default decision as well, it writes
@@ -88,6 +92,8 @@ class ProblemSupport:
     problem: str
     interactive: bool
     development: bool = False
+    logs_default: bool = False
+    embedded: bool = False
     features: tuple[TensorSpec, ...] = ()
     advice: TensorSpec | None = None
     default_in_callee_slot: bool = False
@@ -151,22 +157,28 @@ class Prober:
         self._scratch = scratch
         source = scratch / "probe.ll"
         source.write_text(probe_module())
-        output = str(scratch / "probe.o")
-        self._command = [str(clang), "-Wno-override-module", "-x", "ir", str(source), "-c", "-o", output]
+        self._output = scratch / "probe.o"
+        self._command = [str(clang), "-Wno-override-module", "-x", "ir", str(source), "-c", "-o", str(self._output)]
 
     def support(self, flags: AdvisorFlags) -> ProblemSupport:
         """What the compiler offers for one problem; what it cannot do is in the result, never an exception."""
-        development = self._development(flags)
+        development, logs_default = self._development(flags)
+        support = ProblemSupport(
+            flags.problem,
+            interactive=False,
+            development=development,
+            logs_default=logs_default,
+            embedded=self._embedded(flags),
+        )
         try:
             plain = self._converse(flags, include_default=False)
             misplaced = flags.include_default is not None and self._default_is_misplaced(flags, plain)
         except ProtocolError as error:
-            return ProblemSupport(flags.problem, interactive=False, development=development, reason=str(error))
+            return dataclasses.replace(support, reason=str(error))
         assert plain.header is not None
-        return ProblemSupport(
-            flags.problem,
+        return dataclasses.replace(
+            support,
             interactive=True,
-            development=development,
             features=plain.header.features,
             advice=plain.header.advice,
             default_in_callee_slot=misplaced,
@@ -206,11 +218,27 @@ class Prober:
             raise ProtocolError(f"asking for the default decision changes the features {', '.join(differing)}")
         return bool(differing)
 
-    def _development(self, flags: AdvisorFlags) -> bool:
-        log = self._scratch / f"{flags.problem}.log"
-        options = flags.development_options(log)
-        result = processes.run([*self._command, self._optimisation(flags), *options], timeout_s=TIMEOUT_S)
-        return result.ok and log.exists() and log.stat().st_size > 0
+    def _development(self, flags: AdvisorFlags) -> tuple[bool, bool]:
+        """Whether the development mode logs decisions, made without a model, and whether it tells their features."""
+        path = self._scratch / f"{flags.problem}.log"
+        options = flags.development_options(path)
+        try:
+            result = processes.run([*self._command, self._optimisation(flags), *options], timeout_s=TIMEOUT_S)
+            log = read_log(path) if result.ok and path.is_file() else None
+            decisions = len(log) if log is not None else 0
+            # The last of the features is the decision itself.
+            seen = log is not None and log.observations[:, : -log.features[-1].num_bytes].any()
+        except ProtocolError:
+            decisions, seen = 0, False
+        finally:
+            path.unlink(missing_ok=True)
+        return decisions > 0, bool(seen)
+
+    def _embedded(self, flags: AdvisorFlags) -> bool:
+        """Whether the release mode works without a channel; one without a model says that it cannot be set up."""
+        self._output.unlink(missing_ok=True)
+        command = [*self._command, self._optimisation(flags), *flags.embedded_options()]
+        return processes.run(command, timeout_s=TIMEOUT_S).ok and self._output.is_file()
 
     @staticmethod
     def _optimisation(flags: AdvisorFlags) -> str:

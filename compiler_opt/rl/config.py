@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from compiler_opt.collect.compilation import check_backend
+
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig:
@@ -66,6 +68,7 @@ class TrainingConfig:
       num_modules: modules of an iteration.
       rollouts_per_module: compilations of each, under the same policy.
       compile_timeout_s: wall-clock seconds of one compilation.
+      backend: how decisions get into the compiler, see `RolloutSettings`.
       learning_rate_decay: what is left of the learning rate at the end, as a share of the first.
       warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
       seed: of everything that is drawn.
@@ -76,6 +79,7 @@ class TrainingConfig:
     num_modules: int = 16
     rollouts_per_module: int = 8
     compile_timeout_s: float = 60.0
+    backend: str = "auto"
     learning_rate_decay: float = 0.2
     warmstart_policy_dir: str = ""
     seed: int = 1
@@ -83,6 +87,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         _check_at_least_1(self, "num_iterations", "num_modules", "rollouts_per_module")
         _check_over_0(self, "compile_timeout_s", "learning_rate_decay")
+        check_backend(self.backend)
         if self.max_minutes < 0:
             raise ValueError(f"max_minutes: expected at least 0, found {self.max_minutes}")
 

@@ -19,6 +19,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.export.development import with_model
 from compiler_opt.policies.export.saved_model import save_policy
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.problems.problem import Problem
@@ -141,13 +142,15 @@ class Training:
         config = self._config
         modules = self._sampler.draw(self._position, config.num_modules)
         self._position += len(modules)
+        policy = self._problem.policy(self._learner.weights(), temperature=1.0)
+        settings = RolloutSettings(timeout_s=config.compile_timeout_s, record_call_sites=True, backend=config.backend)
         collection = collect(
             [module for module in modules if module.name not in self._undecided],
-            self._problem.policy(self._learner.weights(), temperature=1.0),
+            policy,
             self._baseline,
             self._pool,
             rollouts_per_module=config.rollouts_per_module,
-            settings=RolloutSettings(timeout_s=config.compile_timeout_s, record_call_sites=True),
+            settings=with_model(settings, policy, self._action_name, self._pool.scratch),
             seed=(config.seed, self._iteration),
             description=f"iteration {self._iteration + 1}",
         )

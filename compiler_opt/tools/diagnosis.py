@@ -98,7 +98,7 @@ def _compiler(toolchain: Toolchain) -> str:
 
 
 def _problems(toolchain: Toolchain) -> str:
-    rows = [("problem", "interactive", "development", "features", "default decision")]
+    rows = [("problem", "interactive", "development", "built-in model", "features", "default decision")]
     for name, support in toolchain.problems.items():
         if not support.interactive or ADVISORS[name].include_default is None:
             default = "-"
@@ -107,7 +107,8 @@ def _problems(toolchain: Toolchain) -> str:
         else:
             default = "reported"
         features = str(len(support.features)) if support.interactive else "-"
-        rows.append((name, _yes_no(support.interactive), _yes_no(support.development), features, default))
+        interactive, development, embedded = map(_yes_no, (support.interactive, support.development, support.embedded))
+        rows.append((name, interactive, development, embedded, features, default))
     return _table(rows)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from absl import flags
 from tqdm import tqdm
 
+from compiler_opt.collect.compilation import EmbeddedPolicy, check_embedded_model
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.evaluation import output
@@ -33,7 +34,13 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "Folder of the corpus to measure on.", required=True)
-_POLICY_PATH = flags.DEFINE_string("policy_path", None, "Folder of the saved policy.", required=True)
+_POLICY_PATH = flags.DEFINE_string(
+    "policy_path",
+    None,
+    "Folder of the saved policy; `embedded` for the model that is built into the compiler (a folder of that name is "
+    "`./embedded`).",
+    required=True,
+)
 _OUTPUT_PATH = flags.DEFINE_string("output_path", None, "Folder for the results; made when missing.", required=True)
 _COMPILE_TASK = flags.DEFINE_string("compile_task", "inlining", "What the policy decides.")
 _CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest clang found.")
@@ -58,13 +65,16 @@ def main(argv: list[str]) -> None:
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = problems.load(_COMPILE_TASK.value)
-    policy = problem.load_policy(Path(_POLICY_PATH.value))
+    learned = None if _POLICY_PATH.value == EmbeddedPolicy.name else problem.load_policy(Path(_POLICY_PATH.value))
     names = known_baselines(problem) if _BASELINES.value is None else [name for name in _BASELINES.value if name]
     others = baselines(problem, names)
     history = load_history(Path(_TRAINING_LOG.value)) if _TRAINING_LOG.value else None
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    policy.check([feature.name for feature in toolchain.require(problem.advisor.problem).features])
+    if learned is None:
+        check_embedded_model(toolchain, problem)
+    else:
+        learned.check([feature.name for feature in toolchain.require(problem.advisor.problem).features])
     keep_objects = Path(_KEEP_OBJECTS.value) if _KEEP_OBJECTS.value else None
     for directory in (Path(_OUTPUT_PATH.value), *([keep_objects] if keep_objects else [])):
         check_folder_writable(directory)
@@ -82,7 +92,7 @@ def main(argv: list[str]) -> None:
 
         evaluation = evaluate(
             corpus,
-            policy,
+            learned if learned is not None else EmbeddedPolicy(),
             others,
             problem_name=problem.name,
             toolchain=toolchain,
@@ -92,7 +102,7 @@ def main(argv: list[str]) -> None:
                 rollout=RolloutSettings(timeout_s=_TIMEOUT_S.value),
                 keep_objects=keep_objects,
             ),
-            provenance=provenance(corpus, policy, toolchain),
+            provenance=provenance(corpus, learned, toolchain),
             on_rollout=advance,
         )
     report = output.write(evaluation, Path(_OUTPUT_PATH.value), history)
@@ -100,16 +110,18 @@ def main(argv: list[str]) -> None:
     print(f"report: {report}")
 
 
-def provenance(corpus: Corpus, policy: LearnedPolicy, toolchain: Toolchain) -> dict[str, str]:
-    """What the report says about how its numbers came to be."""
+def provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain) -> dict[str, str]:
+    """What the report says about how its numbers came to be; without a policy the compiler's own model was measured."""
     facts = {
         "Compiler": f"{toolchain.version_text} ({toolchain.target})",
         "Linker": f"lld {toolchain.version[0]}",
         "Optimisation": _optimisation(corpus),
         "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
-        "Policy": str(Path(_POLICY_PATH.value)),
-        CHECKSUM_FACT: policy.weights.checksum(),
+        "Policy": str(Path(_POLICY_PATH.value)) if policy is not None else "the model that is built into the compiler",
     }
+    if policy is None:
+        return facts
+    facts[CHECKSUM_FACT] = policy.weights.checksum()
     for key, value in policy.weights.metadata.items():
         # What a toolchain or the like says of itself, without the braces.
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

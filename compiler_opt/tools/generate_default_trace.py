@@ -30,6 +30,7 @@ from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_atomically
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.policies.export.development import with_model
 from compiler_opt.policies.network import LearnedPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, reward
@@ -91,6 +92,8 @@ def main(argv: list[str]) -> None:
             writer.finish(scores, _about(corpus, modules, toolchain, problem, baseline))
             _report(output_path, baseline.failures, f"{writer.num_decisions} decisions of {len(scores)} modules")
         if policy is not None and performance_path is not None:
+            assert support.advice is not None
+            settings = with_model(settings, policy, support.advice.name, pool.scratch)
             _compare(policy, baseline, corpus, pool, problem, settings, performance_path)
 
 

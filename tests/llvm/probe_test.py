@@ -1,12 +1,14 @@
+import dataclasses
 import stat
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from compiler_opt.llvm.advisors import ADVISORS, INLINING, REGALLOC_EVICTION
+from compiler_opt.llvm.advisors import ADVISORS, INLINING, REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags
 from compiler_opt.llvm.probe import Prober, ProblemSupport
 from compiler_opt.llvm.toolchain import Toolchain
+from tests.llvm import development_clang
 
 
 def wrapper(folder: Path, script: str) -> Path:
@@ -90,13 +92,39 @@ def test_a_compiler_that_sends_rubbish_is_not_interactive(tmp_path: Path) -> Non
     assert "rubbish" in support.reason
 
 
-@pytest.mark.parametrize("log", ["", "{}"])
-def test_development_mode_needs_a_log_that_is_not_empty(log: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("log", ["", "{}", '{"features":[{"name":"a","type":"int8_t","port":0,"shape":[1]}]}\\n'])
+def test_development_mode_needs_a_log_of_decisions(log: str, tmp_path: Path) -> None:
     clang = wrapper(
         tmp_path,
-        f'for argument; do case "$argument" in -training-log=*) printf "%s" "{log}" >"${{argument#*=}}";; esac; done',
+        f'for argument; do case "$argument" in -training-log=*) printf \'{log}\' >"${{argument#*=}}";; esac; done',
     )
-    assert Prober(clang, tmp_path).support(INLINING).development == bool(log)
+    support = Prober(clang, tmp_path).support(INLINING)
+    assert not support.development and not support.logs_default and not support.embedded
+
+
+@pytest.mark.parametrize("flags", ADVISORS.values(), ids=list(ADVISORS))
+def test_a_compiler_built_with_tflite(toolchain: Toolchain, flags: AdvisorFlags, tmp_path: Path) -> None:
+    support = Prober(development_clang.make(tmp_path / "bin", toolchain), tmp_path).support(flags)
+    assert support == dataclasses.replace(toolchain.problems[flags.problem], development=True, logs_default=True)
+
+
+def test_a_log_without_features_is_no_default_trace(toolchain: Toolchain, tmp_path: Path) -> None:
+    clang = development_clang.make(tmp_path / "bin", toolchain, "no_features")
+    support = Prober(clang, tmp_path).support(REGALLOC_PRIORITY)
+    assert support.development and not support.logs_default
+
+
+def test_a_built_in_model(toolchain: Toolchain, clang_path: str, tmp_path: Path) -> None:
+    """A compiler that takes `release` without a channel; the stock ones say that they cannot."""
+    clang = wrapper(
+        tmp_path,
+        'for argument; do case "$argument" in *interactive*) channel=1;; esac; done\n'
+        '[ $channel ] || set -- $(printf "%s\\n" "$@" | sed s/-enable-ml-inliner=release/-enable-ml-inliner=default/)\n'
+        f'exec {clang_path} "$@"',
+    )
+    assert not toolchain.problems["inlining"].embedded
+    support = Prober(clang, tmp_path).support(INLINING)
+    assert support == dataclasses.replace(toolchain.problems["inlining"], embedded=True)
 
 
 def test_nothing_is_left_behind(clang_path: str, tmp_path: Path) -> None:

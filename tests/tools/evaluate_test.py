@@ -64,6 +64,29 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
     assert "How the policy was trained" in (output / "report.html").read_text()
 
 
+def test_a_model_that_is_built_into_the_compiler(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
+    """The compiler takes `release` without a channel and then inlines nothing."""
+    arguments = [f"--data_path={corpus.root}", "--policy_path=embedded", f"--output_path={tmp_path / 'output'}"]
+    clang = tmp_path / "clang"
+    clang.write_text(
+        "#!/bin/bash\n"
+        'if [[ "$*" != *interactive* ]]; then for word; do\n'
+        "  [ $word = -enable-ml-inliner=release ] && word=-inline-threshold=-100000\n"
+        '  words+=("$word")\n'
+        'done; set -- "${words[@]}"; fi\n'
+        f'exec {clang_path} "$@"\n'
+    )
+    clang.chmod(0o755)
+    result = run(*arguments, f"--clang_path={clang}", "--num_workers=2", "--baselines=")
+    assert result.returncode == 0, result.stderr
+    summary = json.loads((tmp_path / "output/summary.json").read_text())
+    assert summary["provenance"]["Policy"] == "the model that is built into the compiler"
+    totals = summary["totals"]
+    assert list(totals) == ["embedded"]
+    assert totals["embedded"]["objects"]["total"]["value"] != 0
+    assert totals["embedded"]["num_failures"] == 0
+
+
 def test_mistakes_are_one_line(corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path) -> None:
     good = {
         "data_path": corpus.root,

@@ -7,6 +7,7 @@ from typing import Any
 
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.files import check_folder_writable, write_atomically
+from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
 from compiler_opt.policies.export.aot import write_aot
 from compiler_opt.policies.export.release_model import EMBEDDED_MODELS, EmbeddedModel, write_release_model
 from compiler_opt.policies.model_card import CHECKSUM_FACT
@@ -110,11 +111,10 @@ def _tflite(policy_dir: Path, weights: NetworkWeights, model: EmbeddedModel, out
     from compiler_opt import rl
 
     rl.load_tensorflow()
-    from compiler_opt.policies.export.saved_model import OUTPUT_SPEC_FILE, output_spec
-    from compiler_opt.policies.export.tflite import TFLITE_FILE, tflite_model
+    from compiler_opt.policies.export.tflite import tflite_model
 
-    name = model.advice.name
-    return _write(output, {TFLITE_FILE: tflite_model(weights, name), OUTPUT_SPEC_FILE: output_spec(name).encode()})
+    converted = tflite_model(weights, model.advice.name)
+    return _write(output, {TFLITE_FILE: converted.content, OUTPUT_SPEC_FILE: converted.output_spec.encode()})
 
 
 def _aot(policy_dir: Path, weights: NetworkWeights, model: EmbeddedModel, output: Path) -> list[Path]:

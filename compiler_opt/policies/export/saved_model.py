@@ -11,7 +11,6 @@ A policy that scores candidates has `network.npz` and the card only: it decides 
 """
 
 import contextlib
-import json
 import shutil
 import tempfile
 import warnings
@@ -23,13 +22,12 @@ from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import OutputError
 from compiler_opt.llvm.scratch import scratch_for_libraries
-from compiler_opt.policies.export.tflite import OUTPUT_NAME, TFLITE_FILE, tflite_model
+from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
+from compiler_opt.policies.export.tflite import tflite_model
 from compiler_opt.policies.native import NATIVE_FILE, native_blob
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl import networks
 from compiler_opt.rl.config import NetworkConfig
-
-OUTPUT_SPEC_FILE = "output_spec.json"
 
 
 def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> None:
@@ -46,9 +44,10 @@ def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> N
     with _replacing(directory) as partial:
         if len(weights.biases[-1]) > 1:
             _save_for_tensorflow(partial, weights, action_name)
-            (partial / OUTPUT_SPEC_FILE).write_text(output_spec(action_name))
             (partial / NATIVE_FILE).write_bytes(native_blob(weights))
-            (partial / TFLITE_FILE).write_bytes(tflite_model(weights, action_name))
+            model = tflite_model(weights, action_name)
+            (partial / TFLITE_FILE).write_bytes(model.content)
+            (partial / OUTPUT_SPEC_FILE).write_text(model.output_spec)
         weights.save(partial)
         weights.card().save(partial)
 
@@ -86,12 +85,6 @@ def _replacing(directory: Path) -> Iterator[Path]:
     finally:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
-
-
-def output_spec(action_name: str) -> str:
-    """The content of `output_spec.json`."""
-    tensor = {"name": OUTPUT_NAME, "port": 0, "type": "int64_t", "shape": [1]}
-    return json.dumps([{"logging_name": action_name, "tensor_spec": tensor}], indent=2) + "\n"
 
 
 def _replace(new: Path, place: Path) -> None:

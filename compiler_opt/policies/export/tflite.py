@@ -4,8 +4,13 @@ LLVM (`llvm/lib/Analysis/TFLiteUtils.cpp`) looks up each input by `action_` + th
 name that `output_spec.json` gives, each followed by its port. A feature that the model has not is no mistake; an input
 that LLVM does not fill is. Its interpreter knows TFLite's builtin operations only, so the quantiles are counted by
 comparing instead of searching.
+
+A model may decide greedily or draw; one that draws also tells its logits, which log probabilities are computed from.
 """
 
+import dataclasses
+import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,20 +19,32 @@ import tensorflow as tf
 from compiler_opt import rl
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.scratch import scratch_for_libraries
+from compiler_opt.policies.development_model import LOGITS, SEED_MARKS
 from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.tensor_spec import TensorSpec
 
-TFLITE_FILE = "model.tflite"
 SIGNATURE = "action"
 """Of the SavedModel; TensorFlow puts it before the inputs' names."""
 
-OUTPUT_NAME = "StatefulPartitionedCall"
-"""What TensorFlow calls the outputs of a SavedModel's signature."""
+
+@dataclasses.dataclass(frozen=True)
+class TFLiteModel:
+    """The contents of the two files.
+
+    Attributes:
+      content: of `model.tflite`.
+      output_spec: of `output_spec.json`.
+    """
+
+    content: bytes
+    output_spec: str
 
 
 class _Network(tf.Module):
-    def __init__(self, weights: NetworkWeights, action_name: str):
+    def __init__(self, weights: NetworkWeights, action_name: str, temperature: float):
         super().__init__()
         self._action_name = action_name
+        self._temperature = temperature
         self._features = weights.features
         longest = max(len(column) for column in weights.quantiles)
         limits = np.iinfo(np.int64)
@@ -57,20 +74,27 @@ class _Network(tf.Module):
         for hidden_kernel, hidden_bias in hidden:
             activations = tf.nn.relu(tf.matmul(activations, hidden_kernel) + hidden_bias)
         logits = tf.matmul(activations, kernel) + bias
-        return {self._action_name: tf.argmax(logits, axis=1, output_type=tf.int64)}
+        if not self._temperature:
+            return {self._action_name: tf.argmax(logits, axis=1, output_type=tf.int64)}
+        # As `policies.network` draws: 1 when a uniform number is below its probability.
+        seed, seed2 = SEED_MARKS
+        uniform = tf.raw_ops.RandomUniform(shape=[1], dtype=tf.float32, seed=seed, seed2=seed2)
+        probability = tf.sigmoid((logits[:, 1] - logits[:, 0]) / self._temperature)
+        return {self._action_name: tf.cast(uniform < probability, tf.int64), LOGITS: logits}
 
 
-def tflite_model(weights: NetworkWeights, action_name: str) -> bytes:
-    """The content of `model.tflite`: greedy, a decision at a time; takes some 0.3 s.
+def tflite_model(weights: NetworkWeights, action_name: str, *, temperature: float = 0.0) -> TFLiteModel:
+    """Converts a yes-or-no network; a decision at a time; takes some 0.3 s.
 
     Args:
       weights: what it decides by.
       action_name: the advice's name, such as `inlining_decision`.
+      temperature: over 0, it draws, and `policies.development_model` says how it gets its seed.
 
     Raises:
       PolicyError: TensorFlow does not convert it.
     """
-    network = _Network(weights, action_name)
+    network = _Network(weights, action_name, temperature)
     inputs = {name: tf.TensorSpec([1], tf.int64, name) for name in weights.features}
     function: Any = tf.function(lambda **features: network(**features), autograph=False).get_concrete_function(**inputs)
     with scratch_for_libraries() as scratch:
@@ -81,4 +105,20 @@ def tflite_model(weights: NetworkWeights, action_name: str) -> bytes:
                 model: bytes = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=[SIGNATURE]).convert()
         except (ValueError, tf.errors.OpError) as error:
             raise PolicyError(f"TFLite: the policy is not converted: {' '.join(str(error).split())[:200]}") from error
-    return model
+    return TFLiteModel(model, _output_spec(model, action_name))
+
+
+def _output_spec(model: bytes, action_name: str) -> str:
+    """The content of `output_spec.json`: the decision first, as LLVM wants it, then what else there is."""
+    with warnings.catch_warnings():
+        # That it moves to a package of its own.
+        warnings.simplefilter("ignore", UserWarning)
+        interpreter = tf.lite.Interpreter(model_content=model)
+    details: dict[str, Any] = interpreter.get_signature_runner(SIGNATURE).get_output_details()
+    entries = []
+    for logging_name in sorted(details, key=lambda name: name != action_name):
+        detail = details[logging_name]
+        name, _, port = detail["name"].rpartition(":")
+        spec = TensorSpec(name, np.dtype(detail["dtype"]), tuple(detail["shape"].tolist()), int(port))
+        entries.append({"logging_name": logging_name, "tensor_spec": spec.to_json()})
+    return json.dumps(entries, indent=2) + "\n"

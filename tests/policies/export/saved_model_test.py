@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.development_model import LOGITS, with_seed
 from compiler_opt.policies.export.saved_model import save_policy
 from compiler_opt.policies.export.tflite import tflite_model
 from compiler_opt.policies.model_card import ModelCard
@@ -163,7 +164,7 @@ def test_tflite_and_extreme_values() -> None:
     columns = {"f0": np.array([-1e300, -3.5, 0.0, 1e300]), "f1": np.array([float(limits.min), 2.0, 2.0**62, 2.0**63])}
     weights = weights_for(columns, hidden=(4,))
     weights = NetworkWeights(("f0", "f1"), tuple(columns.values()), weights.kernels, weights.biases)
-    _, decide = _interpreter(tflite_model(weights, _ADVICE))
+    _, decide = _interpreter(tflite_model(weights, _ADVICE).content)
     for f0 in (limits.min, -4, -3, 0, limits.max):
         for f1 in (limits.min, 1, 2, 2**62 - 1, 2**62, limits.max):
             # Compared as Python's integers, of any size.
@@ -175,6 +176,43 @@ def test_tflite_and_extreme_values() -> None:
             hidden = np.maximum(inputs @ weights.kernels[0] + weights.biases[0], 0)
             _, logits = decide({"f0": f0, "f1": f1})
             np.testing.assert_allclose(logits, hidden @ weights.kernels[1] + weights.biases[1], atol=1e-5)
+
+
+def test_tflite_draws_as_often_as_its_logits_say(weights: NetworkWeights, observations: dict[str, np.ndarray]) -> None:
+    """The same observation many times over: the share of ones, and streams that differ by their seeds alone."""
+    temperature = 5.0
+    model = tflite_model(weights, _ADVICE, temperature=temperature)
+    specs = {entry["logging_name"]: entry["tensor_spec"] for entry in json.loads(model.output_spec)}
+    assert list(specs) == [_ADVICE, LOGITS]
+    assert (specs[LOGITS]["type"], specs[LOGITS]["shape"]) == ("float", [1, 2])
+    logits = NetworkPolicy(weights).logits(observations)
+    probabilities = 1 / (1 + np.exp(-(logits[:, 1] - logits[:, 0]).astype(np.float64) / temperature))
+    row = int(np.abs(probabilities - 0.3).argmin())
+
+    def draws(seed: int, count: int) -> np.ndarray:
+        interpreter: Any = tf.lite.Interpreter(model_content=with_seed(model.content, seed))
+        interpreter.allocate_tensors()
+        operations = {operation["op_name"] for operation in interpreter._get_ops_details()}
+        assert not any(name.startswith(("Flex", "CUSTOM")) for name in operations)
+        inputs = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
+        outputs = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
+        for name, values in observations.items():
+            interpreter.set_tensor(inputs[f"action_{name}:0"], values[row : row + 1])
+        drawn: list[int] = []
+        for _ in range(count):
+            interpreter.invoke()
+            drawn.append(*interpreter.get_tensor(outputs[f"{specs[_ADVICE]['name']}:{specs[_ADVICE]['port']}"]))
+        told = interpreter.get_tensor(outputs[f"{specs[LOGITS]['name']}:{specs[LOGITS]['port']}"])
+        np.testing.assert_allclose(told, logits[row : row + 1], rtol=0, atol=1e-4)
+        return np.array(drawn)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        drawn = draws(1, 4000)
+        assert abs(drawn.mean() - probabilities[row]) < 5 * np.sqrt(0.25 / 4000)
+        np.testing.assert_array_equal(draws(1, 100), drawn[:100])
+        for seed in (0, 2, -1, 1 << 40):
+            assert (draws(seed, 100) != drawn[:100]).any()
 
 
 def test_a_policys_folder(weights: NetworkWeights, policy_dir: Path) -> None:

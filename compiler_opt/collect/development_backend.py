@@ -1,0 +1,200 @@
+"""Decisions made by a compiler in development mode (built with TFLite), which evaluates models and logs by itself.
+
+Without a model it logs what its own heuristic decides. A network comes as a folder (`policies.development_model`) below
+`RolloutSettings.models`, by the policy's key: `policies.export.development` makes it in the parent, since that takes
+TensorFlow. In the training log an observation has the features, what else the model tells, of inlining the default
+decision, and last the decision.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.collect.compilation import Compilation, DefaultPolicy
+from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
+from compiler_opt.llvm import remarks
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.interactive import FunctionOfDecisions, functions_of
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
+from compiler_opt.policies.development_model import LOGITS, OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed
+from compiler_opt.policies.network import NetworkPolicy, sampled_log_probs
+from compiler_opt.policies.policy import Policy
+from compiler_opt.tensor_spec import TensorSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What it takes.
+
+    Attributes:
+      model: the folder of the policy's model; None for the compiler's own decisions.
+    """
+
+    model: Path | None
+
+
+def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
+    """What it takes to compile under a policy, or None when another backend is to.
+
+    Unless the settings insist, that is all but the compiler's own decisions: a network draws otherwise here than
+    elsewhere, and must be converted first.
+
+    Raises:
+      PolicyError, ToolchainError: it is not possible, and the settings insist on the development mode.
+    """
+    support = compilation.support
+    insists = compilation.settings.backend == "development"
+    is_default = _is_default(compilation, policy)
+    if not insists:
+        return Prepared(None) if is_default and support.logs_default else None
+    if not support.development:
+        raise ToolchainError(
+            f"{compilation.toolchain.clang}: has no development mode for {support.problem} (it was built without "
+            "TFLite); use the backend auto"
+        )
+    if is_default:
+        if not support.logs_default:
+            raise PolicyError(
+                f"{compilation.toolchain.clang}: logs its own {support.problem} decisions without their features; use "
+                "the backend auto"
+            )
+        return Prepared(None)
+    if not isinstance(policy, NetworkPolicy):
+        raise PolicyError(f"policy {policy.name!r} cannot decide as a TFLite model; use the backend auto")
+    policy.check_specs(support.features)
+    models = compilation.settings.models
+    if models is None or not (models / policy.key / TFLITE_FILE).is_file():
+        raise PolicyError(
+            f"policy {policy.name!r}: no TFLite model of it was made (see policies/export/development.py); use the "
+            "backend auto"
+        )
+    return Prepared(models / policy.key)
+
+
+def _is_default(compilation: Compilation, policy: Policy) -> bool:
+    """Whether a policy stands for the compiler's own decisions, told or rebuilt."""
+    rebuilt = compilation.problem.default_policy
+    return isinstance(policy, DefaultPolicy) or (rebuilt is not None and type(policy) is type(rebuilt))
+
+
+def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Trajectory | None:
+    """Compiles in development mode and reads the log; None when there is nothing to decide.
+
+    Raises:
+      CompileError, CorpusError, ProtocolError: it fails.
+      PolicyError: the model is not as converted.
+    """
+    path = compilation.log_path
+    path.unlink(missing_ok=True)
+    with _seeded(compilation, policy, prepared.model) as model:
+        flags = compilation.advisor.development_options(path, model)
+        compilation.compile(flags, call_sites=compilation.names_call_sites)
+    if not path.is_file():
+        raise ProtocolError(f"{compilation.module.name}: the compiler left no training log")
+    log = read_log(path)
+    if log.left_bytes:
+        raise ProtocolError(
+            f"{compilation.module.name}: the training log is cut off: after {len(log)} decisions {log.left_bytes} "
+            "bytes are no whole record (disk full?)"
+        )
+    _check_tensors(compilation, log)
+    return _trajectory(compilation, policy, log) if len(log) else None
+
+
+@contextlib.contextmanager
+def _seeded(compilation: Compilation, policy: Policy, model: Path | None) -> Iterator[Path | None]:
+    """The folder of a model that draws by the compilation's seed, if it draws at all."""
+    if model is None or not isinstance(policy, NetworkPolicy) or not policy.temperature:
+        yield model
+        return
+    folder = compilation.scratch / "model"
+    contents = {
+        TFLITE_FILE: with_seed((model / TFLITE_FILE).read_bytes(), compilation.seed),
+        OUTPUT_SPEC_FILE: (model / OUTPUT_SPEC_FILE).read_bytes(),
+    }
+    folder.mkdir()
+    try:
+        for name, content in contents.items():
+            (folder / name).write_bytes(content)
+        yield folder
+    finally:
+        for name in contents:
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def _check_tensors(compilation: Compilation, log: TrainingLog) -> None:
+    """Raises ProtocolError unless the log has the compiler's features first and its decision last."""
+    support = compilation.support
+    assert support.advice is not None
+    found = (*log.features[: len(support.features)], log.features[-1])
+    for expected, spec in zip((*support.features, support.advice), found, strict=False):
+        if spec != expected:
+            raise ProtocolError(
+                f"{compilation.module.name}: training log: expected the tensor {expected.to_json()}, found "
+                f"{spec.to_json()}: it is not of the compiler that was probed"
+            )
+    if len(log.features) <= len(support.features):
+        raise ProtocolError(
+            f"{compilation.module.name}: training log: expected {len(support.features)} features and the decision, "
+            f"found {len(log.features)} tensors"
+        )
+
+
+def _trajectory(compilation: Compilation, policy: Policy, log: TrainingLog) -> Trajectory:
+    support = compilation.support
+    assert support.advice is not None
+    specs = support.features
+    if isinstance(policy, DefaultPolicy) and not support.default_in_callee_slot:
+        # As the channel has it: the default's decision is one of the features.
+        specs = (*specs, dataclasses.replace(support.advice, name=policy.feature))
+    log_probs = None
+    if isinstance(policy, NetworkPolicy) and policy.temperature:
+        logits = _column(compilation, log, LOGITS).reshape(len(log), -1).astype(np.float64)
+        actions = _column(compilation, log, support.advice.name).reshape(-1)
+        log_probs = sampled_log_probs(actions, (logits[:, 1] - logits[:, 0]) / policy.temperature)
+    advice = _column(compilation, log, support.advice.name).reshape(-1)
+    sites: remarks.CallSites | FunctionOfDecisions | None = None
+    if compilation.names_call_sites:
+        sites = compilation.call_sites(len(log))
+    elif compilation.advisor != INLINING:
+        sites = functions_of(log.contexts, len(log))
+    header, observations = Header(specs, support.advice), _observations(log, specs)
+    return Trajectory(header, observations, advice, log_probs, sites, outcomes=_outcomes(log))
+
+
+def _column(compilation: Compilation, log: TrainingLog, name: str) -> np.ndarray:
+    """`[T, *shape]` of one tensor."""
+    try:
+        return log.columns([name])[name]
+    except KeyError:
+        raise ProtocolError(
+            f"{compilation.module.name}: training log: expected the tensor {name!r}, found none"
+        ) from None
+
+
+def _observations(log: TrainingLog, specs: tuple[TensorSpec, ...]) -> bytes:
+    """The bytes of some tensors of each observation, in their order."""
+    places, begin = {}, 0
+    for spec in log.features:
+        places[spec.name] = slice(begin, begin + spec.num_bytes)
+        begin += spec.num_bytes
+    missing = [spec.name for spec in specs if spec.name not in places]
+    if missing:
+        raise ProtocolError(f"training log: expected the tensors {', '.join(missing)}, found none")
+    return np.concatenate([log.observations[:, places[spec.name]] for spec in specs], axis=1).tobytes()
+
+
+def _outcomes(log: TrainingLog) -> np.ndarray | None:
+    """`[T]` float64, see `Trajectory`."""
+    if log.score is None:
+        return None
+    outcomes = np.full(len(log), np.nan)
+    if len(log.outcomes):
+        outcomes[log.outcome_of] = log.outcomes.reshape(len(log.outcomes), -1)[:, 0]
+    return outcomes
