@@ -60,8 +60,10 @@ def _converse(
         scratch=compilation.scratch,
         timeout_s=compilation.settings.timeout_s,
         memory_bytes=compilation.settings.memory_bytes,
+        takes_llvm_options=compilation.uses_opt,
     )
     compilation.account(result.process)
+    compilation.generate_code()
     if result.header is None or decider is None or not result.advice:
         return None, result
     sites: remarks.CallSites | FunctionOfDecisions | None = None
@@ -70,4 +72,5 @@ def _converse(
     elif compilation.advisor != INLINING:
         sites = result.functions()
     advice = np.array(result.advice, result.header.advice.dtype)
-    return Trajectory(result.header, result.observations, advice, decider.log_probs(), sites), result
+    log_probs, drawn = decider.log_probs(), decider.drawn()
+    return Trajectory(result.header, result.observations, advice, log_probs, sites, drawn), result

@@ -57,7 +57,7 @@ class EvaluationSettings:
 
 def known_baselines(problem: problems.Problem) -> list[str]:
     """Names of the baselines that the problem has."""
-    return list(BASELINES) if problem.candidates is None else []
+    return list(BASELINES) if problem.is_yes_or_no else []
 
 
 def baselines(problem: problems.Problem, names: Sequence[str]) -> list[Policy]:

@@ -3,6 +3,7 @@
 decider = policy.start(header, seed)          # once per compilation
 advice = decider(observation)                 # once per decision
 decider.log_probs()                           # afterwards, when the policy samples
+decider.drawn()                               # and what, when that is more than the advice tells
 """
 
 import abc
@@ -23,6 +24,10 @@ class Decider(abc.ABC):
 
     def log_probs(self) -> np.ndarray | None:
         """`[T]` float32, log probability of each advice given so far; None for a policy that does not sample."""
+        return None
+
+    def drawn(self) -> np.ndarray | None:
+        """`[T]` float32, the real number behind each advice so far; None unless the policy draws numbers."""
         return None
 
 

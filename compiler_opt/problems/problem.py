@@ -15,6 +15,7 @@ from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.advisors import AdvisorFlags
 from compiler_opt.policies.candidates import CandidateInputs, CandidatePolicy
 from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy, NetworkWeights
+from compiler_opt.policies.number import NumberPolicy, NumberScale
 from compiler_opt.policies.policy import Policy
 
 
@@ -44,7 +45,10 @@ class Problem(abc.ABC):
     """Decides as the compiler would, where it does not tell."""
 
     candidates: CandidateInputs | None = None
-    """What policies see of candidates, when the decision is which of several; None when it is yes or no."""
+    """What policies see of candidates, when the decision is which of several."""
+
+    scale: NumberScale | None = None
+    """How what is learned becomes advice, when the decision is how much. Without either it is yes or no."""
 
     remark_pass: str | None = None
     """The pass whose optimisation remarks `measure` needs."""
@@ -60,6 +64,11 @@ class Problem(abc.ABC):
         Raises:
           ProtocolError: it is damaged.
         """
+
+    @property
+    def is_yes_or_no(self) -> bool:
+        """Whether advice is 0 or 1."""
+        return self.candidates is None and self.scale is None
 
     def visible(self, sent: Sequence[str]) -> list[str]:
         """Which of `feature_names` policies can see when the compiler sends these features.
@@ -84,6 +93,8 @@ class Problem(abc.ABC):
         """
         if self.candidates is not None:
             return CandidatePolicy(weights, self.candidates, temperature=temperature, name=name, origin=origin)
+        if self.scale is not None:
+            return NumberPolicy(weights, self.scale, temperature=temperature, name=name, origin=origin)
         return NetworkPolicy(weights, temperature=temperature, name=name, origin=origin)
 
     def load_policy(self, directory: Path, *, name: str = "policy") -> LearnedPolicy:

@@ -1,8 +1,8 @@
 """Behavioural cloning: a policy that decides as the compiler's own heuristic does, for reinforcement learning to go on.
 
-Legend: N examples (decisions of a trace), B of a minibatch, S minibatches of an epoch, A actions.
+Legend: N examples (decisions of a trace), B of a minibatch, S minibatches of an epoch.
 
-It is plain supervised classification, so the loop is plain too. The one thing special is that labels are smoothed: a
+It is plain supervised learning, so the loop is plain too. The one thing special is that labels are smoothed: a
 policy that is certain of every decision never tries another, and reinforcement learning has nothing to compare.
 """
 
@@ -20,7 +20,7 @@ from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl import networks
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
-from compiler_opt.rl.decisions import DecisionKind, YesOrNo, log_softmax, smoothed
+from compiler_opt.rl.decisions import DecisionKind, YesOrNo
 from compiler_opt.rl.trace_files import Trace
 
 
@@ -30,7 +30,7 @@ class Examples:
 
     Attributes:
       observations: by name, `[N, ...]`, see `rl.decisions`.
-      actions: `[N]` int64.
+      actions: `[N]`, see `rl.decisions`.
       num_modules: how many modules they come from.
     """
 
@@ -40,11 +40,6 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.actions)
-
-    @property
-    def majority_rate(self) -> float:
-        """The accuracy of always giving the more frequent answer."""
-        return float(np.bincount(self.actions).max() / len(self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +81,11 @@ def load_examples(
       PolicyError: the trace's decisions are not of this kind, or for yes or no a feature is not one integer.
       ProtocolError: the trace is damaged, lacks a feature, or holds fewer than two modules.
     """
-    if trace.advice.dtype.kind == "f":
-        raise PolicyError(f"{trace.path}: {trace.advice.name} is a number and no choice; it cannot be cloned like this")
+    if (trace.advice.dtype.kind == "f") != (kind.advice_kind == "f"):
+        found, expected = ("choice", "number") if kind.advice_kind == "f" else ("number", "choice")
+        raise PolicyError(
+            f"{trace.path}: {trace.advice.name} is a {found} and no {expected}; make a trace of what is to be cloned"
+        )
     for spec in trace.features if isinstance(kind, YesOrNo) else ():
         if spec.name in kind.sent and (spec.shape or spec.dtype.kind == "f"):
             raise PolicyError(
@@ -112,12 +110,10 @@ def load_examples(
         raise ProtocolError(
             f"{trace.path}: expected at least 2 modules, one of which to measure by, found {len(set(names))}"
         )
-    all_actions = np.concatenate(actions)
-    if all_actions.min() < 0 or all_actions.max() >= kind.num_actions:
-        raise PolicyError(
-            f"{trace.path}: expected decisions of 0 to {kind.num_actions - 1}, found {all_actions.min()} to "
-            f"{all_actions.max()}"
-        )
+    try:
+        all_actions = kind.actions(np.concatenate(actions))
+    except PolicyError as error:
+        raise PolicyError(f"{trace.path}: {error}") from error
     held_out = held_out_modules(names, config.holdout_fraction, config.seed)
     is_held_out = np.repeat([name in held_out for name in names], lengths)
     columns = {name: np.concatenate(parts) for name, parts in observations.items()}
@@ -204,11 +200,11 @@ class Cloner:
         return networks.to_weights(self._actor, self._kind.features, self._kind.quantiles, metadata)
 
     def _labels(self, examples: Examples) -> np.ndarray:
-        """`[N, A]` float32."""
-        return smoothed(examples.actions, self._kind.legal(examples.observations), self._config.label_smoothing)
+        """`[N, ...]` float32."""
+        return self._kind.labels(examples.observations, examples.actions, self._config.label_smoothing)
 
     def _train_epoch(self, observations: Mapping[str, tf.Tensor], labels: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-        """`[N, ...]` by name, `[N, A]` and `[S, B]` to the mean loss."""
+        """`[N, ...]` by name, `[N, ...]` and `[S, B]` to the mean loss."""
 
         def step(total: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
             observation = {name: tf.gather(values, batch) for name, values in observations.items()}
@@ -218,26 +214,15 @@ class Cloner:
         return total / tf.cast(tf.shape(order)[0], tf.float32)
 
     def _train_step(self, observation: Mapping[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        """`[B, ...]` by name and `[B, A]` to the loss before the step."""
+        """`[B, ...]` by name and `[B, ...]` to the loss before the step."""
         step_type = tf.ones(tf.shape(labels)[:1], tf.int32)
         with tf.GradientTape() as tape:
             distribution, _ = self._actor(observation, step_type=step_type, network_state=())
-            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels, distribution.logits))
+            loss = tf.reduce_mean(self._kind.cloning_loss(distribution, labels))
         variables = self._actor.trainable_variables
         self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 
     def _measure(self, weights: NetworkWeights, examples: Examples) -> dict[str, float]:
         """What the policy is worth on examples, as it will decide: in numpy."""
-        log_probs = log_softmax(self._kind.logits(weights, examples.observations))
-        labels = self._labels(examples)
-        # Nothing is lost on what is illegal: its label is 0.
-        loss = -(labels * np.where(labels > 0, log_probs, 0.0)).sum(axis=-1)
-        advised, passive = log_probs.argmax(axis=-1), self._kind.passive_action
-        return {
-            "loss": float(loss.mean()),
-            "accuracy": float((advised == examples.actions).mean()),
-            "majority_rate": examples.majority_rate,
-            "advised_rate": float((advised != passive).mean()),
-            "default_rate": float((examples.actions != passive).mean()),
-        }
+        return self._kind.cloning_metrics(weights, examples.observations, examples.actions, self._labels(examples))

@@ -33,7 +33,8 @@ class BehavioralCloningConfig:
       num_epochs: how often each example is looked at, at most.
       patience: epochs without a better loss on the held-out modules before it stops.
       batch_size: examples per gradient step.
-      label_smoothing: probability that is given to what was *not* decided; 0 for none.
+      label_smoothing: probability that is given to what was *not* decided, or the deviation that is put around a
+        number; 0 for as little as can be.
       holdout_fraction: share of the modules that only measure how good it is.
       max_decisions: of a longer trace, so many decisions are drawn at random; each takes 8 bytes per feature in memory.
       seed: of weights, split and order.

@@ -15,6 +15,7 @@ from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.number import LOG_DEVIATION_RANGE, MIDDLE_LOG_DEVIATION
 from compiler_opt.rl.config import NetworkConfig
 
 IMPOSSIBLE = -1e9
@@ -51,8 +52,31 @@ class QuantileInputs(tf.keras.layers.Layer):
         return _expanded(positions)
 
 
-class CandidateActor(network.DistributionNetwork):
-    """Scores every candidate by the same dense rectified layers; a categorical distribution over the legal ones.
+class _PositionsActor(network.DistributionNetwork):
+    """Dense rectified layers over `positions` `[..., F]`, and a dense one; subclasses make a distribution of that."""
+
+    def __init__(
+        self,
+        observation: Mapping[str, tf.TensorSpec],
+        distribution: distribution_spec.DistributionSpec,
+        fc_layer_params: Sequence[int],
+        num_outputs: int,
+        name: str = "actor",
+    ):
+        super().__init__(input_tensor_spec=observation, state_spec=(), output_spec=distribution, name=name)
+        self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in fc_layer_params]
+        self._last = tf.keras.layers.Dense(num_outputs)
+
+    def outputs(self, positions: tf.Tensor) -> tf.Tensor:
+        """`[..., F]` to `[..., num_outputs]`."""
+        activations = _expanded(positions)
+        for layer in self._hidden:
+            activations = layer(activations)
+        return self._last(activations)
+
+
+class CandidateActor(_PositionsActor):
+    """Scores every candidate by the same network; a categorical distribution over the legal ones.
 
     The same computation as `policies.candidates`, of `positions` `[..., C, F]` and `legal` `[..., C]`.
     """
@@ -68,22 +92,47 @@ class CandidateActor(network.DistributionNetwork):
         categorical = distribution_spec.DistributionSpec(
             tfp.distributions.Categorical, {"logits": logits}, sample_spec=action, dtype=action.dtype
         )
-        super().__init__(input_tensor_spec=observation, state_spec=(), output_spec=categorical, name=name)
-        self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in fc_layer_params]
-        self._score = tf.keras.layers.Dense(1)
+        super().__init__(observation, categorical, fc_layer_params, 1, name)
         self._dtype_of_action = action.dtype
 
     def call(
         self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False, mask: Any = None
     ) -> tuple[Any, Any]:
         del step_type, training, mask
-        activations = _expanded(observation["positions"])
-        for layer in self._hidden:
-            activations = layer(activations)
-        scores = tf.squeeze(self._score(activations), axis=-1)
+        scores = tf.squeeze(self.outputs(observation["positions"]), axis=-1)
         # Not minus infinity, whose product with a probability of 0 would be no number.
         logits = tf.where(observation["legal"] > 0, scores, IMPOSSIBLE)
         return tfp.distributions.Categorical(logits=logits, dtype=self._dtype_of_action), network_state
+
+
+class NumberActor(_PositionsActor):
+    """A Gaussian over a real number; the same computation as `policies.number`, of `positions` `[..., F]`."""
+
+    def __init__(
+        self,
+        observation: Mapping[str, tf.TensorSpec],
+        action: tensor_spec.BoundedTensorSpec,
+        fc_layer_params: Sequence[int],
+        name: str = "actor",
+    ):
+        parameters = {key: tf.TensorSpec(action.shape, tf.float32, f"{name}_{key}") for key in ("loc", "scale")}
+        normal = distribution_spec.DistributionSpec(tfp.distributions.Normal, parameters, sample_spec=action)
+        super().__init__(observation, normal, fc_layer_params, 2, name)
+
+    def call(
+        self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False, mask: Any = None
+    ) -> tuple[Any, Any]:
+        del step_type, training, mask
+        mean, raw = tf.unstack(self.outputs(observation["positions"]), axis=-1)
+        deviation = tf.exp(MIDDLE_LOG_DEVIATION + LOG_DEVIATION_RANGE * tf.tanh(raw))
+        return tfp.distributions.Normal(mean, deviation), network_state
+
+
+class ExpandedPositions(tf.keras.layers.Layer):
+    """`positions` `[N, F]` to `[N, 3 F]`."""
+
+    def call(self, inputs: Any) -> tf.Tensor:
+        return _expanded(inputs["positions"] if isinstance(inputs, Mapping) else tf.nest.flatten(inputs)[0])
 
 
 class MeanOfLegal(tf.keras.layers.Layer):
@@ -116,6 +165,11 @@ def action_spec(name: str, num_actions: int = 2) -> tensor_spec.BoundedTensorSpe
     return tensor_spec.BoundedTensorSpec((), tf.int64, 0, num_actions - 1, name)
 
 
+def number_spec(name: str, lowest: float, highest: float) -> tensor_spec.BoundedTensorSpec:
+    """A real number, mostly between the two."""
+    return tensor_spec.BoundedTensorSpec((), tf.float32, lowest, highest, name)
+
+
 def actor_network(
     features: Sequence[str],
     quantiles: Sequence[np.ndarray],
@@ -136,15 +190,16 @@ def actor_network(
     return actor
 
 
-def candidate_actor(
+def positions_actor(
+    actor_class: type[CandidateActor] | type[NumberActor],
     observation: Mapping[str, tf.TensorSpec],
     action: tensor_spec.BoundedTensorSpec,
     config: NetworkConfig,
     seed: int,
-) -> CandidateActor:
-    """The policy that chooses among candidates."""
+) -> CandidateActor | NumberActor:
+    """The policy that chooses among candidates, or answers with a number."""
     tf.random.set_seed(seed)
-    actor = CandidateActor(observation, action, config.fc_layer_params)
+    actor = actor_class(observation, action, config.fc_layer_params)
     actor.create_variables()
     return actor
 

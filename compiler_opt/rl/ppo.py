@@ -19,7 +19,7 @@ from tf_agents.utils import common
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl import networks
 from compiler_opt.rl.config import NetworkConfig, PPOConfig
-from compiler_opt.rl.decisions import DecisionKind, log_softmax
+from compiler_opt.rl.decisions import DecisionKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Batch:
 
     Attributes:
       observations: by name, `[N, ...]`, see `rl.decisions`.
-      actions: `[N]` int64.
+      actions: `[N]`, see `rl.decisions`.
       log_probs: `[N]` float32, of the action under the policy that took it.
       advantages: `[N]` float32.
       returns: `[N]` float32, what the value network should have expected.
@@ -53,6 +53,10 @@ class Batch:
         )
 
 
+_MAX_LOG_RATIO = 50.0
+"""What is beyond means no more, and its exponential may be infinite."""
+
+
 class PPOLearner:
     """Owns the networks, the optimiser and the agent."""
 
@@ -67,7 +71,7 @@ class PPOLearner:
         self._kind = kind
         self._config = config
         self.time_step_spec = ts.time_step_spec(kind.observation_spec())
-        action = networks.action_spec(action_name, kind.num_actions)
+        action = kind.action_spec(action_name)
         self.actor = kind.actor(action_name, network, seed)
         critic = kind.critic(network, seed)
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=1e-5)
@@ -91,6 +95,7 @@ class PPOLearner:
         )
         self.agent.initialize()
         self._critic = critic
+        self._action_dtype = action.dtype
         self._train = common.function(self.agent.train, reduce_retracing=True, autograph=False)
         self._average = tf.train.ExponentialMovingAverage(config.averaging)
         self._average.apply(self.actor.trainable_weights)
@@ -159,22 +164,15 @@ class PPOLearner:
         def column(values: np.ndarray, dtype: tf.DType) -> tf.Tensor:
             return tf.constant(values[:, np.newaxis], dtype)
 
-        # [N, A]: the distribution that the action came from, as far as the action tells: it has its probability, what
-        # else is legal shares the rest.
-        legal = self._kind.legal(batch.observations)
-        chosen = np.arange(self._kind.num_actions) == batch.actions[:, np.newaxis]
-        others = (legal & ~chosen).sum(axis=-1)
-        log_prob = np.where(others > 0, np.minimum(batch.log_probs.astype(np.float64), -1e-9), 0.0)
-        with np.errstate(divide="ignore"):
-            rest = np.log(-np.expm1(log_prob)) - np.log(np.maximum(others, 1))
-        logits = np.where(chosen, log_prob[:, np.newaxis], np.where(legal, rest[:, np.newaxis], networks.IMPOSSIBLE))
+        # The distributions that the actions came from, as far as the actions tell.
+        parameters = self._kind.distribution_parameters(batch.observations, batch.actions, batch.log_probs)
         middle = column(np.full(count, ts.StepType.MID), tf.int32)
         return trajectory.Trajectory(
             step_type=middle,
             observation={name: tf.constant(values[:, np.newaxis]) for name, values in batch.observations.items()},
-            action=column(batch.actions, tf.int64),
+            action=column(batch.actions, self._action_dtype),
             policy_info={
-                "dist_params": {"logits": tf.constant(logits[:, np.newaxis, :], tf.float32)},
+                "dist_params": {name: column(values, tf.float32) for name, values in parameters.items()},
                 "value_prediction": column(np.zeros(count), tf.float32),
                 "return": column(batch.returns, tf.float32),
                 "advantage": column(batch.advantages, tf.float32),
@@ -186,11 +184,9 @@ class PPOLearner:
 
     def _movement(self, batch: Batch) -> dict[str, float]:
         """How far the update has taken the policy, by the decisions it was made from."""
-        log_probs = log_softmax(self._kind.logits(self.weights(), batch.observations))
-        log_ratio = log_probs[np.arange(len(batch)), batch.actions] - batch.log_probs
+        log_probs, entropy = self._kind.judge(self.weights(), batch.observations, batch.actions)
+        log_ratio = np.minimum(log_probs - batch.log_probs, _MAX_LOG_RATIO)
         ratio = np.exp(log_ratio)
-        possible = np.where(np.isfinite(log_probs), log_probs, 0.0)
-        entropy = -(np.exp(log_probs) * possible).sum(axis=-1)
         return {
             # Schulman's estimator, never negative: http://joschu.net/blog/kl-approx.html
             "kl": float(np.mean(ratio - 1 - log_ratio)),

@@ -106,7 +106,7 @@ def trace_quantiles(
 
         def count_chunk(parts: Sequence[dict[str, np.ndarray]]) -> None:
             def count(name: str) -> None:
-                histograms[name].add(np.concatenate([part[name] for part in parts]))
+                histograms[name].add(_finite(np.concatenate([part[name] for part in parts])))
 
             list(executor.map(count, histograms))
 
@@ -131,6 +131,11 @@ def trace_quantiles(
     if not sampled:
         raise ProtocolError(f"{trace.path}: no decision was sampled; use a larger sampling fraction")
     return {name: histogram.quantiles(num_quantiles) for name, histogram in histograms.items()}
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """What is infinite becomes the largest number there is, whose position is the same; what is no number, zero."""
+    return np.nan_to_num(values) if values.dtype.kind == "f" else values
 
 
 def _of_legal(candidates: CandidateInputs, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -75,7 +75,8 @@ class Training:
         self._config = config
         self._advantages = advantages if advantages is not None else GroupRelative()
         support = toolchain.require(problem.advisor.problem)
-        self._kind = decision_kind(problem, quantiles, support.features)
+        self._sent = support.features
+        self._kind = decision_kind(problem, quantiles, self._sent)
         self._features = self._kind.features
         self._trained_on = {
             "name": corpus.root.resolve().name,
@@ -129,7 +130,7 @@ class Training:
             collection = self._collect()
             self._learn(collection, start_s)
         weights = dataclasses.replace(self._learner.averaged_weights(), metadata=self._metadata())
-        save_policy(self._root_dir / POLICY_DIR, weights, self._action_name)
+        save_policy(self._root_dir / POLICY_DIR, weights, self._action_name, scale=self._problem.scale, sent=self._sent)
         return weights
 
     def _progress(self) -> float:
@@ -185,7 +186,7 @@ class Training:
             for trajectory, advantage, reward in zip(group.trajectories(), group_advantages, rewards, strict=True):
                 for name, observed in self._kind.observe(trajectory.features()).items():
                     observations[name].append(observed)
-                actions.append(trajectory.advice)
+                actions.append(self._kind.actions(trajectory.advice) if trajectory.drawn is None else trajectory.drawn)
                 assert trajectory.log_probs is not None
                 log_probs.append(trajectory.log_probs)
                 values.append(advantage)

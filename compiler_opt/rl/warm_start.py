@@ -72,7 +72,8 @@ def clone_default(
         "seed": config.seed,
     }
     policy_dir = root_dir / POLICY_DIR
-    save_policy(policy_dir, dataclasses.replace(cloned.weights, metadata=metadata), trace.advice.name)
+    weights = dataclasses.replace(cloned.weights, metadata=metadata)
+    save_policy(policy_dir, weights, trace.advice.name, scale=problem.scale, sent=trace.features)
     say(
         f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
         f"{cloned.best['majority_rate']:.2%} by always giving the same answer"

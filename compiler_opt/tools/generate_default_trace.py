@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from compiler_opt import rl
 from compiler_opt.collect import traces
-from compiler_opt.collect.baseline import Baseline, BaselineBuilder
+from compiler_opt.collect.baseline import Baseline, BaselineBuilder, measure_baseline
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
@@ -94,6 +94,9 @@ def main(argv: list[str]) -> None:
         if policy is not None and performance_path is not None:
             assert support.advice is not None
             settings = with_model(settings, policy, support.advice.name, pool.scratch)
+            if problem.default_policy is not None:
+                # What is rebuilt of the default is not quite the compiler's own, which is the yardstick.
+                baseline = measure_baseline([m for m in modules if m.name in baseline.scores], pool, problem)
             _compare(policy, baseline, corpus, pool, problem, settings, performance_path)
 
 

@@ -1,4 +1,4 @@
-"""Both kinds of decisions: TensorFlow's networks are numpy's, and what can be learnt is learnt."""
+"""The kinds of decisions: TensorFlow's networks are numpy's, and what can be learnt is learnt."""
 
 from collections.abc import Mapping
 
@@ -12,12 +12,21 @@ rl.load_tensorflow()
 import tensorflow as tf  # noqa: E402
 
 from compiler_opt.errors import PolicyError  # noqa: E402
+from compiler_opt.llvm.training_log import Header  # noqa: E402
 from compiler_opt.policies.candidates import CandidateInputs  # noqa: E402
+from compiler_opt.policies.number import NumberPolicy, NumberScale  # noqa: E402
 from compiler_opt.problems import problem as problems  # noqa: E402
 from compiler_opt.rl import ppo  # noqa: E402
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples  # noqa: E402
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig  # noqa: E402
-from compiler_opt.rl.decisions import OneOfCandidates, YesOrNo, decision_kind, log_softmax, smoothed  # noqa: E402
+from compiler_opt.rl.decisions import (  # noqa: E402
+    Number,
+    OneOfCandidates,
+    YesOrNo,
+    decision_kind,
+    log_softmax,
+    smoothed,
+)
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 
 _PLACES = 6
@@ -107,6 +116,102 @@ def test_cloning_learns_a_rule() -> None:
     assert cloned.best["majority_rate"] < 0.25
 
 
+_SCALE = NumberScale(lowest=-4.0, highest=4.0, steps=16)
+
+
+def _number() -> Number:
+    return Number({"size": np.linspace(0.0, 100.0, 41), "weight": np.linspace(-2.0, 2.0, 21)}, _SCALE)
+
+
+def _numbers(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+    return {"size": rng.integers(0, 110, (count, 1)), "weight": rng.normal(size=(count, 1)).astype("f4")}
+
+
+def _wanted(features: Mapping[str, np.ndarray]) -> np.ndarray:
+    wanted: np.ndarray = features["size"][:, 0] / 50 - 1 + np.clip(features["weight"][:, 0], -1.0, 1.0)
+    return wanted
+
+
+def test_of_a_number_the_tensorflow_network_is_the_numpy_network() -> None:
+    kind, rng = _number(), np.random.default_rng(1)
+    learner = ppo.PPOLearner(kind, "urgency", _NETWORK, PPOConfig(), seed=1)
+    observations = kind.observe(_numbers(rng, 300))
+    observation = {name: tf.constant(values) for name, values in observations.items()}
+    distribution, _ = learner.actor(observation, step_type=tf.ones(300, tf.int32), network_state=())
+    actions = distribution.sample(seed=1).numpy()
+    log_probs, entropy = kind.judge(learner.weights(), observations, actions)
+    np.testing.assert_allclose(distribution.log_prob(actions).numpy(), log_probs, atol=1e-4)
+    np.testing.assert_allclose(distribution.entropy().numpy(), entropy, atol=1e-5)
+    # What the agent makes of an action and its probability has the same probability.
+    parameters = kind.distribution_parameters(observations, actions, log_probs)
+    np.testing.assert_allclose(
+        type(distribution)(**{name: values.astype("f4") for name, values in parameters.items()})
+        .log_prob(actions)
+        .numpy(),
+        log_probs,
+        atol=1e-5,
+    )
+
+
+def test_a_number_is_learnt_from_as_it_was_drawn() -> None:
+    """The policy that decides tells the same probabilities as the network that learns."""
+    kind, rng = _number(), np.random.default_rng(1)
+    learner = ppo.PPOLearner(kind, "urgency", _NETWORK, PPOConfig(), seed=1)
+    specs = (TensorSpec("size", np.dtype("i8"), (1,)), TensorSpec("weight", np.dtype("f4"), (1,)))
+    decide = NumberPolicy(learner.weights(), _SCALE, temperature=1.0).start(
+        Header(specs, TensorSpec("urgency", np.dtype("f4"), (1,))), seed=5
+    )
+    features = _numbers(rng, 200)
+    rows = zip(features["size"], features["weight"], strict=True)
+    advice = np.array([decide(size.tobytes() + weight.tobytes()) for size, weight in rows])
+    drawn, told = decide.drawn(), decide.log_probs()
+    assert drawn is not None and told is not None
+    np.testing.assert_allclose(kind.judge(learner.weights(), kind.observe(features), drawn)[0], told, atol=1e-4)
+    within = (drawn > _SCALE.lowest) & (drawn < _SCALE.highest)
+    assert within.mean() > 0.9
+    # Half a step of the advice.
+    np.testing.assert_allclose(kind.actions(advice)[within], drawn[within], atol=0.5 / 16 + 1e-6)
+
+
+def test_reinforcement_finds_the_number() -> None:
+    kind, rng = _number(), np.random.default_rng(0)
+    learner = ppo.PPOLearner(
+        kind, "urgency", _NETWORK, PPOConfig(learning_rate=0.01, minibatch_size=256, entropy_regularization=0.01), 1
+    )
+    for _ in range(40):
+        features = _numbers(rng, 2000)
+        observations = kind.observe(features)
+        # Drawn by what the learner's policy is: its deviation follows from the density at its mean.
+        mean = NumberPolicy(learner.weights(), _SCALE).means(features)
+        deviation = np.exp(-kind.judge(learner.weights(), observations, mean)[0]) / np.sqrt(2 * np.pi)
+        actions = (mean + deviation * rng.normal(size=2000)).astype("f4")
+        taken = kind.judge(learner.weights(), observations, actions)[0].astype("f4")
+        loss = np.abs(actions - _wanted(features))
+        advantages = ((loss.mean() - loss) / loss.std()).astype("f4")
+        metrics = learner.update(ppo.Batch(observations, actions, taken, advantages, advantages), rng)
+    features = _numbers(rng, 500)
+    means = NumberPolicy(learner.weights(), _SCALE).means(features)
+    # What they are at the start is asked for, too.
+    assert np.mean(np.abs(means - _wanted(features))) < 0.4
+    assert np.isfinite(metrics["entropy"]) and metrics["kl"] >= 0
+
+
+def test_cloning_learns_numbers_and_the_deviation_to_explore_with() -> None:
+    kind = _number()
+
+    def examples(seed: int) -> Examples:
+        features = _numbers(np.random.default_rng(seed), 3000)
+        # As a trace has them.
+        return Examples(kind.observe(features), kind.actions(_SCALE.to_advice(_wanted(features))), num_modules=1)
+
+    config = BehavioralCloningConfig(batch_size=64, num_epochs=12, learning_rate=1e-2, seed=3, label_smoothing=0.05)
+    cloned = Cloner(kind, "urgency", _NETWORK, config).clone(examples(1), examples(2))
+    assert cloned.best["accuracy"] > 0.8
+    assert cloned.best["majority_rate"] < 0.1
+    assert cloned.best["mean_error"] < 0.15
+    assert cloned.best["deviation"] == pytest.approx(0.05, rel=0.1)
+
+
 def test_smoothing_is_shared_among_what_else_is_legal() -> None:
     legal = np.array([[True, True, True, False], [False, True, False, False]])
     np.testing.assert_allclose(smoothed(np.array([1, 1]), legal, 0.1), np.array([[0.05, 0.9, 0.05, 0], [0, 1, 0, 0]]))
@@ -116,11 +221,14 @@ def test_the_compiler_says_how_many_candidates_there_are() -> None:
     problem = problems.load("regalloc_eviction")
     quantiles = dict.fromkeys(problem.feature_names, np.arange(3.0))
     kind = decision_kind(problem, quantiles, [TensorSpec("mask", np.dtype("i8"), (1, 7))])
+    assert isinstance(kind, OneOfCandidates)
     assert (kind.num_actions, kind.passive_action) == (7, 6)
     with pytest.raises(PolicyError, match="does not send 'mask'"):
         decision_kind(problem, quantiles, [])
     with pytest.raises(PolicyError, match="is for other inputs than this problem has: rank"):
         decision_kind(problem, {name: quantiles[name] for name in quantiles if name != "rank"}, [_MASK])
+    priority = problems.load("regalloc_priority")
+    assert isinstance(decision_kind(priority, dict.fromkeys(priority.feature_names, np.arange(3.0)), []), Number)
     inlining = problems.load("inlining")
     assert isinstance(decision_kind(inlining, {"callsite_cost": np.arange(3.0)}, []), YesOrNo)
 

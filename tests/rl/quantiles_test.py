@@ -81,6 +81,19 @@ def test_a_sample_is_near_and_the_same_for_the_same_seed(tmp_path: Path) -> None
     assert (found != trace_quantiles(trace, 11, sampling_fraction=0.25, seed=6)["cost"]).any()
 
 
+def test_infinity_counts_as_the_largest_number(tmp_path: Path) -> None:
+    spec = TensorSpec("weight", np.dtype("f4"), ())
+    advice = TensorSpec("inlining_decision", np.dtype("i8"), ())
+    weights = np.array([0.5] * 5 + [np.inf] * 5, np.float32)
+    with TraceWriter(tmp_path / "trace") as writer:
+        values, action, reward = {"weight": weights}, np.zeros(10, np.int64), np.zeros(10, np.float32)
+        writer.add(TraceContext("m", "p", "default", (spec,), values, advice, action, reward))
+        writer.finish(dict.fromkeys(writer.keys, 1.0), {})
+    found = trace_quantiles(Trace(tmp_path / "trace"), 4)["weight"]
+    # Of four evenly spaced ranks two are in the first half.
+    assert found.tolist() == [0.5, 0.5, *[float(np.finfo("f4").max)] * 2]
+
+
 def test_numbers_out_of_range_are_refused(tmp_path: Path) -> None:
     trace = write(tmp_path / "trace", {"cost": np.arange(20)})
     with pytest.raises(ConfigError, match="number of quantiles"):

@@ -13,6 +13,7 @@ from compiler_opt.policies.export.release_model import EMBEDDED_MODELS, Embedded
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory, native_blob
 from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.problems import problem as problems
 
 CPP_FILE = f"{BLOB_SYMBOL}.cpp"
 _HEADER = "policy_network.h"
@@ -47,6 +48,13 @@ def export_policy(
     if evaluation is not None:
         card = card.with_results(evaluation_results(evaluation, weights.checksum()))
     model = _model(weights, policy_dir)
+    problem = problems.load(str(weights.metadata.get("problem", "inlining")))
+    impossible = [name for name in formats if name not in _FOR_ALL_PROBLEMS and not problem.is_yes_or_no]
+    if impossible:
+        raise PolicyError(
+            f"{policy_dir}: decides {problem.name}, but the format {impossible[0]} is for policies that say yes or no; "
+            f"give --format={','.join(_FOR_ALL_PROBLEMS)}"
+        )
     check_folder_writable(output)
     written = {name: FORMATS[name](policy_dir, weights, model, output) for name in formats}
     card.save(output)
@@ -129,6 +137,10 @@ FORMATS: Mapping[str, Callable[[Path, NetworkWeights, EmbeddedModel, Path], list
     "tflite": _tflite,
     "aot": _aot,
 }
+
+
+_FOR_ALL_PROBLEMS = ("aot",)
+"""Made of the SavedModel, whatever its action is."""
 
 
 def _model(weights: NetworkWeights, policy_dir: Path) -> EmbeddedModel:

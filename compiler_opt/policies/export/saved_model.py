@@ -7,42 +7,57 @@ network.mlgo                  the native form, see `policies.native`
 model.tflite                  the same for LLVM's development mode, see `policies.export.tflite`
 model_card.json, MODEL_CARD.md  see `policies.model_card`
 
-A policy that scores candidates has `network.npz` and the card only: it decides over the channel.
+The native form and TFLite are for policies that say yes or no. One that answers with a number has the SavedModel,
+whose action is the advice, beside `network.npz`; one that scores candidates has that and the card only.
 """
 
 import contextlib
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tf_agents.policies import actor_policy, greedy_policy, policy_saver
+from tf_agents.policies import actor_policy, greedy_policy, policy_saver, tf_policy
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import OutputError
 from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
+from compiler_opt.policies.export.number_model import number_policy
 from compiler_opt.policies.export.tflite import tflite_model
 from compiler_opt.policies.native import NATIVE_FILE, native_blob
 from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.number import NumberScale
 from compiler_opt.rl import networks
 from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.tensor_spec import TensorSpec
 
 
-def save_policy(directory: Path, weights: NetworkWeights, action_name: str) -> None:
+def save_policy(
+    directory: Path,
+    weights: NetworkWeights,
+    action_name: str,
+    *,
+    scale: NumberScale | None = None,
+    sent: Sequence[TensorSpec] = (),
+) -> None:
     """Writes a greedy policy, all or nothing: what stood at `directory` is replaced when the new one is complete.
 
     Args:
       directory: the policy's folder.
       weights: what it decides by.
       action_name: the advice's name, such as `inlining_decision`.
+      scale: of a policy that answers with a number.
+      sent: what the compiler sends, such a policy's features among it.
 
     Raises:
       OutputError: it cannot be written.
     """
     with _replacing(directory) as partial:
-        if len(weights.biases[-1]) > 1:
+        if scale is not None:
+            _save_tensorflow_policy(partial, number_policy(weights, action_name, scale, sent))
+        elif len(weights.biases[-1]) > 1:
             _save_for_tensorflow(partial, weights, action_name)
             (partial / NATIVE_FILE).write_bytes(native_blob(weights))
             model = tflite_model(weights, action_name)
@@ -60,7 +75,10 @@ def _save_for_tensorflow(directory: Path, weights: NetworkWeights, action_name: 
     )
     networks.assign(actor, weights)
     steps: ts.TimeStep = networks.time_step_spec(weights.features)
-    policy = greedy_policy.GreedyPolicy(actor_policy.ActorPolicy(steps, action, actor))
+    _save_tensorflow_policy(directory, greedy_policy.GreedyPolicy(actor_policy.ActorPolicy(steps, action, actor)))
+
+
+def _save_tensorflow_policy(directory: Path, policy: tf_policy.TFPolicy) -> None:
     with warnings.catch_warnings(), scratch_for_libraries():
         # Of a distribution in the policy's own bookkeeping, which no reader of the signature loads.
         warnings.filterwarnings("ignore", "Encoding a StructuredValue", UserWarning)

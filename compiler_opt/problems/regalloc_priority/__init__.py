@@ -1,0 +1,19 @@
+"""Allocation priority in the greedy register allocator: who chooses a register first, to have little spilled."""
+
+from compiler_opt.llvm.advisors import REGALLOC_PRIORITY
+from compiler_opt.problems.regalloc import RegallocProblem
+from compiler_opt.problems.regalloc_priority import signature
+from compiler_opt.problems.regalloc_priority.default_priority import DefaultPriority
+
+
+class AllocationPriority(RegallocProblem):
+    """How soon, as a number."""
+
+    name = "regalloc_priority"
+    advisor = REGALLOC_PRIORITY
+    feature_names = signature.FEATURES
+    scale = signature.ADVICE
+    default_policy = DefaultPriority()
+
+
+PROBLEM = AllocationPriority()

@@ -1,0 +1,57 @@
+"""LLVM's own priorities, as far as what a policy is shown tells them.
+
+The compiler does not send them. Source of the rules: `DefaultPriorityAdvisor::getPriority` in
+`llvm/lib/CodeGen/RegAllocGreedy.cpp`. First come ranges that a machine register is known to suit, then those of
+several blocks and what splitting has left of others, the longest first; then those within one block, in the order of
+the program; last those that wait to be split, the longest first. A register class can raise its ranges.
+
+A policy is shown size, stage and spill weight only. What cannot be seen: whether a machine register is known to suit,
+whether a range stays within its block, where in it, and of which class it is. Here a range that has not been looked at
+yet counts as local when it is short.
+"""
+
+import numpy as np
+
+from compiler_opt.errors import PolicyError
+from compiler_opt.llvm.training_log import Header, record_dtype
+from compiler_opt.policies.policy import Decider, Policy
+from compiler_opt.problems.regalloc_priority import signature
+
+_SHORT_SLOTS = 128
+"""Up to so long, ranges are taken to be local; by how many functions come out as the compiler's."""
+
+_OCTAVES_PER_UNIT = 4.0
+"""The longest ranges have some 2^20 slots."""
+
+
+class DefaultPriority(Policy):
+    """Orders live ranges much as the compiler's own advisor does."""
+
+    name = "default"
+
+    def start(self, header: Header, seed: int) -> Decider:
+        del seed
+        missing = [name for name in ("li_size", "stage") if name not in header.names]
+        if missing:
+            raise PolicyError(f"priority: the compiler does not send the features {', '.join(missing)}")
+        return _Deciding(header)
+
+
+class _Deciding(Decider):
+    def __init__(self, header: Header):
+        self._dtype = record_dtype(header.features)
+
+    def __call__(self, observation: bytes) -> float:
+        record = np.frombuffer(observation, self._dtype, 1)[0]
+        action = default_action(int(record["li_size"].item()), int(record["stage"].item()))
+        return float(signature.ADVICE.to_advice(np.array(action)))
+
+
+def default_action(size_slots: int, stage: int) -> float:
+    """The action, see `policies.number`, for a live range."""
+    length = float(np.log2(1 + max(size_slots, 0))) / _OCTAVES_PER_UNIT
+    if stage == signature.STAGE_SPLIT:
+        return signature.ADVICE.lowest + length
+    if stage == signature.STAGE_ASSIGN and size_slots <= _SHORT_SLOTS:
+        return 0.0
+    return length
