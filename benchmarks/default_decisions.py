@@ -1,0 +1,190 @@
+"""How often a rebuilt default makes what the compiler makes by itself, function by function, and at what score.
+
+Each module is compiled plainly and with the rebuilt default over the channel, every function into a section of its own;
+a function is identical when the bytes of its section and its relocations are. Only functions in which there was
+something to decide count. Where the rules lack something that only some decisions are not told, functions without such
+decisions are reported apart: of evictions, how weights compare in which an interval must not be spilled (see
+`problems.regalloc_eviction.inputs.spill_weights`).
+"""
+
+import concurrent.futures
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from absl import flags
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from tqdm import tqdm
+
+from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm import processes, remarks
+from compiler_opt.llvm.advisors import REGALLOC_EVICTION
+from compiler_opt.llvm.interactive import compile_interactively
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.regalloc_eviction import signature
+from compiler_opt.problems.regalloc_eviction.inputs import spill_weights
+from compiler_opt.tools import entry_point
+
+_DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus, such as fetch_corpus makes at O2.", required=True)
+_COMPILE_TASK = flags.DEFINE_string("compile_task", "regalloc_eviction", "What is decided; a default must be rebuilt.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
+_NUM_MODULES = flags.DEFINE_integer("num_modules", 200, "Modules, drawn at random.", 1)
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
+_SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules.", 0)
+_NUM_NAMED = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function in which there was something to decide; `all_told`: nothing was missing in any decision."""
+
+    module: str
+    name: str
+    num_decisions: int
+    all_told: bool
+    identical: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """A module, compiled both ways; scores as the problem has them, lower is better."""
+
+    functions: list[Function]
+    plain_score: float
+    rebuilt_score: float
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    problem = problems.load(_COMPILE_TASK.value)
+    if problem.default_policy is None:
+        raise ConfigError(f"--compile_task={problem.name}: the compiler tells its own decisions, nothing is rebuilt")
+    corpus, toolchain = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    toolchain.require(problem.advisor.problem)
+    order = np.random.default_rng(_SEED.value).permutation(len(corpus.modules))[: _NUM_MODULES.value]
+    modules = [corpus.modules[index] for index in order]
+    compared: list[Compared] = []
+    with concurrent.futures.ThreadPoolExecutor(_NUM_WORKERS.value or len(os.sched_getaffinity(0))) as pool:
+        results = pool.map(lambda module: compare(module, problem, toolchain), modules)
+        compared += [found for found in tqdm(results, total=len(modules), unit="module", disable=None) if found]
+    functions = [function for found in compared for function in found.functions]
+    _report("functions with decisions", functions)
+    if not all(function.all_told for function in functions):
+        _report("  everything told", [function for function in functions if function.all_told])
+        _report("  something missing", [function for function in functions if not function.all_told])
+    _report_scores(problem, compared)
+    failures = len(modules) - len(compared)
+    print(f"  {len(modules)} modules, {failures} failures, {sum(f.num_decisions for f in functions)} decisions")
+    print(f"  {toolchain.version_text}")
+    different = sorted((f for f in functions if not f.identical and f.all_told), key=lambda f: f.num_decisions)
+    for function in different[:_NUM_NAMED]:
+        print(f"  all told, and different: {function.module}: {function.name}, {function.num_decisions} decisions")
+
+
+def _report(what: str, functions: list[Function]) -> None:
+    identical = sum(function.identical for function in functions)
+    print(f"{what}: {identical} of {len(functions)} identical ({identical / max(1, len(functions)):.1%})")
+
+
+def _report_scores(problem: Problem, compared: list[Compared]) -> None:
+    plain = sum(found.plain_score for found in compared)
+    changes = [found.rebuilt_score / found.plain_score - 1 for found in compared if found.plain_score > 0]
+    if plain > 0:
+        total = sum(found.rebuilt_score for found in compared) / plain - 1
+        print(f"{problem.score_name}: {total:+.2%} against the plain compiler, mean of modules {np.mean(changes):+.2%}")
+
+
+def compare(module: Module, problem: Problem, toolchain: Toolchain) -> Compared | None:
+    """The module's functions with decisions and its scores; None when it does not compile."""
+    default = problem.default_policy
+    assert default is not None
+    with scratch_directory() as scratch:
+        plain, rebuilt = scratch / "plain.o", scratch / "rebuilt.o"
+        remarks_path = scratch / "remarks.yaml"
+        options = ["-ffunction-sections"]
+        if problem.remark_pass is not None:
+            options += remarks.options(str(remarks_path), problem.remark_pass)
+
+        def command(output: Path, *flags: str) -> list[str]:
+            return compile_command(toolchain.clang, module.options(), module.bitcode_path, output, [*options, *flags])
+
+        def score(output: Path) -> float:
+            measured = problem.measure(output, remarks_path.read_bytes() if remarks_path.exists() else b"")
+            remarks_path.unlink(missing_ok=True)
+            return problem.score(measured, problem.project_context([measured]))
+
+        if not processes.run(command(plain)).ok:
+            return None
+        plain_score = score(plain)
+        result = compile_interactively(
+            command(rebuilt, *problem.advisor.interactive_options()),
+            channel_flag=problem.advisor.channel_base,
+            start_deciding=lambda header: default.start(header, 0),
+            scratch=scratch,
+        )
+        if not result.process.ok:
+            return None
+        rebuilt_score = score(rebuilt)
+        sites = result.functions()
+        if result.header is None or sites is None or not result.advice:
+            return Compared([], plain_score, rebuilt_score)
+        told = _told(problem, result.header.decode(result.observations), len(result.advice))
+        before, after = function_contents(plain), function_contents(rebuilt)
+        functions = [
+            Function(
+                module.name,
+                name,
+                int((sites.indices == index).sum()),
+                bool(told[sites.indices == index].all()),
+                before[name] == after.get(name),
+            )
+            for index, name in enumerate(sites.functions)
+            if name in before and (sites.indices == index).any()
+        ]
+        return Compared(functions, plain_score, rebuilt_score)
+
+
+def _told(problem: Problem, features: Mapping[str, np.ndarray], num_decisions: int) -> np.ndarray:
+    """Whether nothing that other decisions are told is missing, `[T]` bool."""
+    if problem.advisor != REGALLOC_EVICTION:
+        return np.ones(num_decisions, bool)
+    mask = features[signature.MASK].reshape(num_decisions, -1) != 0
+    told: np.ndarray = ~(np.isinf(spill_weights(features)) & mask).any(axis=-1)
+    return told
+
+
+def function_contents(path: Path) -> dict[str, tuple[bytes, list[tuple[int, int, str, int]]]]:
+    """Bytes and relocations (offset, type, symbol, addend) of every function of an object."""
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        symbols = elf.get_section_by_name(".symtab")
+        relocations = {
+            section["sh_info"]: [
+                (r["r_offset"], r["r_info_type"], symbols.get_symbol(r["r_info_sym"]).name, r.entry.get("r_addend", 0))
+                for r in section.iter_relocations()
+            ]
+            for section in elf.iter_sections()
+            if isinstance(section, RelocationSection)
+        }
+        return {
+            symbol.name: (elf.get_section(symbol["st_shndx"]).data(), relocations.get(symbol["st_shndx"], []))
+            for symbol in symbols.iter_symbols()
+            if symbol["st_info"]["type"] == "STT_FUNC" and isinstance(symbol["st_shndx"], int)
+        }
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()
