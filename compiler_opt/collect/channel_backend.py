@@ -60,8 +60,10 @@ def _converse(
         scratch=compilation.scratch,
         timeout_s=compilation.settings.timeout_s,
         memory_bytes=compilation.settings.memory_bytes,
+        takes_llvm_options=compilation.uses_opt,
     )
     compilation.account(result.process)
+    compilation.generate_code()
     if result.header is None or decider is None or not result.advice:
         return None, result
     sites: remarks.CallSites | FunctionOfDecisions | None = None

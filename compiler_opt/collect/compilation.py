@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.command_line import compile_command, opt_command
 from compiler_opt.corpus.description import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ToolchainError
 from compiler_opt.llvm import inliner_log, processes, remarks
@@ -15,6 +15,7 @@ from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
 from compiler_opt.problems.problem import Problem
 
 BACKENDS = ("auto", "plugin", "channel", "development")
+INLINERS = ("clang", "opt")
 
 
 def check_backend(name: str) -> None:
@@ -38,6 +39,10 @@ class RolloutSettings:
         decisions the development mode, where there is one; else the channel.
       models: for the development mode, the folder in which each network has its model, by the policy's key; set by
         `policies.export.development`.
+      inliner: which program inlines: `clang`, which does all of the compilation, or `opt`, whose output clang makes an
+        object of; the latter over the channel.
+      opt_passes: the pipeline that `opt` runs; by default that of the module's `-O` level. For modules that were
+        captured right before inlining: `scc-oz-module-inliner`.
     """
 
     timeout_s: float = 120.0
@@ -45,9 +50,15 @@ class RolloutSettings:
     record_call_sites: bool = False
     backend: str = "auto"
     models: Path | None = None
+    inliner: str = "clang"
+    opt_passes: str = ""
 
     def __post_init__(self) -> None:
         check_backend(self.backend)
+        if self.inliner not in INLINERS:
+            raise ConfigError(f"inliner: expected one of {', '.join(INLINERS)}; found {self.inliner!r}")
+        if self.inliner == "opt" and self.backend not in ("auto", "channel"):
+            raise ConfigError(f"inliner: opt is driven over the channel only; found the backend {self.backend!r}")
 
 
 class DefaultPolicy(FeaturePolicy):
@@ -114,6 +125,12 @@ class Compilation:
         self.log_path = scratch / "decisions.log"
         self.cpu_s = 0.0
         self._remarks_path = scratch / "remarks.yaml"
+        self._optimised_path = scratch / "optimised.bc"
+        self.uses_opt = settings.inliner == "opt"
+        if self.uses_opt and (problem.advisor != INLINING or problem.remark_pass is not None):
+            raise ConfigError(
+                f"inliner: {problem.name} is not about inlining alone, which is what opt can do; use clang"
+            )
 
     @property
     def names_call_sites(self) -> bool:
@@ -121,18 +138,38 @@ class Compilation:
         return self.settings.record_call_sites and self.advisor == INLINING
 
     def command(self, flags: list[str], *, call_sites: bool = False) -> list[str]:
-        """The compiler's argument list.
+        """The argument list of the compiler or, when that inlines, of `opt`.
 
         Args:
-          flags: of the advisor.
+          flags: of the advisor, as clang takes them.
           call_sites: have remarks written that `call_sites` reads.
+
+        Raises:
+          ToolchainError: there is no `opt`.
         """
+        options, bitcode = self.module.options(), self.module.bitcode_path
+        if self.uses_opt:
+            extra = [flag for flag in flags if flag != "-mllvm"]
+            if call_sites:
+                extra += remarks.opt_options(str(self._remarks_path))
+            opt = self.toolchain.tool("opt")
+            return opt_command(opt, options, bitcode, self._optimised_path, extra, self.settings.opt_passes)
         remark_pass = remarks.REMARK_PASS if call_sites else self.problem.remark_pass
         if remark_pass is not None:
             flags = [*flags, *remarks.options(str(self._remarks_path), remark_pass)]
-        return compile_command(
-            self.toolchain.clang, self.module.options(), self.module.bitcode_path, self.object_path, flags
-        )
+        return compile_command(self.toolchain.clang, options, bitcode, self.object_path, flags)
+
+    def generate_code(self) -> None:
+        """Makes the object of what `opt` has left; where clang has compiled there is nothing to do.
+
+        Raises:
+          CompileError, CorpusError: it fails.
+        """
+        if self.uses_opt:
+            flags = ["-disable-llvm-passes"]
+            options = self.module.options()
+            command = compile_command(self.toolchain.clang, options, self._optimised_path, self.object_path, flags)
+            self._run(command)
 
     def compile(
         self, flags: list[str], variables: Mapping[str, str] | None = None, *, call_sites: bool = False
@@ -147,8 +184,12 @@ class Compilation:
         Raises:
           CompileError, CorpusError: it fails.
         """
+        self._run(self.command(flags, call_sites=call_sites), variables)
+        self.generate_code()
+
+    def _run(self, command: list[str], variables: Mapping[str, str] | None = None) -> None:
         result = processes.run(
-            self.command(flags, call_sites=call_sites),
+            command,
             timeout_s=self.settings.timeout_s,
             memory_bytes=self.settings.memory_bytes,
             environment=variables,
@@ -200,5 +241,5 @@ class Compilation:
     def clean_up(self) -> None:
         """Removes the object and whatever else is there."""
         log = self.log_path
-        for path in (self.object_path, self._remarks_path, log, inliner_log.names_path(log)):
+        for path in (self.object_path, self._optimised_path, self._remarks_path, log, inliner_log.names_path(log)):
             path.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ other inputs, response files, and whatever a newer compiler may bring.
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +51,37 @@ def compile_command(
     """
     kept = checked_options(tuple(options))
     return [str(clang), "-cc1", *kept, "-emit-obj", *extra, "-x", "ir", str(bitcode), "-o", str(output)]
+
+
+def opt_command(
+    opt: Path | str,
+    options: Sequence[str],
+    bitcode: Path | str,
+    output: Path | str,
+    extra: Sequence[str] = (),
+    passes: str = "",
+) -> list[str]:
+    """The command that has `opt` do the part of a module's compilation that ends before code is generated.
+
+    Args:
+      opt: the program.
+      options: the module's recorded cc1 options.
+      bitcode: the module's `.bc` file.
+      output: the bitcode file to write; `compile_command` with `-disable-llvm-passes` makes an object of it.
+      extra: our own LLVM options; trusted, and last so that they win.
+      passes: a pipeline as `opt -passes` takes it; by default that of the module's `-O` level.
+
+    Raises:
+      CorpusError: an option is not on the allow-list.
+    """
+    kept = checked_options(tuple(options))
+    of_llvm = [value for name, value in itertools.pairwise(kept) if name == "-mllvm"]
+    level = next((option for option in reversed(kept) if option in _PIPELINE_LEVELS), "-O0")
+    pipeline = passes or f"default<{level[1:]}>"
+    return [str(opt), f"-passes={pipeline}", *of_llvm, *extra, str(bitcode), "-o", str(output)]
+
+
+_PIPELINE_LEVELS = frozenset({"-O0", "-O1", "-O2", "-O3", "-Os", "-Oz"})
 
 
 @functools.lru_cache(maxsize=1 << 16)

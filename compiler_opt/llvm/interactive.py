@@ -185,6 +185,7 @@ def compile_interactively(
     scratch: Path,
     timeout_s: float = processes.DEFAULT_TIMEOUT_S,
     memory_bytes: int = processes.DEFAULT_MEMORY_BYTES,
+    takes_llvm_options: bool = False,
 ) -> InteractiveResult:
     """Compiles once, answering every decision.
 
@@ -195,6 +196,7 @@ def compile_interactively(
       scratch: a directory of the caller's own, for the pipes.
       timeout_s: wall-clock seconds for the whole compilation.
       memory_bytes: limit on the compiler's address space.
+      takes_llvm_options: the program takes LLVM's options as they are, such as `opt`; clang wants `-mllvm` before each.
 
     Returns:
       what was seen and said; a compiler that fails is not an exception (see `InteractiveResult.process`).
@@ -209,7 +211,9 @@ def compile_interactively(
         _fifos(base) as (observations, replies),
         os.fdopen(os.memfd_create("stderr", os.MFD_CLOEXEC), "w+b") as stderr,
         processes.start(
-            [*command, "-mllvm", f"{channel_flag}={base}"], stderr=stderr, memory_bytes=memory_bytes
+            [*command, *(() if takes_llvm_options else ("-mllvm",)), f"{channel_flag}={base}"],
+            stderr=stderr,
+            memory_bytes=memory_bytes,
         ) as child,
     ):
         conversation = _Conversation(start_deciding, replies)

@@ -61,6 +61,11 @@ def options(path: str, passes: str = REMARK_PASS) -> list[str]:
     return ["-opt-record-file", path, "-opt-record-passes", passes, "-opt-record-format", "yaml"]
 
 
+def opt_options(path: str, passes: str = REMARK_PASS) -> list[str]:
+    """The same for `opt`."""
+    return [f"-pass-remarks-output={path}", f"-pass-remarks-filter={passes}", "-pass-remarks-format=yaml"]
+
+
 def parse_call_sites(remarks: bytes) -> CallSites:
     """Reads the remarks of one compilation.
 

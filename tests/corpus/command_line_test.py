@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler_opt.corpus import cc1_options
-from compiler_opt.corpus.command_line import checked_options, compile_command
+from compiler_opt.corpus.command_line import checked_options, compile_command, opt_command
 from compiler_opt.errors import CorpusError
 
 TYPICAL = (
@@ -125,6 +125,18 @@ def driver_cc1_options(clang: str, options: str, folder: Path) -> tuple[str, ...
     del words[output : output + 2]
     # The input comes last.
     return tuple(words[:-1])
+
+
+def test_the_command_of_opt() -> None:
+    options = ["-cc1", "-O2", "-I", "include", "-mllvm", "-enable-gvn-hoist", "-Oz", "-mllvm", "-emulated-tls"]
+    for passes, expected in (("", "default<Oz>"), ("scc-oz-module-inliner", "scc-oz-module-inliner")):
+        command = opt_command("opt-22", options, "m.bc", "out.bc", ["-ours"], passes)
+        assert command == [
+            *("opt-22", f"-passes={expected}", "-enable-gvn-hoist", "-emulated-tls", "-ours", "m.bc", "-o", "out.bc")
+        ]
+    assert opt_command("opt", ["-cc1"], "m.bc", "out.bc")[1] == "-passes=default<O0>"
+    with pytest.raises(CorpusError, match="-load"):
+        opt_command("opt", ["-cc1", "-load", "x.so"], "m.bc", "out.bc")
 
 
 def test_front_end_options_go_and_code_generation_stays() -> None:
