@@ -142,7 +142,7 @@ def _tflite(policy: NetworkPolicy, rows: np.ndarray) -> Run:
 
     with warnings.catch_warnings(), rl.stderr_held():
         warnings.simplefilter("ignore")  # that the interpreter moves to a package of its own
-        interpreter = tf.lite.Interpreter(model_content=tflite_model(policy.weights, "advice"), num_threads=1)
+        interpreter = tf.lite.Interpreter(model_content=tflite_model(policy.weights, "advice").content, num_threads=1)
         interpreter.allocate_tensors()
     places = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
     inputs = [places[f"action_{name}:0"] for name in policy.weights.features]
