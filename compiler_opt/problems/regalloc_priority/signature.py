@@ -16,5 +16,6 @@ FEATURES = ("li_size", "stage", "weight")
 STAGE_ASSIGN, STAGE_SPLIT = 1, 2
 """Not looked at yet; found no register and is to be split. The same in all versions."""
 
-ADVICE = NumberScale(lowest=-8.0, highest=8.0, steps=32)
-"""Coarse, so that live ranges that are much alike come as equals, which is in the order of the program."""
+ADVICE = NumberScale(lowest=-8.0, highest=8.0, steps=1 << 19)
+"""Fine: live ranges of up to half a million slots come out by length, exactly, when their actions are by its logarithm
+(see `default_priority`)."""
