@@ -163,7 +163,7 @@ def find_clang(clang: str | Path | None = None) -> Path:
 
 
 def probe(clang: str | Path | None = None) -> Toolchain:
-    """Finds a compiler (see `find_clang`) and its tools, and tries out what it can do, in some 0.3 s.
+    """Finds a compiler (see `find_clang`) and its tools, and tries out what it can do, in some 0.5 s.
 
     Raises:
       ToolchainError: there is no usable compiler. One that lacks tools or modes is no error here: see `Toolchain.tool`
