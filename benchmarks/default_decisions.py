@@ -4,7 +4,7 @@ Each module is compiled plainly and with the rebuilt default over the channel, e
 a function is identical when the bytes of its section and its relocations are. Only functions in which there was
 something to decide count. Where the rules lack something that only some decisions are not told, functions without such
 decisions are reported apart: of evictions, how weights compare in which an interval must not be spilled (see
-`problems.regalloc_eviction.inputs.spill_weights`).
+`problems.regalloc_eviction.signature.spill_weights`).
 """
 
 import concurrent.futures
@@ -30,7 +30,7 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc_eviction import signature
-from compiler_opt.problems.regalloc_eviction.inputs import spill_weights
+from compiler_opt.problems.regalloc_eviction.signature import spill_weights
 from compiler_opt.tools import entry_point
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus, such as fetch_corpus makes at O2.", required=True)

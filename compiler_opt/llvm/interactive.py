@@ -17,6 +17,7 @@ import select
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +30,15 @@ Decide = Callable[[bytes], int | float]
 
 StartDeciding = Callable[[Header], Decide]
 """Called once, when the header has come."""
+
+
+@runtime_checkable
+class FollowsContexts(Protocol):
+    """What decides may want to know what about."""
+
+    def enter(self, context: str) -> None:
+        """The decisions that follow are made in this module or function."""
+
 
 MAX_OBSERVATION_BYTES = 1 << 31
 """Over all decisions of one compilation; ten thousand times what real modules send."""
@@ -148,6 +158,8 @@ class _Conversation:
         if self.header is None:
             self.header = parse_header(line)
             self._decide = self._start_deciding(self.header)
+            decider: object = self._decide
+            self._enter = decider.enter if isinstance(decider, FollowsContexts) else None
             advice = self.header.advice
             if advice.num_elements != 1:
                 raise ProtocolError(f"channel: expected an advice of one number, found the shape {advice.shape}")
@@ -157,6 +169,8 @@ class _Conversation:
             if not isinstance(context, str):
                 raise ProtocolError(f"channel: expected the name of a context, found {line[:80]!r}")
             self.contexts.append((context, len(self.advice)))
+            if self._enter is not None:
+                self._enter(context)
         else:
             raise ProtocolError(f"channel: expected a context or an observation, found {line[:80]!r}")
 

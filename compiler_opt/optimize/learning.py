@@ -157,7 +157,7 @@ def train(
     """
     rl.load_tensorflow()
     from compiler_opt.rl.history import HISTORY_FILE, read_history
-    from compiler_opt.rl.training import Training
+    from compiler_opt.rl.ppo_training import PPOTraining
 
     start = settings.training.warmstart_policy_dir or str(folder / WARM_START / POLICY)
     config = dataclasses.replace(settings.training, warmstart_policy_dir=start)
@@ -165,7 +165,7 @@ def train(
     quantiles: Mapping[str, np.ndarray] = vocabularies.of_run(None, start, problem.feature_names, sent)
     logging.getLogger("compiler_opt").setLevel(logging.INFO)
     with WorkerPool(toolchain, problem.name) as pool:
-        Training(
+        PPOTraining(
             folder / TRAINING,
             corpus,
             toolchain,

@@ -29,6 +29,9 @@ class CandidateInputs(abc.ABC):
     names: tuple[str, ...]
     """The F inputs, in order."""
 
+    default_input: str | None = None
+    """Which of them is 1 for what the compiler's own heuristic would choose, else 0; None when that is not known."""
+
     @abc.abstractmethod
     def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
         """Which candidates may be chosen; arrays by name as the compiler sends them to `[T, C]` bool."""

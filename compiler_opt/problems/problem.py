@@ -4,7 +4,7 @@ import abc
 import importlib
 import pkgutil
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,11 @@ class Problem(abc.ABC):
           for each rollout `[T]` float64, better than the group's mean when positive, in the units of the score; None
           when the problem has no finer credit than the module's score.
         """
+
+    def by_function(self, measurement: Any) -> Mapping[str, float] | None:
+        """The score by function, of a problem whose decisions change no other function than their own; else None."""
+        del measurement
+        return None
 
 
 def names() -> tuple[str, ...]:

@@ -73,6 +73,7 @@ class TrainingConfig:
       learning_rate_decay: what is left of the learning rate at the end, as a share of the first.
       warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
       seed: of everything that is drawn.
+      method: `ppo` (see `rl.ppo`) or `deviations` (see `rl.deviations`).
     """
 
     num_iterations: int = 1000
@@ -84,11 +85,14 @@ class TrainingConfig:
     learning_rate_decay: float = 0.2
     warmstart_policy_dir: str = ""
     seed: int = 1
+    method: str = "ppo"
 
     def __post_init__(self) -> None:
         _check_at_least_1(self, "num_iterations", "num_modules", "rollouts_per_module")
         _check_over_0(self, "compile_timeout_s", "learning_rate_decay")
         check_backend(self.backend)
+        if self.method not in ("ppo", "deviations"):
+            raise ValueError(f"method: expected ppo or deviations, found {self.method!r}")
         if self.max_minutes < 0:
             raise ValueError(f"max_minutes: expected at least 0, found {self.max_minutes}")
 
@@ -124,6 +128,54 @@ class PPOConfig:
         if not 0 <= self.averaging < 1:
             raise ValueError(f"averaging: expected at least 0 and less than 1, found {self.averaging}")
         _check_over_0(self, "learning_rate", "importance_ratio_clipping", "gradient_clipping")
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviationsConfig:
+    """How the policy learns from single deviations, see `rl.deviations`.
+
+    Attributes:
+      learning_rate: of Adam.
+      minibatch_size: samples per gradient step.
+      steps: gradient steps of an iteration.
+      final_steps: and at the end, with a learning rate that falls to a tenth.
+      weight_decay: of all kernels.
+      averaging: what twenty steps leave of the average of the weights before it; the average decides.
+      first_margin: what leaving the compiler's own choice must promise at the beginning, as a gain.
+      last_margin: and at the end, when more is known.
+      score_offset: added to scores before their ratio is taken.
+      largest_gain: where gains are cut off.
+      first_samples: how many are collected before the policy to start from is left.
+      uniform_share: share of the deviations that is drawn evenly; the rest by how promising they are.
+      promise_temperature: how far behind the chosen candidate others still promise something, as a gain.
+      max_samples: the oldest beyond so many are forgotten.
+    """
+
+    learning_rate: float = 1e-3
+    minibatch_size: int = 512
+    steps: int = 300
+    final_steps: int = 3000
+    weight_decay: float = 1e-6
+    averaging: float = 0.9
+    first_margin: float = 0.15
+    last_margin: float = 0.05
+    score_offset: float = 1.0
+    largest_gain: float = 3.0
+    first_samples: int = 15_000
+    uniform_share: float = 0.4
+    promise_temperature: float = 0.03
+    max_samples: int = 500_000
+
+    def __post_init__(self) -> None:
+        _check_at_least_1(self, "minibatch_size", "steps", "max_samples")
+        _check_over_0(self, "learning_rate", "promise_temperature", "score_offset", "largest_gain")
+        for name in ("weight_decay", "first_margin", "last_margin", "final_steps", "first_samples"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: expected at least 0, found {getattr(self, name)}")
+        if not 0 <= self.averaging < 1:
+            raise ValueError(f"averaging: expected at least 0 and less than 1, found {self.averaging}")
+        if not 0 < self.uniform_share <= 1:
+            raise ValueError(f"uniform_share: expected a number over 0 and at most 1, found {self.uniform_share}")
 
 
 def _check_at_least_1(config: object, *names: str) -> None:

@@ -221,18 +221,18 @@ class OneOfCandidates(Choice):
         if self.features != inputs.names:
             odd = sorted(set(self.features) ^ set(inputs.names))
             raise PolicyError(f"vocabulary: is for other inputs than this problem has: {', '.join(odd) or 'order'}")
-        self._inputs = inputs
+        self.inputs = inputs
         self.num_actions = num_candidates
         self.passive_action = num_candidates - 1
 
     @property
     def sent(self) -> tuple[str, ...]:
-        return self._inputs.features
+        return self.inputs.features
 
     def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {
-            "positions": positions_of(self.quantiles, self._inputs.values(features)),
-            "legal": self._inputs.legal(features).astype(np.float32),
+            "positions": positions_of(self.quantiles, self.inputs.values(features)),
+            "legal": self.inputs.legal(features).astype(np.float32),
         }
 
     def observation_spec(self) -> dict[str, tf.TensorSpec]:

@@ -61,11 +61,17 @@ class _PositionsActor(network.DistributionNetwork):
         distribution: distribution_spec.DistributionSpec,
         fc_layer_params: Sequence[int],
         num_outputs: int,
+        seed: int,
         name: str = "actor",
     ):
         super().__init__(input_tensor_spec=observation, state_spec=(), output_spec=distribution, name=name)
-        self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in fc_layer_params]
-        self._last = tf.keras.layers.Dense(num_outputs)
+        # Keras heeds no seed of TensorFlow's: each layer has its own.
+        *hidden, last = (tf.keras.initializers.GlorotUniform(seed + layer) for layer in range(len(fc_layer_params) + 1))
+        self._hidden = [
+            tf.keras.layers.Dense(units, activation="relu", kernel_initializer=initializer)
+            for units, initializer in zip(fc_layer_params, hidden, strict=True)
+        ]
+        self._last = tf.keras.layers.Dense(num_outputs, kernel_initializer=last)
 
     def outputs(self, positions: tf.Tensor) -> tf.Tensor:
         """`[..., F]` to `[..., num_outputs]`."""
@@ -86,13 +92,14 @@ class CandidateActor(_PositionsActor):
         observation: Mapping[str, tf.TensorSpec],
         action: tensor_spec.BoundedTensorSpec,
         fc_layer_params: Sequence[int],
+        seed: int,
         name: str = "actor",
     ):
         logits = tf.TensorSpec(observation["legal"].shape, tf.float32, f"{name}_logits")
         categorical = distribution_spec.DistributionSpec(
             tfp.distributions.Categorical, {"logits": logits}, sample_spec=action, dtype=action.dtype
         )
-        super().__init__(observation, categorical, fc_layer_params, 1, name)
+        super().__init__(observation, categorical, fc_layer_params, 1, seed, name)
         self._dtype_of_action = action.dtype
 
     def call(
@@ -113,11 +120,12 @@ class NumberActor(_PositionsActor):
         observation: Mapping[str, tf.TensorSpec],
         action: tensor_spec.BoundedTensorSpec,
         fc_layer_params: Sequence[int],
+        seed: int,
         name: str = "actor",
     ):
         parameters = {key: tf.TensorSpec(action.shape, tf.float32, f"{name}_{key}") for key in ("loc", "scale")}
         normal = distribution_spec.DistributionSpec(tfp.distributions.Normal, parameters, sample_spec=action)
-        super().__init__(observation, normal, fc_layer_params, 2, name)
+        super().__init__(observation, normal, fc_layer_params, 2, seed, name)
 
     def call(
         self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False, mask: Any = None
@@ -198,8 +206,7 @@ def positions_actor(
     seed: int,
 ) -> CandidateActor | NumberActor:
     """The policy that chooses among candidates, or answers with a number."""
-    tf.random.set_seed(seed)
-    actor = actor_class(observation, action, config.fc_layer_params)
+    actor = actor_class(observation, action, config.fc_layer_params, seed)
     actor.create_variables()
     return actor
 

@@ -8,6 +8,7 @@ not of a discount over time. Source: Schulman et al., *Proximal Policy Optimizat
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -111,6 +112,14 @@ class PPOLearner:
         networks.assign(self.actor, weights)
         for average, variable in zip(self.average_variables, self.actor.trainable_weights, strict=True):
             average.assign(variable)
+
+    def checkpointed(self) -> dict[str, Any]:
+        """What a checkpoint must keep."""
+        return {"agent": self.agent, "optimizer": self.optimizer, "average": self.average_variables}
+
+    def set_learning_rate(self, share: float) -> None:
+        """Sets it to a share of what was configured."""
+        self.optimizer.learning_rate.assign(self._config.learning_rate * share)
 
     @property
     def average_variables(self) -> list[tf.Variable]:

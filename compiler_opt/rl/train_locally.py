@@ -21,7 +21,7 @@ from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import vocabularies
-from compiler_opt.rl.config import NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.config import DeviationsConfig, NetworkConfig, PPOConfig, TrainingConfig
 from compiler_opt.tools import entry_point, gin_settings
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "The run's folder: checkpoints, history, summaries, policy.")
@@ -47,7 +47,13 @@ def main(argv: list[str]) -> None:
     root_dir = Path(_ROOT_DIR.value)
     check_folder_writable(root_dir)
     settings = gin_settings.read(
-        {"train_eval": TrainingConfig, "ppo": PPOConfig, "network": NetworkConfig, "advantages": AdvantagesConfig},
+        {
+            "train_eval": TrainingConfig,
+            "ppo": PPOConfig,
+            "deviations": DeviationsConfig,
+            "network": NetworkConfig,
+            "advantages": AdvantagesConfig,
+        },
         _GIN_FILES.value,
         _GIN_BINDINGS.value,
     )
@@ -69,22 +75,18 @@ def main(argv: list[str]) -> None:
 
     # Everything that a user may have got wrong is known by now. A worker imports this module too, and never needs this.
     rl.load_tensorflow()
-    from compiler_opt.rl.training import POLICY_DIR, Training
+    from compiler_opt.rl.deviation_training import DeviationTraining
+    from compiler_opt.rl.ppo_training import PPOTraining
+    from compiler_opt.rl.training import POLICY_DIR
 
     logging.getLogger("compiler_opt").setLevel(logging.INFO)
     with WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
-        Training(
-            root_dir,
-            corpus,
-            toolchain,
-            problem,
-            pool,
-            quantiles=quantiles,
-            config=config,
-            network=settings["network"],
-            ppo=settings["ppo"],
-            advantages=settings["advantages"].build(),
-        ).run()
+        run = (root_dir, corpus, toolchain, problem, pool)
+        common = {"quantiles": quantiles, "config": config, "network": settings["network"]}
+        if config.method == "ppo":
+            PPOTraining(*run, ppo=settings["ppo"], advantages=settings["advantages"].build(), **common).run()
+        else:
+            DeviationTraining(*run, deviations=settings["deviations"], **common).run()
     print(f"The policy is in {root_dir / POLICY_DIR}")
 
 

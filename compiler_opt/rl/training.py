@@ -1,5 +1,6 @@
 """The main loop: collect under the current policy, learn from it, remember where we are."""
 
+import abc
 import dataclasses
 import hashlib
 import logging
@@ -7,35 +8,47 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from compiler_opt.collect.advantages import Advantages, GroupRelative
-from compiler_opt.collect.baseline import Baseline, cached_baseline, check_failures
-from compiler_opt.collect.groups import Collection, ModuleSampler, collect
-from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.collect.baseline import Baseline, cached_baseline
+from compiler_opt.collect.groups import Collection, ModuleSampler
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.export.development import with_model
 from compiler_opt.policies.export.saved_model import save_policy
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.checkpoints import Checkpoints
-from compiler_opt.rl.config import NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.config import NetworkConfig, TrainingConfig
 from compiler_opt.rl.decisions import decision_kind
 from compiler_opt.rl.history import History
-from compiler_opt.rl.ppo import Batch, PPOLearner
 
 _LOG = logging.getLogger(__name__)
 
 POLICY_DIR = "policy"
 
 
-class Training:
+class Learner(Protocol):
+    """Owns the network that is trained."""
+
+    def checkpointed(self) -> dict[str, Any]:
+        """TensorFlow objects to keep."""
+
+    def warm_start(self, weights: NetworkWeights) -> None:
+        """Continues from a policy's weights."""
+
+    def averaged_weights(self) -> NetworkWeights:
+        """What is saved."""
+
+
+class Training(abc.ABC):
     """One run; its folder holds checkpoints, history, summaries, the baseline and the policy."""
+
+    method: str
+    """How it learns, for the model card."""
 
     def __init__(
         self,
@@ -48,8 +61,6 @@ class Training:
         quantiles: Mapping[str, np.ndarray],
         config: TrainingConfig,
         network: NetworkConfig,
-        ppo: PPOConfig,
-        advantages: Advantages | None = None,
     ):
         """Prepares a run, or continues the one in `root_dir`.
 
@@ -62,8 +73,6 @@ class Training:
           quantiles: the vocabulary; its features are those the policy sees.
           config: how long and on what.
           network: the networks' shape.
-          ppo: how the policy learns.
-          advantages: what decisions are worth; group-relative by default.
 
         Raises:
           CorpusError, PolicyError, OutputError, ConfigError: something does not fit.
@@ -73,7 +82,6 @@ class Training:
         self._problem = problem
         self._pool = pool
         self._config = config
-        self._advantages = advantages if advantages is not None else GroupRelative()
         support = toolchain.require(problem.advisor.problem)
         self._sent = support.features
         self._kind = decision_kind(problem, quantiles, self._sent)
@@ -86,20 +94,8 @@ class Training:
         action = support.advice
         self._vocabulary = _fingerprint(self._features, quantiles)
         self._action_name = action.name if action is not None else problem.name
-        self._learner = PPOLearner(
-            self._kind,
-            self._action_name,
-            network,
-            ppo,
-            config.seed,
-        )
-        self._checkpoints = Checkpoints(
-            root_dir / "checkpoints",
-            agent=self._learner.agent,
-            optimizer=self._learner.optimizer,
-            average=self._learner.average_variables,
-        )
-        self._base_learning_rate = ppo.learning_rate
+        self._learner = self._make_learner(network)
+        self._checkpoints = Checkpoints(root_dir / "checkpoints", **self._learner.checkpointed())
         self._iteration, self._elapsed_s, self._compiles, self._position = 0, 0.0, 0, 0
         self._undecided: set[str] = set()
         self._resume()
@@ -129,6 +125,7 @@ class Training:
             start_s = time.monotonic()
             collection = self._collect()
             self._learn(collection, start_s)
+        self._finish()
         weights = dataclasses.replace(self._learner.averaged_weights(), metadata=self._metadata())
         save_policy(self._root_dir / POLICY_DIR, weights, self._action_name, scale=self._problem.scale, sent=self._sent)
         return weights
@@ -139,36 +136,40 @@ class Training:
         by_time = self._elapsed_s / (60 * self._config.max_minutes) if self._config.max_minutes else 0.0
         return max(by_iterations, by_time)
 
+    @abc.abstractmethod
+    def _make_learner(self, network: NetworkConfig) -> Learner:
+        """What learns, before it has learned anything."""
+
+    @abc.abstractmethod
     def _collect(self) -> Collection:
-        config = self._config
-        modules = self._sampler.draw(self._position, config.num_modules)
+        """Compiles what an iteration learns from."""
+
+    @abc.abstractmethod
+    def _improve(self, collection: Collection) -> dict[str, float]:
+        """Makes the policy better by an iteration's rollouts; returns what the history tells of it."""
+
+    def _finish(self) -> None:
+        """Does what is left to do before the policy is saved."""
+        return
+
+    def _method_state(self) -> dict[str, Any]:
+        """What else must survive an interruption; JSON."""
+        return {}
+
+    def _restore_method(self, state: Mapping[str, Any]) -> None:
+        """Continues from `_method_state()`, after `self._iteration` is restored."""
+        del state
+
+    def _draw_modules(self) -> list[Module]:
+        """The next modules; but for those that are known to have nothing to decide."""
+        modules = self._sampler.draw(self._position, self._config.num_modules)
         self._position += len(modules)
-        policy = self._problem.policy(self._learner.weights(), temperature=1.0)
-        settings = RolloutSettings(timeout_s=config.compile_timeout_s, record_call_sites=True, backend=config.backend)
-        collection = collect(
-            [module for module in modules if module.name not in self._undecided],
-            policy,
-            self._baseline,
-            self._pool,
-            rollouts_per_module=config.rollouts_per_module,
-            settings=with_model(settings, policy, self._action_name, self._pool.scratch),
-            seed=(config.seed, self._iteration),
-            description=f"iteration {self._iteration + 1}",
-        )
-        check_failures({failure: failure for failure in collection.failures}, collection.num_compiles)
-        for failure in collection.failures:
-            _LOG.warning("rollout failed: %s", failure)
-        return collection
+        return [module for module in modules if module.name not in self._undecided]
 
     def _learn(self, collection: Collection, start_s: float) -> None:
         metrics: dict[str, float] = {}
         if collection.groups:
-            remaining = 1 - min(1.0, self._progress())
-            decay = self._config.learning_rate_decay
-            self._learner.optimizer.learning_rate.assign(self._base_learning_rate * (decay + (1 - decay) * remaining))
-            metrics = self._learner.update(
-                self._batch(collection), np.random.default_rng((self._config.seed, self._iteration))
-            )
+            metrics = self._improve(collection)
         self._iteration += 1
         self._compiles += collection.num_compiles
         self._undecided.update(collection.undecided)
@@ -177,25 +178,9 @@ class Training:
         self._record(collection, metrics, seconds)
         self._checkpoints.save(self._iteration, self._state())
 
-    def _batch(self, collection: Collection) -> Batch:
-        advantages = self._advantages(collection.groups, self._problem)
-        observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
-        actions, log_probs, values, returns = [], [], [], []
-        for group, group_advantages in zip(collection.groups, advantages, strict=True):
-            rewards = group.rewards(self._problem)
-            for trajectory, advantage, reward in zip(group.trajectories(), group_advantages, rewards, strict=True):
-                for name, observed in self._kind.observe(trajectory.features()).items():
-                    observations[name].append(observed)
-                actions.append(self._kind.actions(trajectory.advice) if trajectory.drawn is None else trajectory.drawn)
-                assert trajectory.log_probs is not None
-                log_probs.append(trajectory.log_probs)
-                values.append(advantage)
-                returns.append(advantage if self._advantages.uses_value_network else np.full_like(advantage, reward))
-        columns = {name: np.concatenate(parts) for name, parts in observations.items()}
-        batch = Batch(columns, *(np.concatenate(parts) for parts in (actions, log_probs, values, returns)))
-        if self._advantages.uses_value_network:
-            batch = dataclasses.replace(batch, advantages=batch.returns - self._learner.expected_returns(columns))
-        return batch
+    def _rng(self) -> np.random.Generator:
+        """Of this iteration."""
+        return np.random.default_rng((self._config.seed, self._iteration))
 
     def _record(self, collection: Collection, metrics: Mapping[str, float], seconds: float) -> None:
         rewards = {group.module: group.rewards(self._problem) for group in collection.groups}
@@ -235,8 +220,8 @@ class Training:
             "compiles": self._compiles,
             "position": self._position,
             "undecided": sorted(self._undecided),
-            "advantages": self._advantages.state(),
             "vocabulary": self._vocabulary,
+            **self._method_state(),
         }
 
     def _resume(self) -> None:
@@ -253,7 +238,7 @@ class Training:
             )
         self._elapsed_s, self._compiles = state["elapsed_s"], state["compiles"]
         self._position, self._undecided = state["position"], set(state["undecided"])
-        self._advantages.restore(state["advantages"])
+        self._restore_method(state)
         _LOG.info("continuing after iteration %d", self._iteration)
 
     def _warm_start_weights(self, directory: Path) -> NetworkWeights:
@@ -270,7 +255,7 @@ class Training:
             "problem": self._problem.name,
             "toolchain": self._toolchain.identity(),
             "corpus": self._trained_on,
-            "method": f"clipped policy gradient (PPO), {type(self._advantages).__name__} advantages",
+            "method": self.method,
             "iterations": self._iteration,
             "compiles": self._compiles,
             "training_minutes": round(self._elapsed_s / 60, 2),

@@ -99,6 +99,48 @@ def test_the_evaluation_speaks_of_the_score(problem: problems.Problem, place: Pa
     assert "$" not in page.replace("$HOME", "")
 
 
+def _by_deviations(place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int) -> str:
+    return run(
+        "rl/train_locally",
+        f"--compile_task={problem.name}",
+        f"--data_path={place / 'corpus'}",
+        f"--clang_path={toolchain.clang}",
+        f"--root_dir={place / 'deviations'}",
+        f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}",
+        "--gin_files=gin_configs/regalloc_eviction/deviations_nn_agent.gin",
+        f"--gin_bindings=train_eval.num_iterations={iterations}",
+        "--gin_bindings=train_eval.num_modules=3",
+        "--gin_bindings=train_eval.rollouts_per_module=4",
+        "--gin_bindings=deviations.first_samples=12",
+        "--gin_bindings=deviations.steps=40",
+        "--num_workers=2",
+        status=status,
+    )
+
+
+def test_single_deviations_are_learned_from(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
+    if problem.candidates is None:
+        error = _by_deviations(place, problem, toolchain, 1, status=2)
+        assert "regalloc_priority: single deviations are for problems that choose among candidates" in error
+        return
+    _by_deviations(place, problem, toolchain, 2, status=0)
+    first = NetworkWeights.load(place / "deviations" / "policy")
+    # Ended and begun again, it goes on with the samples that it had.
+    _by_deviations(place, problem, toolchain, 3, status=0)
+    history = [json.loads(line) for line in (place / "deviations" / "history.jsonl").read_text().splitlines()]
+    assert [entry["iteration"] for entry in history] == [1, 2, 3]
+    assert all(entry["failures"] == 0 for entry in history)
+    samples = [entry["samples"] for entry in history]
+    assert 0 < samples[0] < samples[1] < samples[2]
+    assert np.isfinite(history[2]["loss"])
+    # Until there is something to learn from, modules come out as the cloned default leaves them.
+    assert abs(history[0]["score_change"]) < 0.05
+    last = NetworkWeights.load(place / "deviations" / "policy")
+    assert last.checksum() != first.checksum()
+    card = ModelCard.load(place / "deviations" / "policy")
+    assert card is not None and "single deviations" in (card.algorithm or "")
+
+
 def test_a_policy_for_another_problem_is_refused(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
     error = run(
         "tools/evaluate",

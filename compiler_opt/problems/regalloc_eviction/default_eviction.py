@@ -18,15 +18,59 @@ interval itself is then taken to be among the lightest), and whether the allocat
 cheaper to use than the one it has.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.policy import Decider, Policy
-from compiler_opt.problems.regalloc_eviction.inputs import spill_weights
+from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
 
 _URGENT_HINTS = 10.0
 """What an urgent eviction counts in broken hints."""
+
+_SEEN = ("mask", "is_free", "nr_urgent", "nr_broken_hints", "is_hint", "is_local")
+
+
+def default_choices(features: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What the compiler's own advisor would choose; features by name, as the compiler sends them, to `[T]` int64."""
+    columns = [by_candidate(features, name).tolist() for name in _SEEN]
+    weights = spill_weights(features).tolist()
+    return np.array([_choose(*decision) for decision in zip(*columns, weights, strict=True)], np.int64)
+
+
+def _choose(
+    mask: list[float],
+    is_free: list[float],
+    urgent: list[float],
+    broken: list[float],
+    is_hint: list[float],
+    is_local: list[float],
+    weight: list[float],
+) -> int:
+    """The place of one decision, of each candidate's features."""
+    itself = len(mask) - 1
+    may_fail = mask[itself] != 0
+    cheapest = (float("inf"), float("inf"))
+    chosen = itself
+    for place in range(itself):
+        if not mask[place]:
+            continue
+        if is_free[place]:
+            cost = (0.0, 0.0)
+        else:
+            cost = (broken[place] + _URGENT_HINTS * urgent[place], weight[place])
+            if cost >= cheapest:
+                continue
+            if may_fail and weight[place] >= weight[itself]:
+                continue
+            if may_fail and chosen != itself and is_local[place]:
+                continue
+        chosen, cheapest = place, cost
+        if is_hint[place]:
+            break
+    return chosen
 
 
 class DefaultEviction(Policy):
@@ -42,35 +86,10 @@ class DefaultEviction(Policy):
         return _Deciding(header)
 
 
-_SEEN = ("mask", "is_free", "nr_urgent", "nr_broken_hints", "is_hint", "is_local")
-
-
 class _Deciding(Decider):
     def __init__(self, header: Header):
         self._dtype = record_dtype(header.features)
 
     def __call__(self, observation: bytes) -> int:
-        record = np.frombuffer(observation, self._dtype, 1)[0]
-        mask, is_free, urgent, broken, is_hint, is_local = (record[name].ravel().tolist() for name in _SEEN)
-        [weight] = spill_weights({"use_def_density": record["use_def_density"]}).tolist()
-        itself = len(mask) - 1
-        may_fail = mask[itself] != 0
-        cheapest = (float("inf"), float("inf"))
-        chosen = itself
-        for place in range(itself):
-            if not mask[place]:
-                continue
-            if is_free[place]:
-                cost = (0.0, 0.0)
-            else:
-                cost = (broken[place] + _URGENT_HINTS * urgent[place], weight[place])
-                if cost >= cheapest:
-                    continue
-                if may_fail and weight[place] >= weight[itself]:
-                    continue
-                if may_fail and chosen != itself and is_local[place]:
-                    continue
-            chosen, cheapest = place, cost
-            if is_hint[place]:
-                break
-        return chosen
+        record = np.frombuffer(observation, self._dtype)
+        return int(default_choices({name: record[name] for name in (*_SEEN, "use_def_density")})[0])

@@ -5,6 +5,10 @@ One decision: an interval has found no free register; which candidate's interval
 and choosing it means to evict nothing. The advice is the candidate's position.
 """
 
+from collections.abc import Mapping
+
+import numpy as np
+
 MASK = "mask"
 """1 where a candidate may be chosen."""
 
@@ -33,3 +37,19 @@ FEATURES = (
 
 PROGRESS = "progress"
 """How much of the function is allocated; the same for all candidates."""
+
+
+def by_candidate(features: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """`[T, 1, C]`, as the compiler sends it, or `[T, C]`, to `[T, C]`."""
+    values = features[name]
+    return values.reshape(len(values), -1)
+
+
+def spill_weights(features: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The spill weight of each candidate, as a share of the decision's greatest; `[T, C]`.
+
+    An interval that must not be spilled weighs infinitely much, and infinity by infinity comes as not a number. All
+    finite weights beside it come as 0: how they compare is lost.
+    """
+    weight = by_candidate(features, "use_def_density")
+    return np.where(np.isnan(weight), np.float32(np.inf), weight)

@@ -33,6 +33,8 @@ def test_candidates_are_compared_with_each_other_and_with_the_interval_itself() 
     assert found == {
         "place": [0, 1, 2, 3, 4],
         "is_itself": [0, 0, 0, 0, 1],
+        # The lightest of those that break no hint.
+        "is_default": [1, 0, 0, 0, 0],
         # The third is not legal.
         "is_lighter": [1, 1, 0, 0, 0],
         "weight_over_itself": [0.5, 0.25, 0.125, 2.0, 1.0],
@@ -43,6 +45,26 @@ def test_candidates_are_compared_with_each_other_and_with_the_interval_itself() 
         "nr_legal": [4] * 5,
         "progress": [0.25] * 5,
     }
+
+
+def test_what_the_interval_itself_is_like_and_how_many_have_less_is_told_of_each() -> None:
+    sent = features([1, 1, 0, 1, 1], [0.25, 0.125, 0.0625, 1.0, 0.5], [0] * 5)
+    values = {name: _INPUTS.values(sent)[0, :, index].tolist() for index, name in enumerate(_INPUTS.names)}
+    assert values["own_use_def_density"] == [0.5] * 5
+    # The third is not legal: it is less than nobody, but the others are compared with it.
+    assert values["less_use_def_density"] == [1, 0, 0, 3, 2]
+    assert values["less_liverange_size"] == [0] * 5
+
+
+def test_many_decisions_are_the_same_as_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    shape = (2500, 1, 7)
+    sent = {name: rng.integers(0, 4, shape).astype(np.float32) for name in signature.FEATURES}
+    sent |= {signature.MASK: rng.integers(0, 2, shape), signature.PROGRESS: rng.random((2500, 1), np.float32)}
+    together = _INPUTS.values(sent)
+    for index in (0, 1023, 1024, 2499):
+        alone = _INPUTS.values({name: values[index : index + 1] for name, values in sent.items()})
+        np.testing.assert_array_equal(together[index : index + 1], alone)
 
 
 def test_an_interval_that_must_find_a_register_is_heavier_than_all() -> None:

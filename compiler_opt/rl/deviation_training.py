@@ -1,0 +1,195 @@
+"""Training by single deviations: each module as the policy decides, then with one decision of each function changed."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from compiler_opt.collect.advantages import Group
+from compiler_opt.collect.baseline import check_failures
+from compiler_opt.collect.groups import Collection
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.workers import Job
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm.interactive import FunctionOfDecisions
+from compiler_opt.policies.deviations import DeviatingPolicy
+from compiler_opt.rl.config import DeviationsConfig, NetworkConfig
+from compiler_opt.rl.decisions import OneOfCandidates
+from compiler_opt.rl.deviations import DeviationLearner, Samples, Trial, Trials, log_gain
+from compiler_opt.rl.sample_files import SampleFiles
+from compiler_opt.rl.training import Training
+
+_LOG = logging.getLogger(__name__)
+
+_FINAL_STAGES = 10
+"""Of the falling learning rate at the end."""
+
+
+class DeviationTraining(Training):
+    """See `rl.deviations`."""
+
+    method = "single deviations, their gains learned by regression"
+
+    def __init__(self, *arguments: Any, deviations: DeviationsConfig, **settings: Any):
+        """Prepares a run, or continues the one in `root_dir`.
+
+        Args:
+          *arguments: see `Training`.
+          deviations: how the policy learns.
+          **settings: see `Training`; of a module's rollouts one is the policy's own, the others deviate.
+
+        Raises:
+          ConfigError: the problem's decisions cannot be learned so.
+        """
+        self._deviations = deviations
+        self._samples: list[Samples] = []
+        self._new = Samples.concatenate([])
+        super().__init__(*arguments, **settings)
+
+    def _make_learner(self, network: NetworkConfig) -> DeviationLearner:
+        kind, name = self._kind, self._problem.name
+        if not isinstance(kind, OneOfCandidates):
+            raise ConfigError(f"{name}: single deviations are for problems that choose among candidates")
+        if self._config.rollouts_per_module < 2:
+            raise ConfigError("train_eval.rollouts_per_module: expected at least 2, one of which deviates")
+        self._trials = Trials(kind, self._deviations)
+        self._files = SampleFiles(self._root_dir / "samples")
+        self._deviation_learner = DeviationLearner(
+            kind, self._action_name, network, self._deviations, self._config.seed
+        )
+        return self._deviation_learner
+
+    def _restore_method(self, state: Mapping[str, Any]) -> None:
+        del state
+        self._samples = self._files.load(self._iteration)
+
+    def _collect(self) -> Collection:
+        config = self._config
+        settings = RolloutSettings(timeout_s=config.compile_timeout_s)
+        modules = sorted(self._draw_modules(), key=lambda module: -self._baseline.scores[module.name])
+        weights = self._deviation_learner.averaged_weights()
+        greedy = self._problem.policy(weights)
+        with tqdm(
+            total=len(modules) * config.rollouts_per_module,
+            desc=f"iteration {self._iteration + 1}",
+            unit="compile",
+            leave=False,
+            disable=None,
+        ) as progress:
+            own = {
+                job.module.name: result
+                for job, result in self._rollouts([Job(module, greedy, 0, settings) for module in modules], progress)
+            }
+            rng = self._rng()
+            jobs, trials = [], []
+            for module in modules:
+                result = own[module.name]
+                for drawn in self._draw_trials(result, rng) if result.failure is None else ():
+                    policy = DeviatingPolicy(greedy, {trial.function: trial.deviation for trial in drawn})
+                    jobs.append(Job(module, policy, 0, settings))
+                    trials.append(drawn)
+            progress.total = len(modules) + len(jobs)
+            index_of = {id(job): index for index, job in enumerate(jobs)}
+            tried = {index_of[id(job)]: result for job, result in self._rollouts(jobs, progress)}
+        failures = [result.failure for result in own.values() if result.failure is not None]
+        undecided = [name for name, result in own.items() if result.failure is None and result.trajectory is None]
+        samples = []
+        # They come in as they finish; learning must not depend on that.
+        for index, drawn in enumerate(trials):
+            result = tried[index]
+            if result.failure is not None:
+                # A decision without which nothing compiles is no loss to know: nobody can tell which it was.
+                failures.append(result.failure)
+            else:
+                samples.append(self._judged(drawn, own[jobs[index].module.name], result))
+        self._new = Samples.concatenate(samples)
+        groups = [
+            Group(name, [result], self._baseline.scores[name], self._baseline.contexts[result.project])
+            for name, result in own.items()
+            if result.failure is None and result.trajectory is not None
+        ]
+        check_failures({failure: failure for failure in failures}, len(own) + len(jobs))
+        for failure in failures:
+            _LOG.warning("rollout failed: %s", failure)
+        everything = [*own.values(), *tried.values()]
+        cpu_s = sum(result.cpu_s + result.host_cpu_s for result in everything)
+        return Collection(groups, undecided, failures, len(everything), cpu_s)
+
+    def _rollouts(self, jobs: Sequence[Job], progress: tqdm) -> Iterator[tuple[Job, Rollout]]:
+        for job, result in self._pool.rollouts(jobs):
+            progress.update()
+            yield job, result
+
+    def _draw_trials(self, result: Rollout, rng: np.random.Generator) -> list[list[Trial]]:
+        """What to try in the module that was compiled."""
+        trajectory = result.trajectory
+        if trajectory is None or not isinstance(trajectory.sites, FunctionOfDecisions):
+            return []
+        drawn = self._trials.draw(
+            self._deviation_learner.averaged_weights(),
+            trajectory.features(),
+            trajectory.advice,
+            trajectory.sites,
+            self._config.rollouts_per_module - 1,
+            rng,
+        )
+        return [trials for trials in drawn if trials]
+
+    def _judged(self, trials: Sequence[Trial], own: Rollout, tried: Rollout) -> Samples:
+        before = self._problem.by_function(own.measurement)
+        after = self._problem.by_function(tried.measurement)
+        if before is None or after is None:
+            raise ConfigError(f"{self._problem.name}: has no score by function, which single deviations need")
+        offset, largest = self._deviations.score_offset, self._deviations.largest_gain
+        gains = [
+            log_gain(before.get(trial.function, 0.0), after.get(trial.function, 0.0), offset, largest)
+            for trial in trials
+        ]
+        return Samples(np.stack([trial.positions for trial in trials]), np.array(gains, np.float32))
+
+    def _improve(self, collection: Collection) -> dict[str, float]:
+        new, config = self._new, self._deviations
+        if not len(new):
+            return {}
+        margin = self._margin()
+        agreement = self._deviation_learner.agreement(new, margin)
+        self._files.save(self._iteration + 1, new)
+        self._samples.append(new)
+        while sum(map(len, self._samples)) - len(self._samples[0]) >= config.max_samples:
+            del self._samples[0]
+        samples = Samples.concatenate(self._samples)
+        metrics: dict[str, float] = {}
+        if len(samples) >= config.first_samples:
+            metrics = self._deviation_learner.update(samples, margin, config.steps, self._rng())
+        return {
+            **metrics,
+            "agreement_with_new": agreement,
+            "samples": float(len(samples)),
+            "gain_mean": float(new.gains.mean()),
+            "share_better": float((new.gains > 0).mean()),
+            "share_worse": float((new.gains < 0).mean()),
+            "margin": margin,
+            "score_change": float(np.mean([self._change(group) for group in collection.groups])),
+        }
+
+    def _margin(self) -> float:
+        first, last = self._deviations.first_margin, self._deviations.last_margin
+        return first + (last - first) * min(1.0, self._progress())
+
+    def _change(self, group: Group) -> float:
+        """Of a module's score against the default's, as the logarithm of their ratio."""
+        [rollout] = group.rollouts
+        score = self._problem.score(rollout.measurement, group.context)
+        return -log_gain(group.baseline, score, self._deviations.score_offset, self._deviations.largest_gain)
+
+    def _finish(self) -> None:
+        if not self._samples:
+            return
+        samples, rng = Samples.concatenate(self._samples), self._rng()
+        for index in range(_FINAL_STAGES):
+            self._deviation_learner.set_learning_rate(0.1 ** (index / _FINAL_STAGES))
+            self._deviation_learner.update(
+                samples, self._deviations.last_margin, self._deviations.final_steps // _FINAL_STAGES, rng
+            )

@@ -1,0 +1,255 @@
+"""Learning what single decisions are worth, by trying one other in each function and compiling again.
+
+Legend: N samples, T decisions, C candidates, F inputs, K rollouts that deviate, B samples of a minibatch.
+
+    compile a module as the policy decides                    # the score of each function
+    K times: choose one decision of each function, and another candidate for it; compile again
+    learn that score(candidate) - score(the policy's) is what the function gained
+    decide for the candidate with the highest score from now on
+
+Policy iteration by rollouts (Bertsekas, *Rollout Algorithms*, 1997; Lagoudakis and Parr, *Reinforcement Learning as
+Classification*, 2003), with one network for all decisions. A function's score changes by that one decision and nothing
+else, so a compilation tells as many things apart as the module has functions; where many decisions of a function are
+drawn at random at once, each drowns in what the others do. Samples stay true for long, so they are kept and learned
+from again and again.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from compiler_opt.llvm.interactive import FunctionOfDecisions
+from compiler_opt.policies.deviations import Deviation
+from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.rl import networks
+from compiler_opt.rl.config import DeviationsConfig, NetworkConfig
+from compiler_opt.rl.decisions import OneOfCandidates
+
+_STEPS_TO_AVERAGE = 20
+"""Gradient steps between two that the average of the weights takes in."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Samples:
+    """What deviations have told, N of them.
+
+    Attributes:
+      positions: `[N, 2, F]` float32, of the candidate that the policy chose, and of the one that was tried.
+      gains: `[N]` float32, what the function gained by the latter, see `log_gain`.
+    """
+
+    positions: np.ndarray
+    gains: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.gains)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Samples"]) -> "Samples":
+        if not parts:
+            return cls(np.empty((0, 2, 0), np.float32), np.empty(0, np.float32))
+        return cls(np.concatenate([part.positions for part in parts]), np.concatenate([part.gains for part in parts]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One deviation to be tried.
+
+    Attributes:
+      function: where.
+      deviation: which decision, and what instead.
+      positions: `[2, F]`, see `Samples`.
+    """
+
+    function: str
+    deviation: Deviation
+    positions: np.ndarray
+
+
+def log_gain(before: float, after: float, offset: float, largest: float) -> float:
+    """What a function gained when its score went from `before` to `after`: the logarithm of their ratio.
+
+    A ratio, since functions differ by orders of magnitude; a logarithm, since twice the score is to outweigh half of
+    it. `offset` is added to both: of a function that costs next to nothing, even half is not much.
+    """
+    return float(np.clip(np.log((before + offset) / (after + offset)), -largest, largest))
+
+
+class Trials:
+    """Draws what to try in a module: for each function, different deviations for different rollouts."""
+
+    def __init__(self, kind: OneOfCandidates, config: DeviationsConfig):
+        self._kind = kind
+        self._config = config
+
+    def draw(
+        self,
+        weights: NetworkWeights,
+        features: Mapping[str, np.ndarray],
+        advice: np.ndarray,
+        sites: FunctionOfDecisions,
+        count: int,
+        rng: np.random.Generator,
+    ) -> list[list[Trial]]:
+        """For each of `count` rollouts, at most one trial per function.
+
+        Args:
+          weights: of the policy that decided.
+          features: of its T decisions, by name.
+          advice: `[T]`, what it decided.
+          sites: the functions.
+          count: K.
+          rng: what draws.
+        """
+        observations = self._kind.observe(features)
+        scores = self._kind.logits(weights, observations)
+        chosen = np.arange(scores.shape[1]) == advice[:, np.newaxis]
+        lag = np.where(self._kind.legal(observations) & ~chosen, (scores[chosen][:, np.newaxis] - scores), np.inf)
+        trials: list[list[Trial]] = [[] for _ in range(count)]
+        for index, function in enumerate(sites.functions):
+            [decisions] = np.nonzero(sites.indices == index)
+            number, place = np.nonzero(np.isfinite(lag[decisions]))
+            if not len(number):
+                continue
+            likelihood = self._likelihood(lag[decisions][number, place])
+            drawn = rng.choice(len(number), min(count, len(number)), replace=False, p=likelihood)
+            for rollout, pair in enumerate(drawn):
+                decision, candidate = int(number[pair]), int(place[pair])
+                row = observations["positions"][decisions[decision]]
+                positions = row[[advice[decisions[decision]], candidate]]
+                trials[rollout].append(Trial(function, Deviation(decision, candidate), positions))
+        return trials
+
+    def _likelihood(self, lag: np.ndarray) -> np.ndarray:
+        """`[P]`, how far candidates are behind the chosen one, to probabilities: some alike, some by promise."""
+        config = self._config
+        promise = np.exp(-(lag - lag.min()) / config.promise_temperature)
+        uniform = np.full(len(lag), 1 / len(lag))
+        result: np.ndarray = config.uniform_share * uniform + (1 - config.uniform_share) * promise / promise.sum()
+        return result / result.sum()
+
+
+class DeviationLearner:
+    """Owns the network, the optimiser and the average of the weights."""
+
+    def __init__(
+        self, kind: OneOfCandidates, action_name: str, network: NetworkConfig, config: DeviationsConfig, seed: int
+    ):
+        self._kind = kind
+        self._config = config
+        self.actor = kind.actor(action_name, network, seed)
+        self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
+        self.optimizer.build(self.actor.trainable_weights)
+        self._average = tf.train.ExponentialMovingAverage(config.averaging)
+        self._average.apply(self.actor.trainable_weights)
+        self._has_learned = tf.Variable(False)
+        self._many_steps = tf.function(self._train_many, reduce_retracing=True, autograph=False)
+
+    def checkpointed(self) -> dict[str, Any]:
+        """What a checkpoint must keep."""
+        return {
+            "actor": self.actor,
+            "optimizer": self.optimizer,
+            "average": self.average_variables,
+            "has_learned": self._has_learned,
+        }
+
+    def set_learning_rate(self, share: float) -> None:
+        """Sets it to a share of what was configured."""
+        self.optimizer.learning_rate.assign(self._config.learning_rate * share)
+
+    @property
+    def average_variables(self) -> list[tf.Variable]:
+        return [self._average.average(variable) for variable in self.actor.trainable_weights]
+
+    def warm_start(self, weights: NetworkWeights) -> None:
+        """Decides as that policy does until there is something to learn from; its network is not continued.
+
+        Raises:
+          PolicyError: its shape is not ours.
+        """
+        actor = networks.to_weights(self.actor, self._kind.features, self._kind.quantiles)
+        networks.assign(self.actor, weights)
+        for average, variable in zip(self.average_variables, self.actor.trainable_weights, strict=True):
+            average.assign(variable)
+        networks.assign(self.actor, actor)
+
+    def averaged_weights(self) -> NetworkWeights:
+        """The average over the last passes, which decides better than any one of them."""
+        values = [variable.numpy() for variable in self.average_variables]
+        current = networks.to_weights(self.actor, self._kind.features, self._kind.quantiles)
+        return dataclasses.replace(current, kernels=tuple(values[0::2]), biases=tuple(values[1::2]))
+
+    def update(self, samples: Samples, margin: float, steps: int, rng: np.random.Generator) -> dict[str, float]:
+        """Learns from samples, drawn again and again.
+
+        Args:
+          samples: all there are.
+          margin: what leaving the default must promise.
+          steps: how many gradient steps.
+          rng: what draws.
+
+        Returns:
+          `loss`; `agreement`, the correlation of what the network expects and what the samples say.
+        """
+        size = min(self._config.minibatch_size, len(samples))
+        targets = samples.gains - margin * self._leaves_default(samples)
+        tensors = tf.constant(samples.positions), tf.constant(targets)
+        losses = []
+        for start in range(0, steps, _STEPS_TO_AVERAGE):
+            order = rng.integers(len(samples), size=(min(_STEPS_TO_AVERAGE, steps - start), size))
+            losses.append(float(self._many_steps(*tensors, tf.constant(order))))
+            if not self._has_learned:
+                # What decided so far was another network.
+                self._has_learned.assign(True)
+                for average, variable in zip(self.average_variables, self.actor.trainable_weights, strict=True):
+                    average.assign(variable)
+            self._average.apply(self.actor.trainable_weights)
+        return {"loss": float(np.mean(losses)), "agreement": self.agreement(samples, margin)}
+
+    def agreement(self, samples: Samples, margin: float) -> float:
+        """Correlation of gains and what the network expects of them; 0 where there is none."""
+        expected = self.expected_gains(samples.positions) + margin * self._leaves_default(samples)
+        if len(samples) < 2 or expected.std() == 0 or samples.gains.std() == 0:
+            return 0.0
+        return float(np.corrcoef(expected, samples.gains)[0, 1])
+
+    def expected_gains(self, positions: np.ndarray) -> np.ndarray:
+        """`[N, 2, F]` to `[N]` float32, as the network is now."""
+        scores = self.actor.outputs(tf.constant(positions))[..., 0]
+        result: np.ndarray = (scores[:, 1] - scores[:, 0]).numpy()
+        return result
+
+    def _leaves_default(self, samples: Samples) -> np.ndarray:
+        """`[N]` float32: 1 where what was tried leaves the default's choice, -1 where it comes back to it, else 0."""
+        default = self._kind.inputs.default_input
+        if default is None:
+            return np.zeros(len(samples), np.float32)
+        is_default = samples.positions[:, :, self._kind.features.index(default)]
+        result: np.ndarray = np.sign(is_default[:, 0] - is_default[:, 1]).astype(np.float32)
+        return result
+
+    def _train_many(self, positions: tf.Tensor, targets: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
+        """`[N, 2, F]`, `[N]` and `[S, B]` to the mean loss of S steps."""
+
+        def step(total: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+            return total + self._train_step(tf.gather(positions, batch), tf.gather(targets, batch))
+
+        total: tf.Tensor = tf.foldl(step, order, initializer=tf.constant(0.0))
+        return total / tf.cast(tf.shape(order)[0], tf.float32)
+
+    def _train_step(self, positions: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        """`[B, 2, F]` and `[B]` to the loss before the step."""
+        config = self._config
+        variables = self.actor.trainable_variables
+        with tf.GradientTape() as tape:
+            scores = self.actor.outputs(positions)[..., 0]
+            # Squares: rare great losses are to count as what they cost on average.
+            loss = tf.reduce_mean(tf.square(scores[:, 1] - scores[:, 0] - targets))
+            penalty = config.weight_decay * tf.add_n([tf.nn.l2_loss(variable) for variable in variables[0::2]])
+            total = loss + penalty
+        self.optimizer.apply_gradients(zip(tape.gradient(total, variables), variables, strict=True))
+        return loss

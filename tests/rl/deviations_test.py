@@ -1,0 +1,175 @@
+"""Single deviations: what is tried, what is made of it, and that what can be learnt is learnt."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from compiler_opt import rl
+
+rl.load_tensorflow()
+
+from compiler_opt.llvm.interactive import FunctionOfDecisions  # noqa: E402
+from compiler_opt.policies.candidates import CandidateInputs  # noqa: E402
+from compiler_opt.rl.config import DeviationsConfig, NetworkConfig  # noqa: E402
+from compiler_opt.rl.decisions import OneOfCandidates  # noqa: E402
+from compiler_opt.rl.deviations import DeviationLearner, Samples, Trials, log_gain  # noqa: E402
+
+_PLACES = 5
+_NETWORK = NetworkConfig((16,), (8,))
+_CONFIG = DeviationsConfig(learning_rate=0.01, minibatch_size=64, weight_decay=0.0)
+
+
+class _Inputs(CandidateInputs):
+    mask = "mask"
+    features = ("mask", "cost", "default")
+    names = ("cost", "is_default")
+    default_input = "is_default"
+
+    def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
+        return features["mask"] != 0
+
+    def values(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
+        is_default = np.arange(_PLACES) == features["default"][:, np.newaxis]
+        return np.stack([features["cost"], is_default], axis=-1).astype(np.float32)
+
+
+def _kind() -> OneOfCandidates:
+    return OneOfCandidates({"cost": np.linspace(0.0, 1.0, 21), "is_default": np.array([0.0, 0.0, 1.0])}, _Inputs(), 5)
+
+
+def _learner(config: DeviationsConfig = _CONFIG) -> DeviationLearner:
+    return DeviationLearner(_kind(), "index", _NETWORK, config, seed=1)
+
+
+def _features(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+    mask = rng.random((count, _PLACES)) < 0.6
+    mask[:, -1] = True
+    return {"mask": mask, "cost": rng.random((count, _PLACES)), "default": rng.integers(0, _PLACES, count)}
+
+
+def test_a_gain_is_the_logarithm_of_the_ratio() -> None:
+    assert log_gain(7.0, 3.0, 1.0, 3.0) == pytest.approx(np.log(8 / 4))
+    assert log_gain(3.0, 7.0, 1.0, 3.0) == pytest.approx(-np.log(2))
+    assert log_gain(0.0, 0.0, 1.0, 3.0) == 0
+    assert log_gain(1e9, 0.0, 1.0, 3.0) == 3
+    assert log_gain(0.0, 1e9, 1.0, 3.0) == -3
+
+
+def _draw(uniform_share: float, count: int) -> tuple[dict[str, np.ndarray], np.ndarray, FunctionOfDecisions, list]:
+    rng = np.random.default_rng(0)
+    features, kind = _features(rng, 40), _kind()
+    weights = _learner().averaged_weights()
+    advice = kind.logits(weights, kind.observe(features)).argmax(axis=-1)
+    sites = FunctionOfDecisions(("f", "g", "lonely"), np.array([0] * 25 + [1] * 14 + [2], np.int32))
+    features["mask"][39, :-1] = False
+    advice[39] = _PLACES - 1
+    trials = Trials(kind, dataclasses.replace(_CONFIG, uniform_share=uniform_share, promise_temperature=1e-4))
+    return features, advice, sites, trials.draw(weights, features, advice, sites, count, rng)
+
+
+def test_what_is_tried_is_legal_other_and_different_each_time() -> None:
+    features, advice, sites, drawn = _draw(1.0, 12)
+    observed = _kind().observe(features)["positions"]
+    seen = set()
+    for trials in drawn:
+        # A function in which nothing else is legal has nothing to try.
+        assert [trial.function for trial in trials] == ["f", "g"]
+        for trial in trials:
+            [decisions] = np.nonzero(sites.indices == sites.functions.index(trial.function))
+            decision = decisions[trial.deviation.decision]
+            assert features["mask"][decision, trial.deviation.advice]
+            assert trial.deviation.advice != advice[decision]
+            expected = observed[decision][[advice[decision], trial.deviation.advice]]
+            np.testing.assert_array_equal(trial.positions, expected)
+            seen.add((trial.function, trial.deviation))
+    assert len(seen) == 24
+
+
+def test_when_everything_has_been_tried_rollouts_get_fewer() -> None:
+    features, _, sites, drawn = _draw(0.5, 200)
+    pairs = [int(features["mask"][sites.indices == index].sum() - count) for index, count in ((0, 25), (1, 14))]
+    tried = [sum(trial.function == name for trials in drawn for trial in trials) for name in "fg"]
+    # Every decision's other legal candidates; where the policy chose an illegal one for want of a mask, one more.
+    assert all(0 <= count - expected <= 25 for count, expected in zip(tried, pairs, strict=True))
+
+
+def test_what_promises_most_comes_first_when_nothing_is_drawn_evenly() -> None:
+    features, advice, sites, drawn = _draw(1e-9, 1)
+    kind = _kind()
+    scores = kind.logits(_learner().averaged_weights(), kind.observe(features))
+    for trial in drawn[0]:
+        [decisions] = np.nonzero(sites.indices == sites.functions.index(trial.function))
+        rows = scores[decisions]
+        lag = rows[np.arange(len(rows)), advice[decisions]][:, np.newaxis] - rows
+        lag[np.arange(len(rows)), advice[decisions]] = np.inf
+        assert lag[trial.deviation.decision, trial.deviation.advice] == pytest.approx(lag.min(), abs=1e-2)
+
+
+def _told(rng: np.random.Generator, count: int) -> Samples:
+    """What is tried gains by costing less, and loses by costing more; nothing depends on the default."""
+    features = _features(rng, count)
+    positions = _kind().observe(features)["positions"]
+    chosen, tried = rng.permuted(np.tile(np.arange(_PLACES), (count, 1)), axis=1)[:, :2].T
+    rows = np.arange(count)
+    pairs = np.stack([positions[rows, chosen], positions[rows, tried]], axis=1)
+    gains = (features["cost"][rows, chosen] - features["cost"][rows, tried]).astype(np.float32)
+    return Samples(pairs, gains + rng.normal(0, 0.3, count).astype(np.float32))
+
+
+def test_it_learns_which_candidates_cost_less() -> None:
+    rng, kind = np.random.default_rng(0), _kind()
+    learner = _learner()
+    metrics = learner.update(_told(rng, 4000), 0.0, 1000, rng)
+    # The noise has more variance (0.09) than the gains (1 / 6) leave to be explained: sqrt(1/6 / (1/6 + 0.09)) = 0.81.
+    assert metrics["agreement"] > 0.75
+    assert learner.agreement(_told(rng, 4000), 0.0) > 0.75
+    features = _features(rng, 300)
+    decided = kind.logits(learner.averaged_weights(), kind.observe(features)).argmax(axis=-1)
+    costs = np.where(features["mask"], features["cost"], np.inf)
+    regret = costs[np.arange(300), decided] - costs.min(axis=-1)
+    assert regret.mean() < 0.03
+
+
+def test_a_margin_keeps_it_from_leaving_the_default_for_little() -> None:
+    rng, kind = np.random.default_rng(1), _kind()
+    learner = _learner()
+    learner.update(_told(rng, 4000), 0.3, 1000, rng)
+    features = _features(rng, 2000)
+    features["mask"][:] = True
+    rows = np.arange(2000)
+    decided = kind.logits(learner.averaged_weights(), kind.observe(features)).argmax(axis=-1)
+    gain = features["cost"][rows, features["default"]] - features["cost"].min(axis=-1)
+    left = decided != features["default"]
+    assert left[gain > 0.4].mean() > 0.95
+    assert left[gain < 0.2].mean() < 0.05
+
+
+def test_the_policy_to_start_from_decides_until_something_is_learned() -> None:
+    rng = np.random.default_rng(2)
+    start = _learner().averaged_weights()
+    start = dataclasses.replace(start, biases=tuple(bias + 1 for bias in start.biases))
+    learner = _learner()
+    learner.warm_start(start)
+    assert learner.averaged_weights().checksum() == start.checksum()
+    learner.update(_told(rng, 500), 0.0, 200, rng)
+    continued = learner.averaged_weights()
+    fresh = _learner()
+    rng = np.random.default_rng(2)
+    fresh.update(_told(rng, 500), 0.0, 200, rng)
+    for one, other in zip(continued.kernels, fresh.averaged_weights().kernels, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_no_samples_are_samples_too() -> None:
+    assert len(Samples.concatenate([])) == 0
+
+
+def test_the_same_seed_makes_the_same_network() -> None:
+    kernels = [
+        DeviationLearner(_kind(), "index", _NETWORK, _CONFIG, seed).averaged_weights().kernels for seed in (1, 1, 2)
+    ]
+    for one, same, other in zip(*kernels, strict=True):
+        np.testing.assert_array_equal(one, same)
+        assert (one != other).all()
