@@ -59,7 +59,7 @@ def test_what_the_interval_itself_is_like_and_how_many_have_less_is_told_of_each
 def test_many_decisions_are_the_same_as_one_by_one() -> None:
     rng = np.random.default_rng(0)
     shape = (2500, 1, 7)
-    sent = {name: rng.integers(0, 4, shape).astype(np.float32) for name in signature.FEATURES}
+    sent: dict[str, np.ndarray] = {name: rng.integers(0, 4, shape).astype(np.float32) for name in signature.FEATURES}
     sent |= {signature.MASK: rng.integers(0, 2, shape), signature.PROGRESS: rng.random((2500, 1), np.float32)}
     together = _INPUTS.values(sent)
     for index in (0, 1023, 1024, 2499):
