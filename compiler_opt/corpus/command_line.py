@@ -50,7 +50,12 @@ def compile_command(
       CorpusError: an option is not on the allow-list.
     """
     kept = checked_options(tuple(options))
-    return [str(clang), "-cc1", *kept, "-emit-obj", *extra, "-x", "ir", str(bitcode), "-o", str(output)]
+    return [str(clang), "-cc1", *kept, "-emit-obj", _ONE_TARGET, *extra, "-x", "ir", str(bitcode), "-o", str(output)]
+
+
+_ONE_TARGET = "-Werror=override-module"
+"""Bitcode is for one target, down to the sizes of its types. Left to itself clang compiles it for whatever target the
+options name, or for its own when they name none, and only warns."""
 
 
 def opt_command(

@@ -12,10 +12,12 @@ wrote the bitcode. A corpus is untrusted input: names stay inside, links that le
 
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -77,6 +79,15 @@ class Module:
             return parse_options(data)
         except CorpusError as error:
             raise CorpusError(f"{path}: {error}; {_REMAKE}") from None
+
+    def target(self) -> str | None:
+        """The target that its options name, e.g. `aarch64-unknown-linux-gnu`; None when they leave it to the compiler.
+
+        Raises:
+          CorpusError: see `options`.
+        """
+        options = self.options()
+        return next((value for name, value in reversed(list(itertools.pairwise(options))) if name == "-triple"), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +155,17 @@ class Corpus:
             wanted = _known(projects, self.projects(), "project", self.root)
             modules = tuple(module for module in modules if module.project in wanted)
         return dataclasses.replace(self, modules=modules)
+
+    def targets(self, default: str) -> dict[str, int]:
+        """The number of modules for each target, the most frequent first.
+
+        Args:
+          default: the target of those whose options name none: the compiler's own.
+
+        Raises:
+          CorpusError: a module's options cannot be read.
+        """
+        return dict(Counter(module.target() or default for module in self.modules).most_common())
 
     def check_compiler(self, version: Sequence[int], clang: Path | str = "clang") -> None:
         """Refuses a compiler that is older than the one that wrote the bitcode.
@@ -215,6 +237,19 @@ def explain_failure(stderr: str) -> str | None:
         )
     if re.search(r"Invalid bitcode|file too small|Malformed block|Unexpected end of file|truncated|Bad magic", stderr):
         return f"the bitcode is damaged or truncated; {_REMAKE}"
+    # So many complaints of the second kind may follow that the error itself is not within the end of stderr.
+    if "overriding the module target triple" in stderr or (
+        "is not a recognized feature for this target" in stderr and stderr.rstrip().endswith("1 error generated.")
+    ):
+        return (
+            "the bitcode is for another target than the options (or, where those name none, than this clang's own); "
+            "put the bitcode's as '-triple' into the module's .cmd file"
+        )
+    if unknown := re.search(r"unknown target triple '([^']*)'|No available targets .* with triple \"([^\"]*)", stderr):
+        return (
+            f"this clang cannot compile for the target {unknown[1] or unknown[2]} (clang --print-targets lists those "
+            "that it can); give another by --clang_path"
+        )
     return None
 
 

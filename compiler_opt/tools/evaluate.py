@@ -8,6 +8,7 @@ Compiles every module with the default, with the policy and with the baselines, 
 
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from absl import flags
@@ -113,7 +114,8 @@ def main(argv: list[str]) -> None:
 def provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain) -> dict[str, str]:
     """What the report says about how its numbers came to be; without a policy the compiler's own model was measured."""
     facts = {
-        "Compiler": f"{toolchain.version_text} ({toolchain.target})",
+        "Compiler": toolchain.version_text,
+        "Target": _counted(corpus.targets(toolchain.target)),
         "Linker": f"lld {toolchain.version[0]}",
         "Optimisation": _optimisation(corpus),
         "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
@@ -135,7 +137,12 @@ def _optimisation(corpus: Corpus) -> str:
     for module in corpus.modules:
         options = module.options()
         levels[next((option for option in reversed(options) if option.startswith("-O")), "-O0")] += 1
-    return ", ".join(f"{level} ({count} modules)" for level, count in levels.most_common())
+    return _counted(dict(levels.most_common()))
+
+
+def _counted(modules: Mapping[str, int]) -> str:
+    """`-Oz (302 modules)` of each."""
+    return ", ".join(f"{what} ({count} modules)" for what, count in modules.items())
 
 
 def entry() -> None:

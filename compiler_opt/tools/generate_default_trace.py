@@ -170,6 +170,7 @@ def _about(
             "name": corpus.root.resolve().name,
             "num_modules": len(corpus.modules),
             "projects": sorted({module.project for module in modules}),
+            "targets": corpus.targets(toolchain.target),
         },
         "num_modules": len(modules),
         "failed_modules": sorted(baseline.failures),

@@ -146,7 +146,8 @@ def test_front_end_options_go_and_code_generation_stays() -> None:
 def test_the_command() -> None:
     command = compile_command("clang", TYPICAL, "m.bc", "m.o", ["-mllvm", "-x"])
     assert command == [
-        *("clang", "-cc1", "-triple", "x86_64-pc-linux-gnu", "-Oz", "-emit-obj", "-mllvm", "-x"),
+        *("clang", "-cc1", "-triple", "x86_64-pc-linux-gnu", "-Oz", "-emit-obj"),
+        *("-Werror=override-module", "-mllvm", "-x"),
         *("-x", "ir", "m.bc", "-o", "m.o"),
     ]
 

@@ -184,6 +184,26 @@ def test_complaints_of_clang() -> None:
     assert "newer LLVM" in (explain_failure("error: Unknown attribute kind (102) (Producer: 'LLVM22.1.8')") or "")
     assert "truncated" in (explain_failure("error: file too small to contain bitcode header") or "")
     assert explain_failure("fatal error: error in backend: ran out of registers") is None
+    # What clang 19 and 22 say; of the former the beginning may be lost.
+    for complaint in (
+        "error: overriding the module target triple with x86_64-pc-linux-gnu [-Werror,-Woverride-module]",
+        "'-zvl64b' is not a recognized feature for this target (ignoring feature)\n1 error generated.\n",
+    ):
+        assert "for another target" in (explain_failure(complaint) or "")
+    unknown = (
+        "error: unable to create target: 'No available targets are compatible with triple \"spir-unknown-unknown\"'"
+    )
+    assert "cannot compile for the target spir-unknown-unknown" in (explain_failure(unknown) or "")
+    assert explain_failure("'+x' is not a recognized feature for this target (ignoring feature)\nStack dump:") is None
+
+
+def test_targets_are_counted(tmp_path: Path) -> None:
+    corpus = Corpus.load(write_corpus(tmp_path, ["a.o", "b.o", "c.o"]))
+    for name, options in (("a", ("-triple", "x")), ("b", ("-triple", "z", "-triple", "y")), ("c", ("-triple", "y"))):
+        (tmp_path / f"{name}.o.cmd").write_bytes(format_options(["-cc1", *options]))
+    assert list(corpus.targets("own").items()) == [("y", 2), ("x", 1)]
+    (tmp_path / "a.o.cmd").write_bytes(format_options(["-cc1", "-O2"]))
+    assert corpus.targets("own") == {"y": 2, "own": 1}
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1))
