@@ -70,10 +70,13 @@ class Project:
     exclude: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     generated: tuple[GeneratedFile, ...] = ()
+    architectures: tuple[str, ...] = ()
 
     def digest(self) -> str:
-        """Changes whenever anything about the project does."""
-        return hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()
+        """Changes whenever anything does that its modules depend on."""
+        fields = dataclasses.asdict(self)
+        del fields["architectures"]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def select(self, paths: Iterable[str]) -> list[str]:
         """Those of `paths` (relative to the root) that are compiled, sorted."""
@@ -93,6 +96,19 @@ class Manifest:
 
     projects: Mapping[str, Project]
     sets: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+    def for_architecture(self, architecture: str) -> "Manifest":
+        """The same without the projects that are for other architectures than this, e.g. `aarch64`."""
+        known = {
+            name: project
+            for name, project in self.projects.items()
+            if not project.architectures or architecture in project.architectures
+        }
+        sets = {
+            set_name: {split: tuple(name for name in names if name in known) for split, names in splits.items()}
+            for set_name, splits in self.sets.items()
+        }
+        return Manifest(known, sets)
 
     def split(self, set_name: str) -> Mapping[str, tuple[Project, ...]]:
         """The projects of a set by split.
@@ -142,7 +158,7 @@ def configure(template: str, values: Mapping[str, str]) -> str:
 
 def _project(name: str, value: Any) -> Project:
     required = ("licence", "language", "archive", "root", "sources")
-    fields = _fields(value, required, ("exclude", "flags", "generated"), where=f"project {name}")
+    fields = _fields(value, required, ("exclude", "flags", "generated", "architectures"), where=f"project {name}")
     where = f"project {name}"
     if fields["language"] not in LANGUAGES:
         raise CorpusError(f"{where}: language: expected one of {', '.join(LANGUAGES)}, found {fields['language']!r}")
@@ -162,6 +178,7 @@ def _project(name: str, value: Any) -> Project:
         exclude=_strings(fields.get("exclude", []), f"{where}: exclude"),
         flags=_strings(fields.get("flags", []), f"{where}: flags"),
         generated=tuple(_generated(path, item, where) for path, item in _mapping(fields.get("generated", {})).items()),
+        architectures=_strings(fields.get("architectures", []), f"{where}: architectures"),
     )
 
 

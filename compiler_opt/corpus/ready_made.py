@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler_opt.corpus import archives, description, manifest
+from compiler_opt.corpus.cross_compiling import OWN_TARGET, Target
 from compiler_opt.corpus.extract import extract, objects_of_database, write_description
 from compiler_opt.errors import CorpusError, OutputError
 from compiler_opt.files import default_cache_dir
@@ -43,6 +44,7 @@ def build(
     *,
     cache_dir: Path | None = None,
     level: str = "Oz",
+    target: Target = OWN_TARGET,
     num_workers: int = 1,
     progress: Progress = lambda _name, _done, _total: None,
     known: manifest.Manifest | None = None,
@@ -55,22 +57,28 @@ def build(
       clang: the compiler.
       cache_dir: where source archives are kept; by default the user's cache folder.
       level: one of `LEVELS`.
+      target: what to compile for; by default what the compiler does by itself.
       num_workers: compilers running at a time.
       progress: told about each module.
-      known: the sets and projects; by default those of `ready_made.yaml`.
+      known: the sets and projects; by default those of `ready_made.yaml`. Projects for other architectures than the
+        target's are left out.
 
     Returns:
       The corpus folder of each split.
 
     Raises:
+      ConfigError: the target, or its headers, are not there.
       CorpusError: there is no such set, an archive cannot be had, or a source does not compile.
       OutputError: a folder cannot be written.
       ToolchainError: the compiler cannot be run.
     """
-    splits = (known or manifest.load()).split(set_name)
     cache_dir = default_cache_dir() if cache_dir is None else cache_dir
     output_dir = output_dir.absolute()
     compiler = _compiler_version(clang)
+    if target != OWN_TARGET:
+        target.check(clang)
+    splits = (known or manifest.load()).for_architecture(target.architecture(clang)).split(set_name)
+    flags = (f"-{level}", *_FLAGS, *target.options)
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -78,28 +86,32 @@ def build(
     todo = []
     for split, projects in splits.items():
         for project in projects:
-            stamp = {"project": project.digest(), "compiler": compiler, "flags": list(_flags(level))}
+            stamp = {"project": project.digest(), "compiler": compiler, "flags": list(flags)}
             if not _is_complete(output_dir / split / project.name, stamp):
                 todo.append((project, output_dir / split / project.name, stamp))
-    with _Builder(clang, cache_dir, level, num_workers, progress) as builder:
+    with _Builder(clang, cache_dir, flags, num_workers, progress) as builder:
         builder.make(todo)
     for split, projects in splits.items():
         _describe(output_dir / split, projects)
     return {split: output_dir / split for split in splits}
 
 
-def _flags(level: str) -> tuple[str, ...]:
-    return (f"-{level}", *_FLAGS)
-
-
 def compilation_database(
-    project: manifest.Project, sources: Sequence[str], root: Path, objects_dir: Path, clang: Path | str, level: str
+    project: manifest.Project,
+    sources: Sequence[str],
+    root: Path,
+    objects_dir: Path,
+    clang: Path | str,
+    flags: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """The entries of a `compile_commands.json` that compiles `sources`, relative to `root`, into `objects_dir`."""
+    """The entries of a `compile_commands.json` that compiles `sources`, relative to `root`, into `objects_dir`.
+
+    `flags` are for every project; each one's own come after them.
+    """
     entries = []
     for source in sources:
         target = f"{objects_dir / source}.o"
-        arguments = [str(clang), *_flags(level), *project.flags, "-c", source, "-o", target]
+        arguments = [str(clang), *flags, *project.flags, "-c", source, "-o", target]
         entries.append({"directory": str(root), "file": source, "arguments": arguments, "output": target})
     return entries
 
@@ -107,10 +119,12 @@ def compilation_database(
 class _Builder:
     """Makes several projects at a time, so that one is fetched or finished while another keeps the processors busy."""
 
-    def __init__(self, clang: Path | str, cache_dir: Path, level: str, num_workers: int, progress: Progress) -> None:
+    def __init__(
+        self, clang: Path | str, cache_dir: Path, flags: Sequence[str], num_workers: int, progress: Progress
+    ) -> None:
         self._clang = clang
         self._cache_dir = cache_dir
-        self._level = level
+        self._flags = flags
         self._num_workers = max(1, num_workers)
         self._progress = progress
         self._stopped = threading.Event()
@@ -145,7 +159,7 @@ class _Builder:
             archives.unpack(archive, scratch / "source")
             sources = _prepare_sources(project, root)
             database = scratch / "compile_commands.json"
-            entries = compilation_database(project, sources, root, scratch / "objects", self._clang, self._level)
+            entries = compilation_database(project, sources, root, scratch / "objects", self._clang, self._flags)
             database.write_text(json.dumps(entries, indent=1), encoding="utf-8")
             self._compile(project, entries)
             objects = objects_of_database(database, base=scratch / "objects")

@@ -15,6 +15,7 @@ import tqdm
 from absl import flags
 
 from compiler_opt.corpus import manifest, ready_made
+from compiler_opt.corpus.cross_compiling import Target
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import find_clang
@@ -29,6 +30,12 @@ _LEVEL = flags.DEFINE_enum(
     ready_made.LEVELS,
     "What modules are compiled at: O2 or O3 to work on speed.",
 )
+_TARGET_TRIPLE = flags.DEFINE_string(
+    "target_triple",
+    None,
+    "What to compile for, e.g. aarch64-linux-gnu, whose headers must be there; by default the compiler's own target.",
+)
+_SYSROOT = flags.DEFINE_string("sysroot", None, "The folder in which the compiler looks for headers instead of /.")
 _CACHE_DIR = flags.DEFINE_string("cache_dir", None, "Where archives are kept; by default the user's cache folder.")
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers running at a time; by default one per CPU.")
 _LIST = flags.DEFINE_bool("list", False, "Only list the sets with their projects, languages and licences.")
@@ -42,19 +49,32 @@ def main(argv: list[str]) -> int:
     if not _OUTPUT_DIR.value:
         raise ConfigError("expected --output_dir, the folder that gets the corpora; see --help")
     num_workers = _NUM_WORKERS.value or len(os.sched_getaffinity(0))
+    clang = find_clang(_CLANG_PATH.value)
+    target = Target(_TARGET_TRIPLE.value, Path(_SYSROOT.value) if _SYSROOT.value else None)
     with tqdm.tqdm(unit="module", dynamic_ncols=True) as bar:
         corpora = ready_made.build(
             _SET.value,
             Path(_OUTPUT_DIR.value),
-            find_clang(_CLANG_PATH.value),
+            clang,
             cache_dir=Path(_CACHE_DIR.value) if _CACHE_DIR.value else None,
             level=_LEVEL.value,
+            target=target,
             num_workers=num_workers,
             progress=_Bar(bar).show,
         )
     for split, path in corpora.items():
         print(_summary(split, path))
+    architecture = target.architecture(clang)
+    if left_out := _left_out(_SET.value, architecture):
+        print(f"left out, since they are not for {architecture}: {', '.join(left_out)}")
     return 0
+
+
+def _left_out(set_name: str, architecture: str) -> list[str]:
+    """Projects of a set that an architecture cannot have."""
+    known = manifest.load()
+    there = known.for_architecture(architecture).projects
+    return [project.name for split in known.split(set_name).values() for project in split if project.name not in there]
 
 
 class _Bar:

@@ -52,6 +52,19 @@ def test_a_project_is_held_out_everywhere_or_nowhere() -> None:
     assert not trained & held_out
 
 
+def test_projects_for_other_architectures_are_left_out() -> None:
+    content = with_project(architectures=["x86_64", "riscv64"])
+    known = manifest.load(write_temporary(content))
+    assert known.for_architecture("riscv64") == known
+    assert known.for_architecture("aarch64") == manifest.Manifest({}, {"small": {"train": ()}})
+    # What is there of a project stays good when it is said where else it compiles.
+    anywhere = manifest.load(write_temporary(with_project())).projects["one"]
+    assert known.projects["one"].digest() == anywhere.digest()
+    shipped = manifest.load()
+    assert shipped.for_architecture("x86_64") == shipped
+    assert "minimap2" not in shipped.for_architecture("aarch64").projects
+
+
 def test_sources_are_selected_by_patterns() -> None:
     content = with_project(sources=["*.c", "lib/**/*.c", "deep/*/x.c"], exclude=["**/*_test.c", "lib/win/*"])
     project = manifest.load(write_temporary(content)).projects["one"]

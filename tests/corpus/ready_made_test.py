@@ -13,6 +13,7 @@ import pytest
 
 from compiler_opt.corpus import ready_made
 from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.cross_compiling import OWN_TARGET, Target
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.manifest import Archive, GeneratedFile, Manifest, Project
 from compiler_opt.errors import CorpusError, OutputError, ToolchainError
@@ -156,6 +157,29 @@ def test_the_users_own_files_are_safe(known: Manifest, clang_path: str, tmp_path
     with pytest.raises(OutputError, match="is not a part of a ready-made corpus"):
         build(known, clang_path, tmp_path)
     assert precious.read_text() == "important"
+
+
+def test_another_target(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+    """Its own headers are needed only where a source includes some; here none does."""
+    elsewhere = dataclasses.replace(known.projects["green"], architectures=("x86_64", "s390x"))
+    known = Manifest({**known.projects, "green": elsewhere}, known.sets)
+    for folder, target, projects in (
+        ("own", OWN_TARGET, ["red", "green"]),
+        ("other", _WithoutHeaders("riscv64-linux-gnu"), ["red"]),
+    ):
+        train = Corpus.load(build(known, clang_path, tmp_path, folder, target=target)["train"])
+        assert list(train.projects()) == projects
+    assert train.targets("own") == {"riscv64-unknown-linux-gnu": 2}
+    # The same folder for another target: nothing of the old one is kept.
+    train = Corpus.load(build(known, clang_path, tmp_path, "other", target=_WithoutHeaders("s390x-linux-gnu"))["train"])
+    assert train.targets("own") == {"s390x-unknown-linux-gnu": 4}
+
+
+class _WithoutHeaders(Target):
+    """Sources that include nothing need none."""
+
+    def check(self, clang: Path | str) -> None:
+        del clang
 
 
 def test_an_output_that_cannot_be_made(known: Manifest, clang_path: str, tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""What clang needs for another target; the headers of none are taken to be installed."""
+
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.corpus.cross_compiling import OWN_TARGET, Target
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm.toolchain import probe
+
+
+def test_the_own_target_needs_nothing(clang_path: str) -> None:
+    assert OWN_TARGET.options == ()
+    OWN_TARGET.check(clang_path)
+
+
+def test_architectures_are_as_the_compiler_spells_them(clang_path: str) -> None:
+    assert Target("riscv64-linux-gnu").architecture(clang_path) == "riscv64"
+    assert Target("aarch64-unknown-linux-gnu").architecture(clang_path) == "aarch64"
+    assert OWN_TARGET.architecture(clang_path) == probe(clang_path).target.split("-")[0]
+
+
+def test_headers_that_are_not_there_are_asked_for(clang_path: str, tmp_path: Path) -> None:
+    target = Target("aarch64-linux-gnu", tmp_path)
+    with pytest.raises(ConfigError, match=r"headers of C for it are not there .*g\+\+-aarch64-linux-gnu.* --sysroot"):
+        target.check(clang_path)
+
+
+def test_headers_that_are_there_are_found(clang_path: str, tmp_path: Path) -> None:
+    include = tmp_path / "usr" / "include"
+    (include / "c++" / "v1").mkdir(parents=True)
+    (include / "stdio.h").write_text("int puts(const char *);\n")
+    with pytest.raises(ConfigError, match=r"headers of C\+\+ for it"):
+        Target("riscv64-linux-gnu", tmp_path).check(clang_path)
+    (include / "string").write_text("namespace std { class string; }\n")
+    Target("riscv64-linux-gnu", tmp_path).check(clang_path)
+
+
+@pytest.mark.parametrize("triple", ["aarch64", "", "-linux-gnu", "aarch64-linux-gnu -load=x", "/bin-x"])
+def test_what_is_no_triple(triple: str) -> None:
+    with pytest.raises(ConfigError, match="expected words joined by '-'"):
+        Target(triple)
+
+
+def test_a_target_that_the_compiler_does_not_have(clang_path: str) -> None:
+    with pytest.raises(ConfigError, match="--target_triple=nosuch-linux-gnu: "):
+        Target("nosuch-linux-gnu").check(clang_path)
+
+
+def test_a_sysroot_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such folder"):
+        Target("aarch64-linux-gnu", tmp_path / "absent")
