@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.extract import ObjectFile, extract
 
 SHARED = """
 template <class T> T clamp(T x, T low, T high) { return x < low ? low : x > high ? high : x; }
@@ -76,6 +77,23 @@ def make_small_corpus(root: Path, clang: str) -> Corpus:
 def make_busy_corpus(root: Path, clang: str) -> Corpus:
     """Projects `loops` and `mixed` at -O2, in which registers run short."""
     return make_corpus(root, clang, BUSY_SOURCES, level="O2")
+
+
+def make_embedded_corpus(
+    root: Path, clang: str, sources: Mapping[str, str], *, target: str, level: str = "Oz"
+) -> Corpus:
+    """A corpus for a target, with the options that clang records: extracted from objects with embedded bitcode."""
+    objects = []
+    for name, text in sources.items():
+        source = root / "build" / name
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(text)
+        options = [f"--target={target}", f"-{level}", "-Xclang", "-fembed-bitcode=all"]
+        subprocess.run([clang, *options, "-c", name, "-o", f"{name}.o"], cwd=root / "build", check=True)
+        objects.append(ObjectFile(Path(f"{source}.o"), f"{name}.o"))
+    extraction = extract(objects, root / "corpus")
+    assert extraction.failures == ()
+    return Corpus.load(root / "corpus")
 
 
 def make_corpus(root: Path, clang: str, sources: Mapping[str, str], level: str = "Oz") -> Corpus:
