@@ -1,0 +1,132 @@
+"""What a register-allocation policy changes in programs that run: instructions, loads and stores, counted by callgrind.
+
+For each program of `benchmarks/programs/` its project's modules are compiled plainly and under the policy, linked with
+the program's own file, which is always compiled plainly, and run under valgrind. Both must print the same. Library
+functions count too, and are the same in both; so are the instructions that start the program.
+
+    python -m benchmarks.callgrind --data_path=$HELD_OUT --policy_path=$POLICY
+
+Needs valgrind (`apt-get install valgrind`).
+"""
+
+import collections
+import dataclasses
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.collect.workers import Job, WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import CompileError, ConfigError, ProtocolError, ToolchainError
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.problems import problem as problems
+from compiler_opt.tools import entry_point
+
+_DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus of the held-out projects.", required=True)
+_POLICY_PATH = flags.DEFINE_string("policy_path", None, "The policy.", required=True)
+_COMPILE_TASK = flags.DEFINE_string("compile_task", "regalloc_eviction", "What it decides.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
+
+_PROGRAMS = Path(__file__).parent / "programs"
+_TIMEOUT_S = 900.0
+_PLAIN, _POLICY = "plain", "policy"
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Of one run: instructions, those that load, those that store, and what the program printed."""
+
+    instructions: int
+    loads: int
+    stores: int
+    printed: str
+
+
+def main(argv: list[str]) -> int:
+    del argv
+    problem, toolchain = problems.load(_COMPILE_TASK.value), probe(_CLANG_PATH.value)
+    policy = problem.load_policy(Path(_POLICY_PATH.value))
+    corpus = Corpus.load(_DATA_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        raise ToolchainError("valgrind: not found; install it (apt-get install valgrind)")
+    programs = [path for path in sorted(_PROGRAMS.glob("*.c")) if path.stem.split("_")[0] in corpus.projects()]
+    if not programs:
+        raise ConfigError(f"{corpus.root}: holds none of the projects of {_PROGRAMS}")
+    projects = {path.stem.split("_")[0] for path in programs}
+    modules = [module for module in corpus.modules if module.project in projects]
+    results: dict[str, dict[str, Counts]] = {}
+    with scratch_directory() as scratch, WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
+        jobs = [
+            Job(module, chosen, keep_object=scratch / name / f"{index}.o")
+            for index, module in enumerate(modules)
+            for name, chosen in ((_PLAIN, None), (_POLICY, policy))
+        ]
+        objects: dict[tuple[str, str], list[Path]] = collections.defaultdict(list)
+        for job, result in tqdm(pool.rollouts(jobs), "modules", len(jobs), unit="compile", disable=None):
+            if result.failure is not None or job.keep_object is None:
+                raise CompileError(result.failure or job.module.name)
+            objects[job.keep_object.parent.name, job.module.project].append(job.keep_object)
+        for path in tqdm(programs, "programs", unit="program", disable=None):
+            results[path.stem] = {
+                name: _count(path, sorted(objects[name, path.stem.split("_")[0]]), toolchain, valgrind, scratch)
+                for name in (_PLAIN, _POLICY)
+            }
+    _report(results)
+    return 0 if all(run[_PLAIN].printed == run[_POLICY].printed for run in results.values()) else 1
+
+
+def _count(source: Path, objects: Sequence[Path], toolchain: Toolchain, valgrind: str, scratch: Path) -> Counts:
+    program, profile, place = scratch / "program", scratch / "profile", scratch / "place"
+    # What a project's corpus lacks is not called; of several mains, ours comes first.
+    missing = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,muldefs"]
+    libraries = ["-lstdc++", "-lm", "-lpthread"]
+    linker = f"--ld-path={toolchain.tool('ld.lld')}"
+    _run([str(toolchain.clang), linker, "-O2", str(source), *map(str, objects), *missing, *libraries, "-o", str(program)])
+    place.mkdir()
+    tool = [valgrind, "--tool=callgrind", "--cache-sim=yes", f"--callgrind-out-file={profile}", "-q"]
+    printed = _run([*tool, str(program), *([str(place)] if source.stem.startswith("leveldb") else [])])
+    shutil.rmtree(place)
+    counts = _totals(profile.read_text())
+    return Counts(counts["Ir"], counts["Dr"], counts["Dw"], printed)
+
+
+def _totals(profile: str) -> Mapping[str, int]:
+    """The sums at the end of a callgrind profile, by event."""
+    lines = dict(line.split(": ", 1) for line in profile.splitlines() if line.startswith(("events: ", "totals: ")))
+    if set(lines) != {"events", "totals"}:
+        raise ProtocolError("callgrind: expected a profile with lines `events` and `totals`")
+    return dict(zip(lines["events"].split(), map(int, lines["totals"].split()), strict=False))
+
+
+def _run(command: Sequence[str]) -> str:
+    result = processes.run(command, timeout_s=_TIMEOUT_S)
+    if not result.ok:
+        raise CompileError(f"{command[0]}: {result.describe()}")
+    return result.stdout.decode(errors="replace")
+
+
+def _report(results: Mapping[str, Mapping[str, Counts]]) -> None:
+    print("program                instructions            loads           stores  (plain in thousands, change)")
+    for name, run in results.items():
+        plain, policy = run[_PLAIN], run[_POLICY]
+        columns = [
+            f"{before / 1e3:9,.0f} {100 * (after / before - 1):+6.2f}%"
+            for before, after in zip(dataclasses.astuple(plain)[:3], dataclasses.astuple(policy)[:3], strict=True)
+        ]
+        print(f"{name:18} {' '.join(columns)}{'' if plain.printed == policy.printed else '  PRINTS SOMETHING ELSE'}")
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()
