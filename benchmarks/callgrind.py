@@ -89,7 +89,9 @@ def _count(source: Path, objects: Sequence[Path], toolchain: Toolchain, valgrind
     missing = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,muldefs"]
     libraries = ["-lstdc++", "-lm", "-lpthread"]
     linker = f"--ld-path={toolchain.tool('ld.lld')}"
-    _run([str(toolchain.clang), linker, "-O2", str(source), *map(str, objects), *missing, *libraries, "-o", str(program)])
+    _run(
+        [str(toolchain.clang), linker, "-O2", str(source), *map(str, objects), *missing, *libraries, "-o", str(program)]
+    )
     place.mkdir()
     tool = [valgrind, "--tool=callgrind", "--cache-sim=yes", f"--callgrind-out-file={profile}", "-q"]
     printed = _run([*tool, str(program), *([str(place)] if source.stem.startswith("leveldb") else [])])

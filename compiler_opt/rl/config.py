@@ -138,7 +138,8 @@ class DeviationsConfig:
       learning_rate: of Adam.
       minibatch_size: samples per gradient step.
       steps: gradient steps of an iteration.
-      final_steps: and at the end, with a learning rate that falls to a tenth.
+      final_networks: how many are trained anew at the end, each on a draw of the samples; their mean is the policy.
+      final_steps: gradient steps of each of them, with a learning rate that falls to a tenth.
       weight_decay: of all kernels.
       averaging: what twenty steps leave of the average of the weights before it; the average decides.
       first_margin: what leaving the compiler's own choice must promise at the beginning, as a gain.
@@ -154,11 +155,12 @@ class DeviationsConfig:
     learning_rate: float = 1e-3
     minibatch_size: int = 512
     steps: int = 300
-    final_steps: int = 3000
-    weight_decay: float = 1e-6
+    final_networks: int = 4
+    final_steps: int = 2000
+    weight_decay: float = 1e-5
     averaging: float = 0.9
-    first_margin: float = 0.15
-    last_margin: float = 0.05
+    first_margin: float = 0.3
+    last_margin: float = 0.2
     score_offset: float = 1.0
     largest_gain: float = 3.0
     first_samples: int = 15_000
@@ -167,9 +169,9 @@ class DeviationsConfig:
     max_samples: int = 500_000
 
     def __post_init__(self) -> None:
-        _check_at_least_1(self, "minibatch_size", "steps", "max_samples")
+        _check_at_least_1(self, "minibatch_size", "steps", "final_networks", "final_steps", "max_samples")
         _check_over_0(self, "learning_rate", "promise_temperature", "score_offset", "largest_gain")
-        for name in ("weight_decay", "first_margin", "last_margin", "final_steps", "first_samples"):
+        for name in ("weight_decay", "first_margin", "last_margin", "first_samples"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: expected at least 0, found {getattr(self, name)}")
         if not 0 <= self.averaging < 1:

@@ -15,9 +15,11 @@ from compiler_opt.collect.workers import Job
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.policies.deviations import DeviatingPolicy
+from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl.config import DeviationsConfig, NetworkConfig
 from compiler_opt.rl.decisions import OneOfCandidates
 from compiler_opt.rl.deviations import DeviationLearner, Samples, Trial, Trials, log_gain
+from compiler_opt.rl.networks import mean_network
 from compiler_opt.rl.sample_files import SampleFiles
 from compiler_opt.rl.training import Training
 
@@ -25,6 +27,9 @@ _LOG = logging.getLogger(__name__)
 
 _FINAL_STAGES = 10
 """Of the falling learning rate at the end."""
+
+_SEEDS_OF_A_NETWORK = 100
+"""More than it has layers, each of which has a seed."""
 
 
 class DeviationTraining(Training):
@@ -56,9 +61,8 @@ class DeviationTraining(Training):
             raise ConfigError("train_eval.rollouts_per_module: expected at least 2, one of which deviates")
         self._trials = Trials(kind, self._deviations)
         self._files = SampleFiles(self._root_dir / "samples")
-        self._deviation_learner = DeviationLearner(
-            kind, self._action_name, network, self._deviations, self._config.seed
-        )
+        self._new_learner = lambda seed: DeviationLearner(kind, self._action_name, network, self._deviations, seed)
+        self._deviation_learner = self._new_learner(self._config.seed)
         return self._deviation_learner
 
     def _restore_method(self, state: Mapping[str, Any]) -> None:
@@ -184,12 +188,19 @@ class DeviationTraining(Training):
         score = self._problem.score(rollout.measurement, group.context)
         return -log_gain(group.baseline, score, self._deviations.score_offset, self._deviations.largest_gain)
 
-    def _finish(self) -> None:
-        if not self._samples:
-            return
-        samples, rng = Samples.concatenate(self._samples), self._rng()
-        for index in range(_FINAL_STAGES):
-            self._deviation_learner.set_learning_rate(0.1 ** (index / _FINAL_STAGES))
-            self._deviation_learner.update(
-                samples, self._deviations.last_margin, self._deviations.final_steps // _FINAL_STAGES, rng
-            )
+    def _final_weights(self) -> NetworkWeights:
+        """The mean of several networks, each trained anew; what decided while training if that never learned."""
+        config = self._deviations
+        samples = Samples.concatenate(self._samples)
+        if len(samples) < max(1, config.first_samples):
+            return super()._final_weights()
+        networks = []
+        for index in tqdm(range(config.final_networks), "final networks", unit="network", disable=None):
+            rng = np.random.default_rng((self._config.seed, index))
+            learner = self._new_learner(self._config.seed + _SEEDS_OF_A_NETWORK * (index + 1))
+            drawn = samples.take(rng.integers(len(samples), size=len(samples)))
+            for stage in range(_FINAL_STAGES):
+                learner.set_learning_rate(0.1 ** (stage / _FINAL_STAGES))
+                learner.update(drawn, config.last_margin, -(-config.final_steps // _FINAL_STAGES), rng)
+            networks.append(learner.averaged_weights())
+        return mean_network(networks)

@@ -47,6 +47,9 @@ class Samples:
     def __len__(self) -> int:
         return len(self.gains)
 
+    def take(self, indices: np.ndarray) -> "Samples":
+        return Samples(self.positions[indices], self.gains[indices])
+
     @classmethod
     def concatenate(cls, parts: Sequence["Samples"]) -> "Samples":
         if not parts:

@@ -3,6 +3,7 @@
 Legend: N decisions, F features, Q quantiles (the longest list), A actions.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -240,6 +241,32 @@ def to_weights(
     return NetworkWeights(
         tuple(features), tuple(quantiles), tuple(variables[0::2]), tuple(variables[1::2]), metadata or {}
     )
+
+
+def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
+    """One network whose outputs are the mean of several networks' of the same shape: theirs side by side."""
+    first, count = networks[0], len(networks)
+    layers = list(zip(*(network.kernels for network in networks), strict=True))
+    biases = [np.concatenate(layer) for layer in zip(*(network.biases for network in networks), strict=True)]
+    # All see the same inputs; beyond the first layer none sees what is another's.
+    kernels = [np.concatenate(layers[0], axis=1), *(_block_diagonal(layer) for layer in layers[1:-1])]
+    kernels.append(np.concatenate(layers[-1], axis=0) / count)
+    biases[-1] = np.mean([network.biases[-1] for network in networks], axis=0)
+    return dataclasses.replace(
+        first,
+        kernels=tuple(kernel.astype(np.float32) for kernel in kernels),
+        biases=tuple(bias.astype(np.float32) for bias in biases),
+    )
+
+
+def _block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
+    rows, columns = np.sum([block.shape for block in blocks], axis=0)
+    result = np.zeros((rows, columns), np.float32)
+    row = column = 0
+    for block in blocks:
+        result[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return result
 
 
 def assign(actor: network.DistributionNetwork, weights: NetworkWeights) -> None:

@@ -125,8 +125,7 @@ class Training(abc.ABC):
             start_s = time.monotonic()
             collection = self._collect()
             self._learn(collection, start_s)
-        self._finish()
-        weights = dataclasses.replace(self._learner.averaged_weights(), metadata=self._metadata())
+        weights = dataclasses.replace(self._final_weights(), metadata=self._metadata())
         save_policy(self._root_dir / POLICY_DIR, weights, self._action_name, scale=self._problem.scale, sent=self._sent)
         return weights
 
@@ -148,9 +147,9 @@ class Training(abc.ABC):
     def _improve(self, collection: Collection) -> dict[str, float]:
         """Makes the policy better by an iteration's rollouts; returns what the history tells of it."""
 
-    def _finish(self) -> None:
-        """Does what is left to do before the policy is saved."""
-        return
+    def _final_weights(self) -> NetworkWeights:
+        """What is saved."""
+        return self._learner.averaged_weights()
 
     def _method_state(self) -> dict[str, Any]:
         """What else must survive an interruption; JSON."""

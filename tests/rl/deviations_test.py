@@ -15,6 +15,7 @@ from compiler_opt.policies.candidates import CandidateInputs  # noqa: E402
 from compiler_opt.rl.config import DeviationsConfig, NetworkConfig  # noqa: E402
 from compiler_opt.rl.decisions import OneOfCandidates  # noqa: E402
 from compiler_opt.rl.deviations import DeviationLearner, Samples, Trials, log_gain  # noqa: E402
+from compiler_opt.rl.networks import mean_network  # noqa: E402
 
 _PLACES = 5
 _NETWORK = NetworkConfig((16,), (8,))
@@ -173,3 +174,15 @@ def test_the_same_seed_makes_the_same_network() -> None:
     for one, same, other in zip(*kernels, strict=True):
         np.testing.assert_array_equal(one, same)
         assert (one != other).all()
+
+
+def test_networks_side_by_side_are_their_mean() -> None:
+    kind, rng = _kind(), np.random.default_rng(3)
+    networks = []
+    for seed in (1, 2, 3):
+        network = DeviationLearner(kind, "index", NetworkConfig((8, 6, 5)), _CONFIG, seed).averaged_weights()
+        biases = tuple(rng.normal(size=len(bias)).astype(np.float32) for bias in network.biases)
+        networks.append(dataclasses.replace(network, biases=biases))
+    observations = kind.observe(_features(rng, 50))
+    expected = np.mean([kind.logits(network, observations) for network in networks], axis=0)
+    np.testing.assert_allclose(kind.logits(mean_network(networks), observations), expected, atol=1e-5)

@@ -113,6 +113,8 @@ def _by_deviations(place: Path, problem: problems.Problem, toolchain: Toolchain,
         "--gin_bindings=train_eval.rollouts_per_module=4",
         "--gin_bindings=deviations.first_samples=12",
         "--gin_bindings=deviations.steps=40",
+        "--gin_bindings=deviations.final_networks=2",
+        "--gin_bindings=deviations.final_steps=40",
         "--num_workers=2",
         status=status,
     )
@@ -137,6 +139,8 @@ def test_single_deviations_are_learned_from(problem: problems.Problem, place: Pa
     assert abs(history[0]["score_change"]) < 0.05
     last = NetworkWeights.load(place / "deviations" / "policy")
     assert last.checksum() != first.checksum()
+    # Two networks side by side.
+    assert [len(bias) for bias in last.biases] == [128, 128, 1]
     card = ModelCard.load(place / "deviations" / "policy")
     assert card is not None and "single deviations" in (card.algorithm or "")
 
