@@ -90,6 +90,7 @@ class Training(abc.ABC):
             "name": corpus.root.resolve().name,
             "num_modules": len(corpus.modules),
             "projects": sorted(corpus.projects()),
+            "targets": corpus.targets(toolchain.target),
         }
         action = support.advice
         self._vocabulary = _fingerprint(self._features, quantiles)

@@ -195,7 +195,7 @@ def test_a_network_for_another_compiler_is_an_error(corpus: Corpus, toolchain: T
 
 
 def test_an_unknown_backend_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="expected one of auto, plugin, channel; found 'pipes'"):
+    with pytest.raises(ConfigError, match="expected one of auto, plugin, channel, development; found 'pipes'"):
         RolloutSettings(backend="pipes")
 
 

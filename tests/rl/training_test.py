@@ -92,7 +92,9 @@ class _Run:
         assert NetworkWeights.load(self.root_dir / "policy").metadata["iterations"] == num_iterations
         card = ModelCard.load(self.root_dir / "policy")
         assert card is not None and card.corpus is not None
-        assert card.corpus == {"name": "corpus", "num_modules": 4, "projects": ["plain", "shapes"]}
+        assert list(card.corpus["targets"].values()) == [4]
+        about = {name: value for name, value in card.corpus.items() if name != "targets"}
+        assert about == {"name": "corpus", "num_modules": 4, "projects": ["plain", "shapes"]}
         assert "PPO" in (card.algorithm or "")
         # Half-written checkpoints and policies are hidden or partial; scratch directories are in the temporary folder.
         assert [path for path in self.root_dir.rglob("*") if ".partial" in path.name] == []
