@@ -1,7 +1,7 @@
 """Training by single deviations: each module as the policy decides, then with one decision of each function changed."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,11 @@ class DeviationTraining(Training):
     """See `rl.deviations`."""
 
     method = "single deviations, their gains learned by regression"
+    told = (
+        ("score_change", "score (log ratio)", "+.4f"),
+        ("agreement_with_new", "correlation with what was new", ".2f"),
+        ("samples", "samples", ".0f"),
+    )
 
     def __init__(self, *arguments: Any, deviations: DeviationsConfig, **settings: Any):
         """Prepares a run, or continues the one in `root_dir`.
@@ -73,63 +78,57 @@ class DeviationTraining(Training):
         config = self._config
         settings = RolloutSettings(timeout_s=config.compile_timeout_s)
         modules = sorted(self._draw_modules(), key=lambda module: -self._baseline.scores[module.name])
-        weights = self._deviation_learner.averaged_weights()
-        greedy = self._problem.policy(weights)
-        with tqdm(
-            total=len(modules) * config.rollouts_per_module,
-            desc=f"iteration {self._iteration + 1}",
-            unit="compile",
-            leave=False,
-            disable=None,
-        ) as progress:
-            own = {
-                job.module.name: result
-                for job, result in self._rollouts([Job(module, greedy, 0, settings) for module in modules], progress)
-            }
+        greedy = self._problem.policy(self._deviation_learner.averaged_weights())
+        total = len(modules) * config.rollouts_per_module
+        title = f"iteration {self._iteration + 1}"
+        with tqdm(total=total, desc=title, unit="compile", leave=False, disable=None) as progress:
+            own = self._rollouts([Job(module, greedy, 0, settings) for module in modules], progress)
             rng = self._rng()
-            jobs, trials = [], []
-            for module in modules:
-                result = own[module.name]
-                for drawn in self._draw_trials(result, rng) if result.failure is None else ():
-                    policy = DeviatingPolicy(greedy, {trial.function: trial.deviation for trial in drawn})
-                    jobs.append(Job(module, policy, 0, settings))
-                    trials.append(drawn)
-            progress.total = len(modules) + len(jobs)
-            index_of = {id(job): index for index, job in enumerate(jobs)}
-            tried = {index_of[id(job)]: result for job, result in self._rollouts(jobs, progress)}
-        failures = [result.failure for result in own.values() if result.failure is not None]
-        undecided = [name for name, result in own.items() if result.failure is None and result.trajectory is None]
-        samples = []
-        # They come in as they finish; learning must not depend on that.
-        for index, drawn in enumerate(trials):
-            result = tried[index]
-            if result.failure is not None:
-                # A decision without which nothing compiles is no loss to know: nobody can tell which it was.
-                failures.append(result.failure)
-            else:
-                samples.append(self._judged(drawn, own[jobs[index].module.name], result))
-        self._new = Samples.concatenate(samples)
-        groups = [
-            Group(name, [result], self._baseline.scores[name], self._baseline.contexts[result.project])
-            for name, result in own.items()
-            if result.failure is None and result.trajectory is not None
-        ]
-        check_failures({failure: failure for failure in failures}, len(own) + len(jobs))
+            trials = [(result, drawn) for result in own for drawn in self._draw_trials(result, rng)]
+            by_name = {module.name: module for module in modules}
+            jobs = []
+            for result, drawn in trials:
+                policy = DeviatingPolicy(greedy, {trial.function: trial.deviation for trial in drawn})
+                jobs.append(Job(by_name[result.module], policy, 0, settings))
+            progress.total = len(own) + len(jobs)
+            tried = self._rollouts(jobs, progress)
+        self._new = Samples.concatenate(
+            [
+                self._judged(drawn, result, deviating)
+                for (result, drawn), deviating in zip(trials, tried, strict=True)
+                # Of one that failed nobody can tell which of the deviations it was.
+                if deviating.failure is None
+            ]
+        )
+        everything = [*own, *tried]
+        failures = [result.failure for result in everything if result.failure is not None]
+        check_failures({failure: failure for failure in failures}, len(everything))
         for failure in failures:
             _LOG.warning("rollout failed: %s", failure)
-        everything = [*own.values(), *tried.values()]
+        good = [result for result in own if result.failure is None]
+        groups = [
+            Group(
+                result.module, [result], self._baseline.scores[result.module], self._baseline.contexts[result.project]
+            )
+            for result in good
+            if result.trajectory is not None
+        ]
+        undecided = [result.module for result in good if result.trajectory is None]
         cpu_s = sum(result.cpu_s + result.host_cpu_s for result in everything)
         return Collection(groups, undecided, failures, len(everything), cpu_s)
 
-    def _rollouts(self, jobs: Sequence[Job], progress: tqdm) -> Iterator[tuple[Job, Rollout]]:
+    def _rollouts(self, jobs: Sequence[Job], progress: tqdm) -> list[Rollout]:
+        """In the order of the jobs, not that in which they are done: learning must not depend on that."""
+        results = {}
         for job, result in self._pool.rollouts(jobs):
+            results[id(job)] = result
             progress.update()
-            yield job, result
+        return [results[id(job)] for job in jobs]
 
     def _draw_trials(self, result: Rollout, rng: np.random.Generator) -> list[list[Trial]]:
         """What to try in the module that was compiled."""
         trajectory = result.trajectory
-        if trajectory is None or not isinstance(trajectory.sites, FunctionOfDecisions):
+        if result.failure is not None or trajectory is None or not isinstance(trajectory.sites, FunctionOfDecisions):
             return []
         drawn = self._trials.draw(
             self._deviation_learner.averaged_weights(),

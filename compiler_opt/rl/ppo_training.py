@@ -23,6 +23,8 @@ _LOG = logging.getLogger(__name__)
 class PPOTraining(Training):
     """See `rl.ppo`."""
 
+    told = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"))
+
     def __init__(self, *arguments: Any, ppo: PPOConfig, advantages: Advantages | None = None, **settings: Any):
         """Prepares a run, or continues the one in `root_dir`.
 

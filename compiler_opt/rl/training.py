@@ -50,6 +50,9 @@ class Training(abc.ABC):
     method: str
     """How it learns, for the model card."""
 
+    told: tuple[tuple[str, str, str], ...] = ()
+    """What each iteration says of learning: name in the history, title, format."""
+
     def __init__(
         self,
         root_dir: Path,
@@ -204,11 +207,10 @@ class Training(abc.ABC):
         }
         self._history.add(entry, everything)
         _LOG.info(
-            "iteration %d: reward %+.2f%%, entropy %.3f, KL %.4f, %.1f compiles/s, %d failures, %.1f min so far",
+            "iteration %d: reward %+.2f%%, %s, %.1f compiles/s, %d failures, %.1f min so far",
             self._iteration,
             100 * entry["reward_mean"],
-            metrics.get("entropy", 0.0),
-            metrics.get("kl", 0.0),
+            ", ".join(f"{title} {metrics.get(name, 0.0):{form}}" for name, title, form in self.told),
             entry["compiles_per_s"],
             entry["failures"],
             self._elapsed_s / 60,
