@@ -15,4 +15,4 @@ ruff check .
 ruff format --check .
 mypy
 # Two workers: the tests start compilers, and TensorFlow takes half a gigabyte in each.
-python -m pytest -q -n 2 --dist loadgroup "${selection[@]}" "$@"
+python -m pytest -q -n 2 "${selection[@]}" "$@"

@@ -28,11 +28,3 @@ def toolchain(clang_path: str) -> Toolchain:
 def observations(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     """Some thousands of real inlining decisions: features `[T]` int64 by name, those of the default decisions first."""
     return real_observations(toolchain, tmp_path_factory.mktemp("observations"), at_least=5000)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a `place`, which takes long to make, run in one worker; it would be made in each otherwise."""
-    for item in items:
-        if isinstance(item, pytest.Function) and "place" in item.fixturenames:
-            parameters = item.callspec.id if hasattr(item, "callspec") else ""
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{parameters}"))
