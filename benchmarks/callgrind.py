@@ -84,6 +84,7 @@ def main(argv: list[str]) -> int:
 
 
 def _count(source: Path, objects: Sequence[Path], toolchain: Toolchain, valgrind: str, scratch: Path) -> Counts:
+    # Each program is given an empty folder; most have no use for it.
     program, profile, place = scratch / "program", scratch / "profile", scratch / "place"
     # What a project's corpus lacks is not called; of several mains, ours comes first.
     missing = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,muldefs"]
@@ -94,7 +95,7 @@ def _count(source: Path, objects: Sequence[Path], toolchain: Toolchain, valgrind
     )
     place.mkdir()
     tool = [valgrind, "--tool=callgrind", "--cache-sim=yes", f"--callgrind-out-file={profile}", "-q"]
-    printed = _run([*tool, str(program), *([str(place)] if source.stem.startswith("leveldb") else [])])
+    printed = _run([*tool, str(program), str(place)])
     shutil.rmtree(place)
     counts = _totals(profile.read_text())
     return Counts(counts["Ir"], counts["Dr"], counts["Dw"], printed)

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from compiler_opt.errors import OutputError
@@ -67,6 +69,16 @@ def check_folder_writable(folder: Path, *, naming: Path | None = None) -> None:
             pass
     except OSError as error:
         raise OutputError(f"{naming or folder}: cannot be written: {error.strerror}; choose another folder") from error
+
+
+def remove_oldest(paths: Iterable[Path], keep: int) -> None:
+    """Removes all of some files and folders but so many, those that were changed last."""
+    by_age = sorted(paths, key=lambda path: path.stat().st_mtime_ns)
+    for path in by_age[: max(0, len(by_age) - keep)]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def nearest_folder(folder: Path) -> Path:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from compiler_opt.files import (
     check_writable,
     default_cache_dir,
     nearest_folder,
+    remove_oldest,
     write_atomically,
 )
 
@@ -28,6 +30,21 @@ def test_what_cannot_be_written_is_not_half_written(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
         write_atomically(tmp_path / "file" / "below", b"")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_the_oldest_files_and_folders_are_removed(tmp_path: Path) -> None:
+    for age, name in enumerate(["newest", "folder", "old", "oldest"]):
+        if name == "folder":
+            (tmp_path / name / "inside").mkdir(parents=True)
+        else:
+            (tmp_path / name).write_text(name)
+        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    remove_oldest(tmp_path.iterdir(), 5)
+    assert len(list(tmp_path.iterdir())) == 4
+    remove_oldest(tmp_path.iterdir(), 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "newest"]
+    remove_oldest(tmp_path.iterdir(), 0)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_check_makes_nothing(tmp_path: Path) -> None:

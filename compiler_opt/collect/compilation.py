@@ -13,6 +13,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
 from compiler_opt.problems.problem import Problem
+from compiler_opt.tensor_spec import TensorSpec
 
 BACKENDS = ("auto", "plugin", "channel", "development")
 INLINERS = ("clang", "opt")
@@ -65,6 +66,7 @@ class DefaultPolicy(FeaturePolicy):
     """Decides what the compiler itself would; its trajectories are the default traces."""
 
     needs_default = True
+    is_default = True
 
     def __init__(self, problem: Problem):
         if problem.advisor.default_feature is None:
@@ -131,6 +133,14 @@ class Compilation:
             raise ConfigError(
                 f"inliner: {problem.name} is not about inlining alone, which is what opt can do; use clang"
             )
+
+    @property
+    def features_of_default(self) -> tuple[TensorSpec, ...]:
+        """What an observation of a default trace consists of: with the default's decision, unless that took a slot."""
+        support = self.support
+        if support.default_in_callee_slot or support.advice is None or self.advisor.default_feature is None:
+            return support.features
+        return (*support.features, dataclasses.replace(support.advice, name=self.advisor.default_feature))
 
     @property
     def names_call_sites(self) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.collect.compilation import Compilation, DefaultPolicy
+from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
 from compiler_opt.llvm import remarks
@@ -22,7 +22,7 @@ from compiler_opt.llvm.interactive import FunctionOfDecisions, functions_of
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
 from compiler_opt.policies.development_model import LOGITS, OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed
-from compiler_opt.policies.network import NetworkPolicy, sampled_log_probs
+from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.policies.policy import Policy
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -49,15 +49,14 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
     """
     support = compilation.support
     insists = compilation.settings.backend == "development"
-    is_default = _is_default(compilation, policy)
     if not insists:
-        return Prepared(None) if is_default and support.logs_default else None
+        return Prepared(None) if policy.is_default and support.logs_default else None
     if not support.development:
         raise ToolchainError(
             f"{compilation.toolchain.clang}: has no development mode for {support.problem} (it was built without "
             "TFLite); use the backend auto"
         )
-    if is_default:
+    if policy.is_default:
         if not support.logs_default:
             raise PolicyError(
                 f"{compilation.toolchain.clang}: logs its own {support.problem} decisions without their features; use "
@@ -74,12 +73,6 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
             "backend auto"
         )
     return Prepared(models / policy.key)
-
-
-def _is_default(compilation: Compilation, policy: Policy) -> bool:
-    """Whether a policy stands for the compiler's own decisions, told or rebuilt."""
-    rebuilt = compilation.problem.default_policy
-    return isinstance(policy, DefaultPolicy) or (rebuilt is not None and type(policy) is type(rebuilt))
 
 
 def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Trajectory | None:
@@ -150,15 +143,13 @@ def _trajectory(compilation: Compilation, policy: Policy, log: TrainingLog) -> T
     support = compilation.support
     assert support.advice is not None
     specs = support.features
-    if isinstance(policy, DefaultPolicy) and not support.default_in_callee_slot:
-        # As the channel has it: the default's decision is one of the features.
-        specs = (*specs, dataclasses.replace(support.advice, name=policy.feature))
+    if policy.needs_default:
+        specs = compilation.features_of_default
+    advice = _column(compilation, log, support.advice.name).reshape(-1)
     log_probs = None
     if isinstance(policy, NetworkPolicy) and policy.temperature:
-        logits = _column(compilation, log, LOGITS).reshape(len(log), -1).astype(np.float64)
-        actions = _column(compilation, log, support.advice.name).reshape(-1)
-        log_probs = sampled_log_probs(actions, (logits[:, 1] - logits[:, 0]) / policy.temperature)
-    advice = _column(compilation, log, support.advice.name).reshape(-1)
+        logits = _column(compilation, log, LOGITS).reshape(len(log), -1)
+        log_probs = policy.log_probs(advice, logits)
     sites: remarks.CallSites | FunctionOfDecisions | None = None
     if compilation.names_call_sites:
         sites = compilation.call_sites(len(log))

@@ -3,17 +3,16 @@
 import dataclasses
 from pathlib import Path
 
-import numpy as np
-
 from compiler_opt.collect.compilation import Compilation, DefaultPolicy
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ToolchainError
+from compiler_opt.files import remove_oldest
 from compiler_opt.llvm import inliner_log
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.plugin import can_build, environment, inliner_plugin, load_option
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.native import native_blob
-from compiler_opt.policies.network import NetworkPolicy, sampled_log_probs
+from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.policies.policy import Policy
 
 _MAX_NATIVE_POLICIES = 8
@@ -59,9 +58,7 @@ def _blob(scratch: Path, policy: NetworkPolicy) -> Path:
     """The policy's native form, written once for each policy."""
     path = scratch / f"{policy.key}.mlgo"
     if not path.exists():
-        policies = sorted(scratch.glob("*.mlgo"), key=lambda path: path.stat().st_mtime_ns)
-        for old in policies[:-_MAX_NATIVE_POLICIES]:
-            old.unlink()
+        remove_oldest(scratch.glob("*.mlgo"), _MAX_NATIVE_POLICIES)
         path.write_bytes(native_blob(policy.weights))
     return path
 
@@ -73,16 +70,14 @@ def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Traject
       CompileError, CorpusError, ProtocolError: it fails.
       PolicyError: the policy does not fit the compiler.
     """
-    support, advisor = compilation.support, compilation.advisor
-    features, advice = support.features, support.advice
+    features, advice = compilation.support.features, compilation.support.advice
     assert advice is not None
     temperature = 0.0
     if isinstance(policy, NetworkPolicy):
         policy.check_specs(features)
         temperature = policy.temperature
-    elif not support.default_in_callee_slot:
-        # As the channel has it: the default's decision is one of the features.
-        features = (*features, dataclasses.replace(advice, name=advisor.default_feature or ""))
+    else:
+        features = compilation.features_of_default
     log_path = compilation.log_path
     variables = environment(policy=prepared.blob, temperature=temperature, seed=compilation.seed, log=log_path)
     compilation.compile([load_option(prepared.plugin)], variables)
@@ -90,8 +85,7 @@ def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Traject
     if log is None:
         return None
     log_probs = None
-    if temperature and log.logits is not None:
-        logits = log.logits.astype(np.float64)
-        log_probs = sampled_log_probs(log.advice, (logits[:, 1] - logits[:, 0]) / temperature)
+    if isinstance(policy, NetworkPolicy) and temperature and log.logits is not None:
+        log_probs = policy.log_probs(log.advice, log.logits)
     call_sites = log.call_sites if compilation.settings.record_call_sites else None
     return Trajectory(Header(features, advice), log.observations, log.advice, log_probs, call_sites)

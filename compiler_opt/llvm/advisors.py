@@ -54,7 +54,7 @@ class AdvisorFlags:
 
     def embedded_options(self) -> list[str]:
         """Clang arguments for the release mode without a channel: decisions by the model that is built in."""
-        return mllvm([f"{self.enable}=release"])
+        return self.interactive_options()
 
     def development_options(self, training_log: Path, model: Path | None = None) -> list[str]:
         """Clang arguments for the development mode.

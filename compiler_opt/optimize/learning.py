@@ -26,7 +26,7 @@ from compiler_opt.optimize.changes import DecisionHashes
 from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl import vocabularies
-from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.config import BehavioralCloningConfig, DeviationsConfig, NetworkConfig, PPOConfig, TrainingConfig
 
 if TYPE_CHECKING:
     from compiler_opt.rl.trace_files import TraceWriter
@@ -156,8 +156,9 @@ def train(
       the last line of the history: `iteration`, `compiles`, `reward_mean`, ...
     """
     rl.load_tensorflow()
+    from compiler_opt.rl import methods
     from compiler_opt.rl.history import HISTORY_FILE, read_history
-    from compiler_opt.rl.ppo_training import PPOTraining
+    from compiler_opt.rl.training import Run
 
     start = settings.training.warmstart_policy_dir or str(folder / WARM_START / POLICY)
     config = dataclasses.replace(settings.training, warmstart_policy_dir=start)
@@ -165,17 +166,7 @@ def train(
     quantiles: Mapping[str, np.ndarray] = vocabularies.of_run(None, start, problem.feature_names, sent)
     logging.getLogger("compiler_opt").setLevel(logging.INFO)
     with WorkerPool(toolchain, problem.name) as pool:
-        PPOTraining(
-            folder / TRAINING,
-            corpus,
-            toolchain,
-            problem,
-            pool,
-            quantiles=quantiles,
-            config=config,
-            network=settings.network,
-            ppo=settings.ppo,
-            advantages=settings.advantages.build(),
-        ).run()
+        run = Run(folder / TRAINING, corpus, toolchain, problem, pool, quantiles, config, settings.network)
+        methods.train(run, settings.ppo, settings.advantages, DeviationsConfig())
     history = read_history(folder / TRAINING / HISTORY_FILE)
     return history[-1] if history else {}

@@ -255,6 +255,11 @@ class NetworkPolicy(LearnedPolicy):
             first_layer = _first_layers[self._key] = _FirstLayer(self.weights)
         return first_layer
 
+    def log_probs(self, actions: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        """Log probabilities of actions that were drawn, `[T]`, by the logits of 0 and 1, `[T, 2]`; `[T]` float32."""
+        logits = logits.astype(np.float64)
+        return _sampled_log_probs(actions, (logits[:, 1] - logits[:, 0]) / self.temperature)
+
     def logits(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
         """For many decisions: arrays `[T]` by name to `[T, 2]` float32."""
         columns = [np.asarray(features[name]).reshape(-1) for name in self.weights.features]
@@ -334,10 +339,10 @@ class _NetworkDecider(Decider):
     def log_probs(self) -> np.ndarray | None:
         if not self._temperature:
             return None
-        return sampled_log_probs(np.array(self._actions), np.array(self._scaled_logits))
+        return _sampled_log_probs(np.array(self._actions), np.array(self._scaled_logits))
 
 
-def sampled_log_probs(actions: np.ndarray, scaled_logits: np.ndarray) -> np.ndarray:
+def _sampled_log_probs(actions: np.ndarray, scaled_logits: np.ndarray) -> np.ndarray:
     """Log probabilities of actions 0 and 1.
 
     Args:

@@ -37,6 +37,8 @@ class Policy(abc.ABC):
     name: str
     needs_default: bool = False
     """Whether it must be told the compiler's own decision (as the feature `inlining_default`)."""
+    is_default: bool = False
+    """Whether it stands for the compiler's own decisions, told or rebuilt."""
 
     @abc.abstractmethod
     def start(self, header: Header, seed: int) -> Decider:

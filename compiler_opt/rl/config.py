@@ -70,7 +70,7 @@ class TrainingConfig:
       rollouts_per_module: compilations of each, under the same policy.
       compile_timeout_s: wall-clock seconds of one compilation.
       backend: how decisions get into the compiler, see `RolloutSettings`.
-      learning_rate_decay: what is left of the learning rate at the end, as a share of the first.
+      learning_rate_decay: of `ppo`, what is left of the learning rate at the end, as a share of the first.
       warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
       seed: of everything that is drawn.
       method: `ppo` (see `rl.ppo`) or `deviations` (see `rl.deviations`).

@@ -1,6 +1,6 @@
 """Training by single deviations: each module as the policy decides, then with one decision of each function changed."""
 
-import logging
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 from tqdm import tqdm
 
 from compiler_opt.collect.advantages import Group
-from compiler_opt.collect.baseline import check_failures
 from compiler_opt.collect.groups import Collection
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job
@@ -21,9 +20,7 @@ from compiler_opt.rl.decisions import OneOfCandidates
 from compiler_opt.rl.deviations import DeviationLearner, Samples, Trial, Trials, log_gain
 from compiler_opt.rl.networks import mean_network
 from compiler_opt.rl.sample_files import SampleFiles
-from compiler_opt.rl.training import Training
-
-_LOG = logging.getLogger(__name__)
+from compiler_opt.rl.training import Run, Training
 
 _FINAL_STAGES = 10
 """Of the falling learning rate at the end."""
@@ -32,7 +29,18 @@ _SEEDS_OF_A_NETWORK = 100
 """More than it has layers, each of which has a seed."""
 
 
-class DeviationTraining(Training):
+@dataclasses.dataclass(frozen=True)
+class Deviated(Collection):
+    """An iteration whose groups are of one rollout each, the policy's own.
+
+    Attributes:
+      samples: what the rollouts that deviate have told.
+    """
+
+    samples: Samples
+
+
+class DeviationTraining(Training[Deviated]):
     """See `rl.deviations`."""
 
     method = "single deviations, their gains learned by regression"
@@ -42,21 +50,20 @@ class DeviationTraining(Training):
         ("samples", "samples", ".0f"),
     )
 
-    def __init__(self, *arguments: Any, deviations: DeviationsConfig, **settings: Any):
-        """Prepares a run, or continues the one in `root_dir`.
+    def __init__(self, run: Run, deviations: DeviationsConfig):
+        """Prepares a run, or continues the one in its folder.
 
         Args:
-          *arguments: see `Training`.
+          run: see there; of a module's rollouts one is the policy's own, the others deviate.
           deviations: how the policy learns.
-          **settings: see `Training`; of a module's rollouts one is the policy's own, the others deviate.
 
         Raises:
           ConfigError: the problem's decisions cannot be learned so.
+          CorpusError, PolicyError, OutputError: something does not fit.
         """
         self._deviations = deviations
         self._samples: list[Samples] = []
-        self._new = Samples.concatenate([])
-        super().__init__(*arguments, **settings)
+        super().__init__(run)
 
     def _make_learner(self, network: NetworkConfig) -> DeviationLearner:
         kind, name = self._kind, self._problem.name
@@ -73,18 +80,20 @@ class DeviationTraining(Training):
     def _restore_method(self, state: Mapping[str, Any]) -> None:
         del state
         self._samples = self._files.load(self._iteration)
+        self._forget()
 
-    def _collect(self) -> Collection:
+    def _collect(self) -> Deviated:
         config = self._config
-        settings = RolloutSettings(timeout_s=config.compile_timeout_s)
+        settings = RolloutSettings(timeout_s=config.compile_timeout_s, backend=config.backend)
         modules = sorted(self._draw_modules(), key=lambda module: -self._baseline.scores[module.name])
-        greedy = self._problem.policy(self._deviation_learner.averaged_weights())
+        weights = self._deviation_learner.averaged_weights()
+        greedy = self._problem.policy(weights)
         total = len(modules) * config.rollouts_per_module
         title = f"iteration {self._iteration + 1}"
         with tqdm(total=total, desc=title, unit="compile", leave=False, disable=None) as progress:
             own = self._rollouts([Job(module, greedy, 0, settings) for module in modules], progress)
             rng = self._rng()
-            trials = [(result, drawn) for result in own for drawn in self._draw_trials(result, rng)]
+            trials = [(result, drawn) for result in own for drawn in self._draw_trials(result, weights, rng)]
             by_name = {module.name: module for module in modules}
             jobs = []
             for result, drawn in trials:
@@ -92,7 +101,7 @@ class DeviationTraining(Training):
                 jobs.append(Job(by_name[result.module], policy, 0, settings))
             progress.total = len(own) + len(jobs)
             tried = self._rollouts(jobs, progress)
-        self._new = Samples.concatenate(
+        samples = Samples.concatenate(
             [
                 self._judged(drawn, result, deviating)
                 for (result, drawn), deviating in zip(trials, tried, strict=True)
@@ -102,20 +111,16 @@ class DeviationTraining(Training):
         )
         everything = [*own, *tried]
         failures = [result.failure for result in everything if result.failure is not None]
-        check_failures({failure: failure for failure in failures}, len(everything))
-        for failure in failures:
-            _LOG.warning("rollout failed: %s", failure)
         good = [result for result in own if result.failure is None]
+        scores, contexts = self._baseline.scores, self._baseline.contexts
         groups = [
-            Group(
-                result.module, [result], self._baseline.scores[result.module], self._baseline.contexts[result.project]
-            )
+            Group(result.module, [result], scores[result.module], contexts[result.project])
             for result in good
             if result.trajectory is not None
         ]
         undecided = [result.module for result in good if result.trajectory is None]
         cpu_s = sum(result.cpu_s + result.host_cpu_s for result in everything)
-        return Collection(groups, undecided, failures, len(everything), cpu_s)
+        return Deviated(groups, undecided, failures, len(everything), cpu_s, samples)
 
     def _rollouts(self, jobs: Sequence[Job], progress: tqdm) -> list[Rollout]:
         """In the order of the jobs, not that in which they are done: learning must not depend on that."""
@@ -125,13 +130,13 @@ class DeviationTraining(Training):
             progress.update()
         return [results[id(job)] for job in jobs]
 
-    def _draw_trials(self, result: Rollout, rng: np.random.Generator) -> list[list[Trial]]:
+    def _draw_trials(self, result: Rollout, weights: NetworkWeights, rng: np.random.Generator) -> list[list[Trial]]:
         """What to try in the module that was compiled."""
         trajectory = result.trajectory
         if result.failure is not None or trajectory is None or not isinstance(trajectory.sites, FunctionOfDecisions):
             return []
         drawn = self._trials.draw(
-            self._deviation_learner.averaged_weights(),
+            weights,
             trajectory.features(),
             trajectory.advice,
             trajectory.sites,
@@ -152,16 +157,15 @@ class DeviationTraining(Training):
         ]
         return Samples(np.stack([trial.positions for trial in trials]), np.array(gains, np.float32))
 
-    def _improve(self, collection: Collection) -> dict[str, float]:
-        new, config = self._new, self._deviations
+    def _improve(self, collection: Deviated) -> dict[str, float]:
+        new, config = collection.samples, self._deviations
         if not len(new):
             return {}
         margin = self._margin()
         agreement = self._deviation_learner.agreement(new, margin)
         self._files.save(self._iteration + 1, new)
         self._samples.append(new)
-        while sum(map(len, self._samples)) - len(self._samples[0]) >= config.max_samples:
-            del self._samples[0]
+        self._forget()
         samples = Samples.concatenate(self._samples)
         metrics: dict[str, float] = {}
         if len(samples) >= config.first_samples:
@@ -176,6 +180,11 @@ class DeviationTraining(Training):
             "margin": margin,
             "score_change": float(np.mean([self._change(group) for group in collection.groups])),
         }
+
+    def _forget(self) -> None:
+        """The oldest samples, when there are too many."""
+        while self._samples and sum(map(len, self._samples[1:])) >= self._deviations.max_samples:
+            del self._samples[0]
 
     def _margin(self) -> float:
         first, last = self._deviations.first_margin, self._deviations.last_margin

@@ -25,6 +25,7 @@ from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.policies.deviations import Deviation
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl import networks
+from compiler_opt.rl.averages import AveragedWeights
 from compiler_opt.rl.config import DeviationsConfig, NetworkConfig
 from compiler_opt.rl.decisions import OneOfCandidates
 
@@ -146,8 +147,7 @@ class DeviationLearner:
         self.actor = kind.actor(action_name, network, seed)
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
         self.optimizer.build(self.actor.trainable_weights)
-        self._average = tf.train.ExponentialMovingAverage(config.averaging)
-        self._average.apply(self.actor.trainable_weights)
+        self._average = AveragedWeights(kind, self.actor, config.averaging)
         self._has_learned = tf.Variable(False)
         self._many_steps = tf.function(self._train_many, reduce_retracing=True, autograph=False)
 
@@ -156,17 +156,13 @@ class DeviationLearner:
         return {
             "actor": self.actor,
             "optimizer": self.optimizer,
-            "average": self.average_variables,
+            "average": self._average.variables,
             "has_learned": self._has_learned,
         }
 
     def set_learning_rate(self, share: float) -> None:
         """Sets it to a share of what was configured."""
         self.optimizer.learning_rate.assign(self._config.learning_rate * share)
-
-    @property
-    def average_variables(self) -> list[tf.Variable]:
-        return [self._average.average(variable) for variable in self.actor.trainable_weights]
 
     def warm_start(self, weights: NetworkWeights) -> None:
         """Decides as that policy does until there is something to learn from; its network is not continued.
@@ -176,15 +172,12 @@ class DeviationLearner:
         """
         actor = networks.to_weights(self.actor, self._kind.features, self._kind.quantiles)
         networks.assign(self.actor, weights)
-        for average, variable in zip(self.average_variables, self.actor.trainable_weights, strict=True):
-            average.assign(variable)
+        self._average.restart()
         networks.assign(self.actor, actor)
 
     def averaged_weights(self) -> NetworkWeights:
-        """The average over the last passes, which decides better than any one of them."""
-        values = [variable.numpy() for variable in self.average_variables]
-        current = networks.to_weights(self.actor, self._kind.features, self._kind.quantiles)
-        return dataclasses.replace(current, kernels=tuple(values[0::2]), biases=tuple(values[1::2]))
+        """What decides: the mean over the last steps."""
+        return self._average.weights()
 
     def update(self, samples: Samples, margin: float, steps: int, rng: np.random.Generator) -> dict[str, float]:
         """Learns from samples, drawn again and again.
@@ -208,9 +201,8 @@ class DeviationLearner:
             if not self._has_learned:
                 # What decided so far was another network.
                 self._has_learned.assign(True)
-                for average, variable in zip(self.average_variables, self.actor.trainable_weights, strict=True):
-                    average.assign(variable)
-            self._average.apply(self.actor.trainable_weights)
+                self._average.restart()
+            self._average.add()
         return {"loss": float(np.mean(losses)), "agreement": self.agreement(samples, margin)}
 
     def agreement(self, samples: Samples, margin: float) -> float:

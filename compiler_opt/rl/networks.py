@@ -3,6 +3,7 @@
 Legend: N decisions, F features, Q quantiles (the longest list), A actions.
 """
 
+import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -81,6 +82,16 @@ class _PositionsActor(network.DistributionNetwork):
             activations = layer(activations)
         return self._last(activations)
 
+    @abc.abstractmethod
+    def distribution(self, observation: Any) -> tfp.distributions.Distribution:
+        """Of the actions, for the observations by name."""
+
+    def call(
+        self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False, mask: Any = None
+    ) -> tuple[Any, Any]:
+        del step_type, training, mask
+        return self.distribution(observation), network_state
+
 
 class CandidateActor(_PositionsActor):
     """Scores every candidate by the same network; a categorical distribution over the legal ones.
@@ -103,14 +114,11 @@ class CandidateActor(_PositionsActor):
         super().__init__(observation, categorical, fc_layer_params, 1, seed, name)
         self._dtype_of_action = action.dtype
 
-    def call(
-        self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False, mask: Any = None
-    ) -> tuple[Any, Any]:
-        del step_type, training, mask
+    def distribution(self, observation: Any) -> tfp.distributions.Categorical:
         scores = tf.squeeze(self.outputs(observation["positions"]), axis=-1)
         # Not minus infinity, whose product with a probability of 0 would be no number.
         logits = tf.where(observation["legal"] > 0, scores, IMPOSSIBLE)
-        return tfp.distributions.Categorical(logits=logits, dtype=self._dtype_of_action), network_state
+        return tfp.distributions.Categorical(logits=logits, dtype=self._dtype_of_action)
 
 
 class NumberActor(_PositionsActor):
@@ -128,13 +136,10 @@ class NumberActor(_PositionsActor):
         normal = distribution_spec.DistributionSpec(tfp.distributions.Normal, parameters, sample_spec=action)
         super().__init__(observation, normal, fc_layer_params, 2, seed, name)
 
-    def call(
-        self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False, mask: Any = None
-    ) -> tuple[Any, Any]:
-        del step_type, training, mask
+    def distribution(self, observation: Any) -> tfp.distributions.Normal:
         mean, raw = tf.unstack(self.outputs(observation["positions"]), axis=-1)
         deviation = tf.exp(MIDDLE_LOG_DEVIATION + LOG_DEVIATION_RANGE * tf.tanh(raw))
-        return tfp.distributions.Normal(mean, deviation), network_state
+        return tfp.distributions.Normal(mean, deviation)
 
 
 class ExpandedPositions(tf.keras.layers.Layer):

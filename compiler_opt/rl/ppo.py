@@ -19,6 +19,7 @@ from tf_agents.utils import common
 
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl import networks
+from compiler_opt.rl.averages import AveragedWeights
 from compiler_opt.rl.config import NetworkConfig, PPOConfig
 from compiler_opt.rl.decisions import DecisionKind
 
@@ -98,8 +99,7 @@ class PPOLearner:
         self._critic = critic
         self._action_dtype = action.dtype
         self._train = common.function(self.agent.train, reduce_retracing=True, autograph=False)
-        self._average = tf.train.ExponentialMovingAverage(config.averaging)
-        self._average.apply(self.actor.trainable_weights)
+        self._average = AveragedWeights(kind, self.actor, config.averaging)
         # The optimiser's slots exist from the first step on only; a checkpoint must find them from the start.
         self.optimizer.build(self.agent.actor_net.trainable_weights + critic.trainable_weights)
 
@@ -110,26 +110,19 @@ class PPOLearner:
           PolicyError: its shape is not ours.
         """
         networks.assign(self.actor, weights)
-        for average, variable in zip(self.average_variables, self.actor.trainable_weights, strict=True):
-            average.assign(variable)
+        self._average.restart()
 
     def checkpointed(self) -> dict[str, Any]:
         """What a checkpoint must keep."""
-        return {"agent": self.agent, "optimizer": self.optimizer, "average": self.average_variables}
+        return {"agent": self.agent, "optimizer": self.optimizer, "average": self._average.variables}
 
     def set_learning_rate(self, share: float) -> None:
         """Sets it to a share of what was configured."""
         self.optimizer.learning_rate.assign(self._config.learning_rate * share)
 
-    @property
-    def average_variables(self) -> list[tf.Variable]:
-        """What a checkpoint must keep of the average."""
-        return [self._average.average(variable) for variable in self.actor.trainable_weights]
-
     def averaged_weights(self) -> NetworkWeights:
-        """The mean over the last iterations, the later the weightier: decides better than any one of them."""
-        values = [variable.numpy() for variable in self.average_variables]
-        return dataclasses.replace(self.weights(), kernels=tuple(values[0::2]), biases=tuple(values[1::2]))
+        """The mean over the last iterations."""
+        return self._average.weights()
 
     def weights(self) -> NetworkWeights:
         """What decides in the next rollouts."""
@@ -164,7 +157,7 @@ class PPOLearner:
             for start in range(0, len(batch) - size + 1, size):
                 experience = self._experience(batch.take(order[start : start + size]))
                 losses.append(float(self._train(experience).loss))
-        self._average.apply(self.actor.trainable_weights)
+        self._average.add()
         return {"loss": float(np.mean(losses)), **self._movement(batch)}
 
     def _experience(self, batch: Batch) -> trajectory.Trajectory:

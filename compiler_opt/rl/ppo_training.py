@@ -1,43 +1,41 @@
 """Training by clipped policy gradients: sampled rollouts, and what each decision of them was worth."""
 
 import dataclasses
-import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from compiler_opt.collect.advantages import Advantages, GroupRelative
-from compiler_opt.collect.baseline import check_failures
+from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import Collection, collect
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.policies.export.development import with_model
 from compiler_opt.rl.config import NetworkConfig, PPOConfig
 from compiler_opt.rl.ppo import Batch, PPOLearner
-from compiler_opt.rl.training import Training
-
-_LOG = logging.getLogger(__name__)
+from compiler_opt.rl.training import Run, Training
 
 
-class PPOTraining(Training):
+class PPOTraining(Training[Collection]):
     """See `rl.ppo`."""
 
     told = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"))
 
-    def __init__(self, *arguments: Any, ppo: PPOConfig, advantages: Advantages | None = None, **settings: Any):
-        """Prepares a run, or continues the one in `root_dir`.
+    def __init__(self, run: Run, ppo: PPOConfig, advantages: Advantages):
+        """Prepares a run, or continues the one in its folder.
 
         Args:
-          *arguments: see `Training`.
+          run: see there.
           ppo: how the policy learns.
-          advantages: what decisions are worth; group-relative by default.
-          **settings: see `Training`.
+          advantages: what decisions are worth.
+
+        Raises:
+          CorpusError, PolicyError, OutputError, ConfigError: something does not fit.
         """
         self._ppo = ppo
-        self._advantages = advantages if advantages is not None else GroupRelative()
+        self._advantages = advantages
         self.method = f"clipped policy gradient (PPO), {type(self._advantages).__name__} advantages"
-        super().__init__(*arguments, **settings)
+        super().__init__(run)
 
     def _make_learner(self, network: NetworkConfig) -> PPOLearner:
         self._ppo_learner = PPOLearner(self._kind, self._action_name, network, self._ppo, self._config.seed)
@@ -53,7 +51,7 @@ class PPOTraining(Training):
         config = self._config
         policy = self._problem.policy(self._ppo_learner.weights(), temperature=1.0)
         settings = RolloutSettings(timeout_s=config.compile_timeout_s, record_call_sites=True, backend=config.backend)
-        collection = collect(
+        return collect(
             self._draw_modules(),
             policy,
             self._baseline,
@@ -63,10 +61,6 @@ class PPOTraining(Training):
             seed=(config.seed, self._iteration),
             description=f"iteration {self._iteration + 1}",
         )
-        check_failures({failure: failure for failure in collection.failures}, collection.num_compiles)
-        for failure in collection.failures:
-            _LOG.warning("rollout failed: %s", failure)
-        return collection
 
     def _improve(self, collection: Collection) -> dict[str, float]:
         remaining = 1 - min(1.0, self._progress())

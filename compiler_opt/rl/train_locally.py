@@ -75,18 +75,13 @@ def main(argv: list[str]) -> None:
 
     # Everything that a user may have got wrong is known by now. A worker imports this module too, and never needs this.
     rl.load_tensorflow()
-    from compiler_opt.rl.deviation_training import DeviationTraining
-    from compiler_opt.rl.ppo_training import PPOTraining
-    from compiler_opt.rl.training import POLICY_DIR
+    from compiler_opt.rl import methods
+    from compiler_opt.rl.training import POLICY_DIR, Run
 
     logging.getLogger("compiler_opt").setLevel(logging.INFO)
     with WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
-        run = (root_dir, corpus, toolchain, problem, pool)
-        common = {"quantiles": quantiles, "config": config, "network": settings["network"]}
-        if config.method == "ppo":
-            PPOTraining(*run, ppo=settings["ppo"], advantages=settings["advantages"].build(), **common).run()
-        else:
-            DeviationTraining(*run, deviations=settings["deviations"], **common).run()
+        run = Run(root_dir, corpus, toolchain, problem, pool, quantiles, config, settings["network"])
+        methods.train(run, settings["ppo"], settings["advantages"], settings["deviations"])
     print(f"The policy is in {root_dir / POLICY_DIR}")
 
 

@@ -8,11 +8,11 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from compiler_opt.collect.baseline import Baseline, cached_baseline
+from compiler_opt.collect.baseline import Baseline, cached_baseline, check_failures
 from compiler_opt.collect.groups import Collection, ModuleSampler
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
@@ -44,7 +44,35 @@ class Learner(Protocol):
         """What is saved."""
 
 
-class Training(abc.ABC):
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What is trained, on what, and where.
+
+    Attributes:
+      root_dir: the run's folder.
+      corpus: the modules to train on.
+      toolchain: the compiler.
+      problem: what is decided.
+      pool: who compiles.
+      quantiles: the vocabulary; its features are those the policy sees.
+      config: how long and on what.
+      network: the networks' shape.
+    """
+
+    root_dir: Path
+    corpus: Corpus
+    toolchain: Toolchain
+    problem: Problem
+    pool: WorkerPool
+    quantiles: Mapping[str, np.ndarray]
+    config: TrainingConfig
+    network: NetworkConfig
+
+
+_Collected = TypeVar("_Collected", bound=Collection)
+
+
+class Training(abc.ABC, Generic[_Collected]):
     """One run; its folder holds checkpoints, history, summaries, the baseline and the policy."""
 
     method: str
@@ -53,33 +81,14 @@ class Training(abc.ABC):
     told: tuple[tuple[str, str, str], ...] = ()
     """What each iteration says of learning: name in the history, title, format."""
 
-    def __init__(
-        self,
-        root_dir: Path,
-        corpus: Corpus,
-        toolchain: Toolchain,
-        problem: Problem,
-        pool: WorkerPool,
-        *,
-        quantiles: Mapping[str, np.ndarray],
-        config: TrainingConfig,
-        network: NetworkConfig,
-    ):
-        """Prepares a run, or continues the one in `root_dir`.
-
-        Args:
-          root_dir: the run's folder.
-          corpus: the modules to train on.
-          toolchain: the compiler.
-          problem: what is decided.
-          pool: who compiles.
-          quantiles: the vocabulary; its features are those the policy sees.
-          config: how long and on what.
-          network: the networks' shape.
+    def __init__(self, run: Run):
+        """Prepares a run, or continues the one in its folder.
 
         Raises:
           CorpusError, PolicyError, OutputError, ConfigError: something does not fit.
         """
+        root_dir, corpus, toolchain, problem = run.root_dir, run.corpus, run.toolchain, run.problem
+        config, pool, quantiles = run.config, run.pool, run.quantiles
         self._root_dir = root_dir
         self._toolchain = toolchain
         self._problem = problem
@@ -98,7 +107,7 @@ class Training(abc.ABC):
         action = support.advice
         self._vocabulary = _fingerprint(self._features, quantiles)
         self._action_name = action.name if action is not None else problem.name
-        self._learner = self._make_learner(network)
+        self._learner = self._make_learner(run.network)
         self._checkpoints = Checkpoints(root_dir / "checkpoints", **self._learner.checkpointed())
         self._iteration, self._elapsed_s, self._compiles, self._position = 0, 0.0, 0, 0
         self._undecided: set[str] = set()
@@ -128,6 +137,9 @@ class Training(abc.ABC):
         while self._progress() < 1:
             start_s = time.monotonic()
             collection = self._collect()
+            check_failures({failure: failure for failure in collection.failures}, collection.num_compiles)
+            for failure in collection.failures:
+                _LOG.warning("rollout failed: %s", failure)
             self._learn(collection, start_s)
         weights = dataclasses.replace(self._final_weights(), metadata=self._metadata())
         save_policy(self._root_dir / POLICY_DIR, weights, self._action_name, scale=self._problem.scale, sent=self._sent)
@@ -144,11 +156,11 @@ class Training(abc.ABC):
         """What learns, before it has learned anything."""
 
     @abc.abstractmethod
-    def _collect(self) -> Collection:
+    def _collect(self) -> _Collected:
         """Compiles what an iteration learns from."""
 
     @abc.abstractmethod
-    def _improve(self, collection: Collection) -> dict[str, float]:
+    def _improve(self, collection: _Collected) -> dict[str, float]:
         """Makes the policy better by an iteration's rollouts; returns what the history tells of it."""
 
     def _final_weights(self) -> NetworkWeights:
@@ -169,7 +181,7 @@ class Training(abc.ABC):
         self._position += len(modules)
         return [module for module in modules if module.name not in self._undecided]
 
-    def _learn(self, collection: Collection, start_s: float) -> None:
+    def _learn(self, collection: _Collected, start_s: float) -> None:
         metrics: dict[str, float] = {}
         if collection.groups:
             metrics = self._improve(collection)

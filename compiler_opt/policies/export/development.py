@@ -1,13 +1,13 @@
 """Gives compilations in LLVM's development mode the model that they decide by; made once for each policy."""
 
 import dataclasses
-import shutil
 import tempfile
 from pathlib import Path
 
 from compiler_opt import rl
 from compiler_opt.collect.compilation import RolloutSettings
 from compiler_opt.errors import OutputError, PolicyError
+from compiler_opt.files import remove_oldest
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
 from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy
 from compiler_opt.policies.policy import Policy
@@ -51,9 +51,7 @@ def _write(directory: Path, key: str, contents: dict[str, bytes]) -> None:
     """Writes a folder, all or nothing; the oldest of too many go."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        models = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        for old in models[: 1 - _MAX_MODELS]:
-            shutil.rmtree(old, ignore_errors=True)
+        remove_oldest(directory.iterdir(), _MAX_MODELS - 1)
         partial = Path(tempfile.mkdtemp(dir=directory))
         for name, content in contents.items():
             (partial / name).write_bytes(content)

@@ -14,6 +14,7 @@ from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory, native_blob
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import Problem
 
 CPP_FILE = f"{BLOB_SYMBOL}.cpp"
 _HEADER = "policy_network.h"
@@ -47,13 +48,15 @@ def export_policy(
     card = weights.card()
     if evaluation is not None:
         card = card.with_results(evaluation_results(evaluation, weights.checksum()))
-    model = _model(weights, policy_dir)
-    problem = problems.load(str(weights.metadata.get("problem", "inlining")))
-    impossible = [name for name in formats if name not in _FOR_ALL_PROBLEMS and not problem.is_yes_or_no]
+    name = str(weights.metadata.get("problem", "inlining"))
+    if name not in EMBEDDED_MODELS:
+        raise PolicyError(f"{policy_dir}: is of the problem {name!r}; expected one of {', '.join(EMBEDDED_MODELS)}")
+    model, possible = EMBEDDED_MODELS[name], _possible(problems.load(name))
+    impossible = [form for form in formats if form not in possible]
     if impossible:
         raise PolicyError(
-            f"{policy_dir}: decides {problem.name}, but the format {impossible[0]} is for policies that say yes or no; "
-            f"give --format={','.join(_FOR_ALL_PROBLEMS)}"
+            f"{policy_dir}: there is no way yet to write a policy for {name} in the format {impossible[0]}; "
+            + (f"expected some of {', '.join(possible)}" if possible else "it can be trained and evaluated only")
         )
     check_folder_writable(output)
     written = {name: FORMATS[name](policy_dir, weights, model, output) for name in formats}
@@ -139,15 +142,12 @@ FORMATS: Mapping[str, Callable[[Path, NetworkWeights, EmbeddedModel, Path], list
 }
 
 
-_FOR_ALL_PROBLEMS = ("aot",)
-"""Made of the SavedModel, whatever its action is."""
-
-
-def _model(weights: NetworkWeights, policy_dir: Path) -> EmbeddedModel:
-    problem = str(weights.metadata.get("problem", "inlining"))
-    if problem not in EMBEDDED_MODELS:
-        raise PolicyError(f"{policy_dir}: is of the problem {problem!r}; expected one of {', '.join(EMBEDDED_MODELS)}")
-    return EMBEDDED_MODELS[problem]
+def _possible(problem: Problem) -> tuple[str, ...]:
+    """The formats that there are of a problem's policies."""
+    if problem.is_yes_or_no:
+        return tuple(FORMATS)
+    # Of one that answers with a number there is the SavedModel, which this is made of.
+    return ("aot",) if problem.scale is not None else ()
 
 
 def _write(output: Path, contents: Mapping[str, bytes]) -> list[Path]:

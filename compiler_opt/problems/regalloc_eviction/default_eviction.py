@@ -77,6 +77,7 @@ class DefaultEviction(Policy):
     """Decides as the compiler's own advisor would."""
 
     name = "default"
+    is_default = True
 
     def start(self, header: Header, seed: int) -> Decider:
         del seed

@@ -30,20 +30,17 @@ RELATIVE = (
 as they can be rebuilt, choose it; lighter than the interval itself; weight as a multiple of that one's; how many others
 cost less (broken hints, then weight); how many are lighter than the interval itself; and how many are legal."""
 
-COMPARED = (
-    "nr_defs_and_uses",
-    "weighed_reads_by_max",
-    "weighed_writes_by_max",
-    "weighed_read_writes_by_max",
-    "weighed_indvars_by_max",
-    "hint_weights_by_max",
-    "start_bb_freq_by_max",
-    "end_bb_freq_by_max",
-    "hottest_bb_freq_by_max",
-    "liverange_size",
-    "use_def_density",
-    "max_stage",
+_NOT_COMPARED = (
+    "is_free",
+    "nr_urgent",
+    "nr_broken_hints",
+    "is_hint",
+    "is_local",
+    "nr_rematerializable",
+    "min_stage",
 )
+
+COMPARED = tuple(name for name in signature.FEATURES if name not in _NOT_COMPARED)
 """Features that are also told of the interval itself (`own_...`), and as the number of legal candidates with less
 (`less_...`)."""
 

@@ -28,6 +28,7 @@ class DefaultPriority(Policy):
     """Orders live ranges much as the compiler's own advisor does."""
 
     name = "default"
+    is_default = True
 
     def start(self, header: Header, seed: int) -> Decider:
         del seed

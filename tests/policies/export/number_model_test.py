@@ -1,5 +1,6 @@
 """A policy that answers with a number, saved: TensorFlow's advice is numpy's, on what compilers send."""
 
+import dataclasses
 import importlib
 import itertools
 from pathlib import Path
@@ -85,11 +86,18 @@ def test_the_saved_model_advises_as_numpy_does(sent: tuple[Header, bytes], tmp_p
     assert not {"network.mlgo", "model.tflite", "output_spec.json"} & names
 
 
-@pytest.mark.parametrize("name", ["native", "cpp", "release_model", "tflite"])
-def test_formats_that_say_yes_or_no_are_refused(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("problem", "name", "mend"),
+    [
+        *(("regalloc_priority", name, "expected some of aot") for name in ("native", "cpp", "release_model", "tflite")),
+        ("regalloc_eviction", "aot", "it can be trained and evaluated only"),
+        ("inlinning", "native", "expected one of inlining, regalloc_eviction"),
+    ],
+)
+def test_formats_that_are_not_there_are_refused(problem: str, name: str, mend: str, tmp_path: Path) -> None:
     features = {"li_size": np.arange(9), "stage": np.ones(9, int), "weight": np.ones(9, "f4")}
-    _weights(features).save(tmp_path)
-    with pytest.raises(PolicyError, match=f"decides regalloc_priority, but the format {name} is for policies that say"):
+    dataclasses.replace(_weights(features), metadata={"problem": problem}).save(tmp_path)
+    with pytest.raises(PolicyError, match=mend):
         export_policy(tmp_path, tmp_path / "out", [name])
     assert not (tmp_path / "out").exists()
 
