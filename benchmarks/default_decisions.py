@@ -1,10 +1,11 @@
-"""How often a rebuilt default makes what the compiler makes by itself, function by function, and at what score.
+"""How often following the default makes what the compiler makes by itself, function by function, and at what score.
 
-Each module is compiled plainly and with the rebuilt default over the channel, every function into a section of its own;
-a function is identical when the bytes of its section and its relocations are. Only functions in which there was
-something to decide count. Where the rules lack something that only some decisions are not told, functions without such
-decisions are reported apart: of evictions, how weights compare in which an interval must not be spilled (see
-`problems.regalloc_eviction.signature.spill_weights`).
+Each module is compiled plainly and with all decisions answered as the default would, every function into a section of
+its own. What the default would decide our plugin tells (see `llvm.regalloc_plugin`); with --rebuilt it is rebuilt from
+what LLVM's own channel sends. A function is identical when the bytes of its section and its relocations are. Only
+functions in which there was something to decide count. Where the rules lack something that only some decisions are not
+told, functions without such decisions are reported apart: of evictions, how weights compare in which an interval must
+not be spilled (see `problems.regalloc_eviction.signature.spill_weights`).
 """
 
 import concurrent.futures
@@ -22,11 +23,12 @@ from tqdm import tqdm
 from compiler_opt.corpus.command_line import compile_command
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import ConfigError
-from compiler_opt.llvm import processes, remarks
+from compiler_opt.llvm import processes, regalloc_plugin, remarks
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
 from compiler_opt.llvm.interactive import compile_interactively
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.policies.policy import FeaturePolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc_eviction import signature
@@ -39,6 +41,7 @@ _CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default 
 _NUM_MODULES = flags.DEFINE_integer("num_modules", 200, "Modules, drawn at random.", 1)
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
 _SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules.", 0)
+_REBUILT = flags.DEFINE_bool("rebuilt", False, "Rebuild the default from the features, as where there is no plugin.")
 _NUM_NAMED = 10
 
 
@@ -65,16 +68,17 @@ class Compared:
 def main(argv: list[str]) -> None:
     del argv
     problem = problems.load(_COMPILE_TASK.value)
-    if problem.default_policy is None:
-        raise ConfigError(f"--compile_task={problem.name}: the compiler tells its own decisions, nothing is rebuilt")
+    if problem.default_policy is None or problem.advisor.told_default is None:
+        raise ConfigError(f"--compile_task={problem.name}: the compiler tells its own decisions")
     corpus, toolchain = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     toolchain.require(problem.advisor.problem)
+    plugin = None if _REBUILT.value else regalloc_plugin.cached_plugin(toolchain, regalloc_plugin.REGALLOC)
     order = np.random.default_rng(_SEED.value).permutation(len(corpus.modules))[: _NUM_MODULES.value]
     modules = [corpus.modules[index] for index in order]
     compared: list[Compared] = []
     with concurrent.futures.ThreadPoolExecutor(_NUM_WORKERS.value or len(os.sched_getaffinity(0))) as pool:
-        results = pool.map(lambda module: compare(module, problem, toolchain), modules)
+        results = pool.map(lambda module: compare(module, problem, toolchain, plugin), modules)
         compared += [found for found in tqdm(results, total=len(modules), unit="module", disable=None) if found]
     functions = [function for found in compared for function in found.functions]
     _report("functions with decisions", functions)
@@ -84,7 +88,7 @@ def main(argv: list[str]) -> None:
     _report_scores(problem, compared)
     failures = len(modules) - len(compared)
     print(f"  {len(modules)} modules, {failures} failures, {sum(f.num_decisions for f in functions)} decisions")
-    print(f"  {toolchain.version_text}")
+    print(f"  the default is {'rebuilt' if plugin is None else 'told'}; {toolchain.version_text}")
     different = sorted((f for f in functions if not f.identical and f.all_told), key=lambda f: f.num_decisions)
     for function in different[:_NUM_NAMED]:
         print(f"  all told, and different: {function.module}: {function.name}, {function.num_decisions} decisions")
@@ -103,9 +107,17 @@ def _report_scores(problem: Problem, compared: list[Compared]) -> None:
         print(f"{problem.score_name}: {total:+.2%} against the plain compiler, mean of modules {np.mean(changes):+.2%}")
 
 
-def compare(module: Module, problem: Problem, toolchain: Toolchain) -> Compared | None:
-    """The module's functions with decisions and its scores; None when it does not compile."""
-    default = problem.default_policy
+def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path | None) -> Compared | None:
+    """The module's functions with decisions and its scores; None when it does not compile.
+
+    Args:
+      module: to compile.
+      problem: whose decisions are answered.
+      toolchain: the compiler.
+      plugin: tells the default's decisions; without one they are rebuilt.
+    """
+    advisor = problem.advisor
+    default = problem.default_policy if plugin is None else FeaturePolicy(advisor.told_default or "", name="default")
     assert default is not None
     with scratch_directory() as scratch:
         plain, rebuilt = scratch / "plain.o", scratch / "rebuilt.o"
@@ -126,10 +138,13 @@ def compare(module: Module, problem: Problem, toolchain: Toolchain) -> Compared 
             return None
         plain_score = score(plain)
         result = compile_interactively(
-            command(rebuilt, *problem.advisor.interactive_options()),
-            channel_flag=problem.advisor.channel_base,
+            command(rebuilt, *advisor.interactive_options())
+            if plugin is None
+            else command(rebuilt, *regalloc_plugin.options(plugin, advisor, regalloc_plugin.make_nowhere(scratch))),
+            channel_flag=advisor.channel_base if plugin is None else None,
             start_deciding=lambda header: default.start(header, 0),
             scratch=scratch,
+            environment_of=None if plugin is None else regalloc_plugin.channel_environment,
         )
         if not result.process.ok:
             return None

@@ -1,11 +1,13 @@
 """Decisions made here, over the interactive channel: any policy, any problem."""
 
+from pathlib import Path
+
 import numpy as np
 
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.trajectory import Trajectory
-from compiler_opt.errors import ProtocolError
-from compiler_opt.llvm import remarks
+from compiler_opt.errors import ProtocolError, ToolchainError
+from compiler_opt.llvm import regalloc_plugin, remarks
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.interactive import FunctionOfDecisions, InteractiveResult, compile_interactively
 from compiler_opt.llvm.training_log import Header
@@ -53,14 +55,20 @@ def _converse(
         return decider
 
     flags = compilation.advisor.interactive_options(include_default=include_default)
+    channel_flag: str | None = compilation.advisor.channel_base
+    plugin = _plugin(compilation)
+    if plugin is not None:
+        flags = regalloc_plugin.options(plugin, compilation.advisor, regalloc_plugin.make_nowhere(compilation.scratch))
+        channel_flag = None
     result = compile_interactively(
         compilation.command(flags, call_sites=compilation.names_call_sites),
-        channel_flag=compilation.advisor.channel_base,
+        channel_flag=channel_flag,
         start_deciding=start,
         scratch=compilation.scratch,
         timeout_s=compilation.settings.timeout_s,
         memory_bytes=compilation.settings.memory_bytes,
         takes_llvm_options=compilation.uses_opt,
+        environment_of=regalloc_plugin.channel_environment if plugin is not None else None,
     )
     compilation.account(result.process)
     compilation.generate_code()
@@ -74,3 +82,20 @@ def _converse(
     advice = np.array(result.advice, result.header.advice.dtype)
     log_probs, drawn = decider.log_probs(), decider.drawn()
     return Trajectory(result.header, result.observations, advice, log_probs, sites, drawn), result
+
+
+def _plugin(compilation: Compilation) -> Path | None:
+    """The plugin that tells the default's decisions beside the rest; None when there is none, or none is wanted.
+
+    Raises:
+      ToolchainError: there is none, and the settings insist on it.
+    """
+    backend = compilation.settings.backend
+    if compilation.advisor.told_default is None or backend not in ("auto", "plugin"):
+        return None
+    plugin = regalloc_plugin.regalloc_plugin(compilation.toolchain)
+    if plugin is None and backend == "plugin":
+        raise ToolchainError(
+            f"{compilation.toolchain.clang}: its register-allocation plugin cannot be built; use the backend auto"
+        )
+    return plugin

@@ -34,10 +34,11 @@ class RolloutSettings:
       memory_bytes: address space of the compiler.
       record_call_sites: of inlining, also learn who calls whom (over the channel this costs some 10% of the
         compilation).
-      backend: how decisions get into the compiler: `plugin` (made in its own process), `channel` (over pipes; both give
-        the same), `development` (by a compiler that was built with TFLite; the same but for what is drawn), or `auto`:
-        the plugin when it can be built for the compiler and the policy can run in it; else for the compiler's own
-        decisions the development mode, where there is one; else the channel.
+      backend: how decisions get into the compiler: `plugin` (of inlining made in its own process; of the register
+        allocator made here, told what its default would decide), `channel` (made here, over LLVM's own pipes; of
+        inlining both give the same), `development` (by a compiler that was built with TFLite; the same but for what is
+        drawn), or `auto`: the plugin when it can be built for the compiler and the policy can run in it; else for the
+        compiler's own decisions the development mode, where there is one; else the channel.
       models: for the development mode, the folder in which each network has its model, by the policy's key; set by
         `policies.export.development`.
       inliner: which program inlines: `clang`, which does all of the compilation, or `opt`, whose output clang makes an

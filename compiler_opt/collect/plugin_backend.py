@@ -39,7 +39,10 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
       PolicyError, ToolchainError: it is not possible, and the settings insist on the plugin.
     """
     insists = compilation.settings.backend == "plugin"
-    if compilation.advisor != INLINING or not isinstance(policy, (NetworkPolicy, DefaultPolicy)):
+    if compilation.advisor != INLINING:
+        # The register allocator's plugin tells more; decisions are made over the channel.
+        return None
+    if not isinstance(policy, (NetworkPolicy, DefaultPolicy)):
         if insists:
             raise PolicyError(f"policy {policy.name!r} cannot decide within the compiler; use the backend auto")
         return None

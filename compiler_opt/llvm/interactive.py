@@ -15,7 +15,7 @@ import dataclasses
 import os
 import select
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -194,23 +194,26 @@ class _Conversation:
 def compile_interactively(
     command: Sequence[str],
     *,
-    channel_flag: str,
+    channel_flag: str | None,
     start_deciding: StartDeciding,
     scratch: Path,
     timeout_s: float = processes.DEFAULT_TIMEOUT_S,
     memory_bytes: int = processes.DEFAULT_MEMORY_BYTES,
     takes_llvm_options: bool = False,
+    environment_of: Callable[[Path], Mapping[str, str]] | None = None,
 ) -> InteractiveResult:
     """Compiles once, answering every decision.
 
     Args:
       command: the compiler's argument list, without the channel option.
-      channel_flag: the LLVM option that takes the pipes' base name, such as `-inliner-interactive-channel-base`.
+      channel_flag: the LLVM option that takes the pipes' base name, such as `-inliner-interactive-channel-base`; None
+        when the environment says it.
       start_deciding: given the header, returns the callable that is asked for each decision.
       scratch: a directory of the caller's own, for the pipes.
       timeout_s: wall-clock seconds for the whole compilation.
       memory_bytes: limit on the compiler's address space.
       takes_llvm_options: the program takes LLVM's options as they are, such as `opt`; clang wants `-mllvm` before each.
+      environment_of: the compiler's whole environment, for the pipes' base name; by default ours.
 
     Returns:
       what was seen and said; a compiler that fails is not an exception (see `InteractiveResult.process`).
@@ -221,13 +224,17 @@ def compile_interactively(
     """
     deadline_s = time.monotonic() + timeout_s
     base = scratch / "channel"
+    arguments = list(command)
+    if channel_flag is not None:
+        arguments += [*(() if takes_llvm_options else ("-mllvm",)), f"{channel_flag}={base}"]
     with (
         _fifos(base) as (observations, replies),
         os.fdopen(os.memfd_create("stderr", os.MFD_CLOEXEC), "w+b") as stderr,
         processes.start(
-            [*command, *(() if takes_llvm_options else ("-mllvm",)), f"{channel_flag}={base}"],
+            arguments,
             stderr=stderr,
             memory_bytes=memory_bytes,
+            environment=environment_of(base) if environment_of is not None else None,
         ) as child,
     ):
         conversation = _Conversation(start_deciding, replies)

@@ -1,19 +1,21 @@
-"""The inliner plugin (`native/inliner_plugin.cpp`): built once for each LLVM, tried out, kept in the user's cache.
+"""Plugins for an unmodified clang: built once for each LLVM, tried out, kept in the user's cache.
 
-An unmodified clang loads it by `-fpass-plugin=`, and it decides in the compiler's own process. Building it takes some 6
-seconds and LLVM's headers; nothing is built before somebody asks for it. `inliner_plugin` is the way in:
+Here are the inliner's (`native/inliner_plugin.cpp`), which decides in the compiler's own process, and what it has in
+common with the register allocator's (see `regalloc_plugin`). Clang loads them by `-fpass-plugin=`. Building one takes
+some 6 seconds and LLVM's headers; nothing is built before somebody asks for it. `inliner_plugin` is the way in:
 
     plugin = inliner_plugin(toolchain)                                   # ToolchainError says what is missing
     processes.run([..., load_option(plugin)], environment=environment(policy=blob, seed=1, log=log))
     inliner_log.read(log, features)
 """
 
+import dataclasses
 import fcntl
 import hashlib
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from compiler_opt.errors import CompilerOptError, OutputError, ToolchainError
@@ -25,11 +27,26 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
 
-SOURCES = tuple(
-    Path(__file__).parents[1] / "native" / name
-    for name in ("inliner_plugin.cpp", "inline_advisor.h", "policy_network.h")
-)
-"""What the plugin is made of."""
+NATIVE = Path(__file__).parents[1] / "native"
+
+SOURCES = tuple(NATIVE / name for name in ("inliner_plugin.cpp", "inline_advisor.h", "policy_network.h"))
+"""What the inliner's plugin is made of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PluginKind:
+    """What there is to build.
+
+    Attributes:
+      name: in files' names and messages.
+      sources: C++ files, and headers beside them.
+      try_out: raises ToolchainError unless the compiler loads a library and lets it decide; given a scratch folder.
+    """
+
+    name: str
+    sources: tuple[Path, ...]
+    try_out: Callable[[Toolchain, Path, Path], None]
+
 
 # Undefined symbols are found in the compiler that loads it, function by function as they are called.
 FLAGS = (
@@ -83,31 +100,38 @@ def can_build(toolchain: Toolchain) -> bool:
 
 
 def inliner_plugin(toolchain: Toolchain) -> Path:
+    """The inliner's plugin for a compiler: see `cached_plugin`."""
+    return cached_plugin(toolchain, INLINER)
+
+
+def cached_plugin(toolchain: Toolchain, kind: PluginKind) -> Path:
     """The plugin for a compiler: from the cache, or built and tried out now.
 
     Raises:
       ToolchainError: it cannot be had; the message says why, and names the package to install.
     """
     # Whoever compiles a thousand modules asks a thousand times.
-    if toolchain.clang not in _known:
+    key = (kind.name, toolchain.clang)
+    if key not in _known:
         try:
-            _known[toolchain.clang] = build_plugin(toolchain)
+            _known[key] = build_plugin(toolchain, kind=kind)
         except CompilerOptError as error:
-            _known[toolchain.clang] = str(error)
-    plugin = _known[toolchain.clang]
+            _known[key] = str(error)
+    plugin = _known[key]
     if isinstance(plugin, str):
         raise ToolchainError(plugin)
     return plugin
 
 
-_known: dict[Path, Path | str] = {}
-"""By compiler: its plugin, or why there is none."""
+_known: dict[tuple[str, Path], Path | str] = {}
+"""By kind and compiler: the plugin, or why there is none."""
 
 
 def build_plugin(
     toolchain: Toolchain,
     output: Path | None = None,
     *,
+    kind: PluginKind | None = None,
     cache_dir: Path | None = None,
     extra_sources: Sequence[Path] = (),
 ) -> Path:
@@ -116,6 +140,7 @@ def build_plugin(
     Args:
       toolchain: the compiler.
       output: where to write the library; by default into the cache, and what is there already is taken from it.
+      kind: which; by default the inliner's.
       cache_dir: by default the user's.
       extra_sources: C++ files to build in, such as `native.embedded_source` of a policy.
 
@@ -126,12 +151,13 @@ def build_plugin(
       ToolchainError: headers or a C++ compiler are missing, or what was built does not work in this compiler.
       OutputError: the output cannot be written.
     """
-    headers = _headers(toolchain)
+    kind = kind or INLINER
+    headers = _headers(toolchain, kind)
     if output is not None:
-        write_atomically(output, _build(toolchain, headers, extra_sources))
+        write_atomically(output, _build(toolchain, kind, headers, extra_sources))
         return output
     folder = (cache_dir or default_cache_dir()) / "plugins"
-    name = f"mlgo-inliner-{toolchain.version[0]}-{_key(toolchain, headers, extra_sources)}.so"
+    name = f"mlgo-{kind.name}-{toolchain.version[0]}-{_key(toolchain, kind, headers, extra_sources)}.so"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
@@ -140,13 +166,13 @@ def build_plugin(
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / name).is_file():
-                write_atomically(folder / name, _build(toolchain, headers, extra_sources))
+                write_atomically(folder / name, _build(toolchain, kind, headers, extra_sources))
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written: {error.strerror}; set XDG_CACHE_HOME") from error
     return folder / name
 
 
-def _headers(toolchain: Toolchain) -> Path:
+def _headers(toolchain: Toolchain, kind: PluginKind) -> Path:
     major = toolchain.version[0]
     if not toolchain.pass_plugins:
         raise ToolchainError(
@@ -154,7 +180,7 @@ def _headers(toolchain: Toolchain) -> Path:
         )
     if toolchain.plugin_headers is None:
         raise ToolchainError(
-            f"{toolchain.clang}: building the inliner plugin needs LLVM's headers; "
+            f"{toolchain.clang}: building the {kind.name} plugin needs LLVM's headers; "
             f"install the packages llvm-{major} and llvm-{major}-dev"
         )
     config = toolchain.plugin_headers / "llvm" / "Config" / "llvm-config.h"
@@ -171,10 +197,10 @@ def _headers(toolchain: Toolchain) -> Path:
     return toolchain.plugin_headers
 
 
-def _key(toolchain: Toolchain, headers: Path, extra_sources: Sequence[Path]) -> str:
+def _key(toolchain: Toolchain, kind: PluginKind, headers: Path, extra_sources: Sequence[Path]) -> str:
     """Names what it was built from and for; found without starting a process."""
     digest = hashlib.sha256(" ".join(FLAGS).encode())
-    for source in (*SOURCES, *extra_sources):
+    for source in (*kind.sources, *extra_sources):
         digest.update(hashlib.sha256(source.read_bytes()).digest())
     libraries = sorted(headers.parent.glob("lib*/libLLVM*.so*"))
     for path in (toolchain.clang.resolve(), *(library.resolve() for library in libraries)):
@@ -183,17 +209,19 @@ def _key(toolchain: Toolchain, headers: Path, extra_sources: Sequence[Path]) -> 
     return digest.hexdigest()[:20]
 
 
-def _build(toolchain: Toolchain, headers: Path, extra_sources: Sequence[Path]) -> bytes:
+def _build(toolchain: Toolchain, kind: PluginKind, headers: Path, extra_sources: Sequence[Path]) -> bytes:
     with scratch_directory() as scratch:
         library = scratch / "plugin.so"
-        _compile(toolchain, headers, extra_sources, library)
-        _try_out(toolchain, library, scratch)
+        _compile(toolchain, kind, headers, extra_sources, library)
+        kind.try_out(toolchain, library, scratch)
         return library.read_bytes()
 
 
-def _compile(toolchain: Toolchain, headers: Path, extra_sources: Sequence[Path], output: Path) -> None:
-    sources = [str(source) for source in (*SOURCES, *extra_sources) if source.suffix != ".h"]
-    arguments = [*FLAGS, *_definitions(toolchain), "-isystem", str(headers), "-I", str(SOURCES[0].parent), *sources]
+def _compile(
+    toolchain: Toolchain, kind: PluginKind, headers: Path, extra_sources: Sequence[Path], output: Path
+) -> None:
+    sources = [str(source) for source in (*kind.sources, *extra_sources) if source.suffix != ".h"]
+    arguments = [*FLAGS, *_definitions(toolchain), "-isystem", str(headers), "-I", str(NATIVE), *sources]
     reason = ""
     for compiler in cpp_compilers(toolchain):
         result = processes.run([*compiler, *arguments, "-o", str(output)], timeout_s=_BUILD_TIMEOUT_S)
@@ -201,7 +229,7 @@ def _compile(toolchain: Toolchain, headers: Path, extra_sources: Sequence[Path],
             return
         reason = reason or result.describe()
     raise ToolchainError(
-        f"{toolchain.clang}: its inliner plugin cannot be built: {reason}; "
+        f"{toolchain.clang}: its {kind.name} plugin cannot be built: {reason}; "
         "see that the packages g++ and llvm-{0}-dev are whole".format(toolchain.version[0])
     )
 
@@ -220,8 +248,8 @@ def cpp_compilers(toolchain: Toolchain) -> list[list[str]]:
     return [[str(own)] if own else [str(toolchain.clang), "--driver-mode=g++"], *([path] for path in others)]
 
 
-def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
-    """Raises ToolchainError unless the compiler loads it and lets it decide."""
+def _try_out_inliner(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
+    """See `PluginKind.try_out`."""
     source, log = scratch / "probe.ll", scratch / "probe.log"
     source.write_text(probe_module())
     command = [str(toolchain.clang), "-Wno-override-module", "-Oz", "-x", "ir", str(source), "-c"]
@@ -239,3 +267,6 @@ def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
     expected = toolchain.problems[INLINING.problem].features
     if decided.features[: len(expected)] != expected:
         raise ToolchainError(f"{toolchain.clang}: tells the inliner plugin other features than the channel")
+
+
+INLINER = PluginKind("inliner", SOURCES, _try_out_inliner)

@@ -7,7 +7,7 @@ one alone is legal it is chosen.
 """
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,9 @@ class CandidateInputs(abc.ABC):
     features: tuple[str, ...]
     """What the compiler must send."""
 
+    optional: tuple[str, ...] = ()
+    """What is made use of when it is sent."""
+
     mask: str
     """The feature, one of those, whose elements are the C places."""
 
@@ -31,6 +34,10 @@ class CandidateInputs(abc.ABC):
 
     default_input: str | None = None
     """Which of them is 1 for what the compiler's own heuristic would choose, else 0; None when that is not known."""
+
+    def used(self, sent: Collection[str]) -> tuple[str, ...]:
+        """What is made use of where the compiler sends this much."""
+        return (*self.features, *(name for name in self.optional if name in sent))
 
     @abc.abstractmethod
     def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -92,6 +99,7 @@ class _Choosing(Decider):
     def __init__(self, weights: NetworkWeights, inputs: CandidateInputs, header: Header, seed: int, temperature: float):
         self._scores = _Scores(weights)
         self._inputs = inputs
+        self._used = inputs.used(header.names)
         self._dtype = record_dtype(header.features)
         self._temperature = temperature
         self._uniform = uniforms(seed)
@@ -99,7 +107,7 @@ class _Choosing(Decider):
 
     def __call__(self, observation: bytes) -> int:
         record = np.frombuffer(observation, self._dtype)
-        features = {name: record[name] for name in self._inputs.features}
+        features = {name: record[name] for name in self._used}
         [legal] = np.nonzero(self._inputs.legal(features)[0])
         if not len(legal):
             raise ProtocolError("channel: a decision without a legal candidate")

@@ -7,7 +7,7 @@ what is learned: a choice is its own advice, a number becomes advice by a fixed 
 """
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -215,19 +215,26 @@ class OneOfCandidates(Choice):
     float32.
     """
 
-    def __init__(self, quantiles: Mapping[str, np.ndarray], inputs: CandidateInputs, num_candidates: int):
+    def __init__(
+        self,
+        quantiles: Mapping[str, np.ndarray],
+        inputs: CandidateInputs,
+        num_candidates: int,
+        sent: Collection[str] = (),
+    ):
         """Raises PolicyError when the vocabulary is not of these inputs."""
         super().__init__(quantiles)
         if self.features != inputs.names:
             odd = sorted(set(self.features) ^ set(inputs.names))
             raise PolicyError(f"vocabulary: is for other inputs than this problem has: {', '.join(odd) or 'order'}")
         self.inputs = inputs
+        self._used = inputs.used(sent)
         self.num_actions = num_candidates
         self.passive_action = num_candidates - 1
 
     @property
     def sent(self) -> tuple[str, ...]:
-        return self.inputs.features
+        return self._used
 
     def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {
@@ -359,7 +366,7 @@ def decision_kind(problem: Problem, quantiles: Mapping[str, np.ndarray], sent: S
     places = {spec.num_elements for spec in sent if spec.name == problem.candidates.mask}
     if len(places) != 1:
         raise PolicyError(f"{problem.name}: the compiler does not send {problem.candidates.mask!r}")
-    return OneOfCandidates(known, problem.candidates, places.pop())
+    return OneOfCandidates(known, problem.candidates, places.pop(), [spec.name for spec in sent])
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

@@ -110,7 +110,8 @@ def trace_quantiles(
 
             list(executor.map(count, histograms))
 
-        for batch in trace.batches(candidates.features if candidates is not None else None):
+        used = candidates.used([spec.name for spec in trace.features]) if candidates is not None else None
+        for batch in trace.batches(used):
             on_decisions(len(batch))
             if sampling_fraction < 1:
                 drawn = rng.random(len(batch)) < sampling_fraction

@@ -1,8 +1,8 @@
-"""LLVM's own choice of the live range to evict, rebuilt from what an eviction policy is shown.
+"""LLVM's own choice of the live range to evict: as told, or rebuilt from what an eviction policy is shown.
 
-The compiler does not send it. Source of the rules: `DefaultEvictionAdvisor` in
-`llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp`; the candidates come in the order of allocation, the last place stands
-for the interval that looks for a register itself.
+The compiler does not send it; our plugin does (see `llvm.regalloc_plugin`). Without that it is rebuilt. Source of the
+rules: `DefaultEvictionAdvisor` in `llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp`; the candidates come in the order of
+allocation, the last place stands for the interval that looks for a register itself.
 
     cheapest = none
     for each legal candidate, in order:
@@ -25,6 +25,7 @@ import numpy as np
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.policy import Decider, Policy
+from compiler_opt.problems.regalloc_eviction import signature
 from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
 
 _URGENT_HINTS = 10.0
@@ -35,6 +36,13 @@ _SEEN = ("mask", "is_free", "nr_urgent", "nr_broken_hints", "is_hint", "is_local
 
 def default_choices(features: Mapping[str, np.ndarray]) -> np.ndarray:
     """What the compiler's own advisor would choose; features by name, as the compiler sends them, to `[T]` int64."""
+    if signature.TOLD_DEFAULT in features:
+        return features[signature.TOLD_DEFAULT].reshape(-1).astype(np.int64)
+    return rebuilt_choices(features)
+
+
+def rebuilt_choices(features: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The same, as far as it can be seen when nobody tells."""
     columns = [by_candidate(features, name).tolist() for name in _SEEN]
     weights = spill_weights(features).tolist()
     return np.array([_choose(*decision) for decision in zip(*columns, weights, strict=True)], np.int64)
@@ -84,13 +92,14 @@ class DefaultEviction(Policy):
         missing = [name for name in (*_SEEN, "use_def_density") if name not in header.names]
         if missing:
             raise PolicyError(f"eviction: the compiler does not send the features {', '.join(missing)}")
-        return _Deciding(header)
+        return _Deciding(header, (*_SEEN, "use_def_density"))
 
 
 class _Deciding(Decider):
-    def __init__(self, header: Header):
+    def __init__(self, header: Header, seen: tuple[str, ...]):
         self._dtype = record_dtype(header.features)
+        self._seen = (signature.TOLD_DEFAULT,) if signature.TOLD_DEFAULT in header.names else seen
 
     def __call__(self, observation: bytes) -> int:
         record = np.frombuffer(observation, self._dtype)
-        return int(default_choices({name: record[name] for name in (*_SEEN, "use_def_density")})[0])
+        return int(default_choices({name: record[name] for name in self._seen})[0])

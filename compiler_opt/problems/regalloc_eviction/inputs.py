@@ -26,9 +26,10 @@ RELATIVE = (
     "nr_lighter",
     "nr_legal",
 )
-"""What the compiler does not send: position; whether it is the interval itself; whether the compiler's rules, as far
-as they can be rebuilt, choose it; lighter than the interval itself; weight as a multiple of that one's; how many others
-cost less (broken hints, then weight); how many are lighter than the interval itself; and how many are legal."""
+"""What the compiler does not send: position; whether it is the interval itself; whether the compiler's rules, as told
+or as far as they can be rebuilt, choose it; lighter than the interval itself; weight as a multiple of that one's; how
+many others cost less (broken hints, then weight); how many are lighter than the interval itself; and how many are
+legal."""
 
 _NOT_COMPARED = (
     "is_free",
@@ -57,6 +58,7 @@ class EvictionInputs(CandidateInputs):
     mask = signature.MASK
     default_input = "is_default"
     features = (signature.MASK, *signature.FEATURES, signature.PROGRESS)
+    optional = (signature.TOLD_DEFAULT,)
     names = (
         *signature.FEATURES,
         signature.PROGRESS,

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from compiler_opt.llvm.advisors import REGALLOC_EVICTION
+
 MASK = "mask"
 """1 where a candidate may be chosen."""
 
@@ -34,6 +36,9 @@ FEATURES = (
     "min_stage",
 )
 """Of each candidate."""
+
+TOLD_DEFAULT = REGALLOC_EVICTION.told_default or ""
+"""The default's choice, where our plugin tells it (see `llvm.regalloc_plugin`)."""
 
 PROGRESS = "progress"
 """How much of the function is allocated; the same for all candidates."""

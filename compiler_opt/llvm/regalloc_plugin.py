@@ -1,0 +1,104 @@
+"""The register allocator's plugin (`native/regalloc_plugin.cpp`): the channel, with the default's own decisions.
+
+LLVM's channel does not tell what its default advisor would evict, or which priority it would give. With this plugin an
+unmodified clang asks that one first, and tells it as one more feature (`AdvisorFlags.told_default`); everything else on
+the channel is as LLVM has it, and so are the objects. Built once for each LLVM, see `plugin`.
+"""
+
+import os
+from pathlib import Path
+
+from compiler_opt.errors import ToolchainError
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.advisors import REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags, mllvm
+from compiler_opt.llvm.plugin import NATIVE, PluginKind, cached_plugin, can_build, load_option
+from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.llvm.training_log_reader import decode_log
+
+SOURCES = tuple(NATIVE / name for name in ("regalloc_plugin.cpp", "regalloc_advisors.h"))
+"""What it is made of."""
+
+
+def regalloc_plugin(toolchain: Toolchain) -> Path | None:
+    """The plugin for a compiler; None when it cannot be had for this one.
+
+    Whoever knows better than the channel alone asks for it; nobody needs it.
+    """
+    if not can_build(toolchain):
+        return None
+    try:
+        return cached_plugin(toolchain, REGALLOC)
+    except ToolchainError:
+        return None
+
+
+def options(plugin: Path, advisor: AdvisorFlags, nowhere: Path) -> list[str]:
+    """Clang arguments that have it asked, instead of LLVM's own channel.
+
+    Args:
+      plugin: the library.
+      advisor: what is decided.
+      nowhere: base name of two files `.in` and `.out` that lead to `/dev/null`, see `make_nowhere`.
+    """
+    return [*advisor.interactive_options(), *mllvm([f"{advisor.channel_base}={nowhere}"]), load_option(plugin)]
+
+
+def make_nowhere(scratch: Path) -> Path:
+    """The files that LLVM's own channel is to open, as nobody is there; made when they are missing."""
+    base = scratch / "nowhere"
+    for ending in (".in", ".out"):
+        path = Path(f"{base}{ending}")
+        if not path.is_symlink():
+            path.symlink_to(os.devnull)
+    return base
+
+
+def channel_environment(channel: Path) -> dict[str, str]:
+    """All environment variables of a compiler that converses over `channel`.in and `channel`.out."""
+    return {**os.environ, "MLGO_REGALLOC_CHANNEL": str(channel), "MLGO_REGALLOC_LOG": ""}
+
+
+def log_environment(log: Path) -> dict[str, str]:
+    """All environment variables of a compiler that decides as ever, and writes a training log."""
+    return {**os.environ, "MLGO_REGALLOC_CHANNEL": "", "MLGO_REGALLOC_LOG": str(log)}
+
+
+def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
+    """See `PluginKind.try_out`: what was built must leave objects alone, and tell of each decision."""
+    source, log = scratch / "probe.ll", scratch / "probe.log"
+    source.write_text(probe_module())
+    command = [str(toolchain.clang), "-Wno-override-module", "-O2", "-x", "ir", str(source), "-c", "-o"]
+    plain, told = scratch / "plain.o", scratch / "told.o"
+    advisors = (REGALLOC_EVICTION, REGALLOC_PRIORITY)
+    runs = [processes.run([*command, str(plain)], timeout_s=TIMEOUT_S)]
+    for advisor in advisors:
+        support = toolchain.problems.get(advisor.problem)
+        if support is None or not support.interactive:
+            raise ToolchainError(f"{toolchain.clang}: has no channel for {advisor.problem}")
+        runs.append(
+            processes.run(
+                [*command, str(told), *options(plugin, advisor, make_nowhere(scratch))],
+                timeout_s=TIMEOUT_S,
+                environment=log_environment(log),
+            )
+        )
+        failed = next((result for result in runs if not result.ok), None)
+        if failed is not None:
+            raise ToolchainError(
+                f"{toolchain.clang}: does not work with the register-allocation plugin: {failed.describe()}"
+            )
+        if not log.exists():
+            raise ToolchainError(f"{toolchain.clang}: loads the register-allocation plugin, but does not ask it")
+        decided = decode_log(log.read_bytes())
+        log.unlink()
+        if tuple(spec.name for spec in decided.features) != (
+            *(spec.name for spec in support.features),
+            advisor.told_default,
+        ):
+            raise ToolchainError(f"{toolchain.clang}: tells the register-allocation plugin other features")
+        if plain.read_bytes() != told.read_bytes():
+            raise ToolchainError(f"{toolchain.clang}: compiles otherwise with the register-allocation plugin")
+
+
+REGALLOC = PluginKind("regalloc", SOURCES, _try_out)
