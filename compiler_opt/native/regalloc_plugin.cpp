@@ -31,11 +31,13 @@
 #include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <limits>
 #include <memory>
 #include <string>
 #include <sys/mman.h>
@@ -80,9 +82,11 @@ const char *variable(const char *Name) {
 
 // --- Who is told, and who decides ------------------------------------------------------------------------------------
 
+constexpr int64_t kNothing = std::numeric_limits<int64_t>::max();
+
 // The default's decision about the interval that the ML advisor is asked about now; and whether it came to a question.
 struct Pending {
-  int64_t Position = 0; // of an eviction's candidate
+  int64_t Position = kNothing; // of the register whose intervals are evicted, in the order of allocation
   float Priority = 0;
   bool AnotherIsWanted = false;
 };
@@ -106,9 +110,10 @@ public:
     Text += "{\"observation\":" + std::to_string(NumObservations++) + "}\n";
     for (size_t Index = 0; Index < Specs.size(); ++Index)
       Text.append(static_cast<const char *>(Model.getTensorUntyped(Index)), Specs[Index].getTotalTensorBufferSize());
-    const bool IsEviction = Advice.isElementType<int64_t>();
-    const char *Default =
-        IsEviction ? reinterpret_cast<const char *>(&Now.Position) : reinterpret_cast<const char *>(&Now.Priority);
+    // The last candidate stands for evicting nothing.
+    Now.Position = std::min(Now.Position, LastCandidate);
+    const char *Default = isEviction(Advice) ? reinterpret_cast<const char *>(&Now.Position)
+                                             : reinterpret_cast<const char *>(&Now.Priority);
     const size_t Size = Advice.getTotalTensorBufferSize();
     Text.append(Default, Size);
     Text += '\n';
@@ -153,7 +158,8 @@ private:
     } else {
       fail("neither MLGO_REGALLOC_CHANNEL nor MLGO_REGALLOC_LOG says where to");
     }
-    const bool IsEviction = Advice.isElementType<int64_t>();
+    for (const TensorSpec &Spec : Specs)
+      LastCandidate = std::max(LastCandidate, int64_t(Spec.getElementCount()) - 1);
     std::string Header;
     raw_string_ostream Stream(Header);
     json::OStream Json(Stream);
@@ -161,7 +167,7 @@ private:
       Json.attributeArray("features", [&] {
         for (const TensorSpec &Spec : Specs)
           Spec.toJSON(Json);
-        if (IsEviction)
+        if (isEviction(Advice))
           TensorSpec::createSpec<int64_t>("eviction_default", {1}).toJSON(Json);
         else
           TensorSpec::createSpec<float>("priority_default", {1}).toJSON(Json);
@@ -194,7 +200,10 @@ private:
     }
   }
 
+  static bool isEviction(const TensorSpec &Advice) { return Advice.isElementType<int64_t>(); }
+
   bool Begun = false;
+  int64_t LastCandidate = 0;
   int In = -1, Out = -1;
   std::string Path, Text;
   uint64_t NumObservations = 0;
@@ -265,13 +274,17 @@ public:
   }
 
 private:
-  // Among the candidates of LLVM's ML advisor, the last of which stands for evicting nothing.
+  // Among the candidates of LLVM's ML advisor.
   static int64_t position(const AllocationOrder &Order, MCRegister Register) {
-    constexpr int64_t Itself = 32;
     if (!Register)
-      return Itself;
+      return kNothing;
     int64_t Position = 0;
-    Order.forEach([&](MCPhysReg Candidate) { return Candidate != Register && ++Position < Itself; });
+    Order.forEach([&](MCPhysReg Candidate) {
+      if (Candidate == Register)
+        return false;
+      ++Position;
+      return true;
+    });
     return Position;
   }
 

@@ -1,0 +1,194 @@
+"""The register allocator's plugin in real compilers: what it tells is the default's, and it changes nothing else."""
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.collect.compilation import RolloutSettings
+from compiler_opt.collect.rollout import rollout
+from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.llvm import plugin, regalloc_plugin
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.llvm.training_log import Header, record_dtype
+from compiler_opt.llvm.training_log_reader import decode_log
+from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
+from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.regalloc_eviction.default_eviction import rebuilt_choices
+from tests.small_corpus import make_busy_corpus
+
+_TOLD = {"regalloc_eviction": "eviction_default", "regalloc_priority": "priority_default"}
+_CHANNEL = RolloutSettings(backend="channel")
+
+
+@pytest.fixture(scope="module")
+def library(toolchain: Toolchain) -> Path:
+    found = regalloc_plugin.regalloc_plugin(toolchain)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def corpus(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_busy_corpus(tmp_path_factory.mktemp("busy"), str(toolchain.clang))
+
+
+@pytest.fixture(params=_TOLD)
+def problem(request: pytest.FixtureRequest) -> Problem:
+    return problems.load(request.param)
+
+
+class _LastLegal(Policy):
+    """Evicts what comes last in the order of allocation."""
+
+    name = "last"
+
+    def start(self, header: Header, seed: int) -> Decider:
+        dtype = record_dtype(header.features)
+
+        class Deciding(Decider):
+            def __call__(self, observation: bytes) -> int:
+                return int(np.flatnonzero(np.frombuffer(observation, dtype)["mask"].reshape(-1)[:-1])[-1])
+
+        return Deciding()
+
+
+def _other_policy(problem: Problem) -> Policy:
+    """One that does not decide as the default does."""
+    return _LastLegal() if problem.candidates is not None else FeaturePolicy("stage")
+
+
+def _compiled(
+    module: Module,
+    policy: Policy | None,
+    problem: Problem,
+    toolchain: Toolchain,
+    place: Path,
+    settings: RolloutSettings = RolloutSettings(),
+) -> bytes:
+    """The object."""
+    kept = place / "kept.o"
+    result = rollout(module, policy, problem, toolchain, scratch=place, seed=1, settings=settings, keep_object=kept)
+    assert result.failure is None
+    return kept.read_bytes()
+
+
+def test_gcc_compiles_it_without_warnings(toolchain: Toolchain) -> None:
+    # LLVM's own compiler has built the library.
+    gcc = shutil.which("g++")
+    assert gcc is not None, "g++ is not installed; ./run_tests.sh installs what the tests need"
+    flags = [*plugin.FLAGS, "-Wall", "-Wextra", "-Werror", *plugin._definitions(toolchain), "-fsyntax-only"]
+    source = str(regalloc_plugin.SOURCES[0])
+    subprocess.run([gcc, *flags, "-isystem", str(toolchain.plugin_headers), source], check=True)
+
+
+def test_following_what_it_tells_is_to_compile_plainly(
+    problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
+) -> None:
+    assert library.is_file()
+    told = FeaturePolicy(_TOLD[problem.name])
+    decided_otherwise = []
+    for module in corpus.modules:
+        plain = _compiled(module, None, problem, toolchain, tmp_path)
+        assert _compiled(module, told, problem, toolchain, tmp_path) == plain
+        decided_otherwise.append(_compiled(module, _other_policy(problem), problem, toolchain, tmp_path) != plain)
+    # So there was something to decide.
+    assert any(decided_otherwise)
+
+
+def test_who_does_not_follow_gets_what_the_channel_gives(
+    problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    policy = _other_policy(problem)
+    for module in corpus.modules:
+        by_plugin = _compiled(module, policy, problem, toolchain, tmp_path)
+        assert by_plugin == _compiled(module, policy, problem, toolchain, tmp_path, _CHANNEL)
+
+
+def test_a_trajectory_is_the_channels_and_one_feature(
+    problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    told = _TOLD[problem.name]
+    found = rollout(corpus.modules[0], FeaturePolicy(told), problem, toolchain, scratch=tmp_path).trajectory
+    assert found is not None
+    assert problem.default_policy is not None
+    default = rollout(
+        corpus.modules[0], problem.default_policy, problem, toolchain, scratch=tmp_path, settings=_CHANNEL
+    ).trajectory
+    assert default is not None
+    assert found.header.names == (*default.header.names, told)
+    assert found.header.features[:-1] == default.header.features
+    assert found.header.advice == default.header.advice
+    features = found.features()
+    np.testing.assert_array_equal(features[told].reshape(-1), found.advice)
+    if problem.name == "regalloc_eviction":
+        # Told and rebuilt are mostly the same.
+        assert (rebuilt_choices(features) == found.advice).mean() > 0.9
+        assert len(set(found.advice.tolist())) > 3
+
+
+def _command(
+    library: Path, problem: Problem, corpus: Corpus, toolchain: Toolchain, place: Path
+) -> tuple[list[str], Path]:
+    module, output = corpus.modules[0], place / "own.o"
+    flags = regalloc_plugin.options(library, problem.advisor, regalloc_plugin.make_nowhere(place))
+    return compile_command(toolchain.clang, module.options(), module.bitcode_path, output, flags), output
+
+
+def test_it_writes_a_log(problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path) -> None:
+    command, output = _command(library, problem, corpus, toolchain, tmp_path)
+    log = tmp_path / "log"
+    subprocess.run(command, env=regalloc_plugin.log_environment(log), check=True)
+    read = decode_log(log.read_bytes())
+    told = rollout(corpus.modules[0], FeaturePolicy(_TOLD[problem.name]), problem, toolchain, scratch=tmp_path)
+    assert told.trajectory is not None
+    assert len(read) == len(told.trajectory) > 20
+    name = _TOLD[problem.name]
+    np.testing.assert_array_equal(read.columns([name])[name].reshape(-1), told.trajectory.advice)
+    assert output.read_bytes() == _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
+
+
+def test_it_wants_to_know_where_to(
+    problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
+) -> None:
+    command, output = _command(library, problem, corpus, toolchain, tmp_path)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGO_")}
+    for variables, reason in (
+        ({}, "neither MLGO_REGALLOC_CHANNEL nor MLGO_REGALLOC_LOG says where to"),
+        ({"MLGO_REGALLOC_LOG": str(tmp_path / "no" / "log")}, "no/log: No such file or directory"),
+        ({"MLGO_REGALLOC_CHANNEL": str(tmp_path / "no")}, "no.in: No such file or directory"),
+    ):
+        result = subprocess.run(command, env=environment | variables, capture_output=True, text=True, check=False)
+        assert result.returncode == 1
+        assert result.stderr.startswith("error: mlgo: ")
+        assert result.stderr.rstrip().endswith(reason)
+        assert not output.exists()
+
+
+def test_it_ends_when_nobody_answers(
+    problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
+) -> None:
+    command, output = _command(library, problem, corpus, toolchain, tmp_path)
+    base = tmp_path / "channel"
+    for ending in (".in", ".out"):
+        os.mkfifo(f"{base}{ending}")
+    with subprocess.Popen(
+        command, env=regalloc_plugin.channel_environment(base), stderr=subprocess.PIPE, text=True
+    ) as child:
+        with Path(f"{base}.in").open("wb"), Path(f"{base}.out").open("rb") as observations:
+            assert observations.readline().startswith(b'{"features":')
+        _, said = child.communicate(timeout=60)
+    # Whichever end it notices first; LLVM itself would read on for ever.
+    assert (child.returncode == 1 and "error: mlgo: " in said) or child.returncode == -signal.SIGPIPE
+    assert not output.exists()
+
+
+def test_a_compiler_without_headers_goes_on_without(toolchain: Toolchain) -> None:
+    assert regalloc_plugin.regalloc_plugin(dataclasses.replace(toolchain, plugin_headers=None)) is None
