@@ -93,6 +93,14 @@ def default_cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "compiler_opt"
 
 
+def printable(text: Path | str) -> str:
+    """A path or name as it can stand in a message of one line: control characters and stray bytes are escaped."""
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def _umask() -> int:
     value = os.umask(0)
     os.umask(value)

@@ -6,6 +6,7 @@ import pytest
 
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl.config import BehavioralCloningConfig, DeviationsConfig, NetworkConfig, PPOConfig, TrainingConfig
 from compiler_opt.tools import gin_settings
@@ -14,13 +15,18 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted(path.relative_to(ROOT) for path in (ROOT / "gin_configs").rglob("*.gin"))
 
 CLASSES: dict[str, dict[str, type]] = {
-    "common": {"rollout": RolloutSettings, "network": NetworkConfig},
-    "behavioral_cloning_nn_agent": {"train_eval": BehavioralCloningConfig, "network": NetworkConfig},
+    "common": {"rollout": RolloutSettings, "problem_config": ProblemConfig, "network": NetworkConfig},
+    "behavioral_cloning_nn_agent": {
+        "train_eval": BehavioralCloningConfig,
+        "network": NetworkConfig,
+        "problem_config": ProblemConfig,
+    },
     "ppo_nn_agent": {
         "train_eval": TrainingConfig,
         "ppo": PPOConfig,
         "network": NetworkConfig,
         "advantages": AdvantagesConfig,
+        "problem_config": ProblemConfig,
     },
 }
 CLASSES["deviations_nn_agent"] = {**CLASSES["ppo_nn_agent"], "deviations": DeviationsConfig}

@@ -158,17 +158,18 @@ class Compilation:
         Raises:
           ToolchainError: there is no `opt`.
         """
-        options, bitcode = self.module.options(), self.module.bitcode_path
+        options, bitcode, trusted = self.module.options(), self.module.bitcode_path, self.module.trusted
         if self.uses_opt:
             extra = [flag for flag in flags if flag != "-mllvm"]
             if call_sites:
                 extra += remarks.opt_options(str(self._remarks_path))
             opt = self.toolchain.tool("opt")
-            return opt_command(opt, options, bitcode, self._optimised_path, extra, self.settings.opt_passes)
+            passes = self.settings.opt_passes
+            return opt_command(opt, options, bitcode, self._optimised_path, extra, passes, trusted=trusted)
         remark_pass = remarks.REMARK_PASS if call_sites else self.problem.remark_pass
         if remark_pass is not None:
             flags = [*flags, *remarks.options(str(self._remarks_path), remark_pass)]
-        return compile_command(self.toolchain.clang, options, bitcode, self.object_path, flags)
+        return compile_command(self.toolchain.clang, options, bitcode, self.object_path, flags, trusted=trusted)
 
     def generate_code(self) -> None:
         """Makes the object of what `opt` has left; where clang has compiled there is nothing to do.
@@ -178,8 +179,14 @@ class Compilation:
         """
         if self.uses_opt:
             flags = ["-disable-llvm-passes"]
-            options = self.module.options()
-            command = compile_command(self.toolchain.clang, options, self._optimised_path, self.object_path, flags)
+            command = compile_command(
+                self.toolchain.clang,
+                self.module.options(),
+                self._optimised_path,
+                self.object_path,
+                flags,
+                trusted=self.module.trusted,
+            )
             self._run(command)
 
     def compile(

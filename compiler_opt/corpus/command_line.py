@@ -4,12 +4,16 @@ A corpus is untrusted input, so options pass through an allow-list by effect (`c
 generation are kept, with values that cannot name a file; those that only concern the front end or name other outputs
 are dropped (the bitcode is already past the front end); and everything else is refused by name: plugins, profiles and
 other inputs, response files, and whatever a newer compiler may bring.
+
+Whoever has built a corpus may trust it (`--trust_corpus`): then what is not on the list is let through as it was
+recorded, with any value. What names the output or an input still goes, and so does what is dropped anyway.
 """
 
+import enum
 import functools
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +23,10 @@ from compiler_opt.errors import CorpusError
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:=+-]*")
 """Values of kept options: words, numbers and lists; nothing that leads to a file elsewhere, or to `@file`."""
 
-_REMEDY = "remove it from the module's .cmd file, or leave the module out of the corpus"
+_REMEDY = (
+    "remove it from the module's .cmd file, leave the module out of the corpus, or, if the corpus is your own, give "
+    "--trust_corpus"
+)
 
 
 class _Table(NamedTuple):
@@ -30,12 +37,20 @@ class _Table(NamedTuple):
     joined: tuple[str, ...]
 
 
+class _Effect(enum.Enum):
+    KEPT = enum.auto()
+    DROPPED = enum.auto()
+    UNLISTED = enum.auto()
+
+
 def compile_command(
     clang: Path | str,
     options: Sequence[str],
     bitcode: Path | str,
     output: Path | str,
     extra: Sequence[str] = (),
+    *,
+    trusted: bool = False,
 ) -> list[str]:
     """The command that compiles a corpus module to an object file, as the build did, minus the embedded bitcode.
 
@@ -45,11 +60,12 @@ def compile_command(
       bitcode: the module's `.bc` file.
       output: the object file to write.
       extra: our own cc1 options, e.g. `-mllvm` pairs; trusted, and last so that they win.
+      trusted: let options through that are not on the allow-list.
 
     Raises:
       CorpusError: an option is not on the allow-list.
     """
-    kept = checked_options(tuple(options))
+    kept = checked_options(tuple(options), trusted)
     return [str(clang), "-cc1", *kept, "-emit-obj", _ONE_TARGET, *extra, "-x", "ir", str(bitcode), "-o", str(output)]
 
 
@@ -65,6 +81,8 @@ def opt_command(
     output: Path | str,
     extra: Sequence[str] = (),
     passes: str = "",
+    *,
+    trusted: bool = False,
 ) -> list[str]:
     """The command that has `opt` do the part of a module's compilation that ends before code is generated.
 
@@ -75,11 +93,12 @@ def opt_command(
       output: the bitcode file to write; `compile_command` with `-disable-llvm-passes` makes an object of it.
       extra: our own LLVM options; trusted, and last so that they win.
       passes: a pipeline as `opt -passes` takes it; by default that of the module's `-O` level.
+      trusted: let options through that are not on the allow-list.
 
     Raises:
       CorpusError: an option is not on the allow-list.
     """
-    kept = checked_options(tuple(options))
+    kept = checked_options(tuple(options), trusted)
     of_llvm = [value for name, value in itertools.pairwise(kept) if name == "-mllvm"]
     level = next((option for option in reversed(kept) if option in _PIPELINE_LEVELS), "-O0")
     pipeline = passes or f"default<{level[1:]}>"
@@ -90,8 +109,13 @@ _PIPELINE_LEVELS = frozenset({"-O0", "-O1", "-O2", "-O3", "-Os", "-Oz"})
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def checked_options(options: tuple[str, ...]) -> tuple[str, ...]:
+def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[str, ...]:
     """The options that steer code generation, in order; the others are dropped.
+
+    Args:
+      options: a whole cc1 command line, as recorded.
+      trusted: keep what is not on the allow-list too, and any value; response files are refused all the same, as
+        nobody knows what they hold.
 
     Raises:
       CorpusError: `options` is no cc1 command line, or one of them is not on the allow-list.
@@ -100,34 +124,72 @@ def checked_options(options: tuple[str, ...]) -> tuple[str, ...]:
         found = _shown(options[0]) if options else "nothing"
         raise CorpusError(f"command line: expected cc1 options that start with '-cc1', found {found}")
     kept: list[str] = []
-    arguments = iter(options)
-    for option in arguments:
-        is_kept, takes_value = _effect(option)
-        words = [option]
-        if takes_value:
-            value = next(arguments, None)
-            if value is None:
-                raise CorpusError(f"command line: {_shown(option)} is the last option, but takes a value")
-            words.append(value)
-        if is_kept:
+    for effect, words in _entries(options):
+        if effect is _Effect.DROPPED or (trusted and effect is _Effect.UNLISTED and _is_input_or_output(words)):
+            continue
+        if words[0].startswith("@") or not (trusted or effect is _Effect.KEPT):
+            raise CorpusError(f"command line: {_shown(words[0])} is not an option that a corpus may use; {_REMEDY}")
+        if not trusted:
             _check(words)
-            kept += words
+        kept += words
     return tuple(kept)
 
 
-def _effect(option: str) -> tuple[bool, bool]:
-    """Whether an option is kept, and whether the next argument belongs to it."""
+def split_options(options: Sequence[str]) -> list[tuple[str, ...]]:
+    """The options of a command line, each with its value where that is a word of its own.
+
+    Raises:
+      CorpusError: the value of the last one is missing.
+    """
+    return [words for _, words in _entries(options)]
+
+
+def takes_separate_value(option: str) -> bool:
+    """Whether the value of a listed option is a word of its own."""
+    return option == "-mllvm" or any(option in table.separate for table in (_KEPT, _DROPPED))
+
+
+def takes_value_after_equals(option: str) -> bool:
+    """Whether a listed option has the form `option=value`."""
+    return any(f"{option}=" in table.joined for table in (_KEPT, _DROPPED))
+
+
+def _entries(options: Sequence[str]) -> Iterator[tuple[_Effect, tuple[str, ...]]]:
+    """Each option with its value, and what becomes of it."""
+    position = 0
+    while position < len(options):
+        option = options[position]
+        effect, takes_value = _effect(option)
+        if effect is _Effect.UNLISTED:
+            # How many words it takes, only the compiler knows: what looks like a value is taken for one.
+            following = options[position + 1 : position + 2]
+            takes_value = option[:1] == "-" and bool(following) and following[0][:1] not in ("-", "@")
+        end = position + 1 + takes_value
+        if end > len(options):
+            raise CorpusError(f"command line: {_shown(option)} is the last option, but takes a value")
+        yield effect, tuple(options[position:end])
+        position = end
+
+
+def _effect(option: str) -> tuple[_Effect, bool]:
+    """What becomes of an option, and whether the next argument belongs to it."""
     if option == "-mllvm":
-        return True, True
-    for is_kept, table in ((True, _KEPT), (False, _DROPPED)):
+        return _Effect.KEPT, True
+    tables = ((_Effect.KEPT, _KEPT), (_Effect.DROPPED, _DROPPED))
+    for effect, table in tables:
         if option in table.flags:
-            return is_kept, False
+            return effect, False
         if option in table.separate:
-            return is_kept, True
-    for is_kept, table in ((True, _KEPT), (False, _DROPPED)):
+            return effect, True
+    for effect, table in tables:
         if option.startswith(table.joined):
-            return is_kept, False
-    raise CorpusError(f"command line: {_shown(option)} is not an option that a corpus may use; {_REMEDY}")
+            return effect, False
+    return _Effect.UNLISTED, False
+
+
+def _is_input_or_output(words: Sequence[str]) -> bool:
+    """Whether an unlisted option names what is compiled or made of it; joined (`-ox`), it loses to our own `-o`."""
+    return words[0] in ("-o", "-", "--", "") or words[0][0] not in "-@"
 
 
 def _check(words: Sequence[str]) -> None:

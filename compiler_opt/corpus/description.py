@@ -12,82 +12,26 @@ wrote the bitcode. A corpus is untrusted input: names stay inside, links that le
 
 import dataclasses
 import functools
-import itertools
 import json
-import os
+import random
 import re
-import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from compiler_opt.corpus import bitcode
-from compiler_opt.errors import CorpusError
+from compiler_opt.corpus.contents import REMAKE, FileChecker, read_regular_file
+from compiler_opt.corpus.module import Module as Module
+from compiler_opt.corpus.module import check_name as check_name
+from compiler_opt.corpus.module import format_options as format_options
+from compiler_opt.corpus.module import parse_options as parse_options
+from compiler_opt.corpus.problem_config import ProblemConfig
+from compiler_opt.errors import ConfigError, CorpusError
 
 DESCRIPTION_NAME = "corpus_description.json"
 
 MAX_DESCRIPTION_BYTES = 1 << 28
-MAX_COMMAND_BYTES = 1 << 20
-
-_REMAKE = "extract the corpus again"
-
-
-@dataclasses.dataclass(frozen=True)
-class Module:
-    """One translation unit of a corpus.
-
-    Attributes:
-      name: its path inside the corpus without the endings, e.g. `leveldb/db/builder.o`.
-      project: what it is linked with, e.g. `leveldb`.
-      root: the corpus folder.
-      command_override: options for all modules, instead of the `.cmd` files (ThinLTO at link time).
-    """
-
-    name: str
-    project: str
-    root: Path
-    command_override: tuple[str, ...] | None = None
-
-    @property
-    def bitcode_path(self) -> Path:
-        return self.root / f"{self.name}.bc"
-
-    @property
-    def command_path(self) -> Path:
-        return self.root / f"{self.name}.cmd"
-
-    @property
-    def thinlto_index_path(self) -> Path:
-        return self.root / f"{self.name}.thinlto.bc"
-
-    def options(self) -> tuple[str, ...]:
-        """The cc1 options that the build used, as recorded: pass them through `command_line.compile_command`.
-
-        Raises:
-          CorpusError: the `.cmd` file is missing or is no list of options.
-        """
-        if self.command_override is not None:
-            return self.command_override
-        path = self.command_path
-        try:
-            with path.open("rb") as file:
-                data = file.read(MAX_COMMAND_BYTES + 1)
-        except OSError as error:
-            raise CorpusError(f"{path}: cannot be read ({error.strerror}); {_REMAKE}") from None
-        try:
-            return parse_options(data)
-        except CorpusError as error:
-            raise CorpusError(f"{path}: {error}; {_REMAKE}") from None
-
-    def target(self) -> str | None:
-        """The target that its options name, e.g. `aarch64-unknown-linux-gnu`; None when they leave it to the compiler.
-
-        Raises:
-          CorpusError: see `options`.
-        """
-        options = self.options()
-        return next((value for name, value in reversed(list(itertools.pairwise(options))) if name == "-triple"), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +44,7 @@ class Corpus:
       has_thinlto: whether each module has a ThinLTO index.
       global_command_override: cc1 options used instead of each module's own.
       compiler: what wrote the bitcode, where known; key `version` holds `[major, minor, patch]`.
+      problem_config: how the modules' options are changed.
     """
 
     root: Path
@@ -107,10 +52,15 @@ class Corpus:
     has_thinlto: bool = False
     global_command_override: tuple[str, ...] | None = None
     compiler: Mapping[str, Any] | None = None
+    problem_config: ProblemConfig = ProblemConfig()
 
     @classmethod
-    def load(cls, path: Path | str) -> "Corpus":
+    def load(cls, path: Path | str, *, trusted: bool = False) -> "Corpus":
         """Reads the description of the corpus in folder `path` (or its description file), and looks at the files.
+
+        Args:
+          path: where it is.
+          trusted: whether it is one's own: options that are not on the allow-list are let through, see `command_line`.
 
         Raises:
           CorpusError: there is no corpus, its description is not usable, or a module's files are missing, cut short or
@@ -120,13 +70,12 @@ class Corpus:
         if root.name == DESCRIPTION_NAME:
             root = root.parent
         description = _read_description(root / DESCRIPTION_NAME)
-        corpus = _from_description(root, description)
-        inside = _Inside(root)
+        corpus = _from_description(root, description, trusted)
+        checker = FileChecker(root)
         for module in corpus.modules:
-            inside.check(module.bitcode_path)
+            checker.check_bitcode(f"{module.name}.bc")
             if module.command_override is None:
-                inside.check(module.command_path)
-            _check_bitcode(module.bitcode_path)
+                checker.check_file(f"{module.name}.cmd")
         return corpus
 
     @functools.cached_property
@@ -156,6 +105,67 @@ class Corpus:
             modules = tuple(module for module in modules if module.project in wanted)
         return dataclasses.replace(self, modules=modules)
 
+    def filter(self, keep: str | Callable[[Module], bool]) -> "Corpus":
+        """The part of this corpus whose modules are wanted.
+
+        Args:
+          keep: a regular expression that occurs in their names, or what says so of a module.
+
+        Raises:
+          ConfigError: it is no regular expression, or no module is wanted.
+        """
+        if isinstance(keep, str):
+            try:
+                pattern = re.compile(keep)
+            except (re.error, OverflowError, RecursionError) as error:
+                raise ConfigError(f"the module filter {_shown(keep)}: not a regular expression: {error}") from None
+            modules = tuple(module for module in self.modules if pattern.search(module.name))
+        else:
+            modules = tuple(module for module in self.modules if keep(module))
+        if not modules:
+            what = f" {_shown(keep)}: occurs in" if isinstance(keep, str) else " wants"
+            raise ConfigError(f"{self.root}: the module filter{what} none of {len(self.modules)} module names")
+        return dataclasses.replace(self, modules=modules)
+
+    def split_by_project(self, held_out_share: float, seed: int) -> tuple["Corpus", "Corpus"]:
+        """Sets whole projects apart: what is learned from, and what it is measured on.
+
+        Modules of one project have much in common, headers first of all; a policy that is measured on the rest of a
+        project that it learned from looks better than it is.
+
+        Args:
+          held_out_share: how much of the modules is held out, as near as whole projects allow; at least one project is
+            held out, and one is not.
+          seed: of which; the same projects are held out for the same seed, in whatever order the description names
+            them.
+
+        Returns:
+          training and held-out part.
+
+        Raises:
+          ConfigError: the share is not between 0 and 1, or there are not two projects.
+        """
+        if not 0 < held_out_share < 1:
+            raise ConfigError(f"held-out share: expected a number between 0 and 1, found {held_out_share}")
+        projects = self.projects()
+        if len(projects) < 2:
+            raise ConfigError(
+                f"{self.root}: expected two projects or more, found {len(projects)}; whole projects are held out, so "
+                "combine it with other corpora"
+            )
+        held_out = _draw_projects({name: len(found) for name, found in projects.items()}, held_out_share, seed)
+        return self.select(projects=projects.keys() - held_out), self.select(projects=held_out)
+
+    def configured(self, problem_config: ProblemConfig) -> "Corpus":
+        """The same corpus with its options changed.
+
+        Raises:
+          ConfigError: it adds what does nothing or, unless the corpus is trusted, is not on the allow-list.
+        """
+        problem_config.check(trusted=any(module.trusted for module in self.modules))
+        modules = tuple(dataclasses.replace(module, problem_config=problem_config) for module in self.modules)
+        return dataclasses.replace(self, modules=modules, problem_config=problem_config)
+
     def targets(self, default: str) -> dict[str, int]:
         """The number of modules for each target, the most frequent first.
 
@@ -181,7 +191,7 @@ class Corpus:
         if writer is not None and version[0] < writer[0]:
             raise CorpusError(
                 f"{self.root / DESCRIPTION_NAME}: bitcode written by LLVM {_dotted(writer)} cannot be read by {clang} "
-                f"(LLVM {_dotted(version)}); use a clang >= {writer[0]}, or {_REMAKE} with the older one"
+                f"(LLVM {_dotted(version)}); use a clang >= {writer[0]}, or {REMAKE} with the older one"
             )
 
     def compiler_version(self) -> tuple[int, int, int] | None:
@@ -193,50 +203,15 @@ class Corpus:
             return bitcode.producer_version(file.read(bitcode.HEAD_BYTES))
 
 
-def parse_options(data: bytes) -> tuple[str, ...]:
-    """Splits the contents of a `.cmd` file: options ended (or separated) by NUL.
-
-    Raises:
-      CorpusError: it is empty or too long.
-    """
-    if len(data) > MAX_COMMAND_BYTES:
-        raise CorpusError(f"expected at most {MAX_COMMAND_BYTES} bytes of options, found more")
-    if data.endswith(b"\0"):
-        data = data[:-1]
-    if not data:
-        raise CorpusError("expected cc1 options separated by NUL, found nothing")
-    # Paths are bytes: what is not UTF-8 travels as lone surrogates, as everywhere in Python.
-    return tuple(data.decode("utf-8", "surrogateescape").split("\0"))
-
-
-def format_options(options: Sequence[str]) -> bytes:
-    """The contents of a `.cmd` file, as LLVM writes it: each option ended by NUL."""
-    return b"".join(option.encode("utf-8", "surrogateescape") + b"\0" for option in options)
-
-
-def check_name(name: Any) -> str:
-    """The module name, when it is a relative path that stays inside.
-
-    Raises:
-      CorpusError: it is not.
-    """
-    if not isinstance(name, str) or not name:
-        raise CorpusError(f"module name: expected a relative path, found {_shown(name)}")
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\0" in name or str(path) != name or name == ".":
-        raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {_shown(name)}")
-    return name
-
-
 def explain_failure(stderr: str) -> str | None:
     """What to do about a compiler's complaint over a module's bitcode, in one line; None when it is something else."""
     if re.search(r"Unknown attribute kind|Invalid record|Unknown (opcode|version|type)|Incompatible epoch", stderr):
         return (
             "the bitcode was written by a newer LLVM than this clang reads; use a clang at least as new as the one "
-            f"that made the corpus, or {_REMAKE} with this clang"
+            f"that made the corpus, or {REMAKE} with this clang"
         )
     if re.search(r"Invalid bitcode|file too small|Malformed block|Unexpected end of file|truncated|Bad magic", stderr):
-        return f"the bitcode is damaged or truncated; {_REMAKE}"
+        return f"the bitcode is damaged or truncated; {REMAKE}"
     # So many complaints of the second kind may follow that the error itself is not within the end of stderr.
     if "overriding the module target triple" in stderr or (
         "is not a recognized feature for this target" in stderr and stderr.rstrip().endswith("1 error generated.")
@@ -255,8 +230,7 @@ def explain_failure(stderr: str) -> str | None:
 
 def _read_description(path: Path) -> Mapping[str, Any]:
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_DESCRIPTION_BYTES + 1)
+        data = read_regular_file(path, MAX_DESCRIPTION_BYTES)
     except FileNotFoundError:
         raise CorpusError(
             f"{path}: no such file, so {path.parent} is no corpus; make one with compiler_opt/tools/fetch_corpus.py "
@@ -264,30 +238,28 @@ def _read_description(path: Path) -> Mapping[str, Any]:
         ) from None
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}); give the folder of a corpus") from None
-    if len(data) > MAX_DESCRIPTION_BYTES:
-        raise CorpusError(f"{path}: expected at most {MAX_DESCRIPTION_BYTES} bytes, found more; {_REMAKE}")
     try:
         description = json.loads(data)
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise CorpusError(f"{path}: expected JSON, found something else ({reason}); {_REMAKE}") from None
+        raise CorpusError(f"{path}: expected JSON, found something else ({reason}); {REMAKE}") from None
     if not isinstance(description, dict):
-        raise CorpusError(f"{path}: expected a JSON object, found {type(description).__name__}; {_REMAKE}")
+        raise CorpusError(f"{path}: expected a JSON object, found {type(description).__name__}; {REMAKE}")
     return description
 
 
-def _from_description(root: Path, description: Mapping[str, Any]) -> Corpus:
+def _from_description(root: Path, description: Mapping[str, Any], trusted: bool) -> Corpus:
     where = root / DESCRIPTION_NAME
     if "modules" not in description:
-        raise CorpusError(f"{where}: expected the key 'modules', found {sorted(description)!r:.200}; {_REMAKE}")
+        raise CorpusError(f"{where}: expected the key 'modules', found {sorted(description)!r:.200}; {REMAKE}")
     names = description["modules"]
     if not isinstance(names, list):
-        raise CorpusError(f"{where}: 'modules': expected a list, found {type(names).__name__}; {_REMAKE}")
+        raise CorpusError(f"{where}: 'modules': expected a list, found {type(names).__name__}; {REMAKE}")
     if not names:
-        raise CorpusError(f"{where}: the corpus is empty ('modules' lists nothing); {_REMAKE}")
+        raise CorpusError(f"{where}: the corpus is empty ('modules' lists nothing); {REMAKE}")
     has_thinlto = description.get("has_thinlto", False)
     if not isinstance(has_thinlto, bool):
-        raise CorpusError(f"{where}: 'has_thinlto': expected true or false, found {_shown(has_thinlto)}; {_REMAKE}")
+        raise CorpusError(f"{where}: 'has_thinlto': expected true or false, found {_shown(has_thinlto)}; {REMAKE}")
     override = description.get("global_command_override")
     if override is not None and not _is_strings(override):
         raise CorpusError(f"{where}: 'global_command_override': expected a list of options, found {_shown(override)}")
@@ -302,64 +274,60 @@ def _from_description(root: Path, description: Mapping[str, Any]) -> Corpus:
 
     options = None if override is None else tuple(override)
     own_name = root.resolve().name or "corpus"
-    prefixes = sorted(projects, key=len, reverse=True)
+    prefixes = frozenset(projects)
     modules = []
     seen: set[str] = set()
     for name in names:
         try:
             check_name(name)
         except CorpusError as error:
-            raise CorpusError(f"{where}: {error}; {_REMAKE}") from None
+            raise CorpusError(f"{where}: {error}; {REMAKE}") from None
         if name in seen:
-            raise CorpusError(f"{where}: module {_shown(name)} is listed twice; {_REMAKE}")
+            raise CorpusError(f"{where}: module {_shown(name)} is listed twice; {REMAKE}")
         seen.add(name)
-        project = next((prefix for prefix in prefixes if name.startswith(f"{prefix}/")), None)
+        project = _project_of(name, prefixes)
         if project is None:
             if projects:
-                raise CorpusError(f"{where}: module {_shown(name)} belongs to none of 'projects'; {_REMAKE}")
+                raise CorpusError(f"{where}: module {_shown(name)} belongs to none of 'projects'; {REMAKE}")
             project = own_name
-        modules.append(Module(name, project, root, options))
+        modules.append(Module(name, project, root, options, trusted))
     return Corpus(root, tuple(modules), has_thinlto, options, compiler)
 
 
-def _check_bitcode(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            wrong = bitcode.problem(file, os.fstat(file.fileno()).st_size)
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}); {_REMAKE}") from None
-    if wrong:
-        raise CorpusError(f"{path}: {wrong}; {_REMAKE}")
+def _project_of(name: str, projects: frozenset[str]) -> str | None:
+    """The longest of the projects that the name starts with."""
+    end = name.rfind("/")
+    while end > 0:
+        if name[:end] in projects:
+            return name[:end]
+        end = name.rfind("/", 0, end)
+    return None
 
 
-class _Inside:
-    """Checks that files are regular ones inside a corpus; looks at each folder once, as there may be 10,000 files."""
+def _draw_projects(sizes: Mapping[str, int], share: float, seed: int) -> set[str]:
+    """Projects with about that share of the modules, not all of them.
 
-    def __init__(self, root: Path) -> None:
-        self._root = root.resolve()
-        self._folders: set[Path] = set()
-
-    def check(self, path: Path) -> None:
-        """Raises CorpusError when the file is missing, no file, or a link out of the corpus leads to it."""
-        try:
-            if path.parent not in self._folders:
-                self._check_resolved(path.parent)
-                self._folders.add(path.parent)
-            mode = path.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                self._check_resolved(path)
-                mode = path.stat().st_mode
-        except FileNotFoundError:
-            raise CorpusError(f"{path}: no such file, though the corpus lists its module; {_REMAKE}") from None
-        except (OSError, RuntimeError) as error:
-            raise CorpusError(f"{path}: cannot be read ({error}); {_REMAKE}") from None
-        if not stat.S_ISREG(mode):
-            raise CorpusError(f"{path}: expected a file, found something else; {_REMAKE}")
-
-    def _check_resolved(self, path: Path) -> None:
-        target = path.resolve(strict=True)
-        if not target.is_relative_to(self._root):
-            raise CorpusError(f"{path}: is a link that leaves the corpus (to {target}); {_REMAKE}")
+    Args:
+      sizes: modules by project; two projects or more.
+      share: over 0 and less than 1.
+      seed: of the order in which they are looked at.
+    """
+    order = sorted(sizes)
+    random.Random(seed).shuffle(order)
+    wanted = share * sum(sizes.values())
+    drawn: set[str] = set()
+    num_modules = 0
+    for project in order:
+        # Taken when that leads nearer to the share than leaving it.
+        if abs(num_modules + sizes[project] - wanted) < abs(num_modules - wanted):
+            drawn.add(project)
+            num_modules += sizes[project]
+    # All of them are too large, or the share is nearly everything.
+    if not drawn:
+        drawn = {min(order, key=lambda project: sizes[project])}
+    if len(drawn) == len(order):
+        drawn.discard(min(order, key=lambda project: sizes[project]))
+    return drawn
 
 
 def _known(wanted: Iterable[str], known: Mapping[str, Any], kind: str, root: Path) -> set[str]:

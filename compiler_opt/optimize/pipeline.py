@@ -57,6 +57,7 @@ class OptimizeSettings:
       reuse_policy: an earlier policy to use again instead: its folder, or that of its optimisation; None to learn.
       test_command: runs the project's own tests, in the build folder; None for what the project registers with CTest.
       jobs: compilers at a time.
+      trust_corpus: train with all options of the build, see `corpus.command_line`.
     """
 
     output: Path
@@ -64,6 +65,7 @@ class OptimizeSettings:
     reuse_policy: Path | None = None
     test_command: tuple[str, ...] | None = None
     jobs: int = 1
+    trust_corpus: bool = False
 
 
 def optimize(
@@ -183,7 +185,7 @@ class _Optimization:
         folder = self._output / "corpus"
         if self._state.is_done("corpus"):
             self._say("done before")
-            return Corpus.load(folder)
+            return Corpus.load(folder, trusted=self._settings.trust_corpus)
         self._build_step(self._bitcode)
         with self._state.step("corpus") as step:
             shutil.rmtree(folder, ignore_errors=True)
@@ -206,7 +208,7 @@ class _Optimization:
             )
             for _, reason in extraction.failures[:_SHOWN_FAILURES]:
                 self._say(f"left out: {reason}")
-        return Corpus.load(folder)
+        return Corpus.load(folder, trusted=self._settings.trust_corpus)
 
     def _build_step(self, variant: Variant) -> None:
         name = variant.folder.name

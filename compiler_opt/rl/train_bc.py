@@ -14,6 +14,7 @@ from absl import flags
 
 from compiler_opt import rl
 from compiler_opt.collect.trace_description import TraceDescription
+from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.policies.vocabulary import load_vocabulary
@@ -36,9 +37,9 @@ def main(argv: list[str]) -> None:
     check_folder_writable(root_dir)
     if (root_dir / "checkpoints").exists():
         raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
-    settings = gin_settings.read(
-        {"train_eval": BehavioralCloningConfig, "network": NetworkConfig}, _GIN_FILES.value, _GIN_BINDINGS.value
-    )
+    # The flags that gin may speak of are those of compilations: how the trace was made is known from its description.
+    classes = {"train_eval": BehavioralCloningConfig, "network": NetworkConfig, "problem_config": ProblemConfig}
+    settings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)
     config: BehavioralCloningConfig = settings["train_eval"]
     if _VOCAB_PATH.value:
         config = dataclasses.replace(config, vocab_path=_VOCAB_PATH.value)

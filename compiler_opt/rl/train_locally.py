@@ -15,17 +15,19 @@ from absl import flags
 from compiler_opt import rl
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import vocabularies
 from compiler_opt.rl.config import DeviationsConfig, NetworkConfig, PPOConfig, TrainingConfig
-from compiler_opt.tools import entry_point, gin_settings
+from compiler_opt.tools import corpus_flags, entry_point, gin_settings
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "The run's folder: checkpoints, history, summaries, policy.")
-_DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus to train on.")
+_DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus to train on: {corpus_flags.DATA_PATH}.")
+_TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, corpus_flags.TRUST_CORPUS)
+_MODULE_FILTER = flags.DEFINE_string("module_filter", None, corpus_flags.MODULE_FILTER)
 _COMPILE_TASK = flags.DEFINE_string("compile_task", "inlining", "What is decided.")
 _CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per thread.", 1)
@@ -53,6 +55,7 @@ def main(argv: list[str]) -> None:
             "deviations": DeviationsConfig,
             "network": NetworkConfig,
             "advantages": AdvantagesConfig,
+            "problem_config": ProblemConfig,
         },
         _GIN_FILES.value,
         _GIN_BINDINGS.value,
@@ -67,7 +70,12 @@ def main(argv: list[str]) -> None:
         settings["train_eval"], **{name: value for name, value in flag_values.items() if value is not None}
     )
     problem = problems.load(_COMPILE_TASK.value)
-    corpus = Corpus.load(_DATA_PATH.value)
+    corpus = corpus_flags.load(
+        _DATA_PATH.value,
+        trusted=_TRUST_CORPUS.value,
+        problem_config=settings["problem_config"],
+        module_filter=_MODULE_FILTER.value,
+    )
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     visible = problem.visible([spec.name for spec in toolchain.require(problem.advisor.problem).features])

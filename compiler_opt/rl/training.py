@@ -112,7 +112,8 @@ class Training(abc.ABC, Generic[_Collected]):
         self._iteration, self._elapsed_s, self._compiles, self._position = 0, 0.0, 0, 0
         self._undecided: set[str] = set()
         self._resume()
-        key = {"toolchain": toolchain.identity(), "corpus": str(corpus.root.resolve())}
+        self._flags = corpus.problem_config.to_json()
+        key = {"toolchain": toolchain.identity(), "corpus": str(corpus.root.resolve()), **self._flags}
         self._baseline = cached_baseline(root_dir / "baseline.json", key, corpus.modules, pool, problem)
         usable = [module for module in corpus.modules if self._baseline.scores.get(module.name, 0) > 0]
         if not usable:
@@ -269,6 +270,7 @@ class Training(abc.ABC, Generic[_Collected]):
             "problem": self._problem.name,
             "toolchain": self._toolchain.identity(),
             "corpus": self._trained_on,
+            **self._flags,
             "method": self.method,
             "iterations": self._iteration,
             "compiles": self._compiles,

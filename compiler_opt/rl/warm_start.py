@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.policies.export.saved_model import save_policy
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.behavioral_cloning import Cloner, load_examples
@@ -65,6 +66,7 @@ def clone_default(
         "problem": problem.name,
         "toolchain": trace.about.get("toolchain"),
         "corpus": trace.about.get("corpus"),
+        **ProblemConfig.from_json(trace.about).to_json(),
         "method": "behavioral cloning",
         "examples": len(training),
         "accuracy": cloned.best["accuracy"],

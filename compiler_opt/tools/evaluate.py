@@ -6,10 +6,12 @@ Compiles every module with the default, with the policy and with the baselines, 
     python -m compiler_opt.tools.evaluate --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT
 """
 
+import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 from tqdm import tqdm
@@ -17,6 +19,8 @@ from tqdm import tqdm
 from compiler_opt.collect.compilation import EmbeddedPolicy, check_embedded_model
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.problem_config import ProblemConfig
+from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import output
 from compiler_opt.evaluation.evaluate import (
     BASELINES,
@@ -32,9 +36,14 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.network import LearnedPolicy
 from compiler_opt.problems import problem as problems
-from compiler_opt.tools import entry_point
+from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.tools import corpus_flags, entry_point, gin_settings
 
-_DATA_PATH = flags.DEFINE_string("data_path", None, "Folder of the corpus to measure on.", required=True)
+_DATA_PATH = flags.DEFINE_string(
+    "data_path", None, f"The corpus to measure on: {corpus_flags.DATA_PATH}.", required=True
+)
+_TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, corpus_flags.TRUST_CORPUS)
+_MODULE_FILTER = flags.DEFINE_string("module_filter", None, corpus_flags.MODULE_FILTER)
 _POLICY_PATH = flags.DEFINE_string(
     "policy_path",
     None,
@@ -55,18 +64,29 @@ _BASELINES = flags.DEFINE_list(
 )
 _PROJECTS = flags.DEFINE_list("projects", [], "Measure only these projects of the corpus.")
 _SEED = flags.DEFINE_integer("seed", 0, "Of the random baseline and of the bootstrap.", lower_bound=0)
-_TIMEOUT_S = flags.DEFINE_float("compile_timeout_s", 120, "Seconds that one compilation may take.", lower_bound=0.1)
+_TIMEOUT_S = flags.DEFINE_float(
+    "compile_timeout_s", None, "Seconds that one compilation may take; `rollout.timeout_s` in gin.", lower_bound=0.1
+)
 _TRAINING_LOG = flags.DEFINE_string("training_log", None, "The training's folder or history.jsonl, for its curve.")
 _KEEP_OBJECTS = flags.DEFINE_string("keep_objects", None, "Folder to keep all objects in; by default they are removed.")
+_GIN_FILES = flags.DEFINE_multi_string(
+    "gin_files",
+    [],
+    "Gin files; `rollout.timeout_s` and its like count here, and `problem_config.flags_to_add` and its like, which are "
+    "otherwise those that the policy was trained with.",
+)
+_GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
 
 
 def main(argv: list[str]) -> None:
     del argv
-    corpus = Corpus.load(_DATA_PATH.value)
+    settings = _settings()
+    corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, module_filter=_MODULE_FILTER.value)
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = problems.load(_COMPILE_TASK.value)
     learned = None if _POLICY_PATH.value == EmbeddedPolicy.name else problem.load_policy(Path(_POLICY_PATH.value))
+    corpus = _configured(corpus, settings["problem_config"], learned)
     names = known_baselines(problem) if _BASELINES.value is None else [name for name in _BASELINES.value if name]
     others = baselines(problem, names)
     history = load_history(Path(_TRAINING_LOG.value)) if _TRAINING_LOG.value else None
@@ -100,7 +120,7 @@ def main(argv: list[str]) -> None:
             settings=EvaluationSettings(
                 num_workers=_NUM_WORKERS.value,
                 seed=_SEED.value,
-                rollout=RolloutSettings(timeout_s=_TIMEOUT_S.value),
+                rollout=settings["rollout"],
                 keep_objects=keep_objects,
             ),
             provenance=provenance(corpus, learned, toolchain),
@@ -109,6 +129,32 @@ def main(argv: list[str]) -> None:
     report = output.write(evaluation, Path(_OUTPUT_PATH.value), history)
     print(output.terminal_table(evaluation))
     print(f"report: {report}")
+
+
+def _settings() -> dict[str, Any]:
+    """What gin and flags say about compilations; gin may speak of networks too, which is none of our business."""
+    classes = {"rollout": RolloutSettings, "problem_config": ProblemConfig, "network": NetworkConfig}
+    settings = {name: config_class() for name, config_class in classes.items()}
+    if _GIN_FILES.value or _GIN_BINDINGS.value:
+        settings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)
+    if _TIMEOUT_S.value is not None:
+        settings["rollout"] = dataclasses.replace(settings["rollout"], timeout_s=_TIMEOUT_S.value)
+    return settings
+
+
+def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | None) -> Corpus:
+    """The corpus with the flags that gin gives or, when it gives none, with those that the policy was trained with."""
+    if given or policy is None:
+        return corpus.configured(given) if given else corpus
+    recorded = ProblemConfig.from_json(policy.weights.metadata)
+    try:
+        # A policy may be anybody's, also where the corpus is one's own.
+        recorded.check()
+    except ConfigError as error:
+        raise ConfigError(
+            f"--policy_path={_POLICY_PATH.value}: was trained with flags that cannot be used: {error}"
+        ) from None
+    return corpus.configured(recorded) if recorded else corpus
 
 
 def provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain) -> dict[str, str]:
@@ -121,6 +167,12 @@ def provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchai
         "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
         "Policy": str(Path(_POLICY_PATH.value)) if policy is not None else "the model that is built into the compiler",
     }
+    if corpus.problem_config:
+        facts["Changed flags"] = "; ".join(
+            f"{what.removeprefix('flags_to_')} {values}"
+            for what, values in corpus.problem_config.to_json()["problem_config"].items()
+            if values
+        )
     if policy is None:
         return facts
     facts[CHECKSUM_FACT] = policy.weights.checksum()

@@ -13,7 +13,6 @@ compiled here.
 import contextlib
 import csv
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from compiler_opt.collect.baseline import Baseline, BaselineBuilder, measure_bas
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_atomically
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -35,21 +35,20 @@ from compiler_opt.policies.network import LearnedPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, reward
 from compiler_opt.rl.config import NetworkConfig
-from compiler_opt.tools import entry_point, gin_settings
+from compiler_opt.tools import corpus_flags, entry_point, gin_settings
 
 if TYPE_CHECKING:
     from compiler_opt.rl.trace_files import TraceWriter
 
-_DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus.", required=True)
+_DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus: {corpus_flags.DATA_PATH}.", required=True)
 _OUTPUT_PATH = flags.DEFINE_string("output_path", None, "The trace to write.")
 _COMPILE_TASK = flags.DEFINE_string("compile_task", "inlining", "What is decided.")
 _CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
 _LLVM_SIZE_PATH = flags.DEFINE_string(
     "llvm_size_path", None, "Not needed: sizes are read off the objects directly. When given, it must exist."
 )
-_MODULE_FILTER = flags.DEFINE_string(
-    "module_filter", None, "Only modules in whose names this regular expression occurs."
-)
+_TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, corpus_flags.TRUST_CORPUS)
+_MODULE_FILTER = flags.DEFINE_string("module_filter", None, corpus_flags.MODULE_FILTER)
 _SAMPLING_RATE = flags.DEFINE_float("sampling_rate", 1.0, "Share of the modules to compile.", 0, 1)
 _SEED = flags.DEFINE_integer("seed", 0, "Of the sample.", 0)
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
@@ -57,7 +56,9 @@ _POLICY_PATH = flags.DEFINE_string("policy_path", None, "A policy to compare wit
 _OUTPUT_PERFORMANCE_PATH = flags.DEFINE_string(
     "output_performance_path", None, "The CSV file of module, identifier, default_score, policy_score."
 )
-_GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files; `rollout.timeout_s` and its like count here.")
+_GIN_FILES = flags.DEFINE_multi_string(
+    "gin_files", [], "Gin files; `rollout.timeout_s`, `problem_config.flags_to_add` and their like count here."
+)
 _GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
 
 PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
@@ -66,10 +67,11 @@ PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
 def main(argv: list[str]) -> None:
     del argv
     output_path, performance_path = _output_paths()
-    settings = _settings()
+    settings, problem_config = _settings()
     problem = problems.load(_COMPILE_TASK.value)
-    corpus = Corpus.load(_DATA_PATH.value)
-    modules = traces.sample_modules(_filtered(corpus), _SAMPLING_RATE.value, _SEED.value)
+    corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, problem_config=problem_config)
+    filtered = corpus.filter(_MODULE_FILTER.value) if _MODULE_FILTER.value else corpus
+    modules = traces.sample_modules(filtered.modules, _SAMPLING_RATE.value, _SEED.value)
     policy = problem.load_policy(Path(str(_POLICY_PATH.value))) if performance_path is not None else None
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
@@ -117,13 +119,13 @@ def _output_paths() -> tuple[Path | None, Path | None]:
     return output_path, performance_path
 
 
-def _settings() -> RolloutSettings:
+def _settings() -> tuple[RolloutSettings, ProblemConfig]:
     """What gin says about compilations. Its files may speak of networks too, which is none of our business."""
     if not _GIN_FILES.value and not _GIN_BINDINGS.value:
-        return RolloutSettings()
-    classes = {"rollout": RolloutSettings, "network": NetworkConfig}
-    settings: RolloutSettings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)["rollout"]
-    return settings
+        return RolloutSettings(), ProblemConfig()
+    classes = {"rollout": RolloutSettings, "problem_config": ProblemConfig, "network": NetworkConfig}
+    settings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)
+    return settings["rollout"], settings["problem_config"]
 
 
 def _trace_writer(path: Path) -> "TraceWriter":
@@ -132,21 +134,6 @@ def _trace_writer(path: Path) -> "TraceWriter":
     from compiler_opt.rl.trace_files import TraceWriter
 
     return TraceWriter(path)
-
-
-def _filtered(corpus: Corpus) -> Sequence[Module]:
-    if not _MODULE_FILTER.value:
-        return corpus.modules
-    try:
-        pattern = re.compile(_MODULE_FILTER.value)
-    except re.error as error:
-        raise ConfigError(f"--module_filter={_MODULE_FILTER.value}: not a regular expression: {error}") from error
-    modules = [module for module in corpus.modules if pattern.search(module.name)]
-    if not modules:
-        raise ConfigError(
-            f"--module_filter={_MODULE_FILTER.value}: occurs in none of {len(corpus.modules)} module names"
-        )
-    return modules
 
 
 def _with_progress(rollouts: Iterator[Rollout], description: str, total: int) -> Iterator[Rollout]:
@@ -172,6 +159,7 @@ def _about(
             "projects": sorted({module.project for module in modules}),
             "targets": corpus.targets(toolchain.target),
         },
+        **corpus.problem_config.to_json(),
         "num_modules": len(modules),
         "failed_modules": sorted(baseline.failures),
         "module_filter": _MODULE_FILTER.value,

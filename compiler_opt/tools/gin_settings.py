@@ -61,6 +61,10 @@ def _has_type(value: Any, hint: Any) -> bool:
     if origin is tuple:
         # Only `tuple[X, ...]` occurs in settings.
         return isinstance(value, (tuple, list)) and all(_has_type(item, arguments[0]) for item in value)
+    if origin is Mapping:
+        return isinstance(value, dict) and all(
+            _has_type(key, arguments[0]) and _has_type(item, arguments[1]) for key, item in value.items()
+        )
     if hint is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     if hint is int:

@@ -29,6 +29,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.collect.advantages import AdvantagesConfig
+from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
@@ -59,6 +60,12 @@ _REUSE_POLICY = flags.DEFINE_string(
 )
 _TEST_COMMAND = flags.DEFINE_string(
     "test_command", None, "Runs the project's tests, in the build folder; by default ctest, where tests are registered."
+)
+_TRUST_CORPUS = flags.DEFINE_bool(
+    "trust_corpus",
+    False,
+    "Train on modules with all options of the build, also those that load plugins or read and write other files "
+    "(profiles, say), but for the ones that name input and output.",
 )
 _CLANG_PATH = flags.DEFINE_string(
     "clang_path", None, "The compiler; by default the build's own if it will do, else the newest that is installed."
@@ -94,6 +101,7 @@ def main(argv: list[str]) -> int:
         reuse_policy=Path(_REUSE_POLICY.value) if _REUSE_POLICY.value else None,
         test_command=test_command,
         jobs=jobs,
+        trust_corpus=_TRUST_CORPUS.value,
     )
     result = optimize(program, toolchain, settings, say)
     trained = folder / TRAINING
@@ -113,15 +121,19 @@ def say(text: str) -> None:
 
 def _learning_settings() -> LearningSettings:
     """Ours, then what the user's gin says."""
-    shape = {"network": NetworkConfig}
+    shape, flags_of_corpora = {"network": NetworkConfig}, {"problem_config": ProblemConfig}
     cloning = gin_settings.read(
         {"train_eval": BehavioralCloningConfig, **shape}, [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")], []
     )
     settings = gin_settings.read(
-        {"train_eval": TrainingConfig, "ppo": PPOConfig, "advantages": AdvantagesConfig, **shape},
+        {"train_eval": TrainingConfig, "ppo": PPOConfig, "advantages": AdvantagesConfig, **shape, **flags_of_corpora},
         [str(_GIN_CONFIGS / "optimize.gin"), *_GIN_FILES.value],
         _GIN_BINDINGS.value,
     )
+    if settings["problem_config"]:
+        raise ConfigError(
+            "gin: problem_config: a program is optimised as its build compiles it; change the build's flags"
+        )
     training = {"seed": _SEED.value, "warmstart_policy_dir": _WARMSTART_POLICY_DIR.value}
     given = {name: value for name, value in training.items() if value is not None}
     return LearningSettings(

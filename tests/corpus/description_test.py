@@ -1,4 +1,5 @@
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +11,13 @@ from hypothesis import strategies as st
 
 from compiler_opt.corpus.description import (
     Corpus,
+    Module,
     check_name,
     explain_failure,
     format_options,
     parse_options,
 )
-from compiler_opt.errors import CorpusError
+from compiler_opt.errors import ConfigError, CorpusError
 
 BITCODE = b"BC\xc0\xde" + bytes.fromhex("35140000 01000000 00000000".replace(" ", ""))
 """The least that looks like bitcode: the magic and one block of one word."""
@@ -39,7 +41,7 @@ def write_description(root: Path, content: Any) -> None:
 def refusal(action: Callable[[], Any]) -> str:
     with pytest.raises(CorpusError) as error:
         action()
-    assert "\n" not in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
     return str(error.value)
 
 
@@ -75,6 +77,55 @@ def test_selection(tmp_path: Path) -> None:
     assert [module.name for module in corpus.select(["a/2.o", "b/1.o"], ["a"]).modules] == ["a/2.o"]
     assert "no module 'x'" in refusal(lambda: corpus.select(names=["x"]))
     assert "no project 'x'" in refusal(lambda: corpus.select(projects=["x"]))
+
+
+def test_filter(tmp_path: Path) -> None:
+    corpus = Corpus.load(write_corpus(tmp_path, ["a/1.o", "a/2.o", "b/1.o"], projects=["a", "b"]))
+    assert [module.name for module in corpus.filter("1[.]o$").modules] == ["a/1.o", "b/1.o"]
+    assert [module.name for module in corpus.filter(lambda module: module.project == "b").modules] == ["b/1.o"]
+    cases: list[tuple[str | Callable[[Module], bool], str]] = [
+        ("x", "'x': occurs in none of 3"),
+        ("(", "'(': not a regular"),
+        (lambda _: False, "none of 3"),
+    ]
+    for keep, message in cases:
+        with pytest.raises(ConfigError) as error:
+            corpus.filter(keep)
+        assert message in str(error.value)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 9), min_size=2),
+    st.floats(0.01, 0.99),
+    st.integers(0, 3),
+)
+def test_projects_are_held_out_whole(sizes: dict[str, int], share: float, seed: int) -> None:
+    modules = tuple(Module(f"{p}/{n}.o", p, Path("corpus")) for p, size in sizes.items() for n in range(size))
+    corpus = Corpus(Path("corpus"), modules)
+    training, held_out = corpus.split_by_project(share, seed)
+    assert not training.projects().keys() & held_out.projects().keys()
+    assert training.modules
+    assert held_out.modules
+    assert sorted([*training.modules, *held_out.modules], key=corpus.modules.index) == list(modules)
+    # Never further from the share than the largest project is large.
+    assert abs(len(held_out.modules) - share * len(modules)) <= max(sizes.values())
+    again = Corpus(Path("corpus"), modules[::-1]).split_by_project(share, seed)
+    assert [set(part.modules) for part in again] == [set(training.modules), set(held_out.modules)]
+
+
+def test_another_seed_holds_out_other_projects() -> None:
+    modules = tuple(Module(f"{p}/m.o", p, Path("corpus")) for p in "abcdefgh")
+    corpus = Corpus(Path("corpus"), modules)
+    found = {tuple(sorted(corpus.split_by_project(0.25, seed)[1].projects())) for seed in range(9)}
+    assert len(found) > 3
+    assert {len(projects) for projects in found} == {2}
+
+
+@pytest.mark.parametrize(("share", "names"), [(0.0, "ab"), (1.0, "ab"), (float("nan"), "ab"), (0.5, "a")])
+def test_splits_that_are_none(share: float, names: str) -> None:
+    corpus = Corpus(Path("corpus"), tuple(Module(f"{p}/m.o", p, Path("corpus")) for p in names))
+    with pytest.raises(ConfigError, match="expected"):
+        corpus.split_by_project(share, 0)
 
 
 def test_global_command_override(tmp_path: Path) -> None:
@@ -115,6 +166,43 @@ def test_descriptions_that_are_refused(tmp_path: Path, content: Any, message: st
 def test_what_is_not_json(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "corpus_description.json").write_bytes(content)
     assert "expected JSON" in refusal(lambda: Corpus.load(tmp_path))
+
+
+def test_a_huge_description_is_refused_unread(tmp_path: Path) -> None:
+    """4 GiB, of which nothing is on disk."""
+    with (tmp_path / "corpus_description.json").open("wb") as file:
+        file.truncate(4 << 30)
+    start = time.process_time()
+    assert "expected at most 268435456 bytes, found 4294967296" in refusal(lambda: Corpus.load(tmp_path))
+    assert time.process_time() - start < 0.2
+
+
+def test_a_description_or_bitcode_that_would_be_waited_for_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "corpus_description.json")
+    assert "corpus_description.json: expected a file" in refusal(lambda: Corpus.load(tmp_path))
+    write_corpus(tmp_path / "corpus", ["m.o"])
+    for ending in (".cmd", ".bc"):
+        (tmp_path / f"corpus/m.o{ending}").unlink()
+        os.mkfifo(tmp_path / f"corpus/m.o{ending}")
+        assert f"m.o{ending}: expected a file" in refusal(lambda: Corpus.load(tmp_path / "corpus"))
+
+
+def test_names_with_newlines_and_other_bytes_load_and_are_shown_in_one_line(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9\n\xc2\x85.o")
+    (corpus,) = [Corpus.load(write_corpus(tmp_path, [name]))]
+    assert corpus.modules[0].name == name
+    (tmp_path / f"{name}.bc").write_bytes(b"")
+    assert "caf\\udce9\\n\\x85.o.bc: expected LLVM bitcode" in refusal(lambda: Corpus.load(tmp_path))
+    (tmp_path / f"{name}.bc").unlink()
+    assert "caf\\udce9\\n\\x85.o.bc: no such file" in refusal(lambda: Corpus.load(tmp_path))
+    (tmp_path / f"{name}.cmd").unlink()
+    assert "caf\\udce9\\n\\x85.o.cmd: cannot be read" in refusal(corpus.modules[0].options)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a/\udfff", "x" * 300, "a/" * 3000 + "b"])
+def test_names_of_no_file(tmp_path: Path, name: str) -> None:
+    write_description(tmp_path, {"modules": [name], "has_thinlto": False})
+    refusal(lambda: Corpus.load(tmp_path))
 
 
 def test_no_corpus(tmp_path: Path) -> None:
@@ -224,21 +312,22 @@ def test_any_bytes_are_options_and_survive(data: bytes) -> None:
     assert format_options(options) == (data if data.endswith(b"\0") else data + b"\0")
 
 
-@given(st.text(max_size=30))
+@given(st.text(st.characters(categories=None), max_size=30))
 def test_names_that_pass_stay_inside(name: str) -> None:
     try:
         check_name(name)
     except CorpusError as error:
-        assert "\n" not in str(error)
+        assert len(str(error).splitlines()) == 1
         return
     root = Path("/corpus")
     assert (root / f"{name}.bc").is_relative_to(root)
     assert ".." not in Path(name).parts
 
 
+any_text = st.text(st.characters(categories=None), max_size=8)  # also what is no character, such as half a pair
 json_values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
+    st.one_of(st.none(), st.booleans(), st.integers(), any_text),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(any_text, inner, max_size=3)),
     max_leaves=6,
 )
 

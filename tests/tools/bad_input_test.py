@@ -117,6 +117,24 @@ MISTAKES = (
     corpus("empty", "corpora/empty", "the corpus is empty", REMAKE),
     corpus("leaves its folder", "corpora/parent", "'../../x'", "stays inside", REMAKE),
     corpus("absolute path", "corpora/absolute", "'/etc/passwd'", "stays inside", REMAKE),
+    corpus("not UTF-8", "corpora/not-utf8", "expected JSON", REMAKE, tools=("evaluate",)),
+    corpus("huge", "corpora/huge", "expected at most 268435456 bytes, found 4294967296", REMAKE, tools=("evaluate",)),
+    corpus(
+        "link that leaves", "corpora/link", "plain/data.c.o.cmd: is a link that leaves", REMAKE, tools=("evaluate",)
+    ),
+    corpus("name in two lines", "corpora/newline", "a\\nb.o.bc: no such file", REMAKE, tools=("evaluate",)),
+    Mistake(
+        "flag that no corpus may use",
+        ("generate_default_trace", "train_locally", "evaluate"),
+        {"gin_bindings": "problem_config.flags_to_add = ['-load', 'x.so']"},
+        ("problem_config.flags_to_add: '-load' is not an option that a corpus may use", "--trust_corpus"),
+    ),
+    Mistake(
+        "module filter",
+        ("train_locally",),
+        {"module_filter": "nothing"},
+        ("corpus: the module filter 'nothing': occurs in none of 4 module names",),
+    ),
     corpus("file missing", "corpora/file-missing", "plain/list.c.o.bc: no such file", REMAKE, tools=("evaluate",)),
     corpus("truncated", "corpora/truncated", "area.cpp.o.bc", "truncated", REMAKE),
     corpus("of a newer LLVM, as recorded", "corpora/newer-recorded", "LLVM 22.1.0", "use a clang >= 22"),
@@ -307,13 +325,23 @@ def _make_corpora(place: Path) -> None:
         "empty": '{"modules": [], "has_thinlto": false}',
         "parent": '{"modules": ["../../x"], "has_thinlto": false}',
         "absolute": '{"modules": ["/etc/passwd"], "has_thinlto": false}',
+        "newline": '{"modules": ["a\\nb.o"], "has_thinlto": false}',
+        "not-utf8": "",
+        "huge": "",
     }
     for name, description in descriptions.items():
         (place / "corpora" / name).mkdir(parents=True)
         (place / "corpora" / name / "corpus_description.json").write_text(description)
-    for name in ("file-missing", "truncated"):
+    (place / "corpora/not-utf8/corpus_description.json").write_bytes(
+        b'{"modules": ["caf\xe9.o"], "has_thinlto": false}'
+    )
+    with (place / "corpora/huge/corpus_description.json").open("wb") as file:
+        file.truncate(4 << 30)
+    for name in ("file-missing", "truncated", "link"):
         shutil.copytree(place / "corpus", place / "corpora" / name)
     (place / "corpora" / "file-missing" / "plain" / "list.c.o.bc").unlink()
+    (place / "corpora/link/plain/data.c.o.cmd").unlink()
+    (place / "corpora/link/plain/data.c.o.cmd").symlink_to("../../../corpus/plain/data.c.o.cmd")
     truncated = place / "corpora" / "truncated" / "shapes" / "area.cpp.o.bc"
     truncated.write_bytes(truncated.read_bytes()[:400])
     (place / "corpora" / "newer").mkdir()

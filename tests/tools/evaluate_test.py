@@ -1,5 +1,6 @@
 """The command, from flags to files; and what it says to a user's mistakes."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.policies.network import NetworkWeights
 from tests.small_corpus import make_small_corpus
 
@@ -64,6 +66,53 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
     assert "How the policy was trained" in (output / "report.html").read_text()
 
 
+def test_the_flags_that_the_policy_was_trained_with_or_that_gin_gives(
+    corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path
+) -> None:
+    trained = ProblemConfig(flags_to_delete=("-Oz",), flags_to_add=("-O2", "-mllvm", "-inline-threshold=0"))
+    weights = NetworkWeights.load(policy_path)
+    dataclasses.replace(weights, metadata=trained.to_json()).save(tmp_path / "trained")
+    arguments = [
+        f"--data_path={corpus.root}",
+        f"--policy_path={tmp_path / 'trained'}",
+        f"--output_path={tmp_path / 'output'}",
+        f"--clang_path={clang_path}",
+        "--num_workers=1",
+        "--baselines=",
+        "--module_filter=area",
+    ]
+    sizes = {}
+    for name, extra in {
+        "trained": (),
+        "given": ("--gin_bindings=problem_config.flags_to_replace={'-Oz': '-O1'}",),
+    }.items():
+        result = run(*arguments, *extra)
+        assert result.returncode == 0, result.stderr
+        summary = json.loads((tmp_path / "output/summary.json").read_text())
+        provenance = summary["provenance"]
+        sizes[name] = (provenance["Optimisation"], provenance["Changed flags"])
+    assert sizes["trained"][0] == "-O2 (1 modules)"
+    assert "-inline-threshold=0" in sizes["trained"][1]
+    assert sizes["given"] == ("-O1 (1 modules)", "replace {'-Oz': '-O1'}")
+
+
+def test_a_policy_that_was_trained_with_other_flags_than_a_corpus_may_use(
+    corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path
+) -> None:
+    """Trusting the corpus is not trusting the policy."""
+    trained = ProblemConfig(flags_to_add=("-load", "x.so"))
+    dataclasses.replace(NetworkWeights.load(policy_path), metadata=trained.to_json()).save(tmp_path / "trained")
+    result = run(
+        f"--data_path={corpus.root}",
+        f"--policy_path={tmp_path / 'trained'}",
+        f"--output_path={tmp_path / 'output'}",
+        f"--clang_path={clang_path}",
+        "--trust_corpus",
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "trained: was trained with flags that cannot be used: problem_config.flags_to_add: '-load'" in result.stderr
+
+
 def test_a_model_that_is_built_into_the_compiler(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     """The compiler takes `release` without a channel and then inlines nothing."""
     arguments = [f"--data_path={corpus.root}", "--policy_path=embedded", f"--output_path={tmp_path / 'output'}"]
@@ -103,6 +152,7 @@ def test_mistakes_are_one_line(corpus: Corpus, clang_path: str, policy_path: Pat
         "baselines": ("sometimes", "unknown baseline 'sometimes'"),
         "compile_task": ("cooking", "unknown problem 'cooking'"),
         "training_log": (tmp_path / "absent", "cannot read the training log"),
+        "module_filter": ("absent", "'absent': occurs in none of 4 module names"),
         "projects": ("absent", "there is no project 'absent'"),
     }
     for flag, (value, message) in mistakes.items():

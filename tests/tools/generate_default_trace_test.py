@@ -70,6 +70,9 @@ def output(corpus: Corpus, toolchain: Toolchain, policy_path: Path, tmp_path_fac
         "--compile_task=inlining",
         "--gin_files=gin_configs/inlining/common.gin",
         "--gin_bindings=rollout.timeout_s=100",
+        # What is added changes no code, so that all else is as without it.
+        "--gin_bindings=problem_config.flags_to_add=['-funique-basic-block-section-names']",
+        "--gin_bindings=problem_config.flags_to_replace={'-tune-cpu': 'x86-64'}",
         f"--policy_path={policy_path}",
         f"--output_performance_path={path / 'performance.csv'}",
     )
@@ -115,6 +118,11 @@ def test_the_description_says_where_it_comes_from(output: Path, toolchain: Toolc
     assert about["toolchain"] == toolchain.identity()
     assert about["problem"] == "inlining"
     assert about["corpus"]["projects"] == ["plain", "shapes"]
+    assert about["problem_config"] == {
+        "flags_to_add": ["-funique-basic-block-section-names"],
+        "flags_to_delete": [],
+        "flags_to_replace": {"-tune-cpu": "x86-64"},
+    }
     assert (about["num_modules"], about["num_contexts"], about["failed_modules"]) == (4, 3, [])
 
 

@@ -1,6 +1,7 @@
 """Gin at the edge: what is bound arrives, and what is wrong is named."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ class Cooking:
     spices: tuple[str, ...] = ()
     sizes: tuple[int, ...] = (1,)
     lid: bool | None = None
+    swaps: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.minutes < 1:
@@ -64,6 +66,9 @@ def test_a_name_can_mean_another_class_next_time() -> None:
         ("cooking.sizes = (1, 'b')", "cooking.sizes: expected"),
         ("cooking.sizes = 3", "cooking.sizes: expected"),
         ("cooking.lid = 3", "cooking.lid: expected"),
+        ("cooking.swaps = {'a': 'b'}", "cooking.swaps: expected"),
+        ("cooking.swaps = {1: 2}", "cooking.swaps: expected"),
+        ("cooking.swaps = ['a']", "cooking.swaps: expected"),
         ("cooking.minutes = 0", "cooking: minutes: expected at least 1, found 0"),
         ("cooking.minutes", "cooking.minutes"),
     ],
@@ -75,6 +80,8 @@ def test_what_is_wrong_is_one_line(binding: str, complaint: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("binding", ["cooking.lid = None", "cooking.lid = True", "cooking.heat = 2"])
+@pytest.mark.parametrize(
+    "binding", ["cooking.lid = None", "cooking.lid = True", "cooking.heat = 2", "cooking.swaps = {'a': 2}"]
+)
 def test_values_of_the_right_type_pass(binding: str) -> None:
     gin_settings.read(CLASSES, [], [binding])

@@ -1,0 +1,125 @@
+"""Looks at the files of a corpus, of which there may be many thousands, without reading them.
+
+A corpus is untrusted input: files are regular ones, reached by no link that leaves it, and bitcode is whole. Paths are
+plain strings here: with objects for each of them a large corpus would take twice as long to look at.
+"""
+
+import errno
+import io
+import os
+import stat
+from pathlib import Path
+
+from compiler_opt.corpus import bitcode
+from compiler_opt.errors import CorpusError
+from compiler_opt.files import printable
+
+REMAKE = "extract the corpus again"
+
+
+class FileChecker:
+    """Checks the files of one corpus; looks at each folder once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+        self._resolved_root = os.path.realpath(root)
+        self._folders: set[str] = set()
+
+    def check_file(self, name: str) -> None:
+        """Checks that there is such a file in the corpus.
+
+        Raises:
+          CorpusError: it is missing, is no file, or a link out of the corpus leads to it.
+        """
+        path = self._path(name)
+        try:
+            mode = os.lstat(path).st_mode
+            if stat.S_ISLNK(mode):
+                self._check_resolved(path)
+                mode = os.stat(path).st_mode  # noqa: PTH116
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        if not stat.S_ISREG(mode):
+            raise CorpusError(f"{printable(path)}: expected a file, found something else; {REMAKE}")
+
+    def check_bitcode(self, name: str) -> None:
+        """Checks such a file, and that it looks like whole bitcode.
+
+        Raises:
+          CorpusError: see `check_file`; or it is something else, or cut short.
+        """
+        path = self._path(name)
+        try:
+            descriptor = self._open(path)
+            try:
+                size_bytes = _size_of_regular(descriptor, path)
+                with io.FileIO(descriptor, closefd=False) as file:
+                    wrong = bitcode.problem(file, size_bytes)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        if wrong:
+            raise CorpusError(f"{printable(path)}: {wrong}; {REMAKE}")
+
+    def _open(self, path: str) -> int:
+        # Without waiting: what lies there may be a pipe that nobody writes to.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            return os.open(path, flags | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        self._check_resolved(path)
+        return os.open(path, flags)
+
+    def _path(self, name: str) -> str:
+        path = os.path.join(self._root, name)  # noqa: PTH118
+        folder = path[: path.rindex("/")] if "/" in path else "."
+        if folder not in self._folders:
+            try:
+                self._check_resolved(folder)
+            except OSError as error:
+                raise _unreadable(path, error) from None
+            self._folders.add(folder)
+        return path
+
+    def _check_resolved(self, path: str) -> None:
+        target = os.path.realpath(path, strict=True)
+        if target != self._resolved_root and not target.startswith(self._resolved_root.rstrip("/") + "/"):
+            raise CorpusError(f"{printable(path)}: is a link that leaves the corpus (to {printable(target)}); {REMAKE}")
+
+
+def read_regular_file(path: Path, max_bytes: int) -> bytes:
+    """The contents of a file of limited size, as much as there is when it is opened; a larger one is not read at all.
+
+    Raises:
+      CorpusError: it is no file, or larger.
+      OSError: it cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        size_bytes = _size_of_regular(descriptor, str(path))
+        data = b""
+        if size_bytes <= max_bytes:
+            with io.FileIO(descriptor, closefd=False) as file:
+                data = file.read(size_bytes)
+    finally:
+        os.close(descriptor)
+    if size_bytes > max_bytes:
+        raise CorpusError(f"{printable(path)}: expected at most {max_bytes} bytes, found {size_bytes}; {REMAKE}")
+    return data
+
+
+def _size_of_regular(descriptor: int, path: str) -> int:
+    """In bytes."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise CorpusError(f"{printable(path)}: expected a file, found something else; {REMAKE}")
+    return status.st_size
+
+
+def _unreadable(path: str, error: OSError) -> CorpusError:
+    if isinstance(error, FileNotFoundError):
+        return CorpusError(f"{printable(path)}: no such file, though the corpus lists its module; {REMAKE}")
+    return CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {REMAKE}")

@@ -1,0 +1,376 @@
+"""A corpus is untrusted: what a recorded command line may do, shown by effect on the tested compilers.
+
+`.cmd` files that load code, write other files or read arbitrary ones: the compiler really does what they ask for when
+it is run without the allow-list, and nothing of it with.
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compiler_opt.corpus import cc1_options
+from compiler_opt.corpus.command_line import checked_options, compile_command, opt_command
+from compiler_opt.corpus.description import Corpus, Module, format_options, parse_options
+from compiler_opt.errors import CorpusError
+from tests.corpus.description_test import write_description
+
+SOURCE = "int g(int); int f(int x) { return g(x) + g(x + 1); } int h(int x) { return f(f(x)); }\n"
+
+PLUGIN = """
+#include <fcntl.h>
+__attribute__((constructor)) static void loaded(void) { creat("escaped", 0644); }
+"""
+
+USUAL = ("-cc1", "-triple", "x86_64-pc-linux-gnu", "-Oz", "-debug-info-kind=limited", "-dwarf-version=5")
+
+ESCAPES = """
+-o escaped
+-oescaped
+-load ./plugin.so
+-fpass-plugin=./plugin.so
+-mllvm -load=./plugin.so
+-stats-file=escaped
+-ftime-trace=escaped
+-opt-record-file escaped
+-serialize-diagnostic-file escaped
+-diagnostic-log-file escaped -Wall
+-stack-usage-file escaped
+-split-dwarf-file escaped -split-dwarf-output escaped
+-dependency-file escaped -MT target
+-mllvm -ir-dump-directory=escaped -mllvm -print-after=instcombine
+-mllvm -stats -mllvm -stats-json -mllvm -info-output-file=escaped
+-mllvm -pass-remarks-output=escaped
+-fcrash-diagnostics-dir=escaped
+-fprofile-instrument=clang -fprofile-instrument-path=escaped
+-fprofile-instrument=csllvm -fprofile-instrument-path=escaped
+-coverage-data-file=escaped -coverage-notes-file=escaped
+-fcoverage-mapping -dump-coverage-mapping
+-fsanitize-coverage-type=3 -fsanitize-coverage-trace-pc-guard
+-fthin-link-bitcode=escaped
+-fverify-debuginfo-preserve-export=escaped
+-header-include-file escaped
+-module-dependency-dir escaped
+-dumpdir escaped
+-save-temps=obj
+-emit-llvm-bc -o escaped
+-plugin escaped
+-add-plugin escaped
+-Xclang -load -Xclang ./plugin.so
+-fplugin=./plugin.so
+-MF escaped
+-MD -MF escaped
+-B escaped
+-specs=escaped
+@escaped
+-fmodule-file=escaped
+-fmodule-file=name=escaped
+-fmodule-output=escaped
+-fmodules-cache-path=escaped
+-fmodule-map-file=escaped
+-fprebuilt-module-path=escaped
+-include-pch escaped
+-ivfsoverlay escaped
+-working-directory escaped
+-fprofile-instrument-use-path=escaped -fprofile-instrument-use=llvm
+-fprofile-sample-use=escaped
+-fprofile-remapping-file=escaped
+-fprofile-list=escaped
+-fmemory-profile-use=escaped
+-fmemory-profile=escaped
+-fbasic-block-sections=list=escaped
+-fbasic-block-sections=list=/etc/passwd
+-fsanitize-ignorelist=escaped
+-fsanitize-system-ignorelist=escaped
+-fsanitize-coverage-allowlist=escaped
+-fsanitize-coverage-ignorelist=escaped
+-fxray-attr-list=escaped
+-fxray-always-instrument=escaped
+-fthinlto-index=escaped
+-mlink-bitcode-file escaped
+-mlink-builtin-bitcode escaped
+-fembed-offload-object=escaped
+-fopenmp-host-ir-file-path escaped
+-fcuda-include-gpubinary escaped
+-frandomize-layout-seed-file=escaped
+-fms-secure-hotpatch-functions-file=escaped
+-mllvm -sample-profile-file=escaped
+-mllvm -profile-file=escaped
+-mllvm -pgo-instrument-entry -mllvm -pgo-test-profile-file=escaped
+-mllvm -print-module-scope -mllvm -print-after-all
+-mllvm -dot-cfg-dir=escaped -mllvm -print-changed=dot-cfg
+-mllvm -inliner-interactive-channel-base=escaped
+-mllvm -regalloc-evict-interactive-channel-base=escaped
+-mllvm -internalize-public-api-file=escaped
+-mllvm -inline-replay=escaped -mllvm -cgscc-inline-replay=escaped
+-mllvm -inline-threshold=/etc/passwd
+-as-secure-log-file escaped
+escaped
+- escaped
+-- escaped
+"""
+"""What a hostile command line may try: loads code, names another output, or reads files that are not the module's."""
+
+WRITERS = 14
+"""So many of the first really write a file, on at least one of the compilers, when nothing stands between."""
+
+
+def lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line]
+
+
+@pytest.fixture(scope="module")
+def place(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A module's bitcode, and a plugin that shows when it is loaded."""
+    place = tmp_path_factory.mktemp("place")
+    (place / "m.c").write_text(SOURCE)
+    (place / "plugin.c").write_text(PLUGIN)
+    options = ["-Oz", "-g", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "m.c", "-o", "m.bc"]
+    subprocess.run([clang_path, *options], cwd=place, check=True)
+    subprocess.run([clang_path, "-shared", "-fPIC", "plugin.c", "-o", "plugin.so"], cwd=place, check=True)
+    return place
+
+
+def run_in(folder: Path, place: Path, command: list[str]) -> set[str]:
+    """Runs a command in an empty folder with a copy of the plugin; returns the names of the files that it left."""
+    folder.mkdir()
+    shutil.copyfile(place / "plugin.so", folder / "plugin.so")
+    subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=False)
+    left = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    shutil.rmtree(folder)
+    # A compiler that crashes over an odd value may leave what was to become the object.
+    return {name for name in left if not re.fullmatch(r"plugin\.so|module-\w+\.o\.tmp", name)}
+
+
+def test_nothing_escapes(clang_path: str, place: Path, tmp_path: Path) -> None:
+    """Each is refused or dropped; what is left is compiled, and nothing comes of it but the object."""
+    for number, line in enumerate(lines(ESCAPES)):
+        words = line.split(" ")
+        bitcode, folder = place / "m.bc", tmp_path / str(number)
+        try:
+            command = compile_command(clang_path, (*USUAL, *words), bitcode, "module.o")
+        except CorpusError as error:
+            assert "\n" not in str(error)
+            assert any(word.split("=")[0][:8] in str(error) for word in words), line
+            continue
+        assert not any("escaped" in word or "plugin" in word for word in command), line
+        assert run_in(folder, place, command) == {"module.o"}, line
+
+
+def test_they_would_have_escaped(clang_path: str, place: Path, tmp_path: Path) -> None:
+    """Without the allow-list, the first of them write a file or load code: the test above is not about nothing."""
+    silent = []
+    for number, line in enumerate(lines(ESCAPES)[:WRITERS]):
+        words = line.split(" ")
+        command = [clang_path, *USUAL, "-emit-obj", "-x", "ir", str(place / "m.bc"), "-o", "module.o", *words]
+        if not run_in(tmp_path / str(number), place, command) - {"module.o"}:
+            silent.append(line)
+    # One lists dependencies, of which bitcode has none; one is for shared LLVM tools.
+    assert set(silent) <= {"-dependency-file escaped -MT target", "-mllvm -load=./plugin.so"}
+
+
+@pytest.mark.parametrize("options", lines(ESCAPES))
+def test_opt_is_not_told_either(options: str) -> None:
+    try:
+        command = opt_command("opt", (*USUAL, *options.split(" ")), "m.bc", "out.bc")
+    except CorpusError:
+        return
+    assert command == opt_command("opt", USUAL, "m.bc", "out.bc")
+
+
+def listed(clang: str) -> Mapping[str, str]:
+    """Every cc1 option that the compiler prints, with what it says of it: by its help, and to a completing shell."""
+    result = {}
+    completions = subprocess.run([clang, "--autocomplete=-cc1,-"], capture_output=True, text=True, check=True).stdout
+    for line in completions.splitlines():
+        name, _, about = line.partition("\t")
+        result[name] = about
+    help_text = subprocess.run([clang, "-cc1", "--help"], capture_output=True, text=True, check=True).stdout
+    for match in re.finditer(r"^  (-[^\s<]+)(\s?<[^>]*>)?\s+(.*)$", help_text, re.MULTILINE):
+        name, metavar, about = match.groups()
+        result[name] = f"{metavar or ''} {about} {result.get(name, '')}"
+    return result
+
+
+PATHS = re.compile(r"(?i)file(?!s can use)|\bpath|director|<dir>|<dsopath>|plugin|\boutput|\bdump\b|\bsave\b|\bwrite\b")
+
+NO_PATHS = {
+    "-fbinutils-version=": "a version of binutils, whose object files it is about",
+    "-fdebug-pass-manager": "a switch; names passes on stderr",
+    "-frwpi": "a switch: data is addressed relative to where it can be written",
+    "-fverbose-asm": "a switch; objects have no comments",
+    "-mincremental-linker-compatible": "a switch of what the object looks like",
+    "-mnoexecstack": "a switch: a mark in the object",
+    "-fno-dwarf-directory-asm": "a switch of assembly text",
+    "-fsplit-machine-functions": "a switch; uses the profile that the bitcode holds",
+    "-pic-is-pie": "a switch of the object",
+}
+"""What is kept, and reads as if it might take a path; why it takes none."""
+
+
+@pytest.mark.parametrize("words", ["{}", "{}escaped", "{}=escaped", "{} escaped"])
+def test_no_option_that_is_kept_takes_a_path(clang_path: str, words: str) -> None:
+    """Of all options that the compiler prints, in all forms that they might have."""
+    options = listed(clang_path)
+    assert len(options) > 3000
+    num_kept = 0
+    for name, about in options.items():
+        try:
+            kept = checked_options(("-cc1", *words.format(name).split(" ")))
+        except CorpusError:
+            continue
+        if kept:
+            num_kept += 1
+            assert not PATHS.search(f"{name} {about}") or name in NO_PATHS, f"{kept}: {about}"
+    assert num_kept > 15
+
+
+KNOBS_OF_WORDS = {"enable-machine-outliner": "always, never or what stands in between"}
+"""LLVM's options that are kept, and take more than a number or yes and no."""
+
+
+def test_no_knob_of_llvm_takes_a_path(clang_path: str) -> None:
+    command = [clang_path, "-cc1", "-mllvm", "--help-list-hidden", "-x", "ir", "/dev/null"]
+    help_text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^ +--?([a-z][\w-]*)(=<[^>]*>)?\s+- (.*)$", help_text, re.MULTILINE)
+    assert len(found) > 2000
+    kept = []
+    for name, metavar, about in found:
+        try:
+            checked_options(("-cc1", "-mllvm", f"-{name}=1"))
+        except CorpusError:
+            continue
+        kept.append(name)
+        assert metavar in ("", "=<int>", "=<uint>", "=<N>") or name in KNOBS_OF_WORDS, f"{name}{metavar}"
+        assert not PATHS.search(about), about
+    assert len(kept) > 10
+
+
+@pytest.mark.slow
+def test_nothing_that_is_kept_writes_a_file(clang_path: str, place: Path, tmp_path: Path) -> None:
+    """Every option that is kept, in all its forms, one compilation for each."""
+    for number, name in enumerate(listed(clang_path)):
+        for words in ("{}", "{}escaped", "{} escaped"):
+            try:
+                options = (*USUAL, *words.format(name).split(" "))
+                command = compile_command(clang_path, options, place / "m.bc", "module.o")
+            except CorpusError:
+                continue
+            if checked_options(options) != checked_options(USUAL):
+                assert run_in(tmp_path / str(number), place, command) <= {"module.o"}, command
+
+
+def entries(text: str) -> list[str]:
+    stripped = (line.strip() for line in text.splitlines())
+    return [line for line in stripped if line and not line.startswith("#")]
+
+
+KEPT = entries(cc1_options.KEPT)
+
+
+def is_on_the_list(kept: tuple[str, ...]) -> bool:
+    """A second, slow and obvious reading of the tables: some way to cut the words into listed options."""
+    if not kept:
+        return True
+    first, rest = kept[0], kept[1:]
+    if first == "-mllvm" and rest:
+        name = rest[0].lstrip("-").partition("=")[0]
+        return f"-{name}" in entries(cc1_options.LLVM_KNOBS) and is_on_the_list(rest[1:])
+    for entry in KEPT:
+        option, blank, value = entry.partition("<value>")
+        if option.endswith(" ") and blank:
+            if first == option.strip() and rest and is_on_the_list(rest[1:]):
+                return True
+        elif first == option or (blank and first.startswith(option)):
+            return not value and is_on_the_list(rest)
+    return False
+
+
+hostile_words = st.sampled_from([word for line in lines(ESCAPES) for word in line.split(" ")]).map(str.encode)
+listed_words = st.sampled_from(entries(cc1_options.KEPT + cc1_options.DROPPED)).map(
+    lambda entry: entry.replace(" <value>", "\0x").replace("<value>", "1").encode()
+)
+commands = st.one_of(
+    st.binary(max_size=200),
+    st.lists(st.one_of(listed_words, listed_words, hostile_words, st.binary(max_size=9)), max_size=8).map(
+        lambda words: b"\0".join([b"-cc1", *words]) + b"\0"
+    ),
+)
+
+
+@given(commands, st.booleans())
+def test_any_command_file_is_refused_in_one_line_or_harmless(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, with_opt: bool
+) -> None:
+    root = tmp_path_factory.getbasetemp()
+    (root / "any.cmd").write_bytes(data)
+    module = Module("any", "p", root)
+    try:
+        options = module.options()
+        command = (
+            opt_command("opt", options, "m.bc", "m.o") if with_opt else compile_command("clang", options, "m.bc", "m.o")
+        )
+    except CorpusError as error:
+        assert len(str(error).splitlines()) == 1
+        return
+    assert options == parse_options(data)
+    assert is_on_the_list(checked_options(options))
+    assert not any("/" in word or word.startswith("@") for word in command)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(listed_words, max_size=6))
+def test_what_is_kept_writes_nothing_but_the_object(
+    clang_path: str, place: Path, tmp_path: Path, words: list[bytes]
+) -> None:
+    options = parse_options(b"\0".join([*(word.encode() for word in USUAL), *words]))
+    command = compile_command(clang_path, options, place / "m.bc", "module.o")
+    assert run_in(tmp_path / "folder", place, command) <= {"module.o"}
+
+
+def test_a_trusted_corpus_keeps_its_options() -> None:
+    own = ("-fprofile-sample-use=/p", "-load", "./x.so", "-mllvm", "-stats", "-target-cpu", "a/b", "-fnew-one", "-fx=y")
+    assert checked_options((*USUAL, *own), trusted=True) == (*checked_options(USUAL), *own)
+    with pytest.raises(CorpusError, match=r"'-fprofile-sample-use=/p' .*--trust_corpus"):
+        checked_options((*USUAL, *own))
+
+
+def test_a_trusted_corpus_still_names_no_input_and_output() -> None:
+    own = ("-o", "x", "-dependency-file", "x", "-x", "c", "-emit-llvm", "-I/x", "a.c", "-", "--", "")
+    assert checked_options((*USUAL, *own), trusted=True) == checked_options(USUAL)
+    with pytest.raises(CorpusError, match="'@file' is not an option"):
+        checked_options((*USUAL, "@file"), trusted=True)
+    with pytest.raises(CorpusError, match="'@file' is not an option"):
+        checked_options((*USUAL, "-fnew", "@file"), trusted=True)
+
+
+def test_only_a_trusted_corpus_loads_code(clang_path: str, place: Path, tmp_path: Path) -> None:
+    shutil.copyfile(place / "m.bc", tmp_path / "m.o.bc")
+    (tmp_path / "m.o.cmd").write_bytes(format_options([*USUAL, "-load", "./plugin.so"]))
+    write_description(tmp_path, {"modules": ["m.o"], "has_thinlto": False})
+    for trusted, expected in ((True, {"module.o", "escaped"}), (False, None)):
+        (module,) = Corpus.load(tmp_path, trusted=trusted).modules
+        assert module.trusted == trusted
+        if expected is None:
+            with pytest.raises(CorpusError, match="'-load' is not an option"):
+                compile_command(clang_path, module.options(), module.bitcode_path, "module.o", trusted=module.trusted)
+        else:
+            command = compile_command(clang_path, module.options(), module.bitcode_path, "module.o", trusted=trusted)
+            assert run_in(tmp_path / "folder", place, command) == expected
+
+
+@given(commands)
+def test_any_command_file_of_a_trusted_corpus_is_refused_in_one_line_or_compiles_what_it_should(data: bytes) -> None:
+    try:
+        command = compile_command("clang", parse_options(data), "m.bc", "m.o", trusted=True)
+    except CorpusError as error:
+        assert len(str(error).splitlines()) == 1
+        return
+    assert command[-4:] == ["ir", "m.bc", "-o", "m.o"]
+    assert command.count("-o") == 1
+    assert not any(word.startswith("@") for word in checked_options(parse_options(data)[:1], trusted=True))
