@@ -22,6 +22,11 @@ MAX_UNPACKED_BYTES = 1 << 30
 _DOWNLOAD_TIMEOUT_S = 900
 
 
+def cached_path(archive: Archive, cache_dir: Path) -> Path:
+    """Where the archive's file is kept; whether it is there, and whole, `fetch` sees to."""
+    return cache_dir / "archives" / f"{archive.name}-{archive.version}-{archive.sha256[:16]}.tar.gz"
+
+
 def fetch(archive: Archive, cache_dir: Path) -> Path:
     """The archive's file in the cache, downloaded when it is not there yet.
 
@@ -29,8 +34,8 @@ def fetch(archive: Archive, cache_dir: Path) -> Path:
       CorpusError: pip could not download it, or what came is not what the hash says.
       OutputError: the cache cannot be written.
     """
-    folder = cache_dir / "archives"
-    path = folder / f"{archive.name}-{archive.version}-{archive.sha256[:16]}.tar.gz"
+    path = cached_path(archive, cache_dir)
+    folder = path.parent
     if path.is_file() and _sha256(path) == archive.sha256:
         return path
     try:
@@ -47,10 +52,15 @@ def fetch(archive: Archive, cache_dir: Path) -> Path:
     return path
 
 
-def unpack(path: Path, target: Path) -> None:
+def unpack(path: Path, target: Path, *, only: str = ".") -> None:
     """Unpacks the regular files of a tar archive into `target`, less the folder that holds them all.
 
     Links and special files are left out: nothing that we compile needs them.
+
+    Args:
+      path: the archive.
+      target: gets the files, by their paths in the archive.
+      only: the folder of the archive below which files are wanted.
 
     Raises:
       CorpusError: it is no tar archive, is too big, or a name in it leaves the folder.
@@ -65,7 +75,8 @@ def unpack(path: Path, target: Path) -> None:
                 name = PurePosixPath(member.name)
                 if name.is_absolute() or ".." in name.parts or "\0" in member.name:
                     raise CorpusError(f"{path}: holds {member.name!r:.80}, which would leave its folder")
-                if member.isreg() and len(name.parts) > 1:
+                wanted = PurePosixPath(*name.parts[1:]).is_relative_to(only)
+                if member.isreg() and len(name.parts) > 1 and wanted:
                     _write_member(archive, member, target.joinpath(*name.parts[1:]))
     except (tarfile.TarError, EOFError, ValueError) as error:
         raise CorpusError(f"{path}: is no intact tar archive ({error}); remove it, and it is fetched again") from None

@@ -18,6 +18,9 @@ MANIFEST_PATH = Path(__file__).with_name("ready_made.yaml")
 
 LANGUAGES = ("c", "c++")
 
+SPLITS = ("train", "validation", "held_out")
+"""Trained on; measured with while settings are chosen; measured with at the very end."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
@@ -27,11 +30,13 @@ class Archive:
       name: of the distribution.
       version: of it.
       sha256: of the archive file, in hexadecimal.
+      num_bytes: of the archive file; 0 where it is not known.
     """
 
     name: str
     version: str
     sha256: str
+    num_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +63,19 @@ class GeneratedFile:
 
 
 @dataclasses.dataclass(frozen=True)
+class Measured:
+    """What a project's part of a corpus is, as clang-22 makes it at -Oz; zeros where it is not known.
+
+    Attributes:
+      modules: how many.
+      num_bytes: of the part's files.
+    """
+
+    modules: int = 0
+    num_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
 class Project:
     """One project of the ready-made corpora; its fields are explained at the top of `ready_made.yaml`."""
 
@@ -71,11 +89,12 @@ class Project:
     flags: tuple[str, ...] = ()
     generated: tuple[GeneratedFile, ...] = ()
     architectures: tuple[str, ...] = ()
+    measured: Measured = Measured()
 
     def digest(self) -> str:
         """Changes whenever anything does that its modules depend on."""
         fields = dataclasses.asdict(self)
-        del fields["architectures"]
+        del fields["architectures"], fields["measured"], fields["archive"]["num_bytes"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def select(self, paths: Iterable[str]) -> list[str]:
@@ -138,6 +157,7 @@ def load(path: Path = MANIFEST_PATH) -> Manifest:
         top = _fields(content, ("sets", "projects"))
         projects = {name: _project(name, value) for name, value in _mapping(top["projects"]).items()}
         sets = {name: _splits(name, value, projects) for name, value in _mapping(top["sets"]).items()}
+        _check_sides(sets)
     except CorpusError as error:
         raise CorpusError(f"{path}: {error}") from None
     return Manifest(projects, sets)
@@ -158,11 +178,13 @@ def configure(template: str, values: Mapping[str, str]) -> str:
 
 def _project(name: str, value: Any) -> Project:
     required = ("licence", "language", "archive", "root", "sources")
-    fields = _fields(value, required, ("exclude", "flags", "generated", "architectures"), where=f"project {name}")
+    optional = ("exclude", "flags", "generated", "architectures", "measured")
     where = f"project {name}"
+    fields = _fields(value, required, optional, where=where)
     if fields["language"] not in LANGUAGES:
         raise CorpusError(f"{where}: language: expected one of {', '.join(LANGUAGES)}, found {fields['language']!r}")
-    archive = _fields(fields["archive"], ("name", "version", "sha256"), where=f"{where}: archive")
+    archive = _fields(fields["archive"], ("name", "version", "sha256"), ("bytes",), where=f"{where}: archive")
+    measured = _fields(fields.get("measured", {}), (), ("modules", "bytes"), where=f"{where}: measured")
     if not re.fullmatch(r"[0-9a-f]{64}", str(archive["sha256"])):
         raise CorpusError(f"{where}: archive: sha256: expected 64 hexadecimal digits, found {archive['sha256']!r}")
     if not all(isinstance(archive[key], str) for key in ("name", "version")):
@@ -172,13 +194,22 @@ def _project(name: str, value: Any) -> Project:
         name=check_name(name),
         licence=fields["licence"],
         language=fields["language"],
-        archive=Archive(**archive),
+        archive=Archive(
+            archive["name"],
+            archive["version"],
+            archive["sha256"],
+            num_bytes=_count(archive.get("bytes", 0), f"{where}: archive: bytes"),
+        ),
         root=root if root == "." else check_name(root),
         sources=_strings(fields["sources"], f"{where}: sources"),
         exclude=_strings(fields.get("exclude", []), f"{where}: exclude"),
         flags=_strings(fields.get("flags", []), f"{where}: flags"),
         generated=tuple(_generated(path, item, where) for path, item in _mapping(fields.get("generated", {})).items()),
         architectures=_strings(fields.get("architectures", []), f"{where}: architectures"),
+        measured=Measured(
+            modules=_count(measured.get("modules", 0), f"{where}: measured: modules"),
+            num_bytes=_count(measured.get("bytes", 0), f"{where}: measured: bytes"),
+        ),
     )
 
 
@@ -198,6 +229,8 @@ def _splits(name: str, value: Any, projects: Mapping[str, Project]) -> Mapping[s
     result: dict[str, tuple[str, ...]] = {}
     where: dict[str, str] = {}
     for split, names in _mapping(value).items():
+        if split not in SPLITS:
+            raise CorpusError(f"set {name}: expected the splits {', '.join(SPLITS)}, found {split!r}")
         result[split] = _strings(names, f"set {name}: {split}")
         for project in result[split]:
             if project not in projects:
@@ -205,6 +238,20 @@ def _splits(name: str, value: Any, projects: Mapping[str, Project]) -> Mapping[s
             if where.setdefault(project, split) != split:
                 raise CorpusError(f"set {name}: project {project!r} is in both {where[project]} and {split}")
     return result
+
+
+def _check_sides(sets: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
+    """What one set trains on, no other may measure with: sets are for growing from one to the next."""
+    first: dict[str, tuple[str, str]] = {}
+    for set_name, splits in sets.items():
+        for split, names in splits.items():
+            for project in names:
+                where = first.setdefault(project, (set_name, split))
+                if where[1] != split:
+                    raise CorpusError(
+                        f"project {project!r} is in {where[1]} of the set {where[0]}, and in {split} of {set_name}; "
+                        "a project has the same split in every set"
+                    )
 
 
 def _matcher(patterns: Iterable[str]) -> Any:
@@ -231,6 +278,12 @@ def _fields(value: Any, required: Iterable[str], optional: Iterable[str] = (), w
 def _mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise CorpusError(f"expected a mapping with names as keys, found {value!r:.80}")
+    return value
+
+
+def _count(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise CorpusError(f"{where}: expected a number that is not negative, found {value!r:.80}")
     return value
 
 

@@ -1,10 +1,13 @@
 """Ready-made corpora: open-source C and C++ projects, fetched, compiled with the user's own clang, and extracted.
 
-The result of a set is one corpus for each of its splits, `DIR/train` and `DIR/held_out`, with a folder per project. A
-project is made aside and moved into place when it is complete, so interrupting and repeating a build loses at most one.
+The result of a set is one corpus for each of its splits, such as `DIR/train` and `DIR/held_out`, with a folder per
+project. A project is made aside and moved into place when it is complete. Interrupting and repeating a build loses no
+more than what was being downloaded or compiled at that moment: archives, objects and projects that are whole are kept.
 """
 
 import concurrent.futures
+import dataclasses
+import itertools
 import json
 import shutil
 import threading
@@ -12,11 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus import archives, description, manifest
+from compiler_opt.corpus import archives, description, manifest, unfinished
 from compiler_opt.corpus.cross_compiling import OWN_TARGET, Target
 from compiler_opt.corpus.extract import extract, objects_of_database, write_description
+from compiler_opt.corpus.ready_made_tables import archives_of
 from compiler_opt.errors import CorpusError, OutputError
-from compiler_opt.files import default_cache_dir
+from compiler_opt.files import default_cache_dir, nearest_folder
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 
@@ -28,13 +32,41 @@ _FLAGS = ("-DNDEBUG", "-w", "-Xclang", "-fembed-bitcode=all", "-ffile-compilatio
 
 _STAMP_NAME = ".ready_made.json"
 _COMPILE_TIMEOUT_S = 600
-_PROJECTS_AT_A_TIME = 3
+_ARCHIVES_AT_A_TIME = 3
 
 Progress = Callable[[str, int, int], Any]
 """Called with a project's name, how many of its modules are compiled, and how many it has (0: not known yet).
 
 It is called from several threads.
 """
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a build is going to take; as measured with clang-22 at -Oz, and nearly so otherwise.
+
+    Attributes:
+      projects: those that are still to be made.
+      download_bytes: of their archives that are not in the cache yet.
+      corpus_bytes: what they will take on the disk, when they are made.
+    """
+
+    projects: tuple[manifest.Project, ...]
+    download_bytes: int
+    corpus_bytes: int
+
+    @property
+    def num_modules(self) -> int:
+        return sum(project.measured.modules for project in self.projects)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    """One project that is to be made: where it goes, and what it depends on."""
+
+    project: manifest.Project
+    target: Path
+    stamp: Mapping[str, Any]
 
 
 def build(
@@ -47,6 +79,7 @@ def build(
     target: Target = OWN_TARGET,
     num_workers: int = 1,
     progress: Progress = lambda _name, _done, _total: None,
+    announce: Callable[[Plan], Any] = lambda _plan: None,
     known: manifest.Manifest | None = None,
 ) -> dict[str, Path]:
     """Makes (or completes) the corpora of a set; what is there already, of the same compiler, is kept.
@@ -60,6 +93,7 @@ def build(
       target: what to compile for; by default what the compiler does by itself.
       num_workers: compilers running at a time.
       progress: told about each module.
+      announce: told what it is going to take, before it begins.
       known: the sets and projects; by default those of `ready_made.yaml`. Projects for other architectures than the
         target's are left out.
 
@@ -69,7 +103,7 @@ def build(
     Raises:
       ConfigError: the target, or its headers, are not there.
       CorpusError: there is no such set, an archive cannot be had, or a source does not compile.
-      OutputError: a folder cannot be written.
+      OutputError: a folder cannot be written, has not the space, or another process makes corpora in it.
       ToolchainError: the compiler cannot be run.
     """
     cache_dir = default_cache_dir() if cache_dir is None else cache_dir
@@ -79,20 +113,20 @@ def build(
         target.check(clang)
     splits = (known or manifest.load()).for_architecture(target.architecture(clang)).split(set_name)
     flags = (f"-{level}", *_FLAGS, *target.options)
-    try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{output_dir}: cannot be written ({error.strerror}); give another --output_dir") from None
-    todo = []
-    for split, projects in splits.items():
-        for project in projects:
-            stamp = {"project": project.digest(), "compiler": compiler, "flags": list(flags)}
-            if not _is_complete(output_dir / split / project.name, stamp):
-                todo.append((project, output_dir / split / project.name, stamp))
-    with _Builder(clang, cache_dir, flags, num_workers, progress) as builder:
-        builder.make(todo)
-    for split, projects in splits.items():
-        _describe(output_dir / split, projects)
+    with unfinished.alone_in(output_dir):
+        todo = []
+        for split, projects in splits.items():
+            for project in projects:
+                stamp = {"project": project.digest(), "compiler": compiler, "flags": list(flags)}
+                if not _is_complete(output_dir / split / project.name, stamp):
+                    todo.append(_Task(project, output_dir / split / project.name, stamp))
+        plan = _plan([task.project for task in todo], cache_dir)
+        announce(plan)
+        _check_space({cache_dir: plan.download_bytes, output_dir: plan.corpus_bytes})
+        with _Builder(clang, cache_dir, flags, num_workers, progress) as builder:
+            builder.make(todo)
+        for split, projects in splits.items():
+            _describe(output_dir / split, projects)
     return {split: output_dir / split for split in splits}
 
 
@@ -137,42 +171,60 @@ class _Builder:
         self._stopped.set()
         self._compilers.shutdown(cancel_futures=True)
 
-    def make(self, todo: Sequence[tuple[manifest.Project, Path, Mapping[str, Any]]]) -> None:
-        """Makes each project at its path, with its stamp; the first failure ends it all."""
-        with concurrent.futures.ThreadPoolExecutor(_PROJECTS_AT_A_TIME) as pool:
-            tasks = [pool.submit(self._make_project, *item) for item in todo]
+    def make(self, todo: Sequence[_Task]) -> None:
+        """Makes each project; the first failure ends it all."""
+        with concurrent.futures.ThreadPoolExecutor(_ARCHIVES_AT_A_TIME) as pool:
+            # Projects of one archive wait for the same download.
+            groups = [
+                (archive, [task for task in todo if task.project.archive == archive])
+                for archive in archives_of(task.project for task in todo)
+            ]
+            running = [pool.submit(self._make_group, *group) for group in groups]
             try:
-                for task in concurrent.futures.as_completed(tasks):
-                    task.result()
+                for group in concurrent.futures.as_completed(running):
+                    group.result()
             except BaseException:
                 self._stopped.set()
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _make_project(self, project: manifest.Project, target: Path, stamp: Mapping[str, Any]) -> None:
-        """Fetches, compiles and extracts one project, and moves it to `target`."""
-        self._progress(project.name, 0, 0)
-        archive = archives.fetch(project.archive, self._cache_dir)
+    def _make_group(self, archive: manifest.Archive, tasks: Sequence[_Task]) -> None:
+        """Fetches an archive and makes its projects."""
+        self._progress(tasks[0].project.name, 0, 0)
+        path = archives.fetch(archive, self._cache_dir)
+        for task in tasks:
+            self._make_project(task, path)
+
+    def _make_project(self, task: _Task, archive: Path) -> None:
+        """Compiles and extracts one project, and moves it to its place."""
+        project = task.project
+        output_dir = task.target.parent.parent
         # Beside the target, so that moving it there is one step.
-        with scratch_directory(target.parent.parent) as scratch:
+        with (
+            scratch_directory(output_dir) as scratch,
+            unfinished.objects_folder(output_dir, project.name, task.stamp) as objects_dir,
+        ):
             root = scratch / "source" / project.root
-            archives.unpack(archive, scratch / "source")
+            archives.unpack(archive, scratch / "source", only=project.root)
             sources = _prepare_sources(project, root)
             database = scratch / "compile_commands.json"
-            entries = compilation_database(project, sources, root, scratch / "objects", self._clang, self._flags)
+            entries = compilation_database(project, sources, root, objects_dir, self._clang, self._flags)
             database.write_text(json.dumps(entries, indent=1), encoding="utf-8")
             self._compile(project, entries)
-            objects = objects_of_database(database, base=scratch / "objects")
+            objects = objects_of_database(database, base=objects_dir)
             extraction = extract(objects, scratch / "corpus", num_workers=self._num_workers)
             if extraction.failures:
                 raise CorpusError(f"project {project.name}: {extraction.failures[0][1]}")
-            (scratch / "corpus" / _STAMP_NAME).write_text(json.dumps(stamp), encoding="utf-8")
-            _replace(scratch / "corpus", target)
+            (scratch / "corpus" / _STAMP_NAME).write_text(json.dumps(task.stamp), encoding="utf-8")
+            _replace(scratch / "corpus", task.target)
 
     def _compile(self, project: manifest.Project, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Runs the commands of a compilation database."""
-        tasks = {self._compilers.submit(self._compile_one, entry): entry for entry in entries}
-        for done, task in enumerate(concurrent.futures.as_completed(tasks), start=1):
+        """Runs those commands of a compilation database whose objects are not there yet."""
+        # Clang moves an object into its place when it is whole, so one that is there can be trusted.
+        todo = [entry for entry in entries if not Path(entry["output"]).is_file()]
+        self._progress(project.name, len(entries) - len(todo), len(entries))
+        tasks = {self._compilers.submit(self._compile_one, entry): entry for entry in todo}
+        for done, task in enumerate(concurrent.futures.as_completed(tasks), start=len(entries) - len(todo) + 1):
             result = task.result()
             if not result.ok:
                 raise CorpusError(
@@ -186,6 +238,36 @@ class _Builder:
             raise concurrent.futures.CancelledError
         Path(entry["output"]).parent.mkdir(parents=True, exist_ok=True)
         return processes.run(entry["arguments"], cwd=Path(entry["directory"]), timeout_s=_COMPILE_TIMEOUT_S)
+
+
+def _plan(projects: Sequence[manifest.Project], cache_dir: Path) -> Plan:
+    missing = [archive for archive in archives_of(projects) if not archives.cached_path(archive, cache_dir).is_file()]
+    return Plan(
+        tuple(projects),
+        download_bytes=sum(archive.num_bytes for archive in missing),
+        corpus_bytes=sum(project.measured.num_bytes for project in projects),
+    )
+
+
+def _check_space(needs: Mapping[Path, int]) -> None:
+    """Refuses what the disk has no space for; `needs` are bytes by folder.
+
+    Raises:
+      OutputError: it has not.
+    """
+    for _, group in itertools.groupby(sorted(needs, key=_device), key=_device):
+        folders = list(group)
+        needed = sum(needs[folder] for folder in folders)
+        free = shutil.disk_usage(nearest_folder(folders[0])).free
+        if needed > free:
+            raise OutputError(
+                f"{folders[0]}: {needed / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free; free some space, or "
+                "give other folders (--output_dir, --cache_dir)"
+            )
+
+
+def _device(folder: Path) -> int:
+    return nearest_folder(folder).stat().st_dev
 
 
 def _prepare_sources(project: manifest.Project, root: Path) -> list[str]:

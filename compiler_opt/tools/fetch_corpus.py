@@ -2,8 +2,13 @@
 
     python -m compiler_opt.tools.fetch_corpus --set=small --output_dir=$CORPUS
 
-makes `$CORPUS/train` and `$CORPUS/held_out`. Archives come through pip, pinned by hash, and are kept: a second run,
-also with another compiler, works without a network.
+makes `$CORPUS/train` and `$CORPUS/held_out`; the larger sets have `$CORPUS/validation`, too. Archives come through pip,
+pinned by hash, and are kept: a second run, also with another compiler, works without a network. After an interruption
+the same command goes on where it was.
+
+    python -m compiler_opt.tools.fetch_corpus --list
+
+shows the sets, and each project's licence. docs/ready_made.md has the same, and how to choose.
 """
 
 import os
@@ -14,7 +19,7 @@ from typing import NoReturn
 import tqdm
 from absl import flags
 
-from compiler_opt.corpus import manifest, ready_made
+from compiler_opt.corpus import manifest, ready_made, ready_made_tables
 from compiler_opt.corpus.cross_compiling import Target
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
@@ -38,13 +43,14 @@ _TARGET_TRIPLE = flags.DEFINE_string(
 _SYSROOT = flags.DEFINE_string("sysroot", None, "The folder in which the compiler looks for headers instead of /.")
 _CACHE_DIR = flags.DEFINE_string("cache_dir", None, "Where archives are kept; by default the user's cache folder.")
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers running at a time; by default one per CPU.")
-_LIST = flags.DEFINE_bool("list", False, "Only list the sets with their projects, languages and licences.")
+_LIST = flags.DEFINE_bool("list", False, "Only list the sets, and the projects with their sizes and licences.")
 
 
 def main(argv: list[str]) -> int:
     del argv
     if _LIST.value:
-        print(_listing())
+        known = manifest.load()
+        print(f"{ready_made_tables.sets_table(known)}\n\n{ready_made_tables.projects_table(known)}")
         return 0
     if not _OUTPUT_DIR.value:
         raise ConfigError("expected --output_dir, the folder that gets the corpora; see --help")
@@ -52,6 +58,7 @@ def main(argv: list[str]) -> int:
     clang = find_clang(_CLANG_PATH.value)
     target = Target(_TARGET_TRIPLE.value, Path(_SYSROOT.value) if _SYSROOT.value else None)
     with tqdm.tqdm(unit="module", dynamic_ncols=True) as bar:
+        shown = _Bar(bar)
         corpora = ready_made.build(
             _SET.value,
             Path(_OUTPUT_DIR.value),
@@ -60,7 +67,8 @@ def main(argv: list[str]) -> int:
             level=_LEVEL.value,
             target=target,
             num_workers=num_workers,
-            progress=_Bar(bar).show,
+            progress=shown.show,
+            announce=shown.announce,
         )
     for split, path in corpora.items():
         print(_summary(split, path))
@@ -86,11 +94,21 @@ class _Bar:
         self._done: dict[str, int] = {}
         self._total: dict[str, int] = {}
 
+    def announce(self, plan: ready_made.Plan) -> None:
+        if not plan.projects:
+            return
+        self._bar.write(
+            f"{len(plan.projects)} projects with some {plan.num_modules} modules to make: "
+            f"{plan.download_bytes / 1e6:.1f} MB to download, {plan.corpus_bytes / 1e6:.1f} MB of disk for the corpora"
+        )
+        with self._lock:
+            self._total = {project.name: project.measured.modules for project in plan.projects}
+
     def show(self, project: str, done: int, total: int) -> None:
         with self._lock:
             # Threads may overtake one another.
             self._done[project] = max(done, self._done.get(project, 0))
-            self._total[project] = total
+            self._total[project] = total or self._total.get(project, 0)
             self._bar.set_description(project if total else f"{project}: fetching", refresh=False)
             self._bar.total = sum(self._total.values())
             self._bar.n = sum(self._done.values())
@@ -106,19 +124,6 @@ def _summary(split: str, path: Path) -> str:
         num_bytes = sum(module.bitcode_path.stat().st_size for module in modules)
         lines.append(f"  {name:16} {known[name].language:4} {len(modules):5} modules {num_bytes / 1e6:8.1f} MB bitcode")
     lines.append(f"  {'together':16} {'':4} {len(corpus.modules):5} modules")
-    return "\n".join(lines)
-
-
-def _listing() -> str:
-    known = manifest.load()
-    lines = []
-    for set_name, splits in known.sets.items():
-        for split, names in splits.items():
-            lines.append(f"{set_name}, {split}:")
-            for name in names:
-                project = known.projects[name]
-                source = f"{project.archive.name} {project.archive.version}"
-                lines.append(f"  {name:16} {project.language:4} {source:28} {project.licence}")
     return "\n".join(lines)
 
 

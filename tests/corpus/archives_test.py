@@ -109,6 +109,16 @@ def test_unpacking_takes_files_only(tmp_path: Path) -> None:
     assert (tmp_path / "target" / "dir" / "a.c").read_bytes() == b"x"
 
 
+def test_only_a_folder_is_unpacked_when_only_that_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        for name in ("top/dir/a.c", "top/dir/sub/b.c", "top/directory/c.c", "top/d.c"):
+            add(archive, name)
+    archives.unpack(path, tmp_path / "target", only="dir")
+    found = {file.relative_to(tmp_path / "target").as_posix() for file in (tmp_path / "target").rglob("*.c")}
+    assert found == {"dir/a.c", "dir/sub/b.c"}
+
+
 @pytest.mark.parametrize("name", ["../evil.c", "top/../../evil.c", "/tmp/evil.c"])
 def test_names_that_leave_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a.tar"

@@ -7,7 +7,7 @@ import yaml
 from compiler_opt.corpus import manifest
 from compiler_opt.errors import CorpusError
 
-PROJECT = {
+PROJECT: dict[str, Any] = {
     "licence": "MIT",
     "language": "c",
     "archive": {"name": "example", "version": "1.0", "sha256": "0" * 64},
@@ -36,20 +36,24 @@ def test_the_shipped_manifest_keeps_its_promises() -> None:
     assert len(languages["train"]) >= 8
     smoke = known.split("smoke")
     assert {project.language for projects in smoke.values() for project in projects} == {"c", "c++"}
-    for splits in (known.split(name) for name in known.sets):
-        archives = {split: {project.archive.name for project in projects} for split, projects in splits.items()}
-        # What is bundled in one archive may be the same library.
-        assert not archives["train"] & archives["held_out"]
-    assert all(project.licence for project in known.projects.values())
     used = {name for splits in known.sets.values() for names in splits.values() for name in names}
     assert used == set(known.projects)
 
 
-def test_a_project_is_held_out_everywhere_or_nowhere() -> None:
+def test_no_archive_is_on_two_sides_in_any_set() -> None:
+    """What is bundled in one archive may be the same library."""
     known = manifest.load()
-    trained = {name for splits in known.sets.values() for name in splits["train"]}
-    held_out = {name for splits in known.sets.values() for name in splits["held_out"]}
-    assert not trained & held_out
+    sides: dict[str, set[str]] = {}
+    for splits in known.sets.values():
+        for split, names in splits.items():
+            for name in names:
+                sides.setdefault(known.projects[name].archive.name, set()).add(split)
+    assert {archive for archive, splits in sides.items() if len(splits) > 1} == set()
+
+
+def test_an_archive_is_pinned_the_same_way_by_all_its_projects() -> None:
+    archives = {project.archive for project in manifest.load().projects.values()}
+    assert len({archive.name for archive in archives}) == len(archives)
 
 
 def test_projects_for_other_architectures_are_left_out() -> None:
@@ -111,6 +115,15 @@ def write_temporary(content: Any) -> Path:
             {**with_project(), "sets": {"small": {"train": ["one"], "held_out": ["one"]}}},
             "'one' is in both held_out and train",
         ),
+        (
+            {**with_project(), "sets": {"small": {"train": ["one"]}, "large": {"validation": ["one"]}}},
+            "project 'one' is in validation of the set large, and in train of small",
+        ),
+        ({**with_project(), "sets": {"small": {"test": ["one"]}}}, "expected the splits train, validation, held_out"),
+        (with_project(measured={"modules": -1}), "measured: modules: expected a number that is not negative, found -1"),
+        (with_project(measured={"bytes": "many"}), "measured: bytes: expected a number that is not negative"),
+        (with_project(measured={"functions": 1}), "project one: measured: unknown key 'functions'"),
+        (with_project(archive={**PROJECT["archive"], "bytes": True}), "archive: bytes: expected a number"),
     ],
 )
 def test_manifests_that_are_refused(content: Any, message: str) -> None:
@@ -159,3 +172,12 @@ def test_the_digest_follows_every_field() -> None:
     one = manifest.load(write_temporary(with_project())).projects["one"]
     two = manifest.load(write(Path.cwd() / "two.yaml", with_project(flags=["-DX"]))).projects["one"]
     assert one.digest() != two.digest()
+
+
+def test_the_digest_does_not_follow_what_is_only_told_to_the_user() -> None:
+    """Or measuring again would compile everybody's corpora again."""
+    one = manifest.load(write_temporary(with_project())).projects["one"]
+    told = with_project(measured={"modules": 7, "bytes": 1000}, archive={**PROJECT["archive"], "bytes": 5})
+    two = manifest.load(write(Path.cwd() / "two.yaml", told)).projects["one"]
+    assert (two.measured, two.archive.num_bytes) == (manifest.Measured(7, 1000), 5)
+    assert one.digest() == two.digest()

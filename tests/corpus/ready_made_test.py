@@ -2,6 +2,7 @@ import dataclasses
 import hashlib
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,9 @@ from compiler_opt.corpus import ready_made
 from compiler_opt.corpus.command_line import compile_command
 from compiler_opt.corpus.cross_compiling import OWN_TARGET, Target
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.manifest import Archive, GeneratedFile, Manifest, Project
+from compiler_opt.corpus.manifest import Archive, GeneratedFile, Manifest, Measured, Project
+from compiler_opt.corpus.ready_made_tables import archives_of
+from compiler_opt.corpus.unfinished import FOLDER_NAME, alone_in
 from compiler_opt.errors import CorpusError, OutputError, ToolchainError
 
 FILES = {
@@ -29,7 +32,8 @@ FILES = {
 def make_project(name: str, cache: Path, files: dict[str, str]) -> Project:
     """A project whose archive is in the cache already."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+    # Not compressed: gzip would write the time into it, and the same files would be another archive.
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path, text in files.items():
             member = tarfile.TarInfo(f"{name}-1.0/{path}")
             member.size = len(text)
@@ -140,6 +144,104 @@ def test_a_source_that_does_not_compile_is_named(known: Manifest, clang_path: st
     build(known, clang_path, tmp_path)
 
 
+class _StoppedError(Exception):
+    """What ends a build in the middle."""
+
+
+def test_what_was_compiled_before_an_end_is_kept_and_makes_the_same_corpus(
+    known: Manifest, clang_path: str, tmp_path: Path
+) -> None:
+    def stop(_name: str, done: int, _total: int) -> None:
+        if done:
+            raise _StoppedError
+
+    whole = build(known, clang_path, tmp_path, "whole")
+    with pytest.raises(_StoppedError):
+        build(known, clang_path, tmp_path, num_workers=1, progress=stop)
+    unfinished = tmp_path / "corpora" / FOLDER_NAME
+    kept = {path: path.stat().st_mtime_ns for path in unfinished.rglob("*.o")}
+    assert 1 <= len(kept) <= 6
+    # What was made for another level is of no use.
+    with pytest.raises(_StoppedError):
+        build(known, clang_path, tmp_path, level="O2", num_workers=1, progress=stop)
+    assert not any(path.is_file() and path.stat().st_mtime_ns == when for path, when in kept.items())
+    with pytest.raises(_StoppedError):
+        build(known, clang_path, tmp_path, num_workers=1, progress=stop)
+    assert list(unfinished.rglob("*.o"))
+    corpora = build(known, clang_path, tmp_path)
+    assert not unfinished.exists()
+    for split in ("train", "held_out"):
+        files = sorted(file.relative_to(whole[split]) for file in whole[split].rglob("*") if file.is_file())
+        assert files == sorted(file.relative_to(corpora[split]) for file in corpora[split].rglob("*") if file.is_file())
+        assert all((whole[split] / file).read_bytes() == (corpora[split] / file).read_bytes() for file in files)
+
+
+def test_what_it_takes_is_told_before_it_begins(known: Manifest, clang_path: str, tmp_path: Path, cache: Path) -> None:
+    sizes = {"red": (100, 3), "green": (20, 4), "blue": (3, 5)}
+    projects = {
+        name: dataclasses.replace(
+            known.projects[name],
+            archive=dataclasses.replace(known.projects[name].archive, num_bytes=archive_bytes),
+            measured=Measured(2, corpus_bytes),
+        )
+        for name, (archive_bytes, corpus_bytes) in sizes.items()
+    }
+    known = Manifest(projects, known.sets)
+    plans: list[ready_made.Plan] = []
+    build(known, clang_path, tmp_path, announce=plans.append)
+    # All archives are in the cache.
+    assert (plans[-1].num_modules, plans[-1].download_bytes, plans[-1].corpus_bytes) == (6, 0, 3 + 4 + 5)
+    for archive in (cache / "archives").glob("[rb]*"):
+        archive.unlink()
+    build(known, clang_path, tmp_path, announce=plans.append)
+    assert plans[-1] == ready_made.Plan((), 0, 0)
+    shutil.rmtree(tmp_path / "corpora" / "train")
+    with pytest.raises(_ToldError):
+        build(known, clang_path, tmp_path, announce=_tell)
+    # Red is to be fetched again; blue's corpus is there, so its archive is not needed.
+    assert _ToldError.plan == ready_made.Plan((projects["red"], projects["green"]), 100, 3 + 4)
+
+
+class _ToldError(Exception):
+    plan: ready_made.Plan
+
+
+def _tell(plan: ready_made.Plan) -> None:
+    _ToldError.plan = plan
+    raise _ToldError
+
+
+def test_too_little_space_is_said_before_it_begins(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+    blue = dataclasses.replace(known.projects["blue"], measured=Measured(2, 1 << 60))
+    with pytest.raises(OutputError, match=r"1152921504607 MB are needed, \d+ MB are free; free some space") as error:
+        build(Manifest({**known.projects, "blue": blue}, known.sets), clang_path, tmp_path)
+    assert "\n" not in str(error.value)
+    assert list((tmp_path / "corpora").iterdir()) == []
+
+
+def test_one_process_at_a_time_works_in_a_folder(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+    with (
+        alone_in(tmp_path / "corpora"),
+        pytest.raises(OutputError, match="another process is making corpora there; wait for it"),
+    ):
+        build(known, clang_path, tmp_path)
+    build(known, clang_path, tmp_path)
+
+
+def test_projects_of_one_archive_share_it(clang_path: str, tmp_path: Path, cache: Path) -> None:
+    """Only what is below a project's own root is unpacked for it."""
+    red = make_project("red", cache, {"a/lib/one.c": "int a;", "a/config.h.in": "", "b/lib/one.c": "int b;", "c.c": ""})
+    projects = {
+        name: dataclasses.replace(red, name=name, root=name, generated=(), measured=Measured(1, 1))
+        for name in ("a", "b")
+    }
+    known = Manifest(projects, {"tiny": {"train": ("a", "b")}})
+    plans: list[ready_made.Plan] = []
+    train = Corpus.load(build(known, clang_path, tmp_path, announce=plans.append)["train"])
+    assert [module.name for module in train.modules] == ["a/lib/one.c.o", "b/lib/one.c.o"]
+    assert archives_of(plans[0].projects) == [red.archive]
+
+
 def test_sources_that_are_not_there_are_named(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     for changes, message in (
         ({"sources": ("*.rs",)}, "no file of its archive matches 'sources'"),
@@ -202,7 +304,7 @@ sys.path.insert(0, {root!r})
 from tests.corpus.ready_made_test import FILES, build, make_project
 from compiler_opt.corpus.manifest import Manifest
 tmp = Path({tmp!r})
-files = {{**FILES, **{{f"lib/more{{i}}.c": "int x;" for i in range(200)}}}}
+files = {{**FILES, **{{f"lib/more{{i}}.c": "int x;" for i in range(40)}}}}
 projects = {{name: make_project(name, tmp / "cache", files) for name in ("red", "green", "blue")}}
 print("ready", flush=True)
 build(Manifest(projects, {{"tiny": {{"train": ("red", "green"), "held_out": ("blue",)}}}}), "clang-22", tmp)
@@ -222,15 +324,24 @@ def test_a_build_that_is_killed_can_be_repeated(signal_number: int, tmp_path: Pa
     )
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
-    while not list((tmp_path / "corpora").glob("compiler_opt-scratch-*/objects/lib/*.o")):
+    unfinished = tmp_path / "corpora" / FOLDER_NAME
+    while not list(unfinished.glob("*/objects/lib/*.o")):
         time.sleep(0.02)
     os.kill(child.pid, signal_number)
     child.communicate(timeout=60)
     assert child.returncode != 0
     time.sleep(1.1)  # A scratch directory younger than a second is left alone.
     assert not list((tmp_path / "corpora").glob("*/corpus_description.json"))
-    projects = {name: make_project(name, cache, FILES) for name in ("red", "green", "blue")}
+    compiled = {path: path.stat() for path in unfinished.glob("*/objects/lib/*.o")}
+    assert len(compiled) < 3 * 42
+    files = {**FILES, **{f"lib/more{i}.c": "int x;" for i in range(40)}}
+    projects = {name: make_project(name, cache, files) for name in ("red", "green", "blue")}
     known = Manifest(projects, {"tiny": {"train": ("red", "green"), "held_out": ("blue",)}})
-    corpora = build(known, "clang-22", tmp_path)
-    assert len(Corpus.load(corpora["train"]).modules) == 4
+    first: dict[str, int] = {}
+    corpora = build(
+        known, "clang-22", tmp_path, progress=lambda name, done, total: total and first.setdefault(name, done)
+    )
+    # Nothing that was compiled is compiled again.
+    assert sum(first.values()) == len(compiled)
+    assert len(Corpus.load(corpora["train"]).modules) == 2 * 42
     assert sorted(path.name for path in (tmp_path / "corpora").iterdir()) == ["held_out", "train"]
