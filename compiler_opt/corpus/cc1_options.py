@@ -203,6 +203,7 @@ KEPT = """
     -ggnu-pubnames
     -gsimple-template-names=<value>
     -gkey-instructions
+    -fdebug-info-for-profiling
     --compress-debug-sections=<value>
     -Qn
 """
@@ -337,7 +338,6 @@ DROPPED = """
     -fcoroutines
     -fcx-fortran-rules
     -fcx-limited-range
-    -fdebug-info-for-profiling
     -fdeclspec
     -fno-declspec
     -fdelayed-template-parsing

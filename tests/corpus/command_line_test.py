@@ -40,7 +40,7 @@ int sum(const std::vector<std::string> &texts) {
 BUILDS = """
 -Oz
 -Os -fno-exceptions -fno-rtti -ffunction-sections -fdata-sections -fPIC -fvisibility=hidden -DSOME="thing"
--O2 -g -gdwarf-4 -fno-plt -fcf-protection=full -fstack-protector-strong -march=x86-64-v3 -MD -MT x.o -MF x.d
+-O2 -g -gdwarf-4 -fdebug-info-for-profiling -fno-plt -fcf-protection=full -fstack-protector-strong -mavx -MD
 -O3 -ffast-math -fno-omit-frame-pointer -fno-semantic-interposition -fwrapv -fno-strict-aliasing -Wall -std=c++17
 -O2 -fno-asynchronous-unwind-tables -mno-red-zone -fno-pic -mcmodel=large -fno-jump-tables -fno-builtin-memcpy
 -O1 -fsanitize=undefined -fno-sanitize-recover=all -fno-threadsafe-statics -fno-inline -mllvm -inline-threshold=10
