@@ -7,7 +7,6 @@ for each project: for each module: default, policy, baselines  -> objects
 import contextlib
 import dataclasses
 import datetime
-import itertools
 import shutil
 import time
 import zlib
@@ -18,7 +17,8 @@ from typing import Any
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
-from compiler_opt.errors import CompileError, ConfigError, CorpusError, OutputError, ProtocolError
+from compiler_opt.corpus.languages import module_language
+from compiler_opt.errors import CompileError, ConfigError, OutputError, ProtocolError
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
 from compiler_opt.llvm.linker import linked_text_bytes
 from compiler_opt.llvm.object_file import read_text_bytes
@@ -278,30 +278,3 @@ class _ProjectRun:
                 shutil.move(self._object_path(contender, module), path)
             except OSError as error:
                 raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-_LANGUAGES = {"c": "C", "c++": "C++", "objective-c": "Objective-C", "objective-c++": "Objective-C++", "rust": "Rust"}
-_LANGUAGE_OF_SUFFIX = {
-    ".c": "C",
-    ".cc": "C++",
-    ".cpp": "C++",
-    ".cxx": "C++",
-    ".C": "C++",
-    ".rs": "Rust",
-    ".m": "Objective-C",
-}
-
-
-def module_language(module: Module) -> str:
-    """The language that a module was written in, as far as its recorded options tell; `?` when they do not."""
-    try:
-        options = module.options()
-    except CorpusError:
-        return "?"
-    recorded = dict(itertools.pairwise(options))
-    if recorded.get("-x") in _LANGUAGES:
-        return _LANGUAGES[recorded["-x"]]
-    for name in (recorded.get("-main-file-name", ""), module.name, Path(module.name).stem):
-        if Path(name).suffix in _LANGUAGE_OF_SUFFIX:
-            return _LANGUAGE_OF_SUFFIX[Path(name).suffix]
-    return "?"

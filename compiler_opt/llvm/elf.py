@@ -176,6 +176,15 @@ class ElfFile:
     def section_name(self, index: int) -> str:
         return self.strings(self._name_table, self.sections["name"][self.checked_index(index)][None])[0]
 
+    def section_names(self) -> list[str]:
+        """The name of every section."""
+        return self.strings(self._name_table, self.sections["name"]) if len(self.sections) else []
+
+    def identity(self) -> bytes:
+        """What the header says of all of the file: class, byte order, ABI, type, machine, and the flags of that."""
+        flags = 48 if self.bits == 64 else 36
+        return self.data[:20] + self.data[flags : flags + 4]
+
     def symbols(self, index: int) -> tuple[Array, Array]:
         """The symbol table in section `index`.
 
@@ -209,19 +218,30 @@ class ElfFile:
 
         The addends of REL are in the bytes to be relocated: None.
         """
+        entries, symbols, _ = self._relocation_entries(index)
+        addends = entries["addend"].astype(np.int64) if "addend" in (entries.dtype.names or ()) else None
+        return entries["offset"].astype(np.int64), symbols, addends
+
+    def relocation_types(self, index: int) -> Array:
+        """`[R]` int64: what each relocation in section `index` does, in the machine's own numbers."""
+        return self._relocation_entries(index)[2]
+
+    def _relocation_entries(self, index: int) -> tuple[Array, Array, Array]:
+        """`[R]` structured entries, and `[R]` int64 symbol indices and types, which share a field."""
         wide = self.bits == 64
-        has_addend = self.sections["type"][self.checked_index(index)] == SHT_RELA
-        if has_addend:
+        if self.sections["type"][self.checked_index(index)] == SHT_RELA:
             dtype = _dtype(_RELA_64 if wide else _RELA_32, self.order)
         else:
             dtype = _dtype(_REL_64 if wide else _REL_32, self.order)
         entries = self.section_table(index, dtype)
+        info = entries["info"]
         if wide and self.machine == "EM_MIPS" and self.order == "<":  # Fields of its own; the symbol is the low half.
-            symbols = entries["info"] & 0xFFFFFFFF
+            symbols, types = info & 0xFFFFFFFF, info >> 32
+        elif wide:
+            symbols, types = info >> 32, info & 0xFFFFFFFF
         else:
-            symbols = entries["info"] >> (32 if wide else 8)
-        addends = entries["addend"].astype(np.int64) if has_addend else None
-        return entries["offset"].astype(np.int64), symbols.astype(np.int64), addends
+            symbols, types = info >> 8, info & 0xFF
+        return entries, symbols.astype(np.int64), types.astype(np.int64)
 
     def words(self, indices: Array) -> tuple[Array, Array]:
         """The contents of several sections of 32-bit words (groups), concatenated.

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
-from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import CompileError, ConfigError, ToolchainError
-from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, module_language, num_rollouts
+from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.results import NEVER_WORSE, Evaluation
 from compiler_opt.llvm.linker import linked_text_bytes
 from compiler_opt.llvm.object_file import read_object_sizes
@@ -184,18 +184,3 @@ def test_unknown_baselines_are_refused() -> None:
         baselines(problems.load("inlining"), ["sometimes"])
     with pytest.raises(ConfigError, match="expected none"):
         baselines(problems.load("regalloc_eviction"), ["never"])
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "language"),
-    [
-        ("a.o", "-cc1 -x c++", "C++"),
-        ("a.o", "-cc1 -main-file-name x.c", "C"),
-        ("lib/a.cc", "-cc1", "C++"),
-        ("lib/a.c.o", "-cc1", "C"),
-        ("lib/a", "-cc1 -x ir", "?"),
-    ],
-)
-def test_language(tmp_path: Path, name: str, options: str, language: str) -> None:
-    assert module_language(Module(name, "p", tmp_path, tuple(options.split()))) == language
-    assert module_language(Module("absent", "p", tmp_path)) == "?"

@@ -38,6 +38,7 @@ SCRIPTS = {
     "train_locally": "compiler_opt/rl/train_locally.py",
     "evaluate": "compiler_opt/tools/evaluate.py",
     "export_policy": "compiler_opt/tools/export_policy.py",
+    "verify_corpus": "compiler_opt/tools/verify_corpus.py",
 }
 
 GOOD: Mapping[str, Mapping[str, str]] = {
@@ -57,6 +58,7 @@ GOOD: Mapping[str, Mapping[str, str]] = {
     },
     "evaluate": {"clang_path": CLANG, "data_path": "corpus", "policy_path": "policy", "output_path": "out/results"},
     "export_policy": {"policy_path": "policy", "output_path": "out/exported", "format": "native"},
+    "verify_corpus": {"clang_path": CLANG, "data_path": "corpus", "original_dir": "build"},
 }
 """Flags with which each would do its work, in the folder of the fixture `place`; a mistake replaces one of them."""
 
@@ -104,7 +106,14 @@ MISTAKES = (
     clang("is a folder", "corpus", "found a folder", INSTALL, tools=("doctor",)),
     clang("too old", "clang-old", "expected clang >= 17", "found 14.0.6", INSTALL),
     clang("is another program", "clang-other", "expected clang", INSTALL, tools=("doctor",)),
-    corpus("missing", "no/such/corpus", "no such file", "fetch_corpus.py", "extract_ir.py"),
+    corpus(
+        "missing",
+        "no/such/corpus",
+        "no such file",
+        "fetch_corpus.py",
+        "extract_ir.py",
+        tools=(*WITH_CORPUS, "verify_corpus"),
+    ),
     corpus(
         "folder without description",
         "build",
@@ -152,6 +161,13 @@ MISTAKES = (
         {"input": "build/plain.json"},
         ("build/plain.o", "no section .llvmbc", "compile with -Xclang -fembed-bitcode=all"),
     ),
+    Mistake(
+        "no objects",
+        ("verify_corpus",),
+        {"original_dir": "no/such/build"},
+        ("--original_dir=no/such/build: no such folder", "give that of the build's objects"),
+    ),
+    Mistake("sample of none", ("verify_corpus",), {"sample": "0"}, ("--sample", "a positive integer")),
     Mistake("no such set", ("fetch_corpus",), {"set": "enormous"}, ("'enormous'", "smoke")),
     Mistake(
         "output folder holds something else",
@@ -276,6 +292,9 @@ MISTAKES = (
             "trace missing", (tool,), {flag: "no/such/trace"}, ("no/such/trace: no such", "generate_default_trace.py")
         )
         for tool, flag in {"generate_vocab": "input", "train_bc": "data_path"}.items()
+    ),
+    Mistake(
+        "output below a file", ("verify_corpus",), {"output_path": "file/x.json"}, ("file/x.json", "cannot be written")
     ),
     *(
         Mistake(f"output folder {name}", (tool,), {flag: path}, (f"{path}", "cannot be written", "another"))

@@ -1,0 +1,210 @@
+"""Proof that a corpus rebuilds the objects of the build it was extracted from, to the byte.
+
+Each module is compiled from its bitcode by its recorded command, as training does it, and the object is compared with
+the build's, section by section. The embedded bitcode and options, which a rebuilt object does not carry, are left out.
+
+A difference is one of the build's own (another compiler made it), one of what clang does with bitcode, or a fault of
+the corpus or of ours. The first two are known by what they change and by the options that bring them about: they are
+explained, each only as far as its reason reaches.
+"""
+
+import dataclasses
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.collect.workers import Job, WorkerPool
+from compiler_opt.corpus import bitcode
+from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.extract import BITCODE_SECTION, COMMAND_SECTION
+from compiler_opt.errors import ConfigError, CorpusError, ProtocolError
+from compiler_opt.llvm.elf import ElfFile
+from compiler_opt.llvm.object_comparison import SectionDifference, compare
+from compiler_opt.llvm.toolchain import Toolchain
+
+IGNORED_SECTIONS = (BITCODE_SECTION, COMMAND_SECTION)
+"""What embedding has added to the original; with their relocations, and their names in the string table."""
+
+_DEBUG_SECTIONS = (".debug_", ".rela.debug_", ".rel.debug_", ".symtab", ".llvm_addrsig")
+_CODE_SECTIONS = (".text", ".rela.text", ".rel.text", ".eh_frame", ".rela.eh_frame", ".symtab", ".gcc_except_table")
+_NAMING_SECTIONS = (".rodata", ".data", ".rela.", ".symtab", ".group")
+_FIRST_NOT_TO_FUSE = 22
+_SHOWN_SECTIONS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """What came of one module.
+
+    Attributes:
+      module: its name.
+      differences: sections that are not the same.
+      explanation: why they differ, where that is known.
+      failure: why there was nothing to compare; one line.
+    """
+
+    module: str
+    differences: tuple[SectionDifference, ...] = ()
+    explanation: str | None = None
+    failure: str | None = None
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether every section came out the same."""
+        return self.failure is None and not self.differences
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it is identical, or it is known why not."""
+        return self.is_identical or self.explanation is not None
+
+    def describe(self) -> str:
+        """One line without the module's name."""
+        if self.failure is not None:
+            return self.failure
+        if not self.differences:
+            return "identical"
+        shown = "; ".join(difference.describe() for difference in self.differences[:_SHOWN_SECTIONS])
+        more = len(self.differences) - _SHOWN_SECTIONS
+        shown += f"; and {more} more sections" if more > 0 else ""
+        return f"{self.explanation} ({shown})" if self.explanation else shown
+
+
+def sample(modules: Sequence[Module], count: int | None, seed: int) -> list[Module]:
+    """So many of the modules, drawn at random, in their order; None for all.
+
+    Raises:
+      ConfigError: the count is not positive.
+    """
+    if count is None or count >= len(modules):
+        return list(modules)
+    if count < 1:
+        raise ConfigError(f"sample: expected a number of modules of at least 1, found {count}")
+    chosen = random.Random(seed).sample(range(len(modules)), count)
+    return [modules[index] for index in sorted(chosen)]
+
+
+def verify(
+    modules: Sequence[Module],
+    original_dir: Path,
+    toolchain: Toolchain,
+    pool: WorkerPool,
+    settings: RolloutSettings = RolloutSettings(),
+) -> Iterator[Verification]:
+    """Compiles modules and compares them with the objects that they were extracted from.
+
+    Args:
+      modules: of a corpus; the object of each is its name in `original_dir`.
+      original_dir: where the objects of the build are.
+      toolchain: the compiler that is to be shown to rebuild them.
+      pool: compiles by it.
+      settings: limits of one compilation.
+
+    Yields:
+      a verification per module, as they are done; failures are in it.
+    """
+    # Names of files in the pool's folder: those of modules may be as long as paths.
+    kept = {module.name: pool.scratch / f"verified-{number}.o" for number, module in enumerate(modules)}
+    jobs = []
+    for module in modules:
+        try:
+            _original_path(original_dir, module)
+        except CorpusError as error:
+            yield Verification(module.name, failure=str(error))
+        else:
+            jobs.append(Job(module, None, settings=settings, keep_object=kept[module.name]))
+    for job, rollout in pool.rollouts(jobs):
+        path = kept[job.module.name]
+        try:
+            if rollout.failure is not None:
+                yield Verification(job.module.name, failure=_without_name(rollout.failure, job.module.name))
+            else:
+                yield _compared(job.module, _original_path(original_dir, job.module), path, toolchain.version)
+        except (CorpusError, ProtocolError) as error:
+            yield Verification(job.module.name, failure=str(error))
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _original_path(original_dir: Path, module: Module) -> Path:
+    """The object that a module comes from.
+
+    Raises:
+      CorpusError: there is none, or a link leads elsewhere.
+    """
+    path = original_dir / module.name
+    try:
+        resolved = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise CorpusError(f"{path}: no such object; give the folder that module names are relative to") from None
+    if not resolved.is_relative_to(original_dir.resolve()):
+        raise CorpusError(f"{path}: is a link that leaves the folder (to {resolved}); give the folder of the objects")
+    if not resolved.is_file():
+        raise CorpusError(f"{path}: expected an object, found something else")
+    return path
+
+
+def _compared(module: Module, original_path: Path, rebuilt_path: Path, version: tuple[int, int, int]) -> Verification:
+    original, rebuilt = ElfFile.read(original_path), ElfFile.read(rebuilt_path)
+    embedded = _section(original, BITCODE_SECTION)
+    code = module.bitcode_path.read_bytes()
+    if embedded and code not in embedded:
+        raise CorpusError(f"{original_path}: holds other bitcode than the corpus: built again since it was extracted")
+    differences = compare(original, rebuilt, IGNORED_SECTIONS)
+    explanation = explain(module.options(), code, version, original, rebuilt, differences) if differences else None
+    return Verification(module.name, differences, explanation)
+
+
+def explain(
+    options: Sequence[str],
+    code: bytes,
+    version: tuple[int, int, int],
+    original: ElfFile,
+    rebuilt: ElfFile,
+    differences: Sequence[SectionDifference],
+) -> str | None:
+    """Why a rebuilt object is not the original, as far as that is known and covers every difference; else None.
+
+    Args:
+      options: the recorded ones.
+      code: the bitcode.
+      version: of the compiler that compiled it again.
+      original: the object of the build.
+      rebuilt: the object made of the bitcode.
+      differences: between them.
+    """
+    # Section .comment does not tell: it names the front end, which is the bitcode's.
+    writer = bitcode.producer_version(code[: bitcode.HEAD_BYTES])
+    if writer is not None and writer != version:
+        return f"made by another compiler: LLVM {_dotted(writer)}, compiled again by LLVM {_dotted(version)}"
+
+    def only(*prefixes: str) -> bool:
+        return all(difference.section.startswith(prefixes) for difference in differences)
+
+    if not compare(original, rebuilt, IGNORED_SECTIONS, private_numbers=False):
+        return "the compiler numbers its private symbols (such as .Lstr.3) otherwise; nothing else differs"
+    if any(option.startswith("-split-dwarf") for option in options) and only(*_DEBUG_SECTIONS):
+        return "-gsplit-dwarf puts debug information into another file, which a corpus may not write"
+    if _names_module(options) and only(*_NAMING_SECTIONS):
+        return "AddressSanitizer writes down the name of the source file, and for bitcode that of the .bc file"
+    if version[0] >= _FIRST_NOT_TO_FUSE and "-ffp-contract=fast" in options and only(*_CODE_SECTIONS):
+        return f"clang >= {_FIRST_NOT_TO_FUSE} does not heed -ffp-contract=fast for bitcode"
+    return None
+
+
+def _names_module(options: Sequence[str]) -> bool:
+    sanitizers = [option.partition("=")[2].split(",") for option in options if option.startswith("-fsanitize=")]
+    return any("address" in kinds or "kernel-address" in kinds for kinds in sanitizers)
+
+
+def _section(file: ElfFile, name: str) -> bytes:
+    return b"".join(file.section_bytes(index) for index in file.sections_named(name))
+
+
+def _without_name(failure: str, name: str) -> str:
+    return failure.removeprefix(f"{name}: ")
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))

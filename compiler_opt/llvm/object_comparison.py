@@ -1,0 +1,239 @@
+"""Whether two relocatable ELF objects are the same but for some sections, section by section.
+
+Leaving a section out moves others, renumbers sections and symbols, and changes the string table. So what refers to
+something by number is compared by what it refers to: relocations and groups by symbols and sections, symbols by their
+names. Everything else is compared byte by byte. Objects without a difference here come out the same to the byte when
+the sections are removed from both (a test has `llvm-objcopy` do it).
+"""
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+from elftools.elf import enums
+
+from compiler_opt.llvm import elf
+from compiler_opt.llvm.elf import Array, ElfFile
+
+HEADER = "ELF header"
+ORDER = "order of sections"
+"""What differences are called that are not in one section."""
+
+_SHT_STRTAB = enums.ENUM_SH_TYPE_BASE["SHT_STRTAB"]
+_SHT_ADDRSIG = 0x6FFF4C03
+"""LLVM's table of symbols whose address matters: indices as ULEB128."""
+
+_NUMBERED = re.compile(r"(\.L.*)\.\d+")
+"""The compiler's own names for constants and the like, with the number that keeps them apart."""
+
+_Key = tuple[str, int]
+"""A section: its name, and how many of that name come before it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SectionDifference:
+    """One section that is not the same in both objects.
+
+    Attributes:
+      section: its name, or `HEADER` or `ORDER`.
+      original_bytes: its size in the first object; None when it has none of that name.
+      rebuilt_bytes: the same for the second.
+      num_different: bytes, or entries of a table, that differ, those that only one has included; 0 when only the
+        section's header does.
+    """
+
+    section: str
+    original_bytes: int | None
+    rebuilt_bytes: int | None
+    num_different: int
+
+    def describe(self) -> str:
+        """A few words, e.g. `.text: 12 of 345 bytes`."""
+        if self.section in (HEADER, ORDER):
+            return self.section
+        if self.original_bytes is None:
+            return f"{self.section}: not in the original"
+        if self.rebuilt_bytes is None:
+            return f"{self.section}: missing"
+        if self.num_different == 0:
+            return f"{self.section}: flags or links"
+        if self.original_bytes != self.rebuilt_bytes:
+            return f"{self.section}: {self.original_bytes} bytes became {self.rebuilt_bytes}"
+        return f"{self.section}: {self.num_different} differences in {self.original_bytes} bytes"
+
+
+def compare(
+    original: ElfFile, rebuilt: ElfFile, ignored: Collection[str] = (), *, private_numbers: bool = True
+) -> tuple[SectionDifference, ...]:
+    """The sections that are not the same, in the order of the original; empty when all are.
+
+    Args:
+      original: a relocatable object.
+      rebuilt: another.
+      ignored: names of sections that are left out of both.
+      private_numbers: whether `.Lstr.3` and `.Lstr.52` are different symbols.
+
+    Raises:
+      ProtocolError: one of them is not well-formed.
+    """
+    names = _Numbers()
+    first, second = (_Contents(file, ignored, names, private_numbers) for file in (original, rebuilt))
+    differences = []
+    if original.identity() != rebuilt.identity():
+        differences.append(SectionDifference(HEADER, None, None, 0))
+    for key, index in first.sections.items():
+        if key not in second.sections:
+            differences.append(SectionDifference(key[0], first.size(index), None, first.size(index)))
+            continue
+        other = second.sections[key]
+        count = _num_different(first.contents(index), second.contents(other))
+        if count or first.header(index) != second.header(other):
+            differences.append(SectionDifference(key[0], first.size(index), second.size(other), count))
+    for key, index in second.sections.items():
+        if key not in first.sections:
+            differences.append(SectionDifference(key[0], None, second.size(index), second.size(index)))
+    if not differences and list(first.sections) != list(second.sections):
+        differences.append(SectionDifference(ORDER, None, None, 0))
+    return tuple(differences)
+
+
+class _Numbers:
+    """Gives equal things of both objects the same number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+
+    def of(self, things: Iterator[Any]) -> Array:
+        """`[N]` int64."""
+        numbers = self._numbers
+        return np.fromiter((numbers.setdefault(thing, len(numbers)) for thing in things), np.int64)
+
+
+class _Contents:
+    """The sections of one object that are compared, with what they hold in terms that mean the same in another.
+
+    Attributes:
+      sections: indices by key, in the order of the file.
+    """
+
+    def __init__(self, file: ElfFile, ignored: Collection[str], numbers: _Numbers, private_numbers: bool) -> None:
+        self._file = file
+        self._private_numbers = private_numbers
+        self._numbers = numbers
+        self._keys: list[_Key | None] = []
+        self.sections: dict[_Key, int] = {}
+        seen: dict[str, int] = {}
+        names = file.section_names()
+        for index, name in enumerate(names):
+            target = int(file.sections["info"][index]) if _is_relocation(file, index) else index
+            if name in ignored or (target < len(names) and names[target] in ignored):
+                self._keys.append(None)
+                continue
+            key = (name, seen.get(name, 0))
+            seen[name] = key[1] + 1
+            self._keys.append(key)
+            self.sections[key] = index
+        self._symbols: dict[int, tuple[Array, Array]] = {}
+
+    def size(self, index: int) -> int:
+        return int(self._file.sections["size"][index])
+
+    def header(self, index: int) -> tuple[Any, ...]:
+        """What the section header says, but for where the contents are."""
+        header = self._file.sections[index]
+        kind = int(header["type"])
+        info: Any = int(header["info"])
+        if kind == elf.SHT_GROUP:
+            info = self._symbols_of(int(header["link"]), np.array([info])).tolist()
+        elif kind == elf.SHT_SYMTAB:
+            info = None  # The number of local symbols, which a symbol's own entry tells, too.
+        elif _is_relocation(self._file, index):
+            info = self._key(info)
+        link = int(header["link"])
+        fields = tuple(int(header[name]) for name in ("type", "flags", "addr", "addralign", "entsize"))
+        return (*fields, self._key(link) if link else None, info)
+
+    def contents(self, index: int) -> Array:
+        """What it holds: `[N]` bytes, or `[N, K]` int64 entries."""
+        kind = int(self._file.sections["type"][self._file.checked_index(index)])
+        if kind == elf.SHT_SYMTAB:
+            numbers, kept = self._symbol_table(index)
+            return numbers[kept][:, None]
+        if kind == elf.SHT_GROUP:
+            return self._group(index)
+        if kind == elf.SHT_SYMTAB_SHNDX or kind == _SHT_STRTAB:
+            # Their entries are compared where they are used.
+            return np.zeros(0, np.uint8)
+        if kind == elf.SHT_NOBITS:
+            return np.full((1, 1), self.size(index), np.int64)
+        if _is_relocation(self._file, index):
+            return self._relocations(index)
+        if kind == _SHT_ADDRSIG:
+            indices = _uleb128(self._file.section_bytes(index))
+            return self._symbols_of(int(self._file.sections["link"][index]), indices)[:, None]
+        return self._file.section_table(index, np.dtype(np.uint8))
+
+    def _key(self, index: int) -> _Key | None:
+        return self._keys[self._file.checked_index(index)]
+
+    def _group(self, index: int) -> Array:
+        words, _ = self._file.words(np.array([index]))
+        members = (self._key(member) for member in words[1:].tolist())
+        kept = self._numbers.of(member for member in members if member is not None)
+        return np.concatenate([words[:1], kept])[:, None]
+
+    def _relocations(self, index: int) -> Array:
+        offsets, symbols, addends = self._file.relocations(index)
+        targets = self._symbols_of(int(self._file.sections["link"][index]), symbols)
+        columns = [offsets, self._file.relocation_types(index), targets]
+        return np.stack(columns if addends is None else [*columns, addends], axis=1)
+
+    def _symbols_of(self, table: int, indices: Array) -> Array:
+        """`[N]` numbers of the symbols at these indices of a symbol table."""
+        numbers, _ = self._symbol_table(table)
+        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < len(numbers):
+            raise self._file.error(f"symbol {indices.max()} is referred to; there are {len(numbers)} symbols")
+        return numbers[indices]
+
+    def _symbol_table(self, index: int) -> tuple[Array, Array]:
+        """`[N]` number of each symbol, and `[N]` whether it is in no section that is ignored."""
+        if index not in self._symbols:
+            symbols, sections = self._file.symbols(self._file.checked_index(index))
+            names = self._file.strings(int(self._file.sections["link"][index]), symbols["name"])
+            if not self._private_numbers:
+                names = [match[1] if (match := _NUMBERED.fullmatch(name)) else name for name in names]
+            # Those without a section are undefined, absolute or common: the field itself tells which.
+            keys = [
+                self._keys[section] if section >= 0 else (f"#{shndx}", 0)
+                for section, shndx in zip(sections.tolist(), symbols["shndx"].tolist(), strict=True)
+            ]
+            fields = (symbols[name].tolist() for name in ("info", "other", "value", "size"))
+            numbers = self._numbers.of(zip(names, keys, *fields, strict=True))
+            self._symbols[index] = numbers, np.array([key is not None for key in keys], bool)
+        return self._symbols[index]
+
+
+def _is_relocation(file: ElfFile, index: int) -> bool:
+    return int(file.sections["type"][index]) in (elf.SHT_RELA, elf.SHT_REL)
+
+
+def _num_different(first: Array, second: Array) -> int:
+    """How many entries differ, place by place, and how many more one has."""
+    shared = min(len(first), len(second))
+    same = first[:shared] == second[:shared] if first.shape[1:] == second.shape[1:] else np.zeros(shared, bool)
+    return int(shared - np.count_nonzero(same.all(axis=tuple(range(1, same.ndim))))) + abs(len(first) - len(second))
+
+
+def _uleb128(data: bytes) -> Array:
+    """`[N]` int64: the numbers that a table of ULEB128 holds; what is over 63 bits is cut off."""
+    values, value, shift = [], 0, 0
+    for byte in data:
+        if shift < 56:
+            value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            values.append(value)
+            value = shift = 0
+    return np.array(values, np.int64)

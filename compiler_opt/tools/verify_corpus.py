@@ -1,0 +1,112 @@
+"""Shows that a corpus rebuilds the objects of the build that it was extracted from, to the byte.
+
+    python -m compiler_opt.tools.verify_corpus --data_path=$CORPUS --original_dir=$BUILD
+
+compiles each module (or a --sample) by its recorded command and compares the object with $BUILD/MODULE, section by
+section. Sections .llvmbc and .llvmcmd are left out: they are what the build added for the corpus. Use the clang of the
+build. Exit status: 0 when every module is identical or it is explained why it is not, 1 otherwise.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.collect import verify
+from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.collect.verify import Verification
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import ConfigError
+from compiler_opt.files import check_writable, write_atomically
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.tools import entry_point
+
+_DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus.", required=True)
+_ORIGINAL_DIR = flags.DEFINE_string(
+    "original_dir", None, "The folder of the build's objects, which module names are relative to.", required=True
+)
+_SAMPLE = flags.DEFINE_integer("sample", None, "Check so many modules, drawn at random; by default all.", 1)
+_SEED = flags.DEFINE_integer("seed", 0, "Of the sample.", 0)
+_CLANG_PATH = flags.DEFINE_string(
+    "clang_path", None, "The compiler, which should be that of the build; by default the newest that is installed."
+)
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
+_TIMEOUT_S = flags.DEFINE_float("timeout_s", 300.0, "Seconds that one compilation may take.", 0.1)
+_OUTPUT_PATH = flags.DEFINE_string(
+    "output_path", None, "A JSON file to write, with every module that is not identical."
+)
+
+_SHOWN = 20
+
+
+def main(argv: list[str]) -> int:
+    del argv
+    output = Path(_OUTPUT_PATH.value) if _OUTPUT_PATH.value else None
+    if output is not None:
+        check_writable(output)
+    corpus, original_dir = Corpus.load(_DATA_PATH.value), Path(_ORIGINAL_DIR.value)
+    if not original_dir.is_dir():
+        raise ConfigError(f"--original_dir={original_dir}: no such folder; give that of the build's objects")
+    modules = verify.sample(corpus.modules, _SAMPLE.value, _SEED.value)
+    toolchain = probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    settings = RolloutSettings(timeout_s=_TIMEOUT_S.value)
+    results = []
+    with WorkerPool(toolchain, "inlining", _NUM_WORKERS.value) as pool:
+        found = verify.verify(modules, original_dir, toolchain, pool, settings)
+        for result in tqdm(found, total=len(modules), unit="module", disable=None):
+            results.append(result)
+    results.sort(key=lambda result: result.module)
+    print(_summary(results, len(corpus.modules), toolchain))
+    if output is not None:
+        write_atomically(output, (json.dumps(_to_json(results, toolchain), indent=1) + "\n").encode())
+    return 0 if all(result.is_good for result in results) else 1
+
+
+def _summary(results: Sequence[Verification], num_modules: int, toolchain: Toolchain) -> str:
+    identical = sum(result.is_identical for result in results)
+    explained = [result for result in results if result.explanation is not None]
+    others = [result for result in results if not result.is_good]
+    drawn = f" (a sample of {num_modules}, seed {_SEED.value})" if len(results) < num_modules else ""
+    lines = [
+        f"{_DATA_PATH.value}: {identical} of {len(results)} modules{drawn} are bit-identical "
+        f"({identical / len(results):.1%}), {len(explained)} differ for a known reason, {len(others)} otherwise",
+        f"compiled by {toolchain.version_text}; not compared: {', '.join(verify.IGNORED_SECTIONS)}",
+    ]
+    for heading, group in (("not identical", others), ("explained", explained)):
+        for result in group[:_SHOWN]:
+            lines.append(entry_point.one_line(f"{heading}: {result.module}: {result.describe()}"))
+        if len(group) > _SHOWN:
+            lines.append(f"{heading}: {len(group) - _SHOWN} more; --output_path names them all")
+    # A name may hold bytes that cannot be printed.
+    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+
+
+def _to_json(results: Sequence[Verification], toolchain: Toolchain) -> dict[str, object]:
+    return {
+        "compiler": toolchain.identity(),
+        "ignored_sections": list(verify.IGNORED_SECTIONS),
+        "num_modules": len(results),
+        "num_identical": sum(result.is_identical for result in results),
+        "others": [
+            {
+                "module": result.module,
+                "explanation": result.explanation,
+                "failure": result.failure,
+                "differences": [difference.describe() for difference in result.differences],
+            }
+            for result in results
+            if not result.is_identical
+        ],
+    }
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,164 @@
+"""Corpora of real builds are rebuilt and compared; what was changed on purpose is found and named."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.collect import verify
+from compiler_opt.collect.verify import Verification
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.extract import ObjectFile, extract
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from tests.small_corpus import SOURCES
+
+CPP = """
+#include <map>
+#include <string>
+static std::map<std::string, int> counts;
+int count(const char *word) { try { return ++counts[word]; } catch (...) { return 0; } }
+"""
+C = SOURCES["plain/list.c"]
+
+BUILT: Mapping[str, tuple[str, str]] = {
+    "O0.c": (C, "-O0 -g"),
+    "O2.c": (C, "-O2 -fPIC -ffunction-sections -fdata-sections"),
+    "O0.cpp": (CPP, "-O0 -fPIC"),
+    "O2.cpp": (CPP, "-O2 -g -ffunction-sections"),
+    "Oz.cpp": (CPP, "-Oz -g -fdebug-info-for-profiling -fvisibility=hidden"),
+}
+"""By name of the source: its text and how it is compiled."""
+
+SPOILT: Mapping[str, tuple[str, str]] = {
+    "asan.c": ("const char *f(int i) { static char a[9]; return a + i; }", "-O1 -fsanitize=address"),
+    "dwo.c": (C, "-O2 -g -gsplit-dwarf"),
+    "changed.c": (C, "-O2"),
+    "coverage.c": (C, "-O2 -fprofile-instr-generate"),
+    "gone.c": (C, "-O2"),
+    "again.c": (C, "-O2"),
+    "link.c": (C, "-O2"),
+    "stripped.c": (C, "-O2 -g"),
+}
+
+
+def build(root: Path, clang: Path, sources: Mapping[str, tuple[str, str]]) -> Corpus:
+    """Builds into `root/build`, and extracts that."""
+    (root / "build").mkdir(parents=True)
+    objects = []
+    for name, (text, options) in sources.items():
+        compile_one(root / "build", clang, name, text, options)
+        objects.append(ObjectFile(root / "build" / f"{name}.o", f"{name}.o"))
+    assert extract(objects, root / "corpus").failures == ()
+    return Corpus.load(root / "corpus")
+
+
+def compile_one(folder: Path, clang: Path, name: str, text: str, options: str) -> None:
+    (folder / name).write_text(text)
+    command = [str(clang), *options.split(), "-Xclang", "-fembed-bitcode=all", "-c", name, "-o", f"{name}.o"]
+    subprocess.run(command, cwd=folder, check=True)
+
+
+def verified(corpus: Corpus, folder: Path, toolchain: Toolchain, pool: WorkerPool) -> dict[str, Verification]:
+    return {result.module: result for result in verify.verify(corpus.modules, folder, toolchain, pool)}
+
+
+@pytest.fixture(scope="module", name="newest")
+def newest_fixture() -> Toolchain:
+    return probe("clang-22")
+
+
+@pytest.fixture(scope="module", name="pool")
+def pool_fixture(newest: Toolchain) -> Iterator[WorkerPool]:
+    with WorkerPool(newest, "inlining", 1) as pool:
+        yield pool
+
+
+def test_a_corpus_rebuilds_its_objects(toolchain: Toolchain, tmp_path: Path) -> None:
+    corpus = build(tmp_path, toolchain.clang, BUILT)
+    with WorkerPool(toolchain, "inlining", 1) as pool:
+        results = verified(corpus, tmp_path / "build", toolchain, pool)
+        kept = [path for path in pool.scratch.iterdir() if path.suffix == ".o"]
+    assert set(results) == {f"{name}.o" for name in BUILT}
+    assert [result.describe() for result in results.values()] == ["identical"] * len(BUILT)
+    assert all(result.is_identical and result.is_good for result in results.values())
+    assert kept == []
+
+
+def test_another_compiler_explains_everything(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
+    older = probe("clang-19")
+    corpus = build(tmp_path, older.clang, {"O2.cpp": BUILT["O2.cpp"]})
+    [result] = verified(corpus, tmp_path / "build", newest, pool).values()
+    assert not result.is_identical and result.is_good
+    versions = (".".join(map(str, each.version)) for each in (older, newest))
+    assert "made by another compiler: LLVM {}, compiled again by LLVM {}".format(*versions) in result.describe()
+
+
+def test_what_is_wrong_is_named(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
+    corpus = build(tmp_path, newest.clang, SPOILT)
+    folder = tmp_path / "build"
+    # The corpus says something else than the build did.
+    command = tmp_path / "corpus" / "changed.c.o.cmd"
+    command.write_bytes(command.read_bytes().replace(b"-O2\0", b"-O0\0"))
+    (folder / "gone.c.o").unlink()
+    compile_one(folder, newest.clang, "again.c", C + "int more(void) { return 3; }", "-O2")
+    outside = tmp_path / "outside.o"
+    shutil.move(folder / "link.c.o", outside)
+    (folder / "link.c.o").symlink_to(outside)
+    subprocess.run(["llvm-objcopy-22", "--strip-debug", "stripped.c.o"], cwd=folder, check=True)
+
+    results = verified(corpus, folder, newest, pool)
+    words = {
+        "asan.c.o": "AddressSanitizer writes down the name of the source file",
+        "dwo.c.o": "-gsplit-dwarf puts debug information into another file",
+        "changed.c.o": ".text: ",
+        "coverage.c.o": "'-fprofile-instrument=clang' is not an option that a corpus may use",
+        "gone.c.o": "no such object; give the folder that module names are relative to",
+        "again.c.o": "holds other bitcode than the corpus: built again",
+        "link.c.o": "is a link that leaves the folder",
+        "stripped.c.o": ".debug_info: not in the original",
+    }
+    for name, expected in words.items():
+        assert expected in results[name].describe()
+        assert "\n" not in results[name].describe()
+        assert not results[name].is_identical
+    assert {name for name, result in results.items() if result.is_good} == {"asan.c.o", "dwo.c.o"}
+    assert {name for name, result in results.items() if result.failure} == {
+        *("coverage.c.o", "gone.c.o", "again.c.o", "link.c.o")
+    }
+
+
+def test_reasons_reach_no_further_than_what_they_explain(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
+    """An option that explains one difference is no excuse for others."""
+    corpus = build(tmp_path, newest.clang, {name: SPOILT[name] for name in ("asan.c", "dwo.c")})
+    for name in ("asan.c", "dwo.c"):
+        command = tmp_path / "corpus" / f"{name}.o.cmd"
+        command.write_bytes(command.read_bytes().replace(b"-O1\0", b"-O0\0").replace(b"-O2\0", b"-O0\0"))
+    results = verified(corpus, tmp_path / "build", newest, pool)
+    assert not any(result.is_good for result in results.values())
+
+
+def test_fused_multiplications(toolchain: Toolchain, tmp_path: Path) -> None:
+    source = "double sin(double), pow(double, double); double f(double x) { return sin(x) + pow(x, 3); }"
+    corpus = build(tmp_path, toolchain.clang, {"fused.c": (source, "-O3 -march=x86-64-v3 -ffast-math")})
+    with WorkerPool(toolchain, "inlining", 1) as pool:
+        [result] = verified(corpus, tmp_path / "build", toolchain, pool).values()
+    if toolchain.version[0] >= 22:
+        assert "does not heed -ffp-contract=fast for bitcode" in result.describe()
+        assert ".text: " in result.describe()
+    else:
+        assert result.is_identical
+
+
+def test_samples(newest: Toolchain, tmp_path: Path) -> None:
+    modules = build(tmp_path, newest.clang, {f"{n}.c": ("int x;", "-O0") for n in "abcdef"}).modules
+    drawn = verify.sample(modules, 3, seed=1)
+    assert len(drawn) == 3 and drawn == verify.sample(modules, 3, seed=1)
+    assert [module.name for module in drawn] == sorted(module.name for module in drawn)
+    assert any(verify.sample(modules, 3, seed) != drawn for seed in range(9))
+    assert verify.sample(modules, None, 0) == verify.sample(modules, 99, 0) == list(modules)
+    with pytest.raises(ConfigError, match="at least 1, found 0"):
+        verify.sample(modules, 0, 0)

@@ -1,0 +1,21 @@
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.languages import module_language
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "language"),
+    [
+        ("a.o", "-cc1 -x c++", "C++"),
+        ("a.o", "-cc1 -main-file-name x.c", "C"),
+        ("lib/a.cc", "-cc1", "C++"),
+        ("lib/a.c.o", "-cc1", "C"),
+        ("lib/a", "-cc1 -x ir", "?"),
+    ],
+)
+def test_language(tmp_path: Path, name: str, options: str, language: str) -> None:
+    assert module_language(Module(name, "p", tmp_path, tuple(options.split()))) == language
+    assert module_language(Module("absent", "p", tmp_path)) == "?"

@@ -1,0 +1,49 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.collect.verify_test import BUILT, build
+
+ROOT = Path(__file__).parents[2]
+
+
+def verify_corpus(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "compiler_opt.tools.verify_corpus", "--clang_path=clang-22", *arguments]
+    environment = {**os.environ, "PYTHONPATH": "."}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.fixture(name="place")
+def place_fixture(tmp_path: Path) -> Path:
+    clang = shutil.which("clang-22")
+    assert clang is not None
+    build(tmp_path, Path(clang), {name: BUILT[name] for name in ("O0.c", "O2.c")})
+    return tmp_path
+
+
+def test_a_corpus_that_rebuilds_and_one_that_does_not(place: Path) -> None:
+    where = (f"--data_path={place / 'corpus'}", f"--original_dir={place / 'build'}")
+    output = place / "out" / "found.json"
+    result = verify_corpus(*where, f"--output_path={output}")
+    assert result.returncode == 0, result.stderr
+    assert "2 of 2 modules are bit-identical (100.0%), 0 differ for a known reason, 0 otherwise" in result.stdout
+    assert "not compared: .llvmbc, .llvmcmd" in result.stdout
+    assert "clang version 22" in result.stdout
+    assert json.loads(output.read_text())["others"] == []
+
+    (place / "build" / "O2.c.o").unlink()
+    result = verify_corpus(*where, f"--output_path={output}", "--num_workers=1")
+    assert result.returncode == 1
+    assert "1 of 2 modules are bit-identical (50.0%), 0 differ for a known reason, 1 otherwise" in result.stdout
+    assert f"not identical: O2.c.o: {place / 'build' / 'O2.c.o'}: no such object" in result.stdout
+    assert "Traceback" not in result.stderr
+    [other] = json.loads(output.read_text())["others"]
+    assert other["module"] == "O2.c.o" and "no such object" in other["failure"]
+
+    result = verify_corpus(*where, "--sample=1", "--seed=1")
+    assert "of 1 modules (a sample of 2, seed 1)" in result.stdout
