@@ -19,6 +19,7 @@ from absl import flags
 
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus import archives, extract, manifest
+from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.errors import CompileError, ConfigError
@@ -189,7 +190,7 @@ def _rollouts(
     build: Path, kept: Path, toolchain: Toolchain, policy: NetworkPolicy, num_workers: int
 ) -> tuple[str, ...]:
     """Compiles every module of a build with bitcode; returns the failures."""
-    objects = extract.objects_of_database(build / "compile_commands.json", build)
+    objects = objects_of_database(build / "compile_commands.json", build)
     corpus_dir = kept.with_name("corpus")
     extract.extract(objects, corpus_dir, num_workers=num_workers)
     jobs = [Job(module, policy, keep_object=kept / module.name) for module in Corpus.load(corpus_dir).modules]

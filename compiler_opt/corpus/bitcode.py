@@ -70,6 +70,30 @@ def _blocks_problem(file: BinaryIO, position: int, end: int) -> str | None:
     return None if num_blocks else f"expected blocks of bitcode, found {end} bytes (truncated)"
 
 
+def split(data: bytes) -> list[bytes]:
+    """The bitcode files in a section that a linker made of several (`ld -r`), which may have padding between them.
+
+    Raises:
+      ValueError: it is no row of whole raw bitcode files; `problem` says why.
+    """
+    if data.startswith(_WRAPPER_MAGIC):
+        return [data]
+    starts: list[int] = []
+    position = 0
+    while position < len(data):
+        head = data[position : position + 8]
+        if head[:4] == _RAW_MAGIC:
+            starts.append(position)
+            position += 4
+        elif not starts or not any(head):
+            position += 4
+        elif len(head) == 8 and head[0] & 3 == _ENTER_SUBBLOCK:
+            position += 8 + 4 * int.from_bytes(head[4:], "little")
+        else:
+            raise ValueError(f"expected a block of bitcode at byte {position}")
+    return [data[start:end] for start, end in zip(starts, [*starts[1:], len(data)], strict=True)]
+
+
 def producer(head: bytes) -> str | None:
     """Who wrote a bitcode file, e.g. `LLVM22.1.8`, from its first `HEAD_BYTES`; None when it does not say."""
     if head.startswith(_WRAPPER_MAGIC) and len(head) >= 20:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from compiler_opt.corpus import cc1_options
+from compiler_opt.corpus import cc1_options, thinlto
 from compiler_opt.errors import CorpusError
 
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:=+-]*")
@@ -54,6 +54,8 @@ def compile_command(
 ) -> list[str]:
     """The command that compiles a corpus module to an object file, as the build did, minus the embedded bitcode.
 
+    Options of a ThinLTO backend get the module's own index (`X.thinlto.bc` beside `X.bc`), whichever they name.
+
     Args:
       clang: the compiler.
       options: the module's recorded cc1 options, `Module.options()`.
@@ -65,7 +67,8 @@ def compile_command(
     Raises:
       CorpusError: an option is not on the allow-list.
     """
-    kept = checked_options(tuple(options), trusted)
+    recorded, is_thinlto = thinlto.without_index(options)
+    kept = [*checked_options(recorded, trusted), *(thinlto.own_index(bitcode) if is_thinlto else ())]
     return [str(clang), "-cc1", *kept, "-emit-obj", _ONE_TARGET, *extra, "-x", "ir", str(bitcode), "-o", str(output)]
 
 

@@ -2,39 +2,27 @@
 
 Such a build is compiled with `-Xclang -fembed-bitcode=all`: clang puts the bitcode from before optimisation into
 section `.llvmbc` and the cc1 options, each ended by NUL, into `.llvmcmd`. Names and layout are those of LLVM's
-mlgo-utils.
+mlgo-utils. An object that a linker made of several (`ld -r`) becomes the modules `X.o.0`, `X.o.1`, ...
+
+The objects are those that `builds` finds in a description of the build; what ThinLTO needs is in `thinlto.py`.
 """
 
 import concurrent.futures
 import dataclasses
-import io
+import errno
 import json
-import os
 import re
-import shlex
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus import bitcode, description
+from compiler_opt.corpus import bitcode, description, thinlto
+from compiler_opt.corpus.builds.objects import ObjectFile
+from compiler_opt.corpus.sections import BITCODE_SECTION, COMMAND_SECTION, Embedded, Reader
 from compiler_opt.errors import CorpusError, OutputError, ProtocolError
 from compiler_opt.files import check_folder_writable, write_atomically
-from compiler_opt.llvm import processes
-from compiler_opt.llvm.elf import ElfFile
-from compiler_opt.llvm.scratch import scratch_directory
 
-BITCODE_SECTION = ".llvmbc"
-COMMAND_SECTION = ".llvmcmd"
-
-MAX_DATABASE_BYTES = 1 << 30
-
-
-@dataclasses.dataclass(frozen=True)
-class ObjectFile:
-    """An object of the build, and the module name it gets."""
-
-    path: Path
-    name: str
+_Version = tuple[int, int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,77 +40,12 @@ class Extraction:
     failures: tuple[tuple[Path, str], ...]
 
 
-class _FilteredOut(Exception):  # noqa: N818
-    """The command filter says no."""
-
-
 @dataclasses.dataclass(frozen=True)
-class CompileCommand:
-    """An entry of a compilation database that makes an object.
+class _Extracted:
+    """What became of one object: names and LLVM versions of its modules, and how many the filter left out."""
 
-    Attributes:
-      directory: where it runs.
-      file: the source, as the entry has it.
-      arguments: the command; empty when the entry only names what it makes.
-      output: the object.
-    """
-
-    directory: Path
-    file: str
-    arguments: tuple[str, ...]
-    output: Path
-
-
-def commands_of_database(path: Path) -> list[CompileCommand]:
-    """The commands of a `compile_commands.json` that make objects, in its order.
-
-    Args:
-      path: the compilation database; entries have `command` or `arguments`, and may have `output`.
-
-    Raises:
-      CorpusError: the file is no compilation database.
-    """
-    commands = []
-    for number, entry in enumerate(_read_database(path)):
-        where = f"{path}: entry {number}"
-        if not isinstance(entry, dict) or not isinstance(entry.get("file"), str):
-            raise CorpusError(f"{where}: expected an object with 'directory', 'file' and 'command' or 'arguments'")
-        # Relative directories are relative to the database.
-        directory = path.parent.absolute() / str(entry.get("directory", "."))
-        arguments = _arguments_of(entry, where)
-        output = _output_of(entry, arguments)
-        if output is not None:
-            object_path = Path(os.path.normpath(directory / output))
-            commands.append(CompileCommand(directory, entry["file"], arguments, object_path))
-    return commands
-
-
-def objects_of_database(path: Path, base: Path | None = None) -> list[ObjectFile]:
-    """The objects that a `compile_commands.json` makes, in its order, each once.
-
-    Args:
-      path: the compilation database; entries have `command` or `arguments`, and may have `output`.
-      base: the folder that module names are relative to; by default the `directory` of each entry.
-
-    Raises:
-      CorpusError: the file is no compilation database, or an object lies outside of the base folder.
-    """
-    objects: dict[str, ObjectFile] = {}
-    for command in commands_of_database(path):
-        object_path = command.output
-        root = Path(os.path.normpath(command.directory if base is None else base.absolute()))
-        if not object_path.is_relative_to(root):
-            raise CorpusError(
-                f"{path}: {object_path} is outside of {root}; give the folder of all objects with --obj_base_dir"
-            )
-        name = PurePosixPath(object_path.relative_to(root)).as_posix()
-        known = objects.setdefault(name, ObjectFile(object_path, name))
-        if known.path != object_path:
-            raise CorpusError(
-                f"{path}: {known.path} and {object_path} would both be module {name}; "
-                "give the folder of all objects with --obj_base_dir"
-            )
-    return list(objects.values())
+    modules: dict[str, _Version | None]
+    filtered: int
 
 
 def extract(
@@ -134,6 +57,7 @@ def extract(
     llvm_objcopy: Path | None = None,
     bitcode_section: str = BITCODE_SECTION,
     command_section: str = COMMAND_SECTION,
+    thinlto_base: Path | None = None,
     overwrite: bool = False,
     progress: Callable[[int], Any] = lambda _: None,
 ) -> Extraction:
@@ -147,6 +71,8 @@ def extract(
       llvm_objcopy: read sections with this program, for objects that are not ELF; by default we read them ourselves.
       bitcode_section: section with the bitcode.
       command_section: section with the options.
+      thinlto_base: the objects are those of the backends of a distributed ThinLTO build, which ran in this folder: the
+        ThinLTO index of each is taken along.
       overwrite: write into a folder that is not empty.
       progress: called with 1 for each object done.
 
@@ -154,24 +80,31 @@ def extract(
       CorpusError: no object has a usable module, or the filter is no regular expression.
       OutputError: the folder cannot be written, or is not empty.
     """
-    try:
-        pattern = re.compile(cmd_filter) if cmd_filter is not None else None
-    except re.error as error:
-        raise CorpusError(f"--cmd_filter: {cmd_filter!r} is no regular expression ({error})") from None
-    _prepare_output(output_dir, overwrite)
+    pattern = compiled_filter(cmd_filter)
+    reader = Reader(bitcode_section, command_section, llvm_objcopy)
+    writer = CorpusWriter(output_dir, overwrite)
+    taken = {item.name for item in objects}
 
-    def extract_one(item: ObjectFile) -> tuple[int, int, int] | None:
+    def extract_one(item: ObjectFile) -> _Extracted:
         try:
-            if llvm_objcopy is None:
-                sections = _read_sections(item.path, (bitcode_section, command_section))
-            else:
-                sections = _dump_sections(item.path, (bitcode_section, command_section), llvm_objcopy)
-            return _write_module(item, sections[0], sections[1], pattern, output_dir)
+            modules: dict[str, _Version | None] = {}
+            compilations = reader.read(item)
+            for number, compilation in enumerate(compilations):
+                name = item.name if len(compilations) == 1 else f"{item.name}.{number}"
+                if len(compilations) > 1 and name in taken:
+                    raise CorpusError(
+                        f"{item.shown}: holds several modules, of which {name} is another object's; extract it alone"
+                    )
+                if pattern is None or any(pattern.search(option) for option in compilation.options):
+                    index = (
+                        None if thinlto_base is None else thinlto.read_index(item, compilation.options, thinlto_base)
+                    )
+                    modules[name] = _write_module(writer, name, compilation, index)
+            return _Extracted(modules, len(compilations) - len(modules))
         finally:
             progress(1)
 
-    modules: list[str] = []
-    versions: list[tuple[int, int, int]] = []
+    versions: dict[str, _Version | None] = {}
     failures: list[tuple[Path, str]] = []
     filtered = 0
     with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
@@ -179,23 +112,29 @@ def extract(
         try:
             for item, task in zip(objects, tasks, strict=True):
                 try:
-                    version = task.result()
-                except _FilteredOut:
-                    filtered += 1
+                    extracted = task.result()
                 except (CorpusError, ProtocolError) as error:
                     failures.append((item.path, str(error)))
                 else:
-                    modules.append(item.name)
-                    if version is not None:
-                        versions.append(version)
+                    versions.update(extracted.modules)
+                    filtered += extracted.filtered
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    if not modules:
+    if not versions:
         raise CorpusError(_nothing_extracted(objects, filtered, failures))
-    modules.sort()
-    write_description(output_dir, modules, version=max(versions, default=None))
+    modules = sorted(versions)
+    newest = max((version for version in versions.values() if version is not None), default=None)
+    write_description(output_dir, modules, version=newest, has_thinlto=thinlto_base is not None)
     return Extraction(tuple(modules), filtered, tuple(failures))
+
+
+def compiled_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
+    """Compiles a regular expression; raises CorpusError when it is none."""
+    try:
+        return re.compile(cmd_filter) if cmd_filter is not None else None
+    except re.error as error:
+        raise CorpusError(f"--cmd_filter: {cmd_filter!r} is no regular expression ({error})") from None
 
 
 def write_description(
@@ -204,6 +143,8 @@ def write_description(
     *,
     projects: Iterable[str] = (),
     version: Sequence[int] | None = None,
+    has_thinlto: bool = False,
+    command_override: Sequence[str] | None = None,
 ) -> None:
     """Writes `corpus_description.json`, whole or not at all.
 
@@ -212,11 +153,15 @@ def write_description(
       modules: names.
       projects: names of the projects that the modules' names start with.
       version: of the newest LLVM that wrote any of the bitcode.
+      has_thinlto: each module has a ThinLTO index.
+      command_override: cc1 options of all modules, which have none of their own.
 
     Raises:
       OutputError: the folder cannot be written.
     """
-    content: dict[str, Any] = {"modules": list(modules), "has_thinlto": False}
+    content: dict[str, Any] = {"modules": list(modules), "has_thinlto": has_thinlto}
+    if command_override is not None:
+        content["global_command_override"] = list(command_override)
     if projects := list(projects):
         content["projects"] = projects
     if version is not None:
@@ -224,128 +169,74 @@ def write_description(
     write_atomically(output_dir / description.DESCRIPTION_NAME, (json.dumps(content, indent=1) + "\n").encode())
 
 
-def _read_database(path: Path) -> list[Any]:
-    try:
-        if path.stat().st_size > MAX_DATABASE_BYTES:
-            raise CorpusError(f"{path}: expected at most {MAX_DATABASE_BYTES} bytes, found more")
-        # Paths are bytes: those that are not UTF-8 travel as lone surrogates, as everywhere in Python.
-        entries = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
-    except OSError as error:
-        raise CorpusError(
-            f"{path}: cannot be read ({error.strerror}); give the compile_commands.json of a build, as written by "
-            "CMake with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{path}: expected JSON, found something else ({error})") from None
-    if not isinstance(entries, list):
-        raise CorpusError(f"{path}: expected a JSON list of compile commands, found {type(entries).__name__}")
-    return entries
+class CorpusWriter:
+    """Writes the files of modules into a folder, and never outside of it.
 
+    Args:
+      output_dir: the corpus folder; made with the first module.
+      overwrite: it may hold something already; what is there stops being a corpus at once.
 
-def _arguments_of(entry: dict[str, Any], where: str) -> tuple[str, ...]:
-    """The command of a database entry; empty when it has none but says what it makes."""
-    arguments = entry.get("arguments")
-    if arguments is None:
-        command = entry.get("command")
-        if command is None and isinstance(entry.get("output"), str):
-            return ()
-        if not isinstance(command, str):
-            raise CorpusError(f"{where}: expected 'command' or 'arguments'")
+    Raises:
+      OutputError: the folder cannot be written, or is not empty.
+    """
+
+    def __init__(self, output_dir: Path, overwrite: bool = False) -> None:
+        self._output_dir = output_dir
+        self._root = output_dir.resolve()
+        self._folders: set[Path] = set()
+        check_folder_writable(output_dir)
+        if not output_dir.is_dir():
+            return
         try:
-            arguments = shlex.split(command)
-        except ValueError as error:
-            raise CorpusError(f"{where}: 'command' cannot be split into words ({error})") from None
-    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
-        raise CorpusError(f"{where}: 'arguments': expected a list of words")
-    return tuple(arguments)
+            if not overwrite and any(output_dir.iterdir()):
+                raise OutputError(f"{output_dir}: is not empty; give another --output_dir, or --overwrite")
+            # What is there stops being a corpus before the first module changes.
+            (output_dir / description.DESCRIPTION_NAME).unlink(missing_ok=True)
+        except OSError as error:
+            raise _unwritable(output_dir, error) from None
+
+    def write(self, module: str, suffix: str, content: bytes) -> None:
+        """Writes a file of a module whole or not at all.
+
+        Raises:
+          CorpusError: the module has a name that no file can have.
+          OutputError: it cannot be written.
+        """
+        path = self._output_dir / f"{description.check_name(module)}{suffix}"
+        temporary = path.with_name(f".{path.name}.partial")
+        try:
+            self._make_folder(path.parent)
+            temporary.unlink(missing_ok=True)
+            # Never through a link that stands there already.
+            with temporary.open("xb") as file:
+                file.write(content)
+            temporary.replace(path)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise CorpusError(f"module {module[:80]!r}...: its name is too long for a file") from None
+            temporary.unlink(missing_ok=True)
+            raise _unwritable(path, error) from None
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder in self._folders:
+            return
+        if not folder.resolve().is_relative_to(self._root):
+            raise OutputError(f"{folder}: is a link that leaves {self._output_dir}; give another --output_dir")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folders.add(folder)
 
 
-def _output_of(entry: dict[str, Any], arguments: Sequence[str]) -> str | None:
-    """The object that a database entry makes, as it says; None when it makes none (only preprocesses, links...)."""
-    if isinstance(entry.get("output"), str):
-        return entry["output"]
-    if "-c" not in arguments:
-        return None
-    for index, argument in enumerate(arguments):
-        if argument == "-o" and index + 1 < len(arguments):
-            return arguments[index + 1]
-        if argument.startswith("-o") and len(argument) > 2 and not argument.startswith("-object"):
-            return argument[2:]
-    return PurePosixPath(entry["file"]).stem + ".o"
+def _write_module(writer: CorpusWriter, name: str, compilation: Embedded, index: bytes | None) -> _Version | None:
+    """Writes one module; returns the version of the LLVM that wrote it, where the bitcode says."""
+    writer.write(name, ".bc", compilation.code)
+    writer.write(name, ".cmd", description.format_options(compilation.options))
+    if index is not None:
+        writer.write(name, ".thinlto.bc", index)
+    return bitcode.producer_version(compilation.code[: bitcode.HEAD_BYTES])
 
 
-def _prepare_output(output_dir: Path, overwrite: bool) -> None:
-    """Sees that the folder can be written; it is made with the first module."""
-    check_folder_writable(output_dir)
-    if not output_dir.is_dir():
-        return
-    try:
-        if not overwrite and any(output_dir.iterdir()):
-            raise OutputError(f"{output_dir}: is not empty; give another --output_dir, or --overwrite")
-        # What is there stops being a corpus before the first module changes.
-        (output_dir / description.DESCRIPTION_NAME).unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputError(f"{output_dir}: cannot be written ({error.strerror}); give another --output_dir") from None
-
-
-def _read_sections(path: Path, names: Sequence[str]) -> list[bytes]:
-    """The contents of these sections of an ELF object, empty for one that it does not have."""
-    elf = ElfFile.read(path)
-    return [b"".join(elf.section_bytes(index) for index in elf.sections_named(name)) for name in names]
-
-
-def _dump_sections(path: Path, names: Sequence[str], llvm_objcopy: Path) -> list[bytes]:
-    """The same by `llvm-objcopy`, which knows other formats too."""
-    contents = []
-    with scratch_directory() as scratch:
-        for name in names:
-            target = scratch / "section"
-            command = [str(llvm_objcopy), f"--dump-section={name}={target}", str(path), os.devnull]
-            result = processes.run(command)
-            if not result.ok and "not found" not in result.stderr_tail:
-                raise CorpusError(f"{path}: {result.describe()}")
-            contents.append(target.read_bytes() if result.ok else b"")
-            target.unlink(missing_ok=True)
-    return contents
-
-
-def _write_module(
-    item: ObjectFile, code: bytes, command: bytes, pattern: re.Pattern[str] | None, output_dir: Path
-) -> tuple[int, int, int] | None:
-    """Checks and writes one module; returns the version of the LLVM that wrote it, where the bitcode says."""
-    if not code or not command:
-        missing = " and ".join(
-            name for name, content in ((BITCODE_SECTION, code), (COMMAND_SECTION, command)) if not content
-        )
-        raise CorpusError(f"{item.path}: has no section {missing}; compile with -Xclang -fembed-bitcode=all")
-    if wrong := bitcode.problem(io.BytesIO(code), len(code)):
-        raise CorpusError(f"{item.path}: {BITCODE_SECTION}: {wrong}; compile it again")
-    try:
-        options = description.parse_options(command)
-    except CorpusError as error:
-        raise CorpusError(f"{item.path}: {COMMAND_SECTION}: {error}; compile it again") from None
-    if options.count("-cc1") > 1:
-        raise CorpusError(
-            f"{item.path}: holds the code of several compilations (ld -r); give the objects it was made of"
-        )
-    if pattern is not None and not any(pattern.search(option) for option in options):
-        raise _FilteredOut
-    name = description.check_name(item.name)
-    _write(output_dir / f"{name}.bc", code)
-    _write(output_dir / f"{name}.cmd", description.format_options(options))
-    return bitcode.producer_version(code[: bitcode.HEAD_BYTES])
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); give another --output_dir") from None
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"{path}: cannot be written ({error.strerror}); give another --output_dir")
 
 
 def _nothing_extracted(objects: Sequence[ObjectFile], filtered: int, failures: Sequence[tuple[Path, str]]) -> str:

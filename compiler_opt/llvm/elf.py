@@ -9,6 +9,7 @@ and big endian, 32 and 64 bits.
 """
 
 import functools
+import os
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ SHT_SYMTAB_SHNDX = enums.ENUM_SH_TYPE_BASE["SHT_SYMTAB_SHNDX"]
 STT_FUNC = enums.ENUM_ST_INFO_TYPE["STT_FUNC"]
 SHN_LORESERVE = 0xFF00
 SHN_XINDEX = 0xFFFF
+
+_MAX_HEADER_BYTES = 64  # Of the file header, with 64 bits.
 
 # Names here and in pyelftools' `Elf_Shdr`, `Elf_Sym`, ... are the same, less the prefix.
 _SHDR_64 = "name:u4 type:u4 flags:u8 addr:u8 offset:u8 size:u8 link:u4 info:u4 addralign:u8 entsize:u8"
@@ -59,29 +62,62 @@ def _structs(little_endian: bool, bits: int) -> ELFStructs:
     return structs
 
 
+class FileRange:
+    """A part of an open file that reads like bytes, by `len()` and slices, without all of it in memory.
+
+    Args:
+      descriptor: of the file; stays the caller's.
+      offset: first byte.
+      size: bytes; those that the file does not have are an error when they are read.
+    """
+
+    def __init__(self, descriptor: int, offset: int, size: int) -> None:
+        self._descriptor = descriptor
+        self._offset = offset
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, stop, _ = part.indices(self._size)
+        wanted = max(0, stop - start)
+        chunks = []
+        while wanted:
+            # One call of the system reads 2 GiB at most.
+            chunk = os.pread(self._descriptor, wanted, self._offset + start)
+            if not chunk:
+                raise OSError(0, "it became shorter while it was read")
+            chunks.append(chunk)
+            start += len(chunk)
+            wanted -= len(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
 class ElfFile:
-    """The tables of one ELF file in memory.
+    """The tables of one ELF file.
 
     Attributes:
       path: where it came from, for messages.
-      data: the whole file.
+      data: the whole file; a `FileRange` when only parts of it are needed.
       sections: `[S]` section headers, structured (`name type flags addr offset size link info addralign entsize`).
 
     Raises (every method):
       ProtocolError: the file is not ELF, is truncated, or a table points outside of it.
     """
 
-    def __init__(self, path: Path, data: bytes) -> None:
+    def __init__(self, path: Path, data: bytes | FileRange) -> None:
         self.path = path
         self.data = data
-        if len(data) < 16 or data[:4] != b"\x7fELF" or data[4] not in (1, 2) or data[5] not in (1, 2):
+        head = data[:_MAX_HEADER_BYTES]
+        if len(head) < 16 or head[:4] != b"\x7fELF" or head[4] not in (1, 2) or head[5] not in (1, 2):
             raise self.error(
-                f"expected an ELF object, found {data[:4]!r} of {len(data)} bytes; was it compiled to the end?"
+                f"expected an ELF object, found {head[:4]!r} of {len(data)} bytes; was it compiled to the end?"
             )
-        self.bits = 32 * data[4]
-        self.order = "<" if data[5] == 1 else ">"
+        self.bits = 32 * head[4]
+        self.order = "<" if head[5] == 1 else ">"
         try:
-            header = _structs(data[5] == 1, self.bits).Elf_Ehdr.parse(data)
+            header = _structs(head[5] == 1, self.bits).Elf_Ehdr.parse(head)
         except ConstructError:
             raise self.error(f"truncated ELF header ({len(data)} bytes)") from None
         self.machine = header["e_machine"]
@@ -121,7 +157,9 @@ class ElfFile:
             raise self.error(
                 f"{what} end at byte {offset + size} of a file of {len(self.data)}; it is cut short or corrupt"
             )
-        return np.frombuffer(self.data, dtype, size // dtype.itemsize, offset)
+        if isinstance(self.data, bytes):
+            return np.frombuffer(self.data, dtype, size // dtype.itemsize, offset)
+        return np.frombuffer(self.data[offset : offset + size], dtype, size // dtype.itemsize)
 
     def section_table(self, index: int, dtype: np.dtype) -> Array:
         """The contents of section `index` as entries of `dtype` (no contents for NOBITS)."""
@@ -264,6 +302,6 @@ class ElfFile:
         owner = np.repeat(np.arange(len(indices)), counts)
         within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
         offsets = starts.astype(np.int64)[owner] + 4 * within
-        file = np.frombuffer(self.data, np.uint8)
+        file = np.frombuffer(self.data[:], np.uint8)
         words = file[offsets[:, None] + np.arange(4)]  # [W, 4]: the ABI aligns them, a hostile file need not.
         return words.view(self.order + "u4")[:, 0].astype(np.int64), owner

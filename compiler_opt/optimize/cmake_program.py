@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus.extract import CompileCommand, ObjectFile, commands_of_database
+from compiler_opt.corpus.builds.database import CompileCommand, commands_of_database
+from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.errors import ConfigError, CorpusError, ToolchainError
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes

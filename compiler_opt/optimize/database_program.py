@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.extract import CompileCommand, ObjectFile, commands_of_database
+from compiler_opt.corpus.builds.database import CompileCommand, commands_of_database
+from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import processes
 from compiler_opt.optimize.program import (

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.extract import ObjectFile
+from compiler_opt.corpus.builds.objects import ObjectFile
 
 OPTIMISATION = "-Oz"
 """What every variant is compiled with, whatever the project says: the level that policies are trained for."""

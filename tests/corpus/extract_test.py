@@ -1,6 +1,7 @@
 import json
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from compiler_opt.corpus.builds.database import objects_of_database
+from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.extract import Extraction, ObjectFile, extract, objects_of_database
+from compiler_opt.corpus.extract import Extraction, extract
 from compiler_opt.errors import CorpusError, OutputError
 
 SOURCES = {
@@ -120,13 +123,57 @@ def test_objects_without_a_module_are_named_and_left_out(build: Path, clang_path
     assert not (tmp_path / "none" / "corpus_description.json").exists()
 
 
-def test_several_compilations_in_one_object_are_named(build: Path, clang_path: str, tmp_path: Path) -> None:
+def link_together(clang_path: str, target: Path, objects: Iterable[Path]) -> Path:
     linker = Path(clang_path).resolve().with_name("ld.lld")
-    joined = tmp_path / "joined.o"
-    objects = [str(path) for path in sorted((build / "out" / "lib").glob("*.o"))]
-    subprocess.run([str(linker), "-r", "-o", str(joined), *objects], check=True)
-    with pytest.raises(CorpusError, match=r"holds the code of several compilations \(ld -r\)"):
+    subprocess.run([str(linker), "-r", "-o", str(target), *map(str, objects)], check=True)
+    return target
+
+
+def test_an_object_linked_of_several_becomes_several_modules(build: Path, clang_path: str, tmp_path: Path) -> None:
+    run(build, tmp_path / "single")
+    joined = link_together(clang_path, tmp_path / "joined.o", sorted((build / "out" / "lib").glob("*.o")))
+    extraction = extract([ObjectFile(joined, "joined.o")], tmp_path / "corpus")
+    assert extraction.modules == ("joined.o.0", "joined.o.1")
+    for module, single in (("joined.o.0", "list.c"), ("joined.o.1", "sum.cc")):
+        for suffix in ("bc", "cmd"):
+            whole = (tmp_path / "single" / "out" / "lib" / f"{single}.o.{suffix}").read_bytes()
+            assert (tmp_path / "corpus" / f"{module}.{suffix}").read_bytes() == whole
+    # The filter looks at each of them.
+    filtered = extract([ObjectFile(joined, "joined.o")], tmp_path / "filtered", cmd_filter="^NAME=lib/sum")
+    assert (filtered.modules, filtered.filtered) == (("joined.o.1",), 1)
+
+
+def test_linked_objects_of_which_some_have_no_commands_are_named(build: Path, clang_path: str, tmp_path: Path) -> None:
+    lonely = tmp_path / "lonely.o"
+    command = [clang_path, "-Xclang", "-fembed-bitcode=bitcode", "-c", "-x", "c", "-", "-o", str(lonely)]
+    subprocess.run(command, input=b"int lonely;", check=True)
+    joined = link_together(clang_path, tmp_path / "joined.o", [build / "out" / "main.cc.o", lonely])
+    with pytest.raises(CorpusError, match=r"holds 2 pieces of bitcode and 1 command lines \(ld -r\); give the objects"):
         extract([ObjectFile(joined, "joined.o")], tmp_path / "corpus")
+
+
+def test_modules_of_one_object_do_not_take_the_names_of_others(build: Path, clang_path: str, tmp_path: Path) -> None:
+    joined = link_together(clang_path, tmp_path / "joined.o", sorted((build / "out" / "lib").glob("*.o")))
+    objects = [ObjectFile(joined, "joined.o"), ObjectFile(build / "out" / "main.cc.o", "joined.o.1")]
+    extraction = extract(objects, tmp_path / "corpus")
+    assert extraction.modules == ("joined.o.1",)
+    assert "holds several modules, of which joined.o.1 is another object's" in extraction.failures[0][1]
+
+
+def test_nothing_is_written_through_links_that_stand_in_the_output(build: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "out").symlink_to(tmp_path / "outside")
+    with pytest.raises(OutputError, match=r"is a link that leaves"):
+        run(build, tmp_path / "corpus", overwrite=True)
+    assert not any((tmp_path / "outside").iterdir())
+
+
+def test_a_name_too_long_for_a_file_is_left_out(build: Path, tmp_path: Path) -> None:
+    objects = [ObjectFile(build / "out" / "main.cc.o", name) for name in ("m.o", "n" * 255)]
+    extraction = extract(objects, tmp_path / "corpus")
+    assert extraction.modules == ("m.o",)
+    assert "its name is too long for a file" in extraction.failures[0][1]
 
 
 def test_a_folder_that_is_not_empty_is_refused_unless_told(build: Path, tmp_path: Path) -> None:
@@ -143,39 +190,6 @@ def test_an_output_that_cannot_be_written(build: Path, tmp_path: Path) -> None:
         run(build, tmp_path / "file" / "corpus")
 
 
-def test_databases_in_all_their_forms(tmp_path: Path) -> None:
-    entries = [
-        {"directory": "/b", "file": "a.c", "command": "ccache clang -c a.c -o 'x y/a.o'"},
-        {"directory": "/b", "file": "b.c", "arguments": ["clang", "-c", "b.c", "-ob.o"]},
-        {"directory": "/b", "file": "c.c", "arguments": ["clang", "-c", "sub/c.c"]},
-        {"directory": "/b", "file": "d.c", "output": "d.o", "command": "whatever"},
-        {"directory": "/b", "file": "e.c", "command": "clang -E e.c -o e.i"},
-        {"directory": "/b", "file": "a.c", "command": "clang -c a.c -o ./z/../x\\ y/a.o"},
-        {"directory": "rel", "file": "f.c", "command": "clang -c f.c -o f.o"},
-    ]
-    objects = objects_of_database(write_database(tmp_path / "compile_commands.json", entries))
-    assert objects == [
-        ObjectFile(Path("/b/x y/a.o"), "x y/a.o"),
-        ObjectFile(Path("/b/b.o"), "b.o"),
-        ObjectFile(Path("/b/c.o"), "c.o"),
-        ObjectFile(Path("/b/d.o"), "d.o"),
-        ObjectFile(tmp_path / "rel/f.o", "f.o"),
-    ]
-
-
-def test_names_are_relative_to_the_base_folder(tmp_path: Path) -> None:
-    entries = [
-        {"directory": "/b/x", "file": "a.c", "command": "clang -c a.c -o a.o"},
-        {"directory": "/b/y", "file": "a.c", "command": "clang -c a.c -o a.o"},
-    ]
-    path = write_database(tmp_path / "compile_commands.json", entries)
-    assert [item.name for item in objects_of_database(path, Path("/b"))] == ["x/a.o", "y/a.o"]
-    with pytest.raises(CorpusError, match=r"/b/x/a.o and /b/y/a.o would both be module a.o; .* --obj_base_dir"):
-        objects_of_database(path)
-    with pytest.raises(CorpusError, match=r"/b/y/a.o is outside of /b/x; .* --obj_base_dir"):
-        objects_of_database(path, Path("/b/x"))
-
-
 def test_paths_that_are_not_utf8(build: Path, clang_path: str, tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9\n.o")
     (tmp_path / name).write_bytes((build / "out" / "main.cc.o").read_bytes())
@@ -184,49 +198,6 @@ def test_paths_that_are_not_utf8(build: Path, clang_path: str, tmp_path: Path) -
     (tmp_path / "compile_commands.json").write_bytes(data)
     extract(objects_of_database(tmp_path / "compile_commands.json"), tmp_path / "corpus")
     assert [module.name for module in Corpus.load(tmp_path / "corpus").modules] == [name]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "expected JSON"),
-        (b"{}", "expected a JSON list"),
-        (b"[1]", "entry 0: expected an object"),
-        (b'[{"file": "a.c", "directory": "/"}]', "entry 0: expected 'command' or 'arguments'"),
-        (b'[{"file": "a.c", "command": "clang \'"}]', "cannot be split into words"),
-        (b'[{"file": "a.c", "arguments": ["clang", 1]}]', "'arguments': expected a list of words"),
-        (b'[{"file": "a.c", "directory": "/b", "command": "clang -c a.c -o ../a.o"}]', "is outside of /b"),
-    ],
-)
-def test_databases_that_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "compile_commands.json"
-    path.write_bytes(content)
-    with pytest.raises(CorpusError) as error:
-        objects_of_database(path)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_a_missing_database_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"cannot be read .*CMAKE_EXPORT_COMPILE_COMMANDS"):
-        objects_of_database(tmp_path / "compile_commands.json")
-
-
-entry_values = st.one_of(st.none(), st.integers(), st.text(max_size=20), st.lists(st.text(max_size=8), max_size=4))
-entry_objects = st.dictionaries(st.sampled_from(["directory", "file", "command", "arguments", "output"]), entry_values)
-
-
-@given(st.lists(entry_objects, max_size=3))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_database_is_refused_in_one_line_or_gives_names_that_stay_inside(tmp_path: Path, entries: Any) -> None:
-    path = write_database(tmp_path / "compile_commands.json", entries)
-    try:
-        objects = objects_of_database(path)
-    except CorpusError as error:
-        assert "\n" not in str(error)
-        return
-    assert all((Path("/corpus") / f"{item.name}.bc").is_relative_to("/corpus") for item in objects)
-    assert all(".." not in Path(item.name).parts for item in objects)
 
 
 @given(st.data())

@@ -11,6 +11,7 @@ import pytest
 
 from compiler_opt.collect.rollout import RolloutSettings, rollout
 from compiler_opt.corpus import extract
+from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig
@@ -64,9 +65,7 @@ def test_objects_are_those_of_rollouts(
         subprocess.run(command, cwd=bitcode, check=True)
         entries.append({"directory": str(bitcode), "file": name, "arguments": command})
     (bitcode / "compile_commands.json").write_text(json.dumps(entries))
-    extract.extract(
-        extract.objects_of_database(bitcode / "compile_commands.json", None), tmp_path / "corpus", num_workers=1
-    )
+    extract.extract(objects_of_database(bitcode / "compile_commands.json", None), tmp_path / "corpus", num_workers=1)
     inlining, policy = problems.load("inlining"), NetworkPolicy.load(policy_dir)
     differing = 0
     for module in Corpus.load(tmp_path / "corpus").modules:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from compiler_opt.corpus.extract import ObjectFile
+from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.optimize.program import (
     Kind,
     Source,

@@ -1,0 +1,158 @@
+"""Objects that a Bazel build links, by `bazel aquery --output=jsonproto`.
+
+The graph has `actions` (`mnemonic`, `arguments`, `paramFiles`, `inputDepSetIds`, `outputIds`), sets of files as a graph
+of their own (`depSetOfFiles`: `directArtifactIds`, `transitiveDepSetIds`), `artifacts` with a `pathFragmentId`, and
+`pathFragments`, each a `label` below a `parentId`. Old Bazels write ids as text, and paths whole (`execPath`).
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.corpus.builds import params, words
+from compiler_opt.corpus.builds.objects import OBJECT_SUFFIXES, Build, listed, read_limited
+from compiler_opt.errors import CorpusError
+
+MAX_BYTES = 1 << 30
+MAX_DEPTH = 1 << 10
+
+WANTED = "what `bazel aquery --output=jsonproto 'mnemonic(\"CppLink\", deps(//...))'` printed"
+
+_LINKS = ("CppLink", "ObjcLink")
+_ARCHIVES = ("CppArchive", "ObjcArchive")
+_LIBRARY_SUFFIXES = (".a", ".lo")
+
+
+def objects_of_aquery(path: Path, base: Path | None = None) -> Build:
+    """The objects that all link actions of a query's result take in, by themselves or in archives.
+
+    Args:
+      path: the result of the query.
+      base: the folder that Bazel ran its actions in (`bazel info execution_root`); by default the working directory.
+
+    Raises:
+      CorpusError: it is no such result, or there is no link action in it; see also `params.objects_of_params`.
+    """
+    graph, base = _Graph(path), base or Path.cwd()
+    links = [action for action in graph.actions if action.get("mnemonic") in (*_LINKS, *_ARCHIVES)]
+    if not links:
+        mnemonics = sorted({str(action.get("mnemonic")) for action in graph.actions})
+        raise CorpusError(f"{path}: expected an action CppLink, found {listed(mnemonics) or 'none'}; give {WANTED}")
+    inputs: dict[str, None] = {}
+    options: list[str] = []
+    made_here: set[str] = set()
+    for action in links:
+        if action["mnemonic"] in _ARCHIVES:
+            made_here.update(graph.paths_of(_ids(action, "outputIds", graph.where)))
+        else:
+            linked, of_link = params.parse(words.expand(graph.command_of(action), base, graph.where))
+            options += of_link
+            inputs.update(dict.fromkeys(linked))
+        files = graph.paths_of(graph.artifacts_of(_ids(action, "inputDepSetIds", graph.where)))
+        inputs.update(dict.fromkeys(file for file in files if file.endswith((*OBJECT_SUFFIXES, *_LIBRARY_SUFFIXES))))
+    # Objects in an archive of this build are inputs of the action that makes it.
+    found = params.objects_of_inputs([file for file in inputs if file not in made_here], base, graph.where)
+    return Build(found.objects, found.skipped, tuple(options))
+
+
+class _Graph:
+    """The result of a query, its tables by id."""
+
+    def __init__(self, path: Path) -> None:
+        self.where = str(path)
+        data = read_limited(path, MAX_BYTES, WANTED)
+        try:
+            graph = json.loads(words.decode(data))
+        except (ValueError, RecursionError) as error:
+            raise CorpusError(f"{path}: expected JSON, found something else ({error}); give {WANTED}") from None
+        if not isinstance(graph, dict):
+            raise CorpusError(f"{path}: expected a JSON object, found {type(graph).__name__}; give {WANTED}")
+        self.actions = _objects(graph, "actions", self.where)
+        self._sets = _by_id(graph, "depSetOfFiles", self.where)
+        self._artifacts = _by_id(graph, "artifacts", self.where)
+        self._fragments = _by_id(graph, "pathFragments", self.where)
+
+    def artifacts_of(self, set_ids: Iterable[str]) -> Iterator[str]:
+        """Ids of the artifacts in sets of files, and in those that they hold; each set once."""
+        waiting = list(set_ids)
+        seen = set(waiting)
+        while waiting:
+            entry = _entry(self._sets, waiting.pop(), "depSetOfFiles", self.where)
+            yield from _ids(entry, "directArtifactIds", self.where)
+            further = [item for item in _ids(entry, "transitiveDepSetIds", self.where) if item not in seen]
+            seen.update(further)
+            waiting += further
+
+    def paths_of(self, artifact_ids: Iterable[str]) -> Iterator[str]:
+        for artifact_id in artifact_ids:
+            artifact = _entry(self._artifacts, artifact_id, "artifacts", self.where)
+            whole = artifact.get("execPath")
+            yield whole if isinstance(whole, str) else self._path(_id(artifact, "pathFragmentId", self.where))
+
+    def command_of(self, action: Mapping[str, Any]) -> list[str]:
+        """The words of an action, those of its parameter files in their places."""
+        files = {
+            file.get("execPath"): _texts(file, "arguments", self.where)
+            for file in _objects(action, "paramFiles", self.where)
+        }
+        command: list[str] = []
+        for word in _texts(action, "arguments", self.where):
+            name = word.removeprefix("-Wl,").removeprefix("@")
+            command += files.pop(name) if name in files else [word]
+        for rest in files.values():
+            command += rest
+        return command[1:]  # The first is the program.
+
+    def _path(self, fragment_id: str) -> str:
+        labels: list[str] = []
+        while fragment_id:
+            if len(labels) > MAX_DEPTH:
+                raise CorpusError(f"{self.where}: pathFragments: expected at most {MAX_DEPTH} levels, found more")
+            fragment = _entry(self._fragments, fragment_id, "pathFragments", self.where)
+            labels.append(str(fragment.get("label")))
+            fragment_id = _id(fragment, "parentId", self.where) if "parentId" in fragment else ""
+        return "/".join(reversed(labels))
+
+
+def _objects(entry: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
+    values = entry.get(key, [])
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise CorpusError(f"{where}: '{key}': expected a list of objects, found something else; give {WANTED}")
+    return values
+
+
+def _texts(entry: Mapping[str, Any], key: str, where: str) -> list[str]:
+    values = entry.get(key, [])
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise CorpusError(f"{where}: '{key}': expected a list of words, found something else; give {WANTED}")
+    return values
+
+
+def _ids(entry: Mapping[str, Any], key: str, where: str) -> list[str]:
+    values = entry.get(key, [])
+    if not isinstance(values, list) or not all(_is_id(value) for value in values):
+        raise CorpusError(f"{where}: '{key}': expected a list of ids, found something else; give {WANTED}")
+    return [str(value) for value in values]
+
+
+def _id(entry: Mapping[str, Any], key: str, where: str) -> str:
+    value = entry.get(key)
+    if not _is_id(value):
+        raise CorpusError(f"{where}: '{key}': expected an id, found {str(value)[:80]!r}; give {WANTED}")
+    return str(value)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _by_id(graph: Mapping[str, Any], key: str, where: str) -> dict[str, dict[str, Any]]:
+    return {_id(entry, "id", where): entry for entry in _objects(graph, key, where)}
+
+
+def _entry(table: Mapping[str, dict[str, Any]], key: str, name: str, where: str) -> dict[str, Any]:
+    try:
+        return table[key]
+    except KeyError:
+        raise CorpusError(f"{where}: there is no entry {key[:80]!r} in '{name}'; give {WANTED}") from None

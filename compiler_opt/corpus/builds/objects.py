@@ -1,0 +1,206 @@
+"""Objects of a build, the names that their modules get, and what files are by their first bytes.
+
+Descriptions of builds are foreign input: a path may be anything that a file may hold, a name must stay inside.
+"""
+
+import dataclasses
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from compiler_opt.errors import CorpusError
+
+OBJECT_SUFFIXES = (".o", ".obj", ".lo")
+
+HEAD_BYTES = 20
+"""How much of a file `kind_of` needs."""
+
+ELF_OBJECT = "an object"
+OTHER_OBJECT = "an object that is not ELF"
+BITCODE = "LLVM bitcode"
+ARCHIVE = "an archive"
+THIN_ARCHIVE = "a thin archive"
+OTHER = "no object"
+
+_ELF_RELOCATABLE = 1
+_MACH_O_MAGICS = (b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf", b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe")
+_COFF_MACHINES = (b"\x4c\x01", b"\x64\x86", b"\x64\xaa", b"\xc4\x01")
+"""x86, x86-64, AArch64 and ARM: COFF objects have no magic but their machine."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """Where in an archive an object is.
+
+    Attributes:
+      name: of the member.
+      offset: of its first byte in the archive; the linker names members of archives by that of their header.
+      size: in bytes.
+    """
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectFile:
+    """An object of the build, and the module name it gets.
+
+    Attributes:
+      path: of the object or, for a member, of its archive.
+      name: of the module.
+      member: the part of the archive that is the object; None when the file is.
+    """
+
+    path: Path
+    name: str
+    member: Member | None = None
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return printable(self.path if self.member is None else f"{self.path}({self.member.name})")
+
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """What a description of a build names.
+
+    Attributes:
+      objects: each once, with names of their own.
+      skipped: what is no object to extract: paths, by what they are (`archives`, ...).
+      link_options: options of the link, when the description is one; of the driver or of the linker itself.
+    """
+
+    objects: tuple[ObjectFile, ...]
+    skipped: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    link_options: tuple[str, ...] = ()
+
+
+def checked_path(text: object, where: str) -> str:
+    """A path out of a description, when the system can take it.
+
+    Raises:
+      CorpusError: it is none; the message starts with `where`.
+    """
+    if not isinstance(text, str) or not text:
+        raise CorpusError(f"{where}: expected a path, found {_shown(text)}")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise CorpusError(f"{where}: expected a path, found letters that none can have ({_shown(text)})") from None
+    if "\0" in text:
+        raise CorpusError(f"{where}: expected a path, found one with a NUL ({_shown(text)})")
+    return text
+
+
+def name_below(base: Path, path: Path) -> str | None:
+    """The path relative to the folder, as a module's name; None when it is outside. Both are absolute and normal."""
+    if path == base or not path.is_relative_to(base):
+        return None
+    return PurePosixPath(path.relative_to(base)).as_posix()
+
+
+def normal(path: Path) -> Path:
+    """Absolute, without `..`; links are not followed, as build systems name things by the paths they use."""
+    return Path(os.path.normpath(path.absolute()))
+
+
+def unique(objects: Iterable[ObjectFile], where: str) -> tuple[ObjectFile, ...]:
+    """Each object once, in their order.
+
+    Raises:
+      CorpusError: two objects would be the same module; the message starts with `where`.
+    """
+    known: dict[str, ObjectFile] = {}
+    for item in objects:
+        first = known.setdefault(item.name, item)
+        if first != item:
+            raise CorpusError(
+                f"{where}: {first.shown} and {item.shown} would both be module {printable(item.name)}; "
+                "give the folder of all objects with --obj_base_dir"
+            )
+    return tuple(known.values())
+
+
+def kind_of(head: bytes, name: str) -> str:
+    """What a file is: one of the constants above.
+
+    Args:
+      head: its first `HEAD_BYTES`.
+      name: its name; what has an object's suffix is one, for somebody made it to be, and it is refused with a reason.
+    """
+    if head.startswith(b"!<arch>\n"):
+        return ARCHIVE
+    if head.startswith(b"!<thin>\n"):
+        return THIN_ARCHIVE
+    if head.startswith((b"BC\xc0\xde", b"\xde\xc0\x17\x0b")):
+        return BITCODE
+    if head.startswith(b"\x7fELF"):
+        order = "big" if head[5:6] == b"\x02" else "little"
+        return ELF_OBJECT if int.from_bytes(head[16:18], order) == _ELF_RELOCATABLE else OTHER  # type: ignore[arg-type]
+    if head.startswith(_MACH_O_MAGICS):
+        return OTHER_OBJECT
+    if name.endswith(OBJECT_SUFFIXES):
+        return OTHER_OBJECT if head.startswith(_COFF_MACHINES) else ELF_OBJECT
+    return OTHER
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor of a regular file, to read; anything else might block or have no end.
+
+    Raises:
+      OSError: it cannot be opened, or is something else.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(0, "it is no file")
+    return descriptor
+
+
+def head_of(path: Path) -> bytes:
+    """The first `HEAD_BYTES` of a regular file.
+
+    Raises:
+      OSError: see `open_regular`.
+    """
+    descriptor = open_regular(path)
+    try:
+        return os.pread(descriptor, HEAD_BYTES, 0)
+    finally:
+        os.close(descriptor)
+
+
+def read_limited(path: Path, limit_bytes: int, what: str) -> bytes:
+    """All of a description of a build.
+
+    Raises:
+      CorpusError: it cannot be read, or is larger than the limit; the message says `what` was wanted.
+    """
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            data = file.read(limit_bytes + 1)
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); give {what}") from None
+    if len(data) > limit_bytes:
+        raise CorpusError(f"{path}: expected at most {limit_bytes} bytes, found more; give {what}")
+    return data
+
+
+def printable(path: Path | str) -> str:
+    """A path as messages have it: in one line, whatever bytes it holds."""
+    text = str(path)
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def listed(paths: Sequence[str], limit: int = 3) -> str:
+    """The first few of some paths, for a message."""
+    return ", ".join(map(printable, paths[:limit])) + (f" and {len(paths) - limit} more" if len(paths) > limit else "")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -1,0 +1,166 @@
+"""What objects with embedded bitcode hold: the sections with the bitcode and the options, taken out and taken apart.
+
+ELF is read here, without a process for each object, and only what is needed of it: headers, names, and the two
+sections. `llvm-objcopy` knows other formats too.
+"""
+
+import dataclasses
+import io
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from compiler_opt.corpus import bitcode, description
+from compiler_opt.corpus.builds.objects import BITCODE, ObjectFile, kind_of, open_regular
+from compiler_opt.errors import CorpusError
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.elf import MAX_FILE_BYTES, ElfFile, FileRange
+from compiler_opt.llvm.scratch import scratch_directory
+
+BITCODE_SECTION = ".llvmbc"
+COMMAND_SECTION = ".llvmcmd"
+
+MAX_SECTION_BYTES = 1 << 30
+
+_COMMAND_START = re.compile(rb"(?<=\0)(?=-cc1\0)")
+_EMBED = "compile with -Xclang -fembed-bitcode=all"
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedded:
+    """One compilation in an object: its bitcode, and its options as a `.cmd` file has them."""
+
+    code: bytes
+    options: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """How objects are read.
+
+    Attributes:
+      bitcode_section: section with the bitcode.
+      command_section: section with the options.
+      llvm_objcopy: the program to read them with; None for our own reader of ELF.
+    """
+
+    bitcode_section: str = BITCODE_SECTION
+    command_section: str = COMMAND_SECTION
+    llvm_objcopy: Path | None = None
+
+    def read(self, item: ObjectFile) -> list[Embedded]:
+        """The compilations in an object; several when a linker has made one object of several (`ld -r`).
+
+        Raises:
+          CorpusError: the object holds none, or parts that do not belong together.
+          ProtocolError: it is no object, or damaged.
+        """
+        names = (self.bitcode_section, self.command_section)
+        if self.llvm_objcopy is None:
+            code, commands = _read_sections(item, names)
+        else:
+            code, commands = _dump_sections(item, names, self.llvm_objcopy)
+        missing = [name for name, content in zip(names, (code, commands), strict=True) if not content]
+        if missing:
+            raise CorpusError(f"{item.shown}: has no section {' and '.join(missing)}; {_EMBED}")
+        if code == b"\0":
+            raise CorpusError(
+                f"{item.shown}: {self.bitcode_section} is a marker without bitcode (-fembed-bitcode=marker); {_EMBED}"
+            )
+        self._check_bitcode(item, code)
+        return self._taken_apart(item, code, commands)
+
+    def _taken_apart(self, item: ObjectFile, code: bytes, commands: bytes) -> list[Embedded]:
+        try:
+            command_lines = _split_commands(commands)
+        except CorpusError as error:
+            raise CorpusError(f"{item.shown}: {self.command_section}: {error}; compile it again") from None
+        try:
+            codes = bitcode.split(code)
+        except ValueError as error:
+            raise CorpusError(f"{item.shown}: {self.bitcode_section}: {error}; compile it again") from None
+        if len(codes) != len(command_lines):
+            raise CorpusError(
+                f"{item.shown}: holds {len(codes)} pieces of bitcode and {len(command_lines)} command lines (ld -r); "
+                "give the objects that it was made of"
+            )
+        for piece in codes[1:]:
+            self._check_bitcode(item, piece)
+        return [Embedded(*pair) for pair in zip(codes, command_lines, strict=True)]
+
+    def _check_bitcode(self, item: ObjectFile, code: bytes) -> None:
+        if wrong := bitcode.problem(io.BytesIO(code), len(code)):
+            raise CorpusError(f"{item.shown}: {self.bitcode_section}: {wrong}; compile it again")
+
+
+def _split_commands(data: bytes) -> list[tuple[str, ...]]:
+    """The command lines in a section, each of which begins with `-cc1`."""
+    return [description.parse_options(part) for part in _COMMAND_START.split(data)]
+
+
+def _read_sections(item: ObjectFile, names: Sequence[str]) -> list[bytes]:
+    """The contents of these sections of an ELF object, empty for one that it does not have."""
+    try:
+        descriptor = open_regular(item.path)
+    except OSError as error:
+        raise CorpusError(f"{item.shown}: cannot be read ({error.strerror}); build it again") from None
+    try:
+        data = _range_of(item, descriptor)
+        if kind_of(data[:20], item.path.name) == BITCODE:
+            raise CorpusError(
+                f"{item.shown}: is LLVM bitcode itself, of a build with -flto; extract the objects that its backends "
+                "make, or the link's files, see --thinlto_build"
+            )
+        elf = ElfFile(Path(item.shown), data)
+        contents = []
+        for name in names:
+            sections = elf.sections_named(name)
+            if sum(int(elf.sections["size"][index]) for index in sections) > MAX_SECTION_BYTES:
+                raise CorpusError(f"{item.shown}: expected at most {MAX_SECTION_BYTES} bytes in {name}, found more")
+            contents.append(b"".join(elf.section_bytes(index) for index in sections))
+        return contents
+    except OSError as error:
+        raise CorpusError(f"{item.shown}: cannot be read ({error.strerror}); build it again") from None
+    finally:
+        os.close(descriptor)
+
+
+def _range_of(item: ObjectFile, descriptor: int) -> FileRange:
+    file_bytes = os.fstat(descriptor).st_size
+    offset, size = (0, file_bytes) if item.member is None else (item.member.offset, item.member.size)
+    if offset + size > file_bytes:
+        raise CorpusError(f"{item.shown}: ends at byte {offset + size} of {file_bytes}; build the archive again")
+    if size > MAX_FILE_BYTES:
+        raise CorpusError(f"{item.shown}: {size} bytes is over the limit of {MAX_FILE_BYTES} for an object file")
+    return FileRange(descriptor, offset, size)
+
+
+def _dump_sections(item: ObjectFile, names: Sequence[str], llvm_objcopy: Path) -> list[bytes]:
+    """The same by `llvm-objcopy`."""
+    contents = []
+    with scratch_directory() as scratch:
+        source = item.path
+        if item.member is not None:
+            source = scratch / "member"
+            _copy_member(item, source)
+        for name in names:
+            target = scratch / "section"
+            command = [str(llvm_objcopy), f"--dump-section={name}={target}", str(source), os.devnull]
+            result = processes.run(command)
+            if not result.ok and "not found" not in result.stderr_tail:
+                raise CorpusError(f"{item.shown}: {result.describe()}")
+            contents.append(target.read_bytes() if result.ok else b"")
+            target.unlink(missing_ok=True)
+    return contents
+
+
+def _copy_member(item: ObjectFile, target: Path) -> None:
+    try:
+        descriptor = open_regular(item.path)
+    except OSError as error:
+        raise CorpusError(f"{item.shown}: cannot be read ({error.strerror}); build it again") from None
+    try:
+        target.write_bytes(_range_of(item, descriptor)[:])
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,120 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compiler_opt.corpus.builds.database import commands_of_database, objects_of_database
+from compiler_opt.corpus.builds.objects import ObjectFile
+from compiler_opt.errors import CorpusError
+
+
+def write_database(path: Path, entries: Any) -> Path:
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def test_databases_in_all_their_forms(tmp_path: Path) -> None:
+    entries = [
+        {"directory": "/b", "file": "a.c", "command": "ccache clang -c a.c -o 'x y/a.o'"},
+        {"directory": "/b", "file": "b.c", "arguments": ["clang", "-c", "b.c", "-ob.o"]},
+        {"directory": "/b", "file": "c.c", "arguments": ["clang", "-c", "sub/c.c"]},
+        {"directory": "/b", "file": "d.c", "output": "d.o", "command": "whatever"},
+        {"directory": "/b", "file": "e.c", "command": "clang -E e.c -o e.i"},
+        {"directory": "/b", "file": "a.c", "command": "clang -c a.c -o ./z/../x\\ y/a.o"},
+        {"directory": "rel", "file": "f.c", "command": "clang -c f.c -o f.o"},
+        {"directory": "/b", "file": "g.c", "command": "clang -o first.o --compile g.c --output=g.o"},
+        {"directory": "/b", "file": "h.c", "command": "clang -c -S h.c -o h.s"},
+        {"file": "i.c", "arguments": ["distcc", "clang", "-c", "i.c", "-o", "x\ny.o"]},
+    ]
+    objects = objects_of_database(write_database(tmp_path / "compile_commands.json", entries))
+    assert objects == [
+        ObjectFile(Path("/b/x y/a.o"), "x y/a.o"),
+        ObjectFile(Path("/b/b.o"), "b.o"),
+        ObjectFile(Path("/b/c.o"), "c.o"),
+        ObjectFile(Path("/b/d.o"), "d.o"),
+        ObjectFile(tmp_path / "rel/f.o", "f.o"),
+        ObjectFile(Path("/b/g.o"), "g.o"),
+        ObjectFile(tmp_path / "x\ny.o", "x\ny.o"),
+    ]
+
+
+def test_names_are_relative_to_the_base_folder(tmp_path: Path) -> None:
+    entries = [
+        {"directory": "/b/x", "file": "a.c", "command": "clang -c a.c -o a.o"},
+        {"directory": "/b/y", "file": "a.c", "command": "clang -c a.c -o a.o"},
+    ]
+    path = write_database(tmp_path / "compile_commands.json", entries)
+    assert [item.name for item in objects_of_database(path, Path("/b"))] == ["x/a.o", "y/a.o"]
+    with pytest.raises(CorpusError, match=r"/b/x/a.o and /b/y/a.o would both be module a.o; .* --obj_base_dir"):
+        objects_of_database(path)
+    with pytest.raises(CorpusError, match=r"/b/y/a.o is outside of /b/x; .* --obj_base_dir"):
+        objects_of_database(path, Path("/b/x"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "expected JSON"),
+        (b"{}", "expected a JSON list"),
+        (b"[1]", "entry 0: expected an object"),
+        (b'[{"file": "a.c", "directory": "/"}]', "entry 0: expected 'command' or 'arguments'"),
+        (b'[{"file": "a.c", "command": "clang \'"}]', "cannot be split into words"),
+        (b'[{"file": "a.c", "arguments": ["clang", 1]}]', "'arguments': expected a list of words"),
+        (b'[{"file": "a.c", "directory": "/b", "command": "clang -c a.c -o ../a.o"}]', "is outside of /b"),
+        (b'[{"file": "a.c", "directory": 3, "command": "clang -c a.c"}]', "'directory': expected a path, found 3"),
+        (b'[{"file": "a.c", "arguments": ["clang", "-c", "-o", "a\\u0000.o"]}]', "the object: expected a path"),
+        (b'[{"file": "a.c", "arguments": ["clang", "-c", "-o", "a\\ud800.o"]}]', "letters that none can have"),
+        (b'[{"file": "a.c", "directory": "/b", "arguments": ["clang", "-c", "-o", "../\\n"]}]', "is outside of /b"),
+        (b"[" * 100_000, "expected JSON"),
+    ],
+)
+def test_databases_that_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "compile_commands.json"
+    path.write_bytes(content)
+    with pytest.raises(CorpusError) as error:
+        objects_of_database(path)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_database_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"cannot be read .*CMAKE_EXPORT_COMPILE_COMMANDS"):
+        objects_of_database(tmp_path / "compile_commands.json")
+
+
+entry_values = st.one_of(st.none(), st.integers(), st.text(max_size=20), st.lists(st.text(max_size=8), max_size=4))
+
+entry_objects = st.dictionaries(st.sampled_from(["directory", "file", "command", "arguments", "output"]), entry_values)
+
+
+@given(st.lists(entry_objects, max_size=3))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_database_is_refused_in_one_line_or_gives_names_that_stay_inside(tmp_path: Path, entries: Any) -> None:
+    path = write_database(tmp_path / "compile_commands.json", entries)
+    try:
+        objects = objects_of_database(path)
+    except CorpusError as error:
+        assert "\n" not in str(error)
+        return
+    assert all((Path("/corpus") / f"{item.name}.bc").is_relative_to("/corpus") for item in objects)
+    assert all(".." not in Path(item.name).parts for item in objects)
+
+
+def test_response_files_are_read(tmp_path: Path) -> None:
+    (tmp_path / "flags").write_text("-c 'a b.c'\n@more @gone")
+    (tmp_path / "more").write_text('-DX="\\"y\\"" -o "a b.o"')
+    entries = [{"directory": ".", "file": "a b.c", "command": "clang @flags"}]
+    (command,) = commands_of_database(write_database(tmp_path / "compile_commands.json", entries))
+    assert command.output == tmp_path / "a b.o"
+    assert command.arguments == ("clang", "-c", "a b.c", '-DX="y"', "-o", "a b.o", "@gone")
+
+
+def test_a_response_file_that_names_itself_is_named(tmp_path: Path) -> None:
+    (tmp_path / "flags").write_text("-c @more")
+    (tmp_path / "more").write_text("@flags")
+    entries = [{"directory": ".", "file": "a.c", "command": "clang @flags"}]
+    with pytest.raises(CorpusError, match=r"entry 0: @flags names itself, by way of 2 files; mend the files"):
+        objects_of_database(write_database(tmp_path / "compile_commands.json", entries))
