@@ -108,7 +108,7 @@ def test_another_machine_is_another_header(tmp_path: Path) -> None:
 
 
 def test_order_of_sections_counts(plain: ElfFile) -> None:
-    data, table = bytearray(plain.data), plain.sections
+    data, table = bytearray(plain.data[:]), plain.sections
     # Swaps the headers of two sections that nothing refers to by number.
     names = plain.section_names()
     first, second = names.index(".debug_abbrev"), names.index(".comment")
@@ -137,7 +137,7 @@ def test_numbers_of_private_symbols(tmp_path: Path) -> None:
 @given(st.data())
 @settings(max_examples=150)
 def test_damaged_objects_are_refused_or_compared(plain: ElfFile, data: st.DataObject) -> None:
-    content = bytearray(plain.data)
+    content = bytearray(plain.data[:])
     table = int.from_bytes(content[40:48], "little")
     for _ in range(data.draw(st.integers(1, 4))):
         anywhere, headers = st.integers(0, len(content) - 1), st.integers(table, len(content) - 1)
