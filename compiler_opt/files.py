@@ -93,7 +93,7 @@ def default_cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "compiler_opt"
 
 
-def printable(text: Path | str) -> str:
+def printable(text: object) -> str:
     """A path or name as it can stand in a message of one line: control characters and stray bytes are escaped."""
     text = str(text)
     if text.isprintable():

@@ -34,30 +34,6 @@ class Collection:
     cpu_s: float
 
 
-class ModuleSampler:
-    """Draws modules without replacement until all have been drawn, then anew; the same for the same seed.
-
-    Which modules come at a position depends on the position only, so an interrupted run continues as if it had not
-    been.
-    """
-
-    def __init__(self, modules: Sequence[Module], seed: int):
-        self._modules = tuple(sorted(modules, key=lambda module: module.name))
-        self._seed = seed
-
-    def draw(self, position: int, count: int) -> list[Module]:
-        """The modules at `position` to `position + count - 1` of the endless sequence; never one twice in a draw."""
-        count = min(count, len(self._modules))
-        drawn: dict[str, Module] = {}
-        while len(drawn) < count:
-            epoch, index = divmod(position, len(self._modules))
-            order = np.random.default_rng((self._seed, epoch)).permutation(len(self._modules))
-            module = self._modules[order[index]]
-            drawn.setdefault(module.name, module)
-            position += 1
-        return list(drawn.values())
-
-
 def collect(
     modules: Sequence[Module],
     policy: Policy,

@@ -90,6 +90,14 @@ class FileChecker:
             raise CorpusError(f"{printable(path)}: is a link that leaves the corpus (to {printable(target)}); {REMAKE}")
 
 
+def check_whole_bitcode(path: Path) -> None:
+    """Raises CorpusError, without a name, when a file of ours does not look like whole bitcode."""
+    with path.open("rb") as file:
+        wrong = bitcode.problem(file, os.fstat(file.fileno()).st_size)
+    if wrong:
+        raise CorpusError(f"{wrong}; {REMAKE}")
+
+
 def read_regular_file(path: Path, max_bytes: int) -> bytes:
     """The contents of a file of limited size, as much as there is when it is opened; a larger one is not read at all.
 

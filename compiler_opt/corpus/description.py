@@ -12,7 +12,6 @@ wrote the bitcode. A corpus is untrusted input: names stay inside, links that le
 
 import dataclasses
 import functools
-import json
 import random
 import re
 from collections import Counter
@@ -21,17 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from compiler_opt.corpus import bitcode
-from compiler_opt.corpus.contents import REMAKE, FileChecker, read_regular_file
+from compiler_opt.corpus.contents import REMAKE, FileChecker
+from compiler_opt.corpus.description_file import MAX_DESCRIPTION_BYTES, read_description
+from compiler_opt.corpus.module import MAX_COMMAND_BYTES
 from compiler_opt.corpus.module import Module as Module
 from compiler_opt.corpus.module import check_name as check_name
 from compiler_opt.corpus.module import format_options as format_options
 from compiler_opt.corpus.module import parse_options as parse_options
 from compiler_opt.corpus.problem_config import ProblemConfig
+from compiler_opt.corpus.remote import RemoteFolder, RemoteModule, is_url, list_folder
 from compiler_opt.errors import ConfigError, CorpusError
+from compiler_opt.files import printable, write_atomically
 
 DESCRIPTION_NAME = "corpus_description.json"
 
-MAX_DESCRIPTION_BYTES = 1 << 28
+MAX_BITCODE_BYTES = 1 << 32  # of files that are fetched
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,22 +58,24 @@ class Corpus:
     problem_config: ProblemConfig = ProblemConfig()
 
     @classmethod
-    def load(cls, path: Path | str, *, trusted: bool = False) -> "Corpus":
+    def load(cls, path: Path | str, *, trusted: bool = False, cache_dir: Path | None = None) -> "Corpus":
         """Reads the description of the corpus in folder `path` (or its description file), and looks at the files.
 
         Args:
-          path: where it is.
+          path: where it is; a string with `://` is a URL for fsspec, whose files are fetched when they are needed.
+          cache_dir: where those are kept; by default within the user's cache.
           trusted: whether it is one's own: options that are not on the allow-list are let through, see `command_line`.
 
         Raises:
           CorpusError: there is no corpus, its description is not usable, or a module's files are missing, cut short or
             reached by a link that leaves the corpus.
         """
+        if is_url(path):
+            return _load_remote(str(path), trusted, cache_dir)
         root = Path(path)
         if root.name == DESCRIPTION_NAME:
             root = root.parent
-        description = _read_description(root / DESCRIPTION_NAME)
-        corpus = _from_description(root, description, trusted)
+        corpus = _corpus(root, trusted)
         checker = FileChecker(root)
         for module in corpus.modules:
             checker.check_bitcode(f"{module.name}.bc")
@@ -228,80 +233,49 @@ def explain_failure(stderr: str) -> str | None:
     return None
 
 
-def _read_description(path: Path) -> Mapping[str, Any]:
-    try:
-        data = read_regular_file(path, MAX_DESCRIPTION_BYTES)
-    except FileNotFoundError:
-        raise CorpusError(
-            f"{path}: no such file, so {path.parent} is no corpus; make one with compiler_opt/tools/fetch_corpus.py "
-            "or compiler_opt/tools/extract_ir.py"
-        ) from None
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}); give the folder of a corpus") from None
-    try:
-        description = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise CorpusError(f"{path}: expected JSON, found something else ({reason}); {REMAKE}") from None
-    if not isinstance(description, dict):
-        raise CorpusError(f"{path}: expected a JSON object, found {type(description).__name__}; {REMAKE}")
-    return description
+def _corpus(root: Path, trusted: bool) -> Corpus:
+    """What the description in a folder says, before any other file has been looked at."""
+    description = read_description(root / DESCRIPTION_NAME)
+    options = description.global_command_override
+    modules = tuple(Module(name, project, root, options, trusted) for name, project in description.modules.items())
+    return Corpus(root, modules, description.has_thinlto, options, description.compiler)
 
 
-def _from_description(root: Path, description: Mapping[str, Any], trusted: bool) -> Corpus:
-    where = root / DESCRIPTION_NAME
-    if "modules" not in description:
-        raise CorpusError(f"{where}: expected the key 'modules', found {sorted(description)!r:.200}; {REMAKE}")
-    names = description["modules"]
-    if not isinstance(names, list):
-        raise CorpusError(f"{where}: 'modules': expected a list, found {type(names).__name__}; {REMAKE}")
-    if not names:
-        raise CorpusError(f"{where}: the corpus is empty ('modules' lists nothing); {REMAKE}")
-    has_thinlto = description.get("has_thinlto", False)
-    if not isinstance(has_thinlto, bool):
-        raise CorpusError(f"{where}: 'has_thinlto': expected true or false, found {_shown(has_thinlto)}; {REMAKE}")
-    override = description.get("global_command_override")
-    if override is not None and not _is_strings(override):
-        raise CorpusError(f"{where}: 'global_command_override': expected a list of options, found {_shown(override)}")
-    projects = description.get("projects", [])
-    if not _is_strings(projects):
-        raise CorpusError(f"{where}: 'projects': expected a list of names, found {_shown(projects)}")
-    compiler = description.get("compiler")
-    if compiler is not None and not _is_compiler(compiler):
+def _load_remote(url: str, trusted: bool, cache_dir: Path | None) -> Corpus:
+    url = url.removesuffix(f"/{DESCRIPTION_NAME}")
+    folder = list_folder(url, cache_dir)
+    listed = folder.files.get(DESCRIPTION_NAME)
+    if listed is None:
+        raise CorpusError(f"{printable(url)}/{DESCRIPTION_NAME}: no such file, so it is no corpus; give the URL of one")
+    if listed.size_bytes > MAX_DESCRIPTION_BYTES:
         raise CorpusError(
-            f"{where}: 'compiler': expected an object with 'version': [major, minor, patch], found {_shown(compiler)}"
+            f"{printable(listed)}: expected at most {MAX_DESCRIPTION_BYTES} bytes, found {listed.size_bytes}; {REMAKE}"
         )
-
-    options = None if override is None else tuple(override)
-    own_name = root.resolve().name or "corpus"
-    prefixes = frozenset(projects)
-    modules = []
-    seen: set[str] = set()
-    for name in names:
-        try:
-            check_name(name)
-        except CorpusError as error:
-            raise CorpusError(f"{where}: {error}; {REMAKE}") from None
-        if name in seen:
-            raise CorpusError(f"{where}: module {_shown(name)} is listed twice; {REMAKE}")
-        seen.add(name)
-        project = _project_of(name, prefixes)
-        if project is None:
-            if projects:
-                raise CorpusError(f"{where}: module {_shown(name)} belongs to none of 'projects'; {REMAKE}")
-            project = own_name
-        modules.append(Module(name, project, root, options, trusted))
-    return Corpus(root, tuple(modules), has_thinlto, options, compiler)
+    # What is said of the description is said of this copy.
+    copy = folder.mirror / DESCRIPTION_NAME
+    write_atomically(copy, listed.fetch().read_bytes())
+    corpus = _corpus(folder.mirror, trusted)
+    modules = tuple(dataclasses.replace(module, remote=_remote_module(module, folder)) for module in corpus.modules)
+    return dataclasses.replace(corpus, modules=modules)
 
 
-def _project_of(name: str, projects: frozenset[str]) -> str | None:
-    """The longest of the projects that the name starts with."""
-    end = name.rfind("/")
-    while end > 0:
-        if name[:end] in projects:
-            return name[:end]
-        end = name.rfind("/", 0, end)
-    return None
+def _remote_module(module: Module, folder: RemoteFolder) -> RemoteModule:
+    """Where the files of a module are, all of which have been listed."""
+    found = []
+    for ending, is_needed, max_bytes in (
+        (".bc", True, MAX_BITCODE_BYTES),
+        (".cmd", module.command_override is None, MAX_COMMAND_BYTES),
+        (".thinlto.bc", False, MAX_BITCODE_BYTES),
+    ):
+        file = folder.files.get(f"{module.name}{ending}")
+        where = printable(f"{folder.url}/{module.name}{ending}")
+        if file is None and is_needed:
+            raise CorpusError(f"{where}: no such file, though the corpus lists its module; {REMAKE}")
+        if file is not None and file.size_bytes > max_bytes:
+            raise CorpusError(f"{where}: expected at most {max_bytes} bytes, found {file.size_bytes}; {REMAKE}")
+        found.append(file)
+    assert found[0] is not None
+    return RemoteModule(found[0], *found[1:])
 
 
 def _draw_projects(sizes: Mapping[str, int], share: float, seed: int) -> set[str]:
@@ -336,21 +310,6 @@ def _known(wanted: Iterable[str], known: Mapping[str, Any], kind: str, root: Pat
     if missing:
         raise CorpusError(f"{root / DESCRIPTION_NAME}: there is no {kind} {_shown(missing[0])} in this corpus")
     return result
-
-
-def _is_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
-
-
-def _is_compiler(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    version = value.get("version")
-    return version is None or (
-        isinstance(version, list)
-        and len(version) == 3
-        and all(isinstance(part, int) and not isinstance(part, bool) and part >= 0 for part in version)
-    )
 
 
 def _dotted(version: Sequence[int]) -> str:

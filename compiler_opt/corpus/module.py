@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus.contents import REMAKE, read_regular_file
+from compiler_opt.corpus.contents import REMAKE, check_whole_bitcode, read_regular_file
 from compiler_opt.corpus.problem_config import ProblemConfig
+from compiler_opt.corpus.remote import RemoteModule
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 
@@ -26,6 +27,7 @@ class Module:
       command_override: options for all modules, instead of the `.cmd` files (ThinLTO at link time).
       trusted: whether its options count for more than the allow-list of `command_line.py`.
       problem_config: how its options are changed.
+      remote: where its files are, when that is elsewhere; each is fetched when its path is asked for.
     """
 
     name: str
@@ -34,18 +36,39 @@ class Module:
     command_override: tuple[str, ...] | None = None
     trusted: bool = False
     problem_config: ProblemConfig = ProblemConfig()
+    remote: RemoteModule | None = None
 
     @property
     def bitcode_path(self) -> Path:
+        if self.remote is not None:
+            return self.remote.bitcode.fetch(check_whole_bitcode)
         return self.root / f"{self.name}.bc"
 
     @property
     def command_path(self) -> Path:
+        if self.remote is not None and self.remote.command is not None:
+            return self.remote.command.fetch()
         return self.root / f"{self.name}.cmd"
 
     @property
     def thinlto_index_path(self) -> Path:
+        if self.remote is not None and self.remote.thinlto_index is not None:
+            return self.remote.thinlto_index.fetch()
         return self.root / f"{self.name}.thinlto.bc"
+
+    def bitcode_bytes(self) -> int:
+        """The size of its bitcode.
+
+        Raises:
+          CorpusError: it is not there any more.
+        """
+        if self.remote is not None:
+            return self.remote.bitcode.size_bytes
+        path = self.bitcode_path
+        try:
+            return path.stat().st_size
+        except OSError as error:
+            raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {REMAKE}") from None
 
     def options(self) -> tuple[str, ...]:
         """The cc1 options that the build used, with the changes: pass them through `command_line.compile_command`.

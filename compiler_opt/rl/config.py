@@ -3,6 +3,7 @@
 import dataclasses
 
 from compiler_opt.collect.compilation import check_backend
+from compiler_opt.corpus.sampling import check_sampling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +68,8 @@ class TrainingConfig:
       num_iterations: policy updates.
       max_minutes: stop after so much training, over all sessions of the run; 0 for no limit.
       num_modules: modules of an iteration.
+      sampling: which: `uniform`, each as often as any other; `size`, in proportion to the bytes of its bitcode;
+        `decisions`, to the number of decisions in it, which are counted first.
       rollouts_per_module: compilations of each, under the same policy.
       compile_timeout_s: wall-clock seconds of one compilation.
       backend: how decisions get into the compiler, see `RolloutSettings`.
@@ -79,6 +82,7 @@ class TrainingConfig:
     num_iterations: int = 1000
     max_minutes: float = 0.0
     num_modules: int = 16
+    sampling: str = "uniform"
     rollouts_per_module: int = 8
     compile_timeout_s: float = 60.0
     backend: str = "auto"
@@ -91,6 +95,7 @@ class TrainingConfig:
         _check_at_least_1(self, "num_iterations", "num_modules", "rollouts_per_module")
         _check_over_0(self, "compile_timeout_s", "learning_rate_decay")
         check_backend(self.backend)
+        check_sampling(self.sampling)
         if self.method not in ("ppo", "deviations"):
             raise ValueError(f"method: expected ppo or deviations, found {self.method!r}")
         if self.max_minutes < 0:

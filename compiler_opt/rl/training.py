@@ -13,9 +13,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from compiler_opt.collect.baseline import Baseline, cached_baseline, check_failures
-from compiler_opt.collect.groups import Collection, ModuleSampler
+from compiler_opt.collect.decision_counts import cached_decision_counts
+from compiler_opt.collect.groups import Collection
+from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.sampling import ModuleSampler, make_sampler
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.export.saved_model import save_policy
@@ -118,7 +121,7 @@ class Training(abc.ABC, Generic[_Collected]):
         usable = [module for module in corpus.modules if self._baseline.scores.get(module.name, 0) > 0]
         if not usable:
             raise CorpusError(f"{corpus.root}: no module compiles to any text")
-        self._sampler = ModuleSampler(usable, config.seed)
+        self._sampler = self._make_sampler(usable, key)
         # Last: whatever does not fit has been found by now, and a folder without a run in it has not been made.
         self._history = History(root_dir, self._iteration)
 
@@ -163,6 +166,16 @@ class Training(abc.ABC, Generic[_Collected]):
     @abc.abstractmethod
     def _improve(self, collection: _Collected) -> dict[str, float]:
         """Makes the policy better by an iteration's rollouts; returns what the history tells of it."""
+
+    def _make_sampler(self, modules: Sequence[Module], key: Mapping[str, Any]) -> ModuleSampler:
+        config = self._config
+
+        def counts() -> Mapping[str, int]:
+            settings = RolloutSettings(timeout_s=config.compile_timeout_s, backend=config.backend)
+            path = self._root_dir / "decisions.json"
+            return cached_decision_counts(path, key, modules, self._pool, self._problem, settings)
+
+        return make_sampler(config.sampling, modules, config.seed, counts)
 
     def _final_weights(self) -> NetworkWeights:
         """What is saved."""

@@ -107,7 +107,7 @@ _CLASSICAL = ("--gin_bindings=advantages.kind='moving_average'", "--gin_bindings
 
 def test_a_run_and_more_of_it(clang_path: str, tmp_path: Path) -> None:
     run = _Run(tmp_path, clang_path, 2)
-    reward = _CLASSICAL if "19" in clang_path else ()
+    reward = (*_CLASSICAL, "--gin_bindings=train_eval.sampling='decisions'") if "19" in clang_path else ()
     run.finish(*reward)
     run.check_complete(2)
     before = run.history()

@@ -67,7 +67,7 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
 
 
 def test_the_flags_that_the_policy_was_trained_with_or_that_gin_gives(
-    corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path
+    corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained = ProblemConfig(flags_to_delete=("-Oz",), flags_to_add=("-O2", "-mllvm", "-inline-threshold=0"))
     weights = NetworkWeights.load(policy_path)
@@ -82,9 +82,14 @@ def test_the_flags_that_the_policy_was_trained_with_or_that_gin_gives(
         "--module_filter=area",
     ]
     sizes = {}
+    # One of them from a URL.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name, extra in {
         "trained": (),
-        "given": ("--gin_bindings=problem_config.flags_to_replace={'-Oz': '-O1'}",),
+        "given": (
+            f"--data_path=file://{corpus.root}",
+            "--gin_bindings=problem_config.flags_to_replace={'-Oz': '-O1'}",
+        ),
     }.items():
         result = run(*arguments, *extra)
         assert result.returncode == 0, result.stderr

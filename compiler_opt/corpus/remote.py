@@ -1,0 +1,215 @@
+"""Corpora that are elsewhere: `s3://BUCKET/CORPUS`, `gs://...`, whatever fsspec knows, also `file://` and `memory://`.
+
+The description is read when a corpus is loaded, and the other files are only listed; each is fetched when it is first
+needed, by whichever process needs it, and kept in a local cache (`cache.py`) by its URL, size and version. When the
+place cannot be reached, what was listed and fetched before is used again.
+
+fsspec, and the package that it needs for a protocol, are optional: `pip install 'compiler_opt[remote]' s3fs`.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from compiler_opt.corpus.cache import ContentCache
+from compiler_opt.corpus.contents import read_regular_file
+from compiler_opt.errors import CorpusError, OutputError
+from compiler_opt.files import default_cache_dir, printable, write_atomically
+
+_LOG = logging.getLogger(__name__)
+
+MAX_FILES = 1_000_000
+MAX_LISTING_BYTES = 1 << 28
+
+_VERSIONS = ("ETag", "etag", "md5Hash", "generation", "VersionId", "mtime", "LastModified", "last_modified", "created")
+"""What file systems call that by which one content of a file can be told from another."""
+
+
+def is_url(path: object) -> bool:
+    """Whether it is for fsspec: `protocol://...`, also `one::another://...`."""
+    return (
+        isinstance(path, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*(::[A-Za-z][A-Za-z0-9+.-]*)*://", path) is not None
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteFile:
+    """A file that is fetched when it is needed.
+
+    Attributes:
+      folder_url: of the corpus that it belongs to.
+      path: where it is, in the words of that URL's file system; never part of a URL, where `::` would have a meaning.
+      size_bytes: how large it was when it was listed.
+      version: what tells its content from others.
+      cache: where it is kept.
+    """
+
+    folder_url: str
+    path: str
+    size_bytes: int
+    version: str
+    cache: ContentCache
+
+    def fetch(self, check: Callable[[Path], None] | None = None) -> Path:
+        """The local copy.
+
+        Args:
+          check: looks at it when it has just come; raises CorpusError when it is not what it should be.
+
+        Raises:
+          CorpusError: it cannot be fetched, has changed since it was listed, or is not what it should be.
+          OutputError: the cache cannot be written.
+        """
+        key = "\0".join((self.folder_url, self.path, str(self.size_bytes), self.version))
+        try:
+            return self.cache.fetch(key, self.size_bytes, self._open, check)
+        except CorpusError as error:
+            raise CorpusError(f"{printable(self)}: {error}") from None
+
+    def __str__(self) -> str:
+        protocol, _, _ = self.folder_url.partition("://")
+        return f"{protocol}://{self.path}"
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
+        # Each file system has errors of its own, with nothing in common but that they are exceptions.
+        try:
+            system, _ = _file_system(self.folder_url)
+            with system.open(self.path, "rb") as stream:
+                yield stream
+        except (CorpusError, OutputError):
+            raise
+        except Exception as error:
+            raise CorpusError(f"cannot be fetched ({_reason(error)}); check the network and your rights") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteModule:
+    """The files of a module that is elsewhere.
+
+    Attributes:
+      bitcode: `NAME.bc`.
+      command: `NAME.cmd`; None when there is none.
+      thinlto_index: `NAME.thinlto.bc`; None when there is none.
+    """
+
+    bitcode: RemoteFile
+    command: RemoteFile | None = None
+    thinlto_index: RemoteFile | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteFolder:
+    """A folder elsewhere, as it was listed.
+
+    Attributes:
+      url: where it is.
+      mirror: a local folder that is named like it; holds the listing.
+      files: by their path in it.
+    """
+
+    url: str
+    mirror: Path
+    files: Mapping[str, RemoteFile]
+
+
+def list_folder(url: str, cache_dir: Path | None = None) -> RemoteFolder:
+    """Lists a folder elsewhere or, when that cannot be done, finds out what was there the last time.
+
+    Args:
+      url: of the folder.
+      cache_dir: where everything is kept; by default within the user's cache.
+
+    Raises:
+      CorpusError: fsspec or a package of the protocol is missing, or the folder cannot be listed and never was.
+      OutputError: the cache cannot be written.
+    """
+    url = url.rstrip("/") if not url.endswith("://") else url
+    place = (cache_dir or default_cache_dir() / "remote").absolute()
+    name = PurePosixPath(url.partition("://")[2]).name
+    mirror = (
+        place / "corpora" / hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()[:16] / (name or "corpus")
+    )
+    listing_path = mirror / "listing.json"
+    try:
+        listing = _listing(url)
+    except CorpusError:
+        raise
+    except Exception as error:
+        try:
+            listing = _stored(listing_path)
+        except (OSError, ValueError, TypeError, KeyError, CorpusError):
+            raise CorpusError(
+                f"{printable(url)}: cannot be listed ({_reason(error)}); check the address, the network and your rights"
+            ) from error
+        _LOG.warning("%s: cannot be listed (%s); using what was fetched before", printable(url), _reason(error))
+    else:
+        write_atomically(listing_path, json.dumps(dataclasses.asdict(listing)).encode())
+    cache = ContentCache(place)
+    files = {
+        name: RemoteFile(url, f"{listing.root}/{name}", size_bytes, version, cache)
+        for name, (size_bytes, version) in listing.files.items()
+    }
+    return RemoteFolder(url, mirror, files)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Listing:
+    """Where a folder is on its file system, and by path within it each file's size and version."""
+
+    root: str
+    files: Mapping[str, tuple[int, str]]
+
+
+def _listing(url: str) -> _Listing:
+    system, root = _file_system(url)
+    root = root.rstrip("/")
+    found = system.find(root, detail=True)
+    if len(found) > MAX_FILES:
+        raise CorpusError(f"{printable(url)}: expected at most {MAX_FILES} files, found {len(found)}; give a corpus")
+    files = {}
+    for path, about in found.items():
+        size_bytes = about.get("size")
+        if path.startswith(f"{root}/") and isinstance(size_bytes, int) and about.get("type", "file") == "file":
+            version = " ".join(str(about[key]) for key in _VERSIONS if about.get(key) is not None)
+            files[path.removeprefix(f"{root}/")] = (size_bytes, version)
+    return _Listing(root, files)
+
+
+def _stored(path: Path) -> _Listing:
+    listing = json.loads(read_regular_file(path, MAX_LISTING_BYTES))
+    files = {str(name): (int(size), str(version)) for name, (size, version) in listing["files"].items()}
+    return _Listing(str(listing["root"]), files)
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    """Whose files they are, and the path there; raises whatever that file system does when it is made."""
+    try:
+        import fsspec
+    except ImportError:
+        raise CorpusError(
+            f"{printable(url)}: takes the package fsspec, which is not installed; pip install 'compiler_opt[remote]', "
+            "or copy the corpus here and give its folder"
+        ) from None
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise CorpusError(
+            f"{printable(url)}: fsspec lacks a package for this protocol ({_reason(error)}); install it by pip"
+        ) from None
+    except ValueError as error:
+        raise CorpusError(
+            f"{printable(url)}: expected an address such as s3://BUCKET/CORPUS ({_reason(error)}); mend it"
+        ) from None
+    return system, str(path)
+
+
+def _reason(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return printable(f"{type(error).__name__}: {text:.300}" if text else type(error).__name__)

@@ -1,0 +1,89 @@
+"""The order in which modules are drawn."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.sampling import UniformSampler, WeightedSampler, make_sampler
+from compiler_opt.errors import ConfigError, CorpusError
+
+
+def _modules(count: int) -> list[Module]:
+    return [Module(f"m{index:02d}", "p", Path("/nowhere")) for index in range(count)]
+
+
+def test_every_module_comes_once_an_epoch() -> None:
+    sampler = UniformSampler(_modules(10), seed=3)
+    drawn = [module.name for position in range(0, 20, 5) for module in sampler.draw(position, 5)]
+    assert set(Counter(drawn[:10]).values()) == set(Counter(drawn[10:]).values()) == {1}
+    assert drawn[:10] != drawn[10:]
+
+
+def test_the_position_says_it_all() -> None:
+    shuffled = list(reversed(_modules(10)))
+    assert UniformSampler(_modules(10), 3).draw(7, 5) == UniformSampler(shuffled, 3).draw(7, 5)
+    assert UniformSampler(_modules(10), 3).draw(0, 10) != UniformSampler(_modules(10), 4).draw(0, 10)
+
+
+def test_no_module_twice_in_a_draw() -> None:
+    sampler = UniformSampler(_modules(10), seed=3)
+    for position in range(30):
+        names = [module.name for module in sampler.draw(position, 8)]
+        assert len(set(names)) == 8
+    assert len(sampler.draw(0, 50)) == 10
+
+
+def _weight(module: Module) -> float:
+    """0 for the first, 1 for the second and so on."""
+    return int(module.name[1:])
+
+
+def test_chances_are_in_proportion_to_the_weights() -> None:
+    sampler = WeightedSampler(_modules(5), 3, _weight)
+    counts = Counter(sampler.draw(position, 1)[0].name for position in range(4000))
+    assert "m00" not in counts
+    for number in range(1, 5):
+        # 4,000 draws: standard deviation of at most 32.
+        assert abs(counts[f"m{number:02d}"] - 4000 * number / 10) < 130
+
+
+def test_seed_and_position_say_it_all_of_weighted_draws() -> None:
+    shuffled = list(reversed(_modules(10)))
+    sampler = WeightedSampler(_modules(10), 3, _weight)
+    assert sampler.draw(7, 5) == WeightedSampler(shuffled, 3, _weight).draw(7, 5)
+    assert sampler.draw(7, 5) == sampler.draw(7, 5)
+    assert sampler.draw(7, 5) != sampler.draw(12, 5)
+    assert sampler.draw(7, 5) != WeightedSampler(_modules(10), 4, _weight).draw(7, 5)
+
+
+def test_no_module_twice_and_none_without_weight() -> None:
+    sampler = WeightedSampler(_modules(10), 3, _weight)
+    for position in range(20):
+        names = {module.name for module in sampler.draw(position, 50)}
+        assert names == {f"m{number:02d}" for number in range(1, 10)}
+
+
+def test_samplers_by_name(tmp_path: Path) -> None:
+    modules = [Module(f"m{number}", "p", tmp_path) for number in range(3)]
+    for number, module in enumerate(modules):
+        module.bitcode_path.write_bytes(bytes(1000 * number))
+    by_size = Counter(make_sampler("size", modules, 1).draw(position, 1)[0].name for position in range(600))
+    assert by_size.keys() == {"m1", "m2"}
+    assert 1.6 < by_size["m2"] / by_size["m1"] < 2.5
+    by_decisions = make_sampler("decisions", modules, 1, lambda: {"m0": 7, "m1": 0})
+    assert by_decisions.draw(0, 3) == [modules[0]]
+    assert make_sampler("uniform", modules, 1).draw(5, 3) == UniformSampler(modules, 1).draw(5, 3)
+    modules[2].bitcode_path.unlink()
+    with pytest.raises(CorpusError, match=r"m2\.bc: cannot be read"):
+        make_sampler("size", modules, 1)
+
+
+def test_what_cannot_be_drawn_by() -> None:
+    with pytest.raises(ConfigError, match="expected one of uniform, size, decisions; found 'colour'"):
+        make_sampler("colour", _modules(3), 1)
+    with pytest.raises(ConfigError, match="none of 3 modules has any weight"):
+        make_sampler("decisions", _modules(3), 1, dict)
+    with pytest.raises(ConfigError, match="has to know how many"):
+        make_sampler("decisions", _modules(3), 1)
