@@ -2,6 +2,7 @@
 
     ROOT/content/ab/abcd...   a file, named by the SHA-256 of what it holds: the same content is kept once
     ROOT/sources/ef/efgh...   which content a source gave, named by the SHA-256 of the source's key
+    ROOT/together/ab...-cd... links to content that is looked for side by side
 
 Everything is written aside and renamed: several processes may fetch the same file at once, and one that is killed
 leaves nothing that looks like a file. Nothing is ever changed afterwards, or removed.
@@ -13,7 +14,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
@@ -95,6 +96,23 @@ class ContentCache:
             raise
         write_atomically(self._source_path(key), digest.encode())
         return path
+
+    def together(self, contents: Mapping[str, Path]) -> Path:
+        """A folder in which files of the cache stand side by side, by the names that are given.
+
+        Raises:
+          OutputError: the cache cannot be written.
+        """
+        folder = self.root / "together" / "-".join(path.name for path in contents.values())
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, path in contents.items():
+                # Whoever makes the same link at the same time makes it to the same file.
+                with contextlib.suppress(FileExistsError):
+                    (folder / name).symlink_to(path.absolute())
+        except OSError as error:
+            raise self._not_writable(error) from error
+        return folder
 
     def _partial(self) -> "tempfile._TemporaryFileWrapper[bytes]":
         try:

@@ -42,6 +42,15 @@ class FileChecker:
         if not stat.S_ISREG(mode):
             raise CorpusError(f"{printable(path)}: expected a file, found something else; {REMAKE}")
 
+    def check_optional(self, name: str) -> None:
+        """Checks such a file, if there is one.
+
+        Raises:
+          CorpusError: it is no file, or a link out of the corpus leads to it.
+        """
+        if os.path.lexists(self._path(name)):
+            self.check_file(name)
+
     def check_bitcode(self, name: str) -> None:
         """Checks such a file, and that it looks like whole bitcode.
 

@@ -79,6 +79,7 @@ class Corpus:
         checker = FileChecker(root)
         for module in corpus.modules:
             checker.check_bitcode(f"{module.name}.bc")
+            checker.check_optional(f"{module.name}.thinlto.bc")
             if module.command_override is None:
                 checker.check_file(f"{module.name}.cmd")
         return corpus

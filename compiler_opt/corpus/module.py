@@ -41,7 +41,7 @@ class Module:
     @property
     def bitcode_path(self) -> Path:
         if self.remote is not None:
-            return self.remote.bitcode.fetch(check_whole_bitcode)
+            return self.remote.fetch_bitcode(check_whole_bitcode)
         return self.root / f"{self.name}.bc"
 
     @property

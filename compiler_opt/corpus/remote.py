@@ -103,6 +103,18 @@ class RemoteModule:
     command: RemoteFile | None = None
     thinlto_index: RemoteFile | None = None
 
+    def fetch_bitcode(self, check: Callable[[Path], None]) -> Path:
+        """The local copy of the bitcode; with ThinLTO, the index stands beside it, named as in any corpus.
+
+        Raises:
+          CorpusError, OutputError: see `RemoteFile.fetch`.
+        """
+        bitcode = self.bitcode.fetch(check)
+        if self.thinlto_index is None:
+            return bitcode
+        index = self.thinlto_index.fetch(check)
+        return self.bitcode.cache.together({"module.bc": bitcode, "module.thinlto.bc": index}) / "module.bc"
+
 
 @dataclasses.dataclass(frozen=True)
 class RemoteFolder:

@@ -225,6 +225,19 @@ def test_files_that_are_missing_or_elsewhere(tmp_path: Path, ending: str) -> Non
     assert f"{path}: expected a file" in refusal(lambda: Corpus.load(tmp_path / "corpus"))
 
 
+def test_an_index_that_is_elsewhere(tmp_path: Path) -> None:
+    """`X.thinlto.bc` need not be there; the compiler reads it where the options are a ThinLTO backend's."""
+    write_corpus(tmp_path / "corpus", ["m.o"], has_thinlto=True)
+    index = tmp_path / "corpus" / "m.o.thinlto.bc"
+    index.symlink_to(tmp_path / "absent")
+    assert f"{index}: " in refusal(lambda: Corpus.load(tmp_path / "corpus"))
+    (tmp_path / "absent").write_bytes(BITCODE)
+    assert f"{index}: is a link that leaves the corpus" in refusal(lambda: Corpus.load(tmp_path / "corpus"))
+    index.unlink()
+    index.write_bytes(BITCODE)
+    assert Corpus.load(tmp_path / "corpus").has_thinlto
+
+
 def test_a_linked_folder_that_leaves_is_refused_and_one_that_stays_is_not(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", ["p/m.o", "q/m.o"])
     (corpus / "p").rename(corpus / "kept")

@@ -59,6 +59,16 @@ def test_files_come_when_they_are_needed_and_are_kept_by_content(memory: Any, tm
     assert message.startswith(f"{URL}/q/c.o.bc: no such file, though")
 
 
+def test_an_index_stands_beside_its_bitcode(memory: Any, tmp_path: Path) -> None:
+    """As `compile_command` looks for it."""
+    memory.pipe("/bucket/mine/q/c.o.thinlto.bc", BITCODE * 3)
+    for _ in range(2):
+        module = Corpus.load(URL, cache_dir=tmp_path).by_name["q/c.o"]
+        assert module.bitcode_path.read_bytes() == BITCODE * 2
+        assert module.bitcode_path.with_suffix(".thinlto.bc").read_bytes() == BITCODE * 3
+        assert module.thinlto_index_path.read_bytes() == BITCODE * 3
+
+
 def test_the_description_may_be_named_and_projects_come_from_the_url(memory: Any, tmp_path: Path) -> None:
     memory.pipe(f"/bucket/mine/{DESCRIPTION_NAME}", b'{"modules": ["q/c.o"]}')
     for url in (URL, f"{URL}/", f"{URL}/{DESCRIPTION_NAME}"):
