@@ -18,13 +18,12 @@ from compiler_opt.collect import verify
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_atomically
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import corpus_flags, entry_point
 
-_DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus.", required=True)
+_DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus: {corpus_flags.DATA_PATH}.", required=True)
 _ORIGINAL_DIR = flags.DEFINE_string(
     "original_dir", None, "The folder of the build's objects, which module names are relative to.", required=True
 )
@@ -35,6 +34,7 @@ _CLANG_PATH = flags.DEFINE_string(
 )
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
 _TIMEOUT_S = flags.DEFINE_float("timeout_s", 300.0, "Seconds that one compilation may take.", 0.1)
+_TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, corpus_flags.TRUST_CORPUS)
 _OUTPUT_PATH = flags.DEFINE_string(
     "output_path", None, "A JSON file to write, with every module that is not identical."
 )
@@ -47,7 +47,8 @@ def main(argv: list[str]) -> int:
     output = Path(_OUTPUT_PATH.value) if _OUTPUT_PATH.value else None
     if output is not None:
         check_writable(output)
-    corpus, original_dir = Corpus.load(_DATA_PATH.value), Path(_ORIGINAL_DIR.value)
+    original_dir = Path(_ORIGINAL_DIR.value)
+    corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value)
     if not original_dir.is_dir():
         raise ConfigError(f"--original_dir={original_dir}: no such folder; give that of the build's objects")
     modules = verify.sample(corpus.modules, _SAMPLE.value, _SEED.value)

@@ -39,6 +39,9 @@ SCRIPTS = {
     "evaluate": "compiler_opt/tools/evaluate.py",
     "export_policy": "compiler_opt/tools/export_policy.py",
     "verify_corpus": "compiler_opt/tools/verify_corpus.py",
+    "make_corpus": "compiler_opt/tools/make_corpus.py",
+    "combine_training_corpus": "compiler_opt/tools/combine_training_corpus.py",
+    "corpus_stats": "compiler_opt/tools/corpus_stats.py",
 }
 
 GOOD: Mapping[str, Mapping[str, str]] = {
@@ -59,6 +62,9 @@ GOOD: Mapping[str, Mapping[str, str]] = {
     "evaluate": {"clang_path": CLANG, "data_path": "corpus", "policy_path": "policy", "output_path": "out/results"},
     "export_policy": {"policy_path": "policy", "output_path": "out/exported", "format": "native"},
     "verify_corpus": {"clang_path": CLANG, "data_path": "corpus", "original_dir": "build"},
+    "make_corpus": {"input_dir": "corpus", "output_dir": "out/corpus", "default_args": "-cc1 -Oz"},
+    "combine_training_corpus": {"root_dir": "together"},
+    "corpus_stats": {"clang_path": CLANG, "data_path": "corpus", "output_path": "out/statistics"},
 }
 """Flags with which each would do its work, in the folder of the fixture `place`; a mistake replaces one of them."""
 
@@ -72,6 +78,8 @@ OUTPUT_FLAG = {
     "train_locally": "root_dir",
     "evaluate": "output_path",
     "export_policy": "output_path",
+    "make_corpus": "output_dir",
+    "corpus_stats": "output_path",
 }
 
 
@@ -112,7 +120,7 @@ MISTAKES = (
         "no such file",
         "fetch_corpus.py",
         "extract_ir.py",
-        tools=(*WITH_CORPUS, "verify_corpus"),
+        tools=(*WITH_CORPUS, "verify_corpus", "corpus_stats"),
     ),
     corpus(
         "folder without description",
@@ -168,6 +176,51 @@ MISTAKES = (
         ("--original_dir=no/such/build: no such folder", "give that of the build's objects"),
     ),
     Mistake("sample of none", ("verify_corpus",), {"sample": "0"}, ("--sample", "a positive integer")),
+    Mistake(
+        "options of no use",
+        ("make_corpus",),
+        {"default_args": "-Oz"},
+        ("--default_args=-Oz: ", "start with '-cc1'", "such as '-cc1 -Oz'"),
+    ),
+    Mistake(
+        "options that load code",
+        ("make_corpus",),
+        {"default_args": "-cc1 -load x.so"},
+        ("--default_args=-cc1 -load x.so: ", "'-load' is not an option that a corpus may use"),
+    ),
+    Mistake(
+        "no bitcode",
+        ("make_corpus",),
+        {"input_dir": "build"},
+        ("build: none of 0 files *.bc is a module", "give another --input_dir"),
+    ),
+    Mistake(
+        "no such folder",
+        ("make_corpus",),
+        {"input_dir": "no/such/folder"},
+        ("no/such/folder: cannot be read", "--input_dir"),
+    ),
+    Mistake(
+        "no such folder",
+        ("combine_training_corpus",),
+        {"root_dir": "no/such/folder"},
+        ("no/such/folder: cannot be read", "give the folder whose sub-folders are corpora"),
+    ),
+    Mistake(
+        "no corpora",
+        ("combine_training_corpus",),
+        {"root_dir": "policy"},
+        ("policy: none of 0 sub-folders is a corpus", "give the folder that holds the corpora"),
+    ),
+    Mistake(
+        "corpora that differ",
+        ("combine_training_corpus",),
+        {"root_dir": "together-not"},
+        ("'one' and 'two' differ in 'global_command_override'", "combine only those that agree"),
+    ),
+    Mistake(
+        "no such task", ("corpus_stats",), {"decisions": "true", "compile_task": "knitting"}, ("knitting", "inlining")
+    ),
     Mistake("no such set", ("fetch_corpus",), {"set": "enormous"}, ("'enormous'", "smoke")),
     Mistake(
         "output folder holds something else",
@@ -310,6 +363,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("place")
     _make_compilers(place)
     _make_corpora(place)
+    _make_folders_of_corpora(place)
     _make_builds(place / "build")
     save_vocabulary(place / "vocabulary", {name: np.arange(-5.0, 60.0) for name in FEATURES})
     shutil.copytree(place / "vocabulary", place / "vocabulary-lacking")
@@ -368,6 +422,15 @@ def _make_corpora(place: Path) -> None:
     shutil.copytree(place / "corpora" / "newer", place / "corpora" / "newer-recorded")
     description_path = place / "corpora" / "newer-recorded" / "corpus_description.json"
     description = json.loads(description_path.read_text()) | {"compiler": {"version": [22, 1, 0]}}
+    description_path.write_text(json.dumps(description))
+
+
+def _make_folders_of_corpora(place: Path) -> None:
+    for folder in ("together", "together-not"):
+        for name in ("one", "two"):
+            shutil.copytree(place / "corpus", place / folder / name)
+    description_path = place / "together-not" / "two" / "corpus_description.json"
+    description = json.loads(description_path.read_text()) | {"global_command_override": ["-cc1", "-O2"]}
     description_path.write_text(json.dumps(description))
 
 
@@ -440,9 +503,10 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tool: str, mistake: Mistake, p
 
 def test_it_is_the_mistake_that_fails(place: Path, tmp_path: Path) -> None:
     """The flags that are replaced by mistakes are good ones: with them, the quick tools do their work."""
-    for tool in ("doctor", "extract_ir", "evaluate"):
+    for tool in ("doctor", "extract_ir", "evaluate", "combine_training_corpus", "corpus_stats"):
         result = run(place, tmp_path, tool, GOOD[tool])
         assert result.returncode == 0, result.stderr
     assert (place / "out" / "corpus" / "corpus_description.json").is_file()
     assert (place / "out" / "results" / "report.html").is_file()
+    (place / "together" / "corpus_description.json").unlink()
     shutil.rmtree(place / "out")

@@ -1,0 +1,147 @@
+"""Makes one corpus of the corpora that are the sub-folders of a folder, as LLVM's mlgo-utils does.
+
+Nothing is moved: the folder gets a description whose modules are `SUBFOLDER/MODULE`. What else the descriptions say has
+to be the same in all of them, but for two keys of ours: of `compiler`, the newest version counts, since that is what
+can read all of the bitcode; and `projects` become `SUBFOLDER/PROJECT`, or `SUBFOLDER` where there are none, as such a
+corpus is one project.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus, check_name
+from compiler_opt.errors import CorpusError, OutputError
+from compiler_opt.files import check_folder_writable, write_atomically
+
+_MERGED = ("modules", "projects", "compiler")
+
+
+@dataclasses.dataclass(frozen=True)
+class Combination:
+    """What was combined.
+
+    Attributes:
+      modules: number of modules by sub-folder, in the order of the description.
+      others: sub-folders that are no corpus.
+    """
+
+    modules: Mapping[str, int]
+    others: tuple[str, ...]
+
+
+def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
+    """Writes the description of `root_dir`, whole or not at all.
+
+    Args:
+      root_dir: the folder.
+      overwrite: also replace a description that lists other modules than those of its sub-folders.
+
+    Raises:
+      CorpusError: there is nothing to combine, a sub-folder's corpus is damaged or leads out of it, or the corpora
+        differ in a property; the message names it and two folders that differ.
+      OutputError: the folder cannot be written, or is a corpus of its own.
+    """
+    parts, others = _parts(root_dir)
+    contents = {name: _content(root_dir / name) for name in parts}
+    _check_same(root_dir, contents)
+    first = next(iter(contents.values()))
+    modules = [f"{name}/{module.name}" for name, part in parts.items() for module in part.modules]
+    projects = [
+        f"{name}/{project}" if contents[name].get("projects") else name
+        for name, part in parts.items()
+        for project in part.projects()
+    ]
+    combined: dict[str, Any] = {"modules": modules}
+    combined |= {key: value for key, value in first.items() if key not in _MERGED}
+    combined["projects"] = projects
+    compiler = _agreed(content.get("compiler") or {} for content in contents.values())
+    # Where a description does not say, the bitcode does.
+    if versions := [version for part in parts.values() if (version := part.compiler_version()) is not None]:
+        compiler["version"] = list(max(versions))
+    if compiler:
+        combined["compiler"] = compiler
+    _check_replaceable(root_dir, set(parts), overwrite)
+    check_folder_writable(root_dir)
+    write_atomically(root_dir / DESCRIPTION_NAME, (json.dumps(combined, indent=1) + "\n").encode())
+    return Combination({name: len(part.modules) for name, part in parts.items()}, tuple(others))
+
+
+def _parts(root_dir: Path) -> tuple[dict[str, Corpus], list[str]]:
+    """The corpora among the sub-folders, by name, and the names of the others."""
+    try:
+        folders = sorted(path for path in root_dir.iterdir() if path.is_dir())
+    except OSError as error:
+        raise CorpusError(
+            f"{root_dir}: cannot be read ({error.strerror}); give the folder whose sub-folders are corpora"
+        ) from None
+    parts: dict[str, Corpus] = {}
+    others = []
+    places: dict[Path, str] = {}
+    for folder in folders:
+        if not (folder / DESCRIPTION_NAME).exists():
+            others.append(folder.name)
+            continue
+        place = folder.resolve()
+        if not place.is_relative_to(root_dir.resolve()):
+            raise CorpusError(f"{folder}: is a link that leaves the folder (to {place}); copy the corpus")
+        if place in places:
+            raise CorpusError(f"{root_dir}: {places[place]!r} and {folder.name!r} are the same corpus; remove one")
+        places[place] = folder.name
+        check_name(folder.name)
+        parts[folder.name] = Corpus.load(folder)
+    if not parts:
+        raise CorpusError(
+            f"{root_dir}: none of {len(folders)} sub-folders is a corpus (has a {DESCRIPTION_NAME}); give the folder "
+            "that holds the corpora"
+        )
+    return parts, others
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    """The description of a corpus that was loaded, and so is known to be good, as it stands."""
+    content: dict[str, Any] = json.loads((folder / DESCRIPTION_NAME).read_bytes())
+    # What a key means when it is absent.
+    return {"has_thinlto": False, **content}
+
+
+def _check_same(root_dir: Path, contents: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises CorpusError when the corpora differ in a property."""
+    first = next(iter(contents))
+    for name, content in contents.items():
+        for key in sorted((content.keys() | contents[first].keys()) - set(_MERGED)):
+            one, other = (contents[each].get(key) for each in (first, name))
+            if one != other:
+                raise CorpusError(
+                    f"{root_dir}: the corpora {first!r} and {name!r} differ in {key!r}: {_shown(one)} and "
+                    f"{_shown(other)}; combine only those that agree, or extract one of them again"
+                )
+
+
+def _agreed(compilers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What all of them say."""
+    first, *rest = compilers
+    return {key: value for key, value in first.items() if all(other.get(key) == value for other in rest)}
+
+
+def _check_replaceable(root_dir: Path, names: set[str], overwrite: bool) -> None:
+    """Raises OutputError when the folder has a description that is not one of ours."""
+    path = root_dir / DESCRIPTION_NAME
+    if overwrite or not path.exists():
+        return
+    try:
+        modules = json.loads(path.read_bytes())["modules"]
+        is_ours = all(module.split("/")[0] in names for module in modules)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        is_ours = False
+    if not is_ours:
+        raise OutputError(
+            f"{path}: lists other modules than those of the sub-folders; give another --root_dir, or --overwrite"
+        )
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."

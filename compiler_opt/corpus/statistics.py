@@ -1,0 +1,197 @@
+"""What a corpus consists of: modules, functions, call sites, languages, levels, targets, copies, sizes."""
+
+import concurrent.futures
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.languages import module_language
+from compiler_opt.errors import CompileError, CorpusError, ProtocolError
+from compiler_opt.llvm import function_properties, processes
+from compiler_opt.llvm.function_properties import ModuleCounts
+
+QUANTILES: Mapping[str, float] = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "95%": 0.95, "max": 1.0}
+
+_HASHED_AT_A_TIME = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleFacts:
+    """One module of a corpus.
+
+    Attributes:
+      name: of the module.
+      project: what it is linked with.
+      language: what it was written in; `?` when its options do not tell.
+      level: what it is compiled at, e.g. `-Oz`; `?` when its options cannot be read.
+      target: what it is compiled for.
+      bitcode_bytes: size of its file.
+      sha256: of that file: equal ones are copies.
+      counts: what is in it; None when it could not be read.
+      decisions: what the compiler's default decides in it; None when that was not tried, or failed.
+      failure: why there are no counts or decisions; one line.
+    """
+
+    name: str
+    project: str
+    language: str
+    level: str
+    target: str
+    bitcode_bytes: int
+    sha256: str
+    counts: ModuleCounts | None
+    decisions: int | None = None
+    failure: str | None = None
+
+    def numbers(self) -> dict[str, int | None]:
+        """What is counted, by name."""
+        counts = self.counts
+        return {
+            "bitcode_bytes": self.bitcode_bytes,
+            "functions": counts.functions if counts else None,
+            "instructions": counts.instructions if counts else None,
+            "call_sites": counts.call_sites if counts else None,
+            "decisions": self.decisions,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, flat."""
+        told = {field: getattr(self, field) for field in ("name", "project", "language", "level", "target")}
+        return {**told, **self.numbers(), "sha256": self.sha256, "failure": self.failure}
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """A corpus in numbers.
+
+    Attributes:
+      modules: in the order of the corpus.
+    """
+
+    modules: tuple[ModuleFacts, ...]
+
+    def total(self, number: str, project: str | None = None) -> int | None:
+        """Sum of one of `ModuleFacts.numbers` over those modules that have it; None when none has."""
+        values = [
+            value
+            for module in self.modules
+            if (project is None or module.project == project) and (value := module.numbers()[number]) is not None
+        ]
+        return sum(values) if values else None
+
+    def values(self, number: str) -> np.ndarray:
+        """One of `ModuleFacts.numbers` of each module that has it: int64, at most `[modules]`."""
+        values = (module.numbers()[number] for module in self.modules)
+        return np.array([value for value in values if value is not None], np.int64)
+
+    def distribution(self, number: str) -> dict[str, float]:
+        """Quantiles over the modules, by the names in `QUANTILES`; empty when no module has the number."""
+        values = self.values(number)
+        if not len(values):
+            return {}
+        return {name: float(np.quantile(values, share)) for name, share in QUANTILES.items()}
+
+    def share_of(self, field: str) -> dict[str, int]:
+        """The number of modules by project, language, level or target, the most frequent first."""
+        return dict(Counter(str(getattr(module, field)) for module in self.modules).most_common())
+
+    def copies(self) -> list[tuple[str, ...]]:
+        """Names of modules whose bitcode is the same to the byte: groups of two and more, the largest first."""
+        groups: dict[str, list[str]] = {}
+        for module in self.modules:
+            groups.setdefault(module.sha256, []).append(module.name)
+        return sorted(
+            (tuple(group) for group in groups.values() if len(group) > 1), key=lambda group: (-len(group), group)
+        )
+
+    def failures(self) -> dict[str, str]:
+        """Why something is not known of a module, by its name."""
+        return {module.name: module.failure for module in self.modules if module.failure is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Totals, shares, distributions over the modules, copies, and every module."""
+        numbers = list(self.modules[0].numbers()) if self.modules else []
+        return {
+            "num_modules": len(self.modules),
+            "totals": {number: self.total(number) for number in numbers},
+            **{f"modules_by_{field}": self.share_of(field) for field in ("project", "language", "level", "target")},
+            "distributions": {number: self.distribution(number) for number in numbers},
+            "copies": [list(group) for group in self.copies()],
+            "modules": [module.to_json() for module in self.modules],
+        }
+
+
+def gather(modules: Sequence[Module], opt: Path, default_target: str, num_workers: int = 1) -> Iterator[ModuleFacts]:
+    """Looks at each module, in their order; one that cannot be read has a `failure`.
+
+    Args:
+      modules: of a corpus.
+      opt: the program, at least as new as the bitcode.
+      default_target: of modules whose options name none: the compiler's own.
+      num_workers: modules looked at at a time.
+
+    Raises:
+      ToolchainError: `opt` cannot be run.
+    """
+    with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
+        try:
+            yield from pool.map(lambda module: _facts(module, opt, default_target), modules)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def with_decisions(facts: ModuleFacts, decisions: int | None, failure: str | None) -> ModuleFacts:
+    """The facts with what a compilation told; a failure that was known before stays."""
+    return dataclasses.replace(facts, decisions=decisions, failure=facts.failure or failure)
+
+
+def _facts(module: Module, opt: Path, default_target: str) -> ModuleFacts:
+    counts, failure = None, None
+    level, target = "?", default_target
+    size_bytes, digest = _hashed(module.bitcode_path)
+    try:
+        level = optimization_level(module.options())
+        target = module.target() or default_target
+        counts = function_properties.count(opt, module.bitcode_path, timeout_s=processes.DEFAULT_TIMEOUT_S)
+    except (CompileError, CorpusError, ProtocolError) as error:
+        failure = str(error)
+    return ModuleFacts(
+        name=module.name,
+        project=module.project,
+        language=module_language(module),
+        level=level,
+        target=target,
+        bitcode_bytes=size_bytes,
+        sha256=digest,
+        counts=counts,
+        failure=failure,
+    )
+
+
+def optimization_level(options: Sequence[str]) -> str:
+    """The last `-O` of recorded options; without one the compiler does not optimise."""
+    return next((option for option in reversed(options) if option.startswith("-O") and len(option) <= 3), "-O0")
+
+
+def _hashed(path: Path) -> tuple[int, str]:
+    """Size in bytes and SHA-256 of a file.
+
+    Raises:
+      CorpusError: it cannot be read.
+    """
+    digest, size = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_HASHED_AT_A_TIME):
+                digest.update(chunk)
+                size += len(chunk)
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); extract the corpus again") from None
+    return size, digest.hexdigest()

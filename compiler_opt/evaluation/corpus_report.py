@@ -1,0 +1,131 @@
+"""The numbers of a corpus as a table on the terminal and as PNG plots."""
+
+import io
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from compiler_opt.corpus.statistics import QUANTILES, Statistics
+from compiler_opt.evaluation.formatting import aligned, count_text
+
+NUMBERS: Mapping[str, str] = {
+    "functions": "functions",
+    "instructions": "instructions",
+    "call_sites": "call sites",
+    "decisions": "decisions",
+    "bitcode_bytes": "bitcode, bytes",
+}
+"""What is counted in a module, and how it is headed."""
+
+_INK, _MUTED, _GRID, _BARS = "#222222", "#666666", "#dddddd", "#4878a8"
+_MAX_BARS = 40
+_SHOWN_COPIES = 3
+
+
+def table(statistics: Statistics) -> str:
+    """A line for each project, all together, the distribution over modules, shares, copies."""
+    numbers = [number for number in NUMBERS if len(statistics.values(number))]
+    headings = [NUMBERS[number] for number in numbers]
+    modules_of = statistics.share_of("project")
+    rows = [["project", "language", "modules", *headings]]
+    for project, count in modules_of.items():
+        languages = {module.language for module in statistics.modules if module.project == project}
+        totals = [_text(statistics.total(number, project)) for number in numbers]
+        rows.append([project, ", ".join(sorted(languages)), f"{count:,}", *totals])
+    totals = [_text(statistics.total(number)) for number in numbers]
+    rows.append(["together", "", f"{len(statistics.modules):,}", *totals])
+    lines = aligned(rows, num_text_columns=2, rules=(1, len(rows) - 1))
+
+    spread = [["a module", *headings]]
+    for name in QUANTILES:
+        spread.append([name, *(_text(round(statistics.distribution(number)[name])) for number in numbers)])
+    lines += ["", *aligned(spread, num_text_columns=1, rules=(1,)), ""]
+    for field, heading in {"language": "languages", "level": "levels", "target": "targets"}.items():
+        shares = ", ".join(f"{name} {count:,}" for name, count in statistics.share_of(field).items())
+        lines.append(f"{heading}: {shares}")
+    lines += _copies(statistics)
+    if failures := statistics.failures():
+        first = next(iter(failures.values()))
+        lines.append(f"{count_text(len(failures), 'module')} could not be counted; the first: {first}")
+    return "\n".join(lines)
+
+
+def _copies(statistics: Statistics) -> list[str]:
+    groups = statistics.copies()
+    if not groups:
+        return ["copies: none, by content of the bitcode"]
+    superfluous = sum(len(group) - 1 for group in groups)
+    share = superfluous / len(statistics.modules)
+    lines = [f"copies: {count_text(superfluous, 'module')} ({share:.1%}) of the same bitcode as another"]
+    lines += [f"  {len(group)} times: {group[0]} = {group[1]}" for group in groups[:_SHOWN_COPIES]]
+    return lines
+
+
+def plots(statistics: Statistics) -> dict[str, bytes]:
+    """PNG files by name: how modules are distributed, and what the projects consist of."""
+    return {"modules.png": _distributions(statistics), "projects.png": _projects(statistics)}
+
+
+def _distributions(statistics: Statistics) -> bytes:
+    """A histogram over the modules for each number, on a logarithmic scale."""
+    numbers = [number for number in NUMBERS if len(statistics.values(number))]
+    figure = Figure(figsize=(9, 2.6 * ((len(numbers) + 1) // 2)), layout="constrained")
+    grid = figure.subplots((len(numbers) + 1) // 2, 2, squeeze=False)
+    for axes in grid.flat[len(numbers) :]:
+        axes.set_visible(False)
+    for axes, number in zip(grid.flat, numbers, strict=False):
+        values = statistics.values(number)
+        some = values[values > 0]
+        edges = np.geomspace(some.min(), some.max() * 1.01, 25) if len(some) else np.array([1.0, 2.0])
+        if len(some) < len(values):
+            # Modules without any have a place of their own, left of 1.
+            edges = np.concatenate([[0.5], edges])
+        axes.hist(np.maximum(values, 0.7), edges, color=_BARS)
+        axes.set_xscale("log")
+        axes.axvline(max(0.7, float(np.median(values))), color=_INK, linewidth=1)
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.set_ylabel("modules", color=_MUTED, fontsize=9)
+        _style(axes, f"{NUMBERS[number]} (line: median {_text(round(float(np.median(values))))})", "y")
+    return _png(figure)
+
+
+def _projects(statistics: Statistics) -> bytes:
+    """Bars of modules and of instructions for each project."""
+    counts = dict(list(statistics.share_of("project").items())[:_MAX_BARS])
+    names = list(counts)[::-1]
+    figure = Figure(figsize=(9, 0.9 + 0.26 * max(2, len(names))), layout="constrained")
+    modules, instructions = figure.subplots(1, 2, sharey=True)
+    modules.barh(names, [counts[name] for name in names], color=_BARS, height=0.7)
+    modules.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    _style(modules, "modules", "x")
+    instructions.barh(names, [statistics.total("instructions", name) or 0 for name in names], color=_BARS, height=0.7)
+    instructions.xaxis.set_major_locator(MaxNLocator(4))
+    instructions.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    _style(instructions, "instructions", "x")
+    return _png(figure)
+
+
+def _style(axes: Axes, label: str, grid: Literal["x", "y"]) -> None:
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(_GRID)
+    axes.tick_params(colors=_MUTED, labelsize=9, length=0, which="both")
+    axes.grid(axis=grid, color=_GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(label, color=_INK, fontsize=9)
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    # Without its version, which would make the same plots differ between machines.
+    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _text(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"

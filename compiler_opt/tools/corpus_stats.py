@@ -1,0 +1,102 @@
+"""What a corpus consists of.
+
+    python -m compiler_opt.tools.corpus_stats --data_path=$CORPUS --output_path=$STATISTICS
+
+prints modules, functions, call sites, languages, optimisation levels, targets, copies and sizes; $STATISTICS gets all
+of it as statistics.json and modules.csv, and two plots. With --decisions each module is compiled once, to count what
+the compiler's default decides in it.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.collect.rollout import Rollout
+from compiler_opt.collect.traces import default_trace
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus import statistics
+from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.statistics import ModuleFacts, Statistics
+from compiler_opt.evaluation import corpus_report
+from compiler_opt.evaluation.output import csv_text
+from compiler_opt.files import check_folder_writable, printable, write_atomically
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.problems import problem as problems
+from compiler_opt.tools import corpus_flags, entry_point
+
+_DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus: {corpus_flags.DATA_PATH}.", required=True)
+_OUTPUT_PATH = flags.DEFINE_string(
+    "output_path", None, "A folder that gets statistics.json, modules.csv and the plots."
+)
+_CLANG_PATH = flags.DEFINE_string(
+    "clang_path", None, "The compiler whose opt is used; by default the newest that is installed."
+)
+_MODULE_FILTER = flags.DEFINE_string("module_filter", None, corpus_flags.MODULE_FILTER)
+_DECISIONS = flags.DEFINE_bool("decisions", False, "Count decisions too, which takes a compilation of each module.")
+_COMPILE_TASK = flags.DEFINE_string("compile_task", "inlining", "What --decisions counts.")
+_TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, corpus_flags.TRUST_CORPUS)
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Processes at a time; by default one per CPU.", 1)
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    output = Path(_OUTPUT_PATH.value) if _OUTPUT_PATH.value else None
+    if output is not None:
+        check_folder_writable(output)
+    problem = problems.load(_COMPILE_TASK.value) if _DECISIONS.value else None
+    corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, module_filter=_MODULE_FILTER.value)
+    toolchain = probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    num_workers = _NUM_WORKERS.value or len(os.sched_getaffinity(0))
+    found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)
+    facts = list(tqdm(found, "counting", len(corpus.modules), unit="module", disable=None))
+    if problem is not None:
+        facts = list(_with_decisions(facts, corpus.modules, problem, toolchain, num_workers))
+    result = Statistics(tuple(facts))
+    # A name may hold bytes that cannot be printed.
+    print("\n".join(printable(line) for line in corpus_report.table(result).splitlines()))
+    if output is not None:
+        _write(result, output)
+
+
+def _with_decisions(
+    facts: Sequence[ModuleFacts],
+    modules: Sequence[Module],
+    problem: problems.Problem,
+    toolchain: Toolchain,
+    num_workers: int,
+) -> Iterator[ModuleFacts]:
+    rollouts: dict[str, Rollout] = {}
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(WorkerPool(toolchain, problem.name, num_workers))
+        found = default_trace(modules, problem, pool)
+        for rollout in tqdm(found, "compiling", len(modules), unit="module", disable=None):
+            rollouts[rollout.module] = rollout
+    for each in facts:
+        rollout = rollouts[each.name]
+        # A module without decisions has no trajectory.
+        decisions = len(rollout.trajectory) if rollout.trajectory is not None else 0
+        failed = rollout.failure is not None
+        yield statistics.with_decisions(each, None if failed else decisions, rollout.failure)
+
+
+def _write(result: Statistics, output: Path) -> None:
+    content = result.to_json()
+    write_atomically(output / "statistics.json", (json.dumps(content, indent=1) + "\n").encode())
+    rows = csv_text(content["modules"])
+    write_atomically(output / "modules.csv", rows.encode("utf-8", "backslashreplace"))
+    for name, picture in corpus_report.plots(result).items():
+        write_atomically(output / name, picture)
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()

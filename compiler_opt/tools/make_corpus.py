@@ -1,0 +1,51 @@
+"""Makes a corpus of a folder of bitcode files, all of which are to be compiled with the same options.
+
+    python -m compiler_opt.tools.make_corpus --input_dir=$BITCODE --output_dir=$CORPUS --default_args='-cc1 -Oz'
+
+takes every file *.bc in the folder and below. Options and layout are those of LLVM's mlgo-utils.
+"""
+
+from pathlib import Path
+
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.corpus import make
+from compiler_opt.files import printable
+from compiler_opt.tools import entry_point
+
+_INPUT_DIR = flags.DEFINE_string("input_dir", None, "The folder with the bitcode files.", required=True)
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The corpus folder to make.", required=True)
+_DEFAULT_ARGS = flags.DEFINE_string(
+    "default_args",
+    None,
+    "The cc1 options of every module, in words as a shell splits them, e.g. '-cc1 -Oz'. When the bitcode is for "
+    "another target than the compiler's own, that has to be among them: '-cc1 -triple aarch64-linux-gnu -Oz'.",
+    required=True,
+)
+_OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is not empty.")
+
+_SHOWN_FAILURES = 10
+
+
+def main(argv: list[str]) -> int:
+    del argv
+    input_dir, output_dir = Path(_INPUT_DIR.value), Path(_OUTPUT_DIR.value)
+    options = make.parse_args(_DEFAULT_ARGS.value)
+    paths = make.find_bitcode(input_dir, output_dir)
+    with tqdm(total=len(paths), unit="file", disable=None) as bar:
+        made = make.make(paths, input_dir, output_dir, options, overwrite=_OVERWRITE.value, progress=bar.update)
+    lines = [entry_point.one_line(f"left out: {reason}") for _, reason in made.failures[:_SHOWN_FAILURES]]
+    if len(made.failures) > _SHOWN_FAILURES:
+        lines.append(f"left out: {len(made.failures) - _SHOWN_FAILURES} more")
+    lines.append(f"{output_dir}: {len(made.modules)} modules of {len(paths)} files")
+    print("\n".join(printable(line) for line in lines))
+    return 0
+
+
+def entry() -> None:
+    entry_point.run(main)
+
+
+if __name__ == "__main__":
+    entry()
