@@ -2,8 +2,8 @@
 
 Format: https://llvm.org/docs/BitCodeFormat.html. A file starts with `BC` 0xC0DE (or the wrapper header, 5 words: magic,
 version, offset, size, CPU type), and its first block is IDENTIFICATION_BLOCK: record STRING holds the producer, e.g.
-`LLVM22.1.8`. At the top level every block starts and ends at a 32-bit word, and says how long it is, so a file that
-was cut short shows without reading it. Nothing else is looked at.
+`LLVM22.1.8`; record TRIPLE of a MODULE_BLOCK the target. At the top level every block starts and ends at a 32-bit word,
+and says how long it is, so a file that was cut short shows without reading it. Nothing else is looked at.
 """
 
 import re
@@ -19,6 +19,8 @@ HEAD_BYTES = 512
 
 _IDENTIFICATION_BLOCK = 13
 _STRING_RECORD = 1
+_MODULE_BLOCK = 8
+_TRIPLE_RECORD = 2
 _END_BLOCK, _ENTER_SUBBLOCK, _DEFINE_ABBREV, _UNABBREV_RECORD = range(4)
 _FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = range(1, 6)
 _CHAR6_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
@@ -101,7 +103,7 @@ def producer(head: bytes) -> str | None:
     if not head.startswith(_RAW_MAGIC):
         return None
     try:
-        return _identification_string(_Bits(head[:HEAD_BYTES], position=32))
+        return _text_record(_Bits(head[:HEAD_BYTES], position=32), _IDENTIFICATION_BLOCK, _STRING_RECORD)
     except (EOFError, ValueError):
         return None
 
@@ -112,6 +114,16 @@ def producer_version(head: bytes) -> tuple[int, int, int] | None:
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
+def target_triple(data: bytes) -> str | None:
+    """The target of the first module in a bitcode file, e.g. `x86_64-pc-linux-gnu`; None when it does not say."""
+    if not data.startswith(_RAW_MAGIC):
+        return None
+    try:
+        return _text_record(_Bits(data, position=32), _MODULE_BLOCK, _TRIPLE_RECORD)
+    except (EOFError, ValueError):
+        return None
+
+
 class _Bits:
     """Reads little-endian bit fields.
 
@@ -120,15 +132,17 @@ class _Bits:
     """
 
     def __init__(self, data: bytes, position: int) -> None:
-        self._value = int.from_bytes(data, "little")
+        self._data = data
         self._end = 8 * len(data)
         self._position = position
 
     def fixed(self, width: int) -> int:
-        if not 0 <= width <= 64 or self._position + width > self._end:
+        end = self._position + width
+        if not 0 <= width <= 64 or end > self._end:
             raise EOFError
-        value = (self._value >> self._position) & ((1 << width) - 1)
-        self._position += width
+        part = int.from_bytes(self._data[self._position >> 3 : (end + 7) >> 3], "little")
+        value = (part >> (self._position & 7)) & ((1 << width) - 1)
+        self._position = end
         return value
 
     def vbr(self, width: int) -> int:
@@ -147,19 +161,32 @@ class _Bits:
     def align32(self) -> None:
         self._position = (self._position + 31) & ~31
 
+    def block(self) -> tuple[int, int, int]:
+        """The head of a block, after the abbreviation that enters it: its kind, its width, its length in bits."""
+        kind, width = self.vbr(8), self.vbr(4)
+        self.align32()
+        return kind, width, 32 * self.fixed(32)
 
-def _identification_string(bits: _Bits) -> str | None:
-    """The STRING record of the block that starts here, when it is the identification block."""
-    if bits.fixed(2) != _ENTER_SUBBLOCK or bits.vbr(8) != _IDENTIFICATION_BLOCK:
-        return None
-    width = bits.vbr(4)
-    bits.align32()
-    bits.fixed(32)  # The block's length in words.
+    def skip(self, width: int) -> None:
+        self._position += width
+
+
+def _text_record(bits: _Bits, block: int, code: int) -> str | None:
+    """The first record of this code within the first top-level block of this kind, as text; None: there is none."""
+    while bits.fixed(2) == _ENTER_SUBBLOCK:
+        kind, width, length = bits.block()
+        if kind == block:
+            return _text_record_within(bits, width, code)
+        bits.skip(length)
+    return None
+
+
+def _text_record_within(bits: _Bits, width: int, code: int) -> str | None:
     abbreviations: list[list[tuple[int, int]]] = []
-    while True:
-        kind = bits.fixed(width)
-        if kind in (_END_BLOCK, _ENTER_SUBBLOCK):
-            return None
+    while (kind := bits.fixed(width)) != _END_BLOCK:
+        if kind == _ENTER_SUBBLOCK:
+            bits.skip(bits.block()[2])
+            continue
         if kind == _DEFINE_ABBREV:
             abbreviations.append(_abbreviation(bits))
             continue
@@ -170,8 +197,9 @@ def _identification_string(bits: _Bits) -> str | None:
             record = _record(bits, abbreviations[kind - 4])
         else:
             return None
-        if record and record[0] == _STRING_RECORD:
-            return "".join(chr(code) for code in record[1:] if 0 < code < 128)
+        if record and record[0] == code:
+            return "".join(chr(letter) for letter in record[1:] if 0 < letter < 128)
+    return None
 
 
 def _abbreviation(bits: _Bits) -> list[tuple[int, int]]:

@@ -42,8 +42,15 @@ def own_index(bitcode_path: Path | str) -> list[str]:
     """The options that compile a module's bitcode with its own index.
 
     Without the second clang would import again, from files that the index names: in a corpus anyone's.
+
+    Raises:
+      CorpusError: there is no index; clang would compile without.
     """
-    index = f"{str(bitcode_path).removesuffix('.bc')}{INDEX_SUFFIX}"
+    index = Path(f"{str(bitcode_path).removesuffix('.bc')}{INDEX_SUFFIX}")
+    if index.is_symlink() or not index.is_file():
+        raise CorpusError(
+            f"{index}: expected the module's ThinLTO index, found none; extract the corpus again, with --thinlto_build"
+        )
     return [f"{_INDEX_OPTION}{index}", "-mllvm", _MERGED_OPTION]
 
 

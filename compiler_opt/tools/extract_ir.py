@@ -17,15 +17,19 @@ from pathlib import Path
 import tqdm
 from absl import flags
 
-from compiler_opt.corpus import extract, sections
+from compiler_opt.corpus import extract, local_thinlto, sections
 from compiler_opt.corpus.builds import bazel_aquery, database, directory, params
 from compiler_opt.corpus.builds.objects import Build, listed
+from compiler_opt.errors import ConfigError
 from compiler_opt.tools import entry_point
 
 _INPUT_TYPES = ("json", "params", "directory", "bazel_aquery")
 
 _INPUT = flags.DEFINE_string(
-    "input", None, "What describes the build: a file, or a folder for the type directory.", required=True
+    "input",
+    None,
+    "What describes the build: a file, or a folder for the type directory. May be left out with --thinlto_build=local: "
+    "then it is the folder --obj_base_dir.",
 )
 _INPUT_TYPE = flags.DEFINE_enum(
     "input_type",
@@ -53,6 +57,16 @@ _CMD_SECTION_NAME = flags.DEFINE_string("cmd_section_name", sections.COMMAND_SEC
 _BITCODE_SECTION_NAME = flags.DEFINE_string(
     "bitcode_section_name", sections.BITCODE_SECTION, "Section with the bitcode."
 )
+_THINLTO_BUILD = flags.DEFINE_enum(
+    "thinlto_build",
+    None,
+    ["distributed", "local"],
+    "The build is one with ThinLTO, and modules come with their indices. distributed: the objects are those of the "
+    "backends, compiled with -mllvm -lto-embed-bitcode=post-merge-pre-opt (without -fembed-bitcode), which ran in "
+    "--obj_base_dir. local: linked by lld with -Wl,--save-temps=import -Wl,--thinlto-emit-index-files; --input is the "
+    "link's parameter file (params), whose options all modules are compiled with, or a folder (directory), for which "
+    "-O2 and position-independent code are taken.",
+)
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is not empty.")
 
 _SHOWN_FAILURES = 10
@@ -60,7 +74,11 @@ _SHOWN_FAILURES = 10
 
 def main(argv: list[str]) -> int:
     del argv
-    build = _build()
+    if _THINLTO_BUILD.value == "local":
+        return _extract_local()
+    if not _INPUT.value:
+        raise ConfigError("--input: expected what describes the build, found nothing; see --help")
+    build = _build(Path(_INPUT.value))
     for what, paths in build.skipped.items():
         _say(f"skipped: {len(paths)} {what} ({listed(paths)})")
     objects = build.objects
@@ -73,6 +91,7 @@ def main(argv: list[str]) -> int:
             llvm_objcopy=Path(_LLVM_OBJCOPY_PATH.value) if _LLVM_OBJCOPY_PATH.value else None,
             bitcode_section=_BITCODE_SECTION_NAME.value,
             command_section=_CMD_SECTION_NAME.value,
+            thinlto_base=(_base() or Path.cwd()) if _THINLTO_BUILD.value else None,
             overwrite=_OVERWRITE.value,
             progress=bar.update,
         )
@@ -80,10 +99,41 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _build() -> Build:
+def _extract_local() -> int:
+    if _CMD_FILTER.value is not None:
+        raise ConfigError(
+            "--cmd_filter: the modules of --thinlto_build=local have no options of their own; leave it out"
+        )
+    if _INPUT_TYPE.value == "params" and _INPUT.value:
+        link = local_thinlto.link_of_params(Path(_INPUT.value), _base())
+    elif _INPUT_TYPE.value == "directory" or not _INPUT.value:
+        link = local_thinlto.link_of_directory(Path(_INPUT.value or _OBJ_BASE_DIR.value or "."))
+    else:
+        raise ConfigError(
+            f"--input_type={_INPUT_TYPE.value}: says nothing about a link; give params or directory with "
+            "--thinlto_build=local"
+        )
+    if link.skipped:
+        _say(f"skipped: {len(link.skipped)} inputs of which the link left nothing ({listed(link.skipped)})")
+    with tqdm.tqdm(total=len(link.modules), unit="module", dynamic_ncols=True) as bar:
+        extraction = local_thinlto.extract(
+            link,
+            Path(_OUTPUT_DIR.value),
+            num_workers=_num_workers(),
+            overwrite=_OVERWRITE.value,
+            progress=bar.update,
+        )
+    _report(extraction, f"{len(link.modules)} that were linked")
+    return 0
+
+
+def _base() -> Path | None:
+    return Path(_OBJ_BASE_DIR.value) if _OBJ_BASE_DIR.value else None
+
+
+def _build(path: Path) -> Build:
     """The objects that --input describes."""
-    path = Path(_INPUT.value)
-    base = Path(_OBJ_BASE_DIR.value) if _OBJ_BASE_DIR.value else None
+    base = _base()
     if _INPUT_TYPE.value == "params":
         return params.objects_of_params(path, base)
     if _INPUT_TYPE.value == "directory":

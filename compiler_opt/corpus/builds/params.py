@@ -113,11 +113,30 @@ def _kind_of(path: Path) -> str | None:
 
 def _linker_words(command: Iterable[str]) -> Iterator[str]:
     """The words that the linker gets: `-Wl,a,b` and `-Xlinker a` are a driver's way to hand them on."""
-    remaining = iter(command)
+    words_given = list(command)
+    is_driver = any(word == "-Xlinker" or word.startswith(_OF_DRIVERS) for word in words_given)
+    remaining = iter(words_given)
     for word in remaining:
         if word.startswith("-Wl,"):
             yield from (part for part in word[4:].split(",") if part)
         elif word == "-Xlinker":
             yield from (part for part in (next(remaining, None),) if part)
+        elif is_driver and word.startswith(("-O", "-march=", "-mcpu=")):
+            yield from _handed_on(word)
         elif word:
             yield word
+    if is_driver and _KINDS.isdisjoint(words_given):
+        yield "-pie"  # As drivers of today's distributions link.
+
+
+def _handed_on(word: str) -> Iterator[str]:
+    """What a driver makes of its own options for link-time optimisation; the linker's `-O2` is something else."""
+    if word.startswith("-O"):
+        yield f"--plugin-opt=O{_LEVELS.get(word[2:], word[2:])}"
+    else:
+        yield f"--plugin-opt=mcpu={word.partition('=')[2]}"
+
+
+_OF_DRIVERS = ("-Wl,", "-flto", "-fuse-ld=", "--target=")
+_KINDS = frozenset({"-pie", "-no-pie", "-nopie", "-shared", "-static", "-static-pie", "-r"})
+_LEVELS = {"": "1", "g": "1", "s": "2", "z": "2", "fast": "3", "4": "3"}

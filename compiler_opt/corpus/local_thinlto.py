@@ -1,0 +1,225 @@
+"""Makes a corpus of a link with ThinLTO, whose backends run inside of the linker.
+
+lld leaves there, beside each object `X` of the link, what went into the backend: `X.3.import.bc`, the bitcode after the
+import of other modules' functions (`-Wl,--save-temps=import`), and `X.thinlto.bc`, its index
+(`-Wl,--thinlto-emit-index-files`). No command line comes with it: all modules are compiled by the same options, those
+of the link, as `global_command_override` in the corpus's description has them for clang.
+"""
+
+import concurrent.futures
+import dataclasses
+import io
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.corpus import bitcode, thinlto
+from compiler_opt.corpus.builds import params, words
+from compiler_opt.corpus.builds.objects import checked_path, name_below, normal, open_regular, printable
+from compiler_opt.corpus.extract import CorpusWriter, Extraction, write_description
+from compiler_opt.errors import CorpusError
+
+IMPORTED_SUFFIX = ".3.import.bc"
+
+MAX_BITCODE_BYTES = 1 << 30
+
+_LINK_SO = "link with -Wl,--save-temps=import -Wl,--thinlto-emit-index-files by lld"
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """What a link with ThinLTO left.
+
+    Attributes:
+      modules: name and path of each, without the endings.
+      options: of the link; empty when they are not known.
+      skipped: inputs of which it left nothing.
+    """
+
+    modules: tuple[tuple[str, Path], ...]
+    options: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+def link_of_params(path: Path, base: Path | None = None) -> Link:
+    """The modules and options of the link that has this parameter file; see `params.objects_of_params`.
+
+    Raises:
+      CorpusError: a file cannot be read, or files name each other.
+    """
+    base = normal(base or Path.cwd())
+    inputs, options = params.parse(words.expand(words.read(path, params.WANTED), base, str(path)))
+    modules: dict[str, Path] = {}
+    skipped: list[str] = []
+    for text in dict.fromkeys(inputs):
+        given = normal(base / checked_path(text, str(path)))
+        found = _left_of(given) if name_below(base, given) is not None else []
+        modules.update((place.relative_to(base).as_posix(), place) for place in found)
+        if not found:
+            skipped.append(text)
+    return Link(tuple(modules.items()), tuple(options), tuple(skipped))
+
+
+def link_of_directory(folder: Path) -> Link:
+    """The modules of all links below a folder; their options are not known.
+
+    Raises:
+      CorpusError: it is no folder.
+    """
+    root = normal(folder)
+    if not root.is_dir():
+        raise CorpusError(f"{folder}: expected the folder of a link, found none; give that of a build")
+    found = sorted(
+        Path(parent) / name.removesuffix(IMPORTED_SUFFIX)
+        for parent, _, names in os.walk(root)
+        for name in names
+        if name.endswith(IMPORTED_SUFFIX)
+    )
+    return Link(tuple((place.relative_to(root).as_posix(), place) for place in found))
+
+
+def extract(
+    link: Link,
+    output_dir: Path,
+    *,
+    num_workers: int = 1,
+    overwrite: bool = False,
+    progress: Callable[[int], Any] = lambda _: None,
+) -> Extraction:
+    """Writes the modules of a link as a corpus.
+
+    Args:
+      link: what it left.
+      output_dir: the corpus folder.
+      num_workers: modules read at a time.
+      overwrite: write into a folder that is not empty.
+      progress: called with 1 for each module done.
+
+    Raises:
+      CorpusError: no module is usable.
+      OutputError: the folder cannot be written, or is not empty.
+    """
+    if not link.modules:
+        raise CorpusError(f"the link has left no file that ends in {IMPORTED_SUFFIX}; {_LINK_SO}")
+    writer = CorpusWriter(output_dir, overwrite)
+
+    def extract_one(module: tuple[str, Path]) -> tuple[str, tuple[int, int, int] | None]:
+        name, place = module
+        try:
+            code = _read_bitcode(Path(f"{place}{IMPORTED_SUFFIX}"))
+            index = thinlto.read_index_file(Path(f"{place}{thinlto.INDEX_SUFFIX}"), printable(place))
+            triple = bitcode.target_triple(code)
+            if triple is None:
+                raise CorpusError(f"{printable(place)}: its bitcode names no target; build it again")
+            writer.write(name, ".bc", code)
+            writer.write(name, thinlto.INDEX_SUFFIX, index)
+            return triple, bitcode.producer_version(code[: bitcode.HEAD_BYTES])
+        finally:
+            progress(1)
+
+    modules: list[str] = []
+    versions: list[tuple[int, int, int]] = []
+    failures: list[tuple[Path, str]] = []
+    triples: set[str] = set()
+    with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
+        tasks = [pool.submit(extract_one, module) for module in link.modules]
+        try:
+            for (name, place), task in zip(link.modules, tasks, strict=True):
+                try:
+                    triple, version = task.result()
+                except CorpusError as error:
+                    failures.append((place, str(error)))
+                else:
+                    modules.append(name)
+                    triples.add(triple)
+                    versions += [version] if version else []
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    if not modules:
+        raise CorpusError(f"none of {len(link.modules)} modules is usable; the first: {failures[0][1]}")
+    if len(triples) > 1:
+        raise CorpusError(
+            f"the modules are for several targets ({', '.join(sorted(triples))}); give the parameter file of one link"
+        )
+    override = command_override(link.options, triples.pop())
+    write_description(
+        output_dir,
+        sorted(modules),
+        version=max(versions, default=None),
+        has_thinlto=True,
+        command_override=override,
+    )
+    return Extraction(tuple(sorted(modules)), 0, tuple(failures))
+
+
+def command_override(link_options: Iterable[str], triple: str) -> list[str]:
+    """The cc1 options that compile as lld's backends do.
+
+    At -O2 and -O3 the object is the same, bit for bit (LLVM 19 and 22). Below that lld generates code as at -O2 all the
+    same, which clang does not.
+
+    Args:
+      link_options: of the linker; where they say nothing lld's defaults hold: -O2, and code that may be anywhere when
+        nothing at all is known.
+      triple: the target of the modules.
+    """
+    options = list(link_options)
+    level, cpu, of_llvm = "2", None, []
+    independent = not options or any(option.lstrip("-") in _INDEPENDENT for option in options)
+    for option, following in zip(options, [*options[1:], ""], strict=False):
+        name = option.lstrip("-")
+        plugin = name.removeprefix("plugin-opt=") if name.startswith("plugin-opt=") else None
+        if name.startswith("lto-O"):
+            level = name[5:]
+        elif name == "mllvm":
+            of_llvm.append(following)
+        elif name.startswith("mllvm="):
+            of_llvm.append(name.removeprefix("mllvm="))
+        elif plugin is not None and plugin.startswith("O"):
+            level = plugin[1:]
+        elif plugin is not None and plugin.startswith("mcpu="):
+            cpu = plugin.removeprefix("mcpu=")
+        elif plugin is not None and plugin.startswith("-"):
+            of_llvm.append(plugin)
+    result = ["-cc1", "-triple", triple, f"-O{level}", "-emit-obj", "-fthinlto-index=<module>.thinlto.bc"]
+    result += ["-mrelocation-model", "pic" if independent else "static"]
+    result += ["-ffunction-sections", "-fdata-sections", "-faddrsig"]
+    result += ["-vectorize-loops", "-vectorize-slp"] if level not in ("0", "1") else []
+    result += ["-target-cpu", cpu] if cpu else []
+    for option in of_llvm:
+        result += ["-mllvm", option]
+    return result
+
+
+_INDEPENDENT = ("shared", "pie", "pic-executable", "static-pie", "Bshareable")
+
+
+def _left_of(given: Path) -> list[Path]:
+    """What a link left of one of its inputs, without the endings: of an archive something for each member."""
+    if Path(f"{given}{IMPORTED_SUFFIX}").exists():
+        return [given]
+    try:
+        places = sorted(given.parent.iterdir())
+    except OSError:
+        return []
+    start = f"{given.name}("
+    return [
+        place.with_name(place.name.removesuffix(IMPORTED_SUFFIX))
+        for place in places
+        if place.name.startswith(start) and place.name.endswith(IMPORTED_SUFFIX)
+    ]
+
+
+def _read_bitcode(path: Path) -> bytes:
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            code = file.read(MAX_BITCODE_BYTES + 1)
+    except OSError as error:
+        raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {_LINK_SO}") from None
+    if len(code) > MAX_BITCODE_BYTES:
+        raise CorpusError(f"{printable(path)}: expected at most {MAX_BITCODE_BYTES} bytes, found more")
+    if wrong := bitcode.problem(io.BytesIO(code), len(code)):
+        raise CorpusError(f"{printable(path)}: {wrong}; link again")
+    return code
