@@ -47,7 +47,7 @@ def own_index(bitcode_path: Path | str) -> list[str]:
       CorpusError: there is no index; clang would compile without.
     """
     index = Path(f"{str(bitcode_path).removesuffix('.bc')}{INDEX_SUFFIX}")
-    if index.is_symlink() or not index.is_file():
+    if not index.is_file():
         raise CorpusError(
             f"{index}: expected the module's ThinLTO index, found none; extract the corpus again, with --thinlto_build"
         )
