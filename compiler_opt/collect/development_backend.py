@@ -11,20 +11,13 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from compiler_opt.collect.compilation import Compilation
+from compiler_opt.collect.logged import logged_trajectory
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
-from compiler_opt.llvm import remarks
-from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.interactive import FunctionOfDecisions, functions_of
-from compiler_opt.llvm.training_log import Header
-from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
-from compiler_opt.policies.development_model import LOGITS, OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed
+from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed
 from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.policies.policy import Policy
-from compiler_opt.tensor_spec import TensorSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,14 +82,8 @@ def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Traject
         compilation.compile(flags, call_sites=compilation.names_call_sites)
     if not path.is_file():
         raise ProtocolError(f"{compilation.module.name}: the compiler left no training log")
-    log = read_log(path)
-    if log.left_bytes:
-        raise ProtocolError(
-            f"{compilation.module.name}: the training log is cut off: after {len(log)} decisions {log.left_bytes} "
-            "bytes are no whole record (disk full?)"
-        )
-    _check_tensors(compilation, log)
-    return _trajectory(compilation, policy, log) if len(log) else None
+    specs = compilation.features_of_default if policy.needs_default else compilation.support.features
+    return logged_trajectory(compilation, policy, specs)
 
 
 @contextlib.contextmanager
@@ -119,73 +106,3 @@ def _seeded(compilation: Compilation, policy: Policy, model: Path | None) -> Ite
         for name in contents:
             (folder / name).unlink(missing_ok=True)
         folder.rmdir()
-
-
-def _check_tensors(compilation: Compilation, log: TrainingLog) -> None:
-    """Raises ProtocolError unless the log has the compiler's features first and its decision last."""
-    support = compilation.support
-    assert support.advice is not None
-    found = (*log.features[: len(support.features)], log.features[-1])
-    for expected, spec in zip((*support.features, support.advice), found, strict=False):
-        if spec != expected:
-            raise ProtocolError(
-                f"{compilation.module.name}: training log: expected the tensor {expected.to_json()}, found "
-                f"{spec.to_json()}: it is not of the compiler that was probed"
-            )
-    if len(log.features) <= len(support.features):
-        raise ProtocolError(
-            f"{compilation.module.name}: training log: expected {len(support.features)} features and the decision, "
-            f"found {len(log.features)} tensors"
-        )
-
-
-def _trajectory(compilation: Compilation, policy: Policy, log: TrainingLog) -> Trajectory:
-    support = compilation.support
-    assert support.advice is not None
-    specs = support.features
-    if policy.needs_default:
-        specs = compilation.features_of_default
-    advice = _column(compilation, log, support.advice.name).reshape(-1)
-    log_probs = None
-    if isinstance(policy, NetworkPolicy) and policy.temperature:
-        logits = _column(compilation, log, LOGITS).reshape(len(log), -1)
-        log_probs = policy.log_probs(advice, logits)
-    sites: remarks.CallSites | FunctionOfDecisions | None = None
-    if compilation.names_call_sites:
-        sites = compilation.call_sites(len(log))
-    elif compilation.advisor != INLINING:
-        sites = functions_of(log.contexts, len(log))
-    header, observations = Header(specs, support.advice), _observations(log, specs)
-    return Trajectory(header, observations, advice, log_probs, sites, outcomes=_outcomes(log))
-
-
-def _column(compilation: Compilation, log: TrainingLog, name: str) -> np.ndarray:
-    """`[T, *shape]` of one tensor."""
-    try:
-        return log.columns([name])[name]
-    except KeyError:
-        raise ProtocolError(
-            f"{compilation.module.name}: training log: expected the tensor {name!r}, found none"
-        ) from None
-
-
-def _observations(log: TrainingLog, specs: tuple[TensorSpec, ...]) -> bytes:
-    """The bytes of some tensors of each observation, in their order."""
-    places, begin = {}, 0
-    for spec in log.features:
-        places[spec.name] = slice(begin, begin + spec.num_bytes)
-        begin += spec.num_bytes
-    missing = [spec.name for spec in specs if spec.name not in places]
-    if missing:
-        raise ProtocolError(f"training log: expected the tensors {', '.join(missing)}, found none")
-    return np.concatenate([log.observations[:, places[spec.name]] for spec in specs], axis=1).tobytes()
-
-
-def _outcomes(log: TrainingLog) -> np.ndarray | None:
-    """`[T]` float64, see `Trajectory`."""
-    if log.score is None:
-        return None
-    outcomes = np.full(len(log), np.nan)
-    if len(log.outcomes):
-        outcomes[log.outcome_of] = log.outcomes.reshape(len(log.outcomes), -1)[:, 0]
-    return outcomes

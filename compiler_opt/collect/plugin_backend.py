@@ -1,19 +1,20 @@
-"""Decisions made in the compiler's own process, by the inliner plugin: networks, and the compiler's own decisions."""
+"""Decisions made in the compiler's own process, by our plugins: networks, and the compiler's own decisions."""
 
 import dataclasses
 from pathlib import Path
 
 from compiler_opt.collect.compilation import Compilation, DefaultPolicy
+from compiler_opt.collect.logged import logged_trajectory
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.files import remove_oldest
-from compiler_opt.llvm import inliner_log
+from compiler_opt.llvm import inliner_log, regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.plugin import can_build, environment, inliner_plugin, load_option
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.native import native_blob
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy
 from compiler_opt.policies.policy import Policy
+from compiler_opt.problems.problem import Problem, native_form
 
 _MAX_NATIVE_POLICIES = 8
 """Kept in a worker's scratch directory: a run has one policy at a time, an evaluation a few."""
@@ -40,8 +41,7 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
     """
     insists = compilation.settings.backend == "plugin"
     if compilation.advisor != INLINING:
-        # The register allocator's plugin tells more; decisions are made over the channel.
-        return None
+        return _prepare_regalloc(compilation, policy)
     if not isinstance(policy, (NetworkPolicy, DefaultPolicy)):
         if insists:
             raise PolicyError(f"policy {policy.name!r} cannot decide within the compiler; use the backend auto")
@@ -49,7 +49,7 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
     if not insists and not can_build(compilation.toolchain):
         return None
     try:
-        blob = _blob(compilation.scratch, policy) if isinstance(policy, NetworkPolicy) else None
+        blob = _blob(compilation.scratch, policy, compilation.problem) if isinstance(policy, NetworkPolicy) else None
         return Prepared(inliner_plugin(compilation.toolchain), blob)
     except (PolicyError, ToolchainError):
         if insists:
@@ -57,12 +57,26 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
         return None
 
 
-def _blob(scratch: Path, policy: NetworkPolicy) -> Path:
+def _prepare_regalloc(compilation: Compilation, policy: Policy) -> Prepared | None:
+    """What it takes for the register allocator; other policies are asked over the channel, told more by the plugin."""
+    greedy = isinstance(policy, LearnedPolicy) and not policy.temperature
+    # Priorities as the compiler gives them are beyond our scale: what is to be learned is the rebuilt default.
+    default = policy.is_default and compilation.problem.scale is None
+    if not greedy and not default:
+        return None
+    plugin = regalloc_plugin.regalloc_plugin(compilation.toolchain)
+    if plugin is None:
+        return None
+    blob = _blob(compilation.scratch, policy, compilation.problem) if isinstance(policy, LearnedPolicy) else None
+    return Prepared(plugin, blob)
+
+
+def _blob(scratch: Path, policy: LearnedPolicy, problem: Problem) -> Path:
     """The policy's native form, written once for each policy."""
     path = scratch / f"{policy.key}.mlgo"
     if not path.exists():
         remove_oldest(scratch.glob("*.mlgo"), _MAX_NATIVE_POLICIES)
-        path.write_bytes(native_blob(policy.weights))
+        path.write_bytes(native_form(policy.weights, problem))
     return path
 
 
@@ -73,6 +87,8 @@ def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Traject
       CompileError, CorpusError, ProtocolError: it fails.
       PolicyError: the policy does not fit the compiler.
     """
+    if compilation.advisor != INLINING:
+        return _run_regalloc(compilation, policy, prepared)
     features, advice = compilation.support.features, compilation.support.advice
     assert advice is not None
     temperature = 0.0
@@ -92,3 +108,17 @@ def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Traject
         log_probs = policy.log_probs(log.advice, log.logits)
     call_sites = log.call_sites if compilation.settings.record_call_sites else None
     return Trajectory(Header(features, advice), log.observations, log.advice, log_probs, call_sites)
+
+
+def _run_regalloc(compilation: Compilation, policy: Policy, prepared: Prepared) -> Trajectory | None:
+    advisor, support, log = compilation.advisor, compilation.support, compilation.log_path
+    assert support.advice is not None and advisor.told_default is not None
+    if isinstance(policy, LearnedPolicy):
+        policy.check([spec.name for spec in support.features])
+    nowhere = regalloc_plugin.make_nowhere(compilation.scratch)
+    variables = regalloc_plugin.environment(policy=prepared.blob, log=log)
+    compilation.compile(regalloc_plugin.options(prepared.plugin, advisor, nowhere), variables)
+    if not log.exists():
+        return None
+    told = dataclasses.replace(support.advice, name=advisor.told_default)
+    return logged_trajectory(compilation, policy, (*support.features, told))

@@ -1,8 +1,9 @@
-"""The register allocator's plugin (`native/regalloc_plugin.cpp`): the channel, with the default's own decisions.
+"""The register allocator's plugin (`native/regalloc_plugin.cpp`): policies within, and the default's decisions.
 
 LLVM's channel does not tell what its default advisor would evict, or which priority it would give. With this plugin an
 unmodified clang asks that one first, and tells it as one more feature (`AdvisorFlags.told_default`); everything else on
-the channel is as LLVM has it, and so are the objects. Built once for each LLVM, see `plugin`.
+the channel is as LLVM has it, and so are the objects. A greedy policy can also decide in the compiler's own process.
+Built once for each LLVM, see `plugin`.
 """
 
 import os
@@ -16,7 +17,9 @@ from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
 
-SOURCES = tuple(NATIVE / name for name in ("regalloc_plugin.cpp", "regalloc_advisors.h"))
+SOURCES = tuple(
+    NATIVE / name for name in ("regalloc_plugin.cpp", "regalloc_advisors.h", "regalloc_policy.h", "policy_network.h")
+)
 """What it is made of."""
 
 
@@ -54,14 +57,29 @@ def make_nowhere(scratch: Path) -> Path:
     return base
 
 
+def environment(
+    *, channel: Path | None = None, policy: Path | None = None, log: Path | None = None, strict: bool = True
+) -> dict[str, str]:
+    """All environment variables of a compiler that loads the plugin: ours, and what the plugin is to do.
+
+    Args:
+      channel: converse over `channel`.in and `channel`.out.
+      policy: without a channel, the native form of the policy that decides; None decides as the compiler itself would.
+      log: without a channel, where to write the training log to.
+      strict: what cannot be done as told ends the compilation, instead of going on without the policy.
+    """
+    return {
+        **os.environ,
+        "MLGO_REGALLOC_CHANNEL": str(channel or ""),
+        "MLGO_REGALLOC_POLICY": str(policy or ""),
+        "MLGO_REGALLOC_LOG": str(log or ""),
+        "MLGO_REGALLOC_STRICT": str(int(strict)),
+    }
+
+
 def channel_environment(channel: Path) -> dict[str, str]:
-    """All environment variables of a compiler that converses over `channel`.in and `channel`.out."""
-    return {**os.environ, "MLGO_REGALLOC_CHANNEL": str(channel), "MLGO_REGALLOC_LOG": ""}
-
-
-def log_environment(log: Path) -> dict[str, str]:
-    """All environment variables of a compiler that decides as ever, and writes a training log."""
-    return {**os.environ, "MLGO_REGALLOC_CHANNEL": "", "MLGO_REGALLOC_LOG": str(log)}
+    """See `environment`."""
+    return environment(channel=channel)
 
 
 def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
@@ -80,7 +98,7 @@ def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
             processes.run(
                 [*command, str(told), *options(plugin, advisor, make_nowhere(scratch))],
                 timeout_s=TIMEOUT_S,
-                environment=log_environment(log),
+                environment=environment(log=log),
             )
         )
         failed = next((result for result in runs if not result.ok), None)
@@ -92,10 +110,8 @@ def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
             raise ToolchainError(f"{toolchain.clang}: loads the register-allocation plugin, but does not ask it")
         decided = decode_log(log.read_bytes())
         log.unlink()
-        if tuple(spec.name for spec in decided.features) != (
-            *(spec.name for spec in support.features),
-            advisor.told_default,
-        ):
+        names = [spec.name for spec in decided.features]
+        if names[:-1] != [*(spec.name for spec in support.features), advisor.told_default]:
             raise ToolchainError(f"{toolchain.clang}: tells the register-allocation plugin other features")
         if plain.read_bytes() != told.read_bytes():
             raise ToolchainError(f"{toolchain.clang}: compiles otherwise with the register-allocation plugin")

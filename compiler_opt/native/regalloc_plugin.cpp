@@ -1,23 +1,30 @@
-// A pass plugin through which an unmodified clang tells, for each decision of its register allocator, what it would have
-// decided itself, beside the features that LLVM's own ML advisors compute.
+// A pass plugin through which an unmodified clang's register allocator is told what to do by a trained policy, or tells
+// what it would have done itself, beside the features that LLVM's own ML advisors compute.
 //
-// The compiler is to be called with the options of the interactive channel (`-regalloc-enable-advisor=release
-// -regalloc-evict-interactive-channel-base=BASE`, or those for priorities), where BASE.in and BASE.out lead nowhere
-// (links to /dev/null). LLVM then sets up its ML advisor, and this plugin
+// LLVM has to be made to ask its ML advisor over an interactive channel that leads nowhere: by the options
+// `-regalloc-enable-advisor=release -regalloc-evict-interactive-channel-base=BASE` (or those for priorities), where BASE.in
+// and BASE.out are links to /dev/null. A policy that decides gives them itself, unless the command line has them; BASE is
+// then `mlgo-nowhere` beside this library. The plugin
 //
-// - stands between that and the allocator, so as to ask LLVM's default advisor about the same interval first;
+// - stands between that advisor and the allocator, so as to ask LLVM's default advisor about the same interval first;
 // - takes the place of `InteractiveModelRunner::evaluateUntyped`, which the ML advisor asks for a decision.
 //
-// The environment says what to do (all of it is set by llvm/regalloc_plugin.py):
+// The environment says what to do:
 //
 //   MLGO_REGALLOC_CHANNEL  BASE: converse over BASE.in and BASE.out, as LLVM's channel does, with one more feature, the
 //                          default's decision: `eviction_default` (int64) or `priority_default` (float)
-//   MLGO_REGALLOC_LOG      file: decide as the default does, and write a training log with that feature to it
+//   MLGO_REGALLOC_POLICY   file with a policy's native form, which decides; otherwise the one that is built in, if there
+//                          is one, and with neither the default
+//   MLGO_REGALLOC_LOG      write a training log to this file: the features, the default's decision, and last what was
+//                          decided
+//   MLGO_REGALLOC_STRICT   1: whatever cannot be done as told ends the compilation; otherwise it goes on, with a warning
+//                          and without us
 //
-// An eviction that is answered with the default's decision is the default's, whatever candidates the ML advisor sees; so
-// who answers all decisions with it gets the object of a plain compilation.
+// A decision that is the default's is the default's to the last bit, whatever candidates the ML advisor sees and however
+// few digits a float has: who answers everything with it gets the object of a plain compilation.
 
 #include "regalloc_advisors.h"
+#include "regalloc_policy.h"
 
 #include "llvm/Analysis/InteractiveModelRunner.h"
 #include "llvm/Passes/PassBuilder.h"
@@ -33,16 +40,27 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
+
+// A policy that is built in: a generated source file defines both.
+extern "C" {
+extern const unsigned char mlgo_policy_blob[] __attribute__((weak));
+extern const size_t mlgo_policy_blob_size __attribute__((weak));
+}
 
 namespace compiler_opt {
 
@@ -68,6 +86,12 @@ using compiler_opt::Runner;
 
 constexpr size_t kFlushBytes = size_t(1) << 20;
 
+const char *variable(const char *Name) {
+  const char *Value = std::getenv(Name);
+  return Value && *Value ? Value : nullptr;
+}
+
+// Ends the compilation.
 [[noreturn]] void fail(const std::string &Message) {
   errs() << "error: mlgo: " + Message + "\n";
   // Removes the compiler's half-written outputs.
@@ -75,10 +99,91 @@ constexpr size_t kFlushBytes = size_t(1) << 20;
   _exit(1);
 }
 
-const char *variable(const char *Name) {
-  const char *Value = std::getenv(Name);
-  return Value && *Value ? Value : nullptr;
+// Something cannot be done as told, before anything was decided. Ends the process when that was asked for.
+void complain(const std::string &Message) {
+  const char *Strict = variable("MLGO_REGALLOC_STRICT");
+  if (Strict && std::strcmp(Strict, "0") != 0)
+    fail(Message);
+  errs() << "warning: mlgo: " + Message + "; compiling with the default heuristic\n";
 }
+
+// --- A policy --------------------------------------------------------------------------------------------------------
+
+// How a network's answer becomes a priority, see policies/number.py.
+struct Scale {
+  double Lowest = 0, Highest = 0, Steps = 0;
+
+  float advice(double Action) const {
+    const double Largest = std::rint((Highest - Lowest) * Steps);
+    return float(std::min(std::max(std::rint((Action - Lowest) * Steps), 0.0), Largest));
+  }
+};
+
+struct Policy {
+  compiler_opt::RegallocPolicy Network;
+  std::string Problem;
+  Scale Numbers;
+
+  // Reads what the environment names or what is built in; nothing when there is none of either. Says what is wrong.
+  static std::unique_ptr<Policy> read(std::string &Wrong) {
+    const void *Blob = nullptr;
+    size_t Size = 0;
+    std::string Origin = "the policy that is built in";
+    if (const char *Path = variable("MLGO_REGALLOC_POLICY")) {
+      Origin = std::string("policy ") + Path;
+      Wrong = map(Path, Blob, Size);
+    } else if (&mlgo_policy_blob_size) {
+      Blob = mlgo_policy_blob;
+      Size = mlgo_policy_blob_size;
+    } else {
+      return nullptr;
+    }
+    auto Result = std::make_unique<Policy>();
+    if (Wrong.empty())
+      if (const char *Problem = Result->Network.load(Blob, Size))
+        Wrong = Problem;
+    if (Wrong.empty())
+      Wrong = Result->readMetadata();
+    if (Wrong.empty())
+      return Result;
+    Wrong = Origin + ": " + Wrong;
+    return nullptr;
+  }
+
+private:
+  static std::string map(const char *Path, const void *&Blob, size_t &Size) {
+    const int Descriptor = open(Path, O_RDONLY | O_CLOEXEC);
+    if (Descriptor < 0)
+      return std::strerror(errno);
+    struct stat Status;
+    if (fstat(Descriptor, &Status) == 0 && S_ISREG(Status.st_mode) && Status.st_size > 0) {
+      Size = size_t(Status.st_size);
+      // Stays mapped as long as the process lives.
+      void *Mapped = mmap(nullptr, Size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, Descriptor, 0);
+      Blob = Mapped == MAP_FAILED ? nullptr : Mapped;
+    }
+    close(Descriptor);
+    return Blob ? "" : "empty, or not an ordinary file";
+  }
+
+  std::string readMetadata() {
+    Expected<json::Value> Read = json::parse(Network.network().metadata());
+    const json::Object *Metadata = Read ? Read->getAsObject() : nullptr;
+    if (!Read)
+      consumeError(Read.takeError());
+    if (Metadata)
+      Problem = Metadata->getString("problem").value_or("").str();
+    if (Problem == "regalloc_eviction")
+      return "";
+    if (Problem != "regalloc_priority")
+      return "it is not for the register allocator";
+    const json::Object *Given = Metadata->getObject("scale");
+    if (Given)
+      Numbers = {Given->getNumber("lowest").value_or(0), Given->getNumber("highest").value_or(0),
+                 Given->getNumber("steps").value_or(0)};
+    return Numbers.Lowest < Numbers.Highest && Numbers.Steps >= 1 ? "" : "it does not say how its answers are meant";
+  }
+};
 
 // --- Who is told, and who decides ------------------------------------------------------------------------------------
 
@@ -92,36 +197,45 @@ struct Pending {
 };
 Pending Now;
 
-// Writes observations, and reads answers when somebody is there to give them.
-class Conversation {
+// Takes decisions, or has them taken at the other end of a channel; writes down what was asked. Clang compiles a module
+// in one thread.
+class Decisions {
 public:
+  explicit Decisions(std::unique_ptr<Policy> By) : By(std::move(By)) {}
+
   void enter(StringRef Context) {
+    if (!Writes)
+      return;
     Text += "{\"context\":";
     raw_string_ostream(Text) << json::Value(json::fixUTF8(Context));
     Text += "}\n";
   }
 
   // The answer is where LLVM expects it.
-  void *ask(Runner &Model) {
+  void *decide(Runner &Model) {
     const std::vector<TensorSpec> &Specs = Model.*compiler_opt::InputSpecs;
     const TensorSpec &Advice = Model.*compiler_opt::OutputSpec;
     if (!Begun)
       begin(Specs, Advice);
-    Text += "{\"observation\":" + std::to_string(NumObservations++) + "}\n";
-    for (size_t Index = 0; Index < Specs.size(); ++Index)
-      Text.append(static_cast<const char *>(Model.getTensorUntyped(Index)), Specs[Index].getTotalTensorBufferSize());
     // The last candidate stands for evicting nothing.
     Now.Position = std::min(Now.Position, LastCandidate);
     const char *Default = isEviction(Advice) ? reinterpret_cast<const char *>(&Now.Position)
                                              : reinterpret_cast<const char *>(&Now.Priority);
     const size_t Size = Advice.getTotalTensorBufferSize();
-    Text.append(Default, Size);
-    Text += '\n';
+    if (Writes)
+      write(Model, Specs, Default, Size);
     if (In >= 0) {
+      Text += '\n';
       flush();
       receive(Size);
+    } else if (By) {
+      answer(Model, isEviction(Advice));
     } else {
       std::memcpy(Answer, Default, Size);
+    }
+    if (Writes && In < 0) {
+      Text.append(Answer, Size);
+      Text += '\n';
       if (Text.size() > kFlushBytes)
         flush();
     }
@@ -131,7 +245,7 @@ public:
 
   void flush() {
     size_t Done = 0;
-    while (Done < Text.size()) {
+    while (Out >= 0 && Done < Text.size()) {
       const ssize_t Written = ::write(Out, Text.data() + Done, Text.size() - Done);
       if (Written < 0 && errno == EINTR)
         continue;
@@ -142,26 +256,37 @@ public:
     Text.clear();
   }
 
-  bool hasBegun() const { return Begun; }
-
 private:
   void begin(const std::vector<TensorSpec> &Specs, const TensorSpec &Advice) {
     Begun = true;
     if (Advice.getTotalTensorBufferSize() > sizeof Answer || Advice.getElementCount() != 1)
       fail("the advice is not one number");
+    for (const TensorSpec &Spec : Specs)
+      LastCandidate = std::max(LastCandidate, int64_t(Spec.getElementCount()) - 1);
     if (const char *Base = variable("MLGO_REGALLOC_CHANNEL")) {
       // In the order in which LLVM opens them.
       In = open(std::string(Base) + ".in", O_RDONLY);
       Out = open(std::string(Base) + ".out", O_WRONLY);
     } else if (const char *Log = variable("MLGO_REGALLOC_LOG")) {
       Out = open(Log, O_WRONLY | O_CREAT | O_TRUNC);
-    } else {
-      fail("neither MLGO_REGALLOC_CHANNEL nor MLGO_REGALLOC_LOG says where to");
     }
+    if (Writes)
+      Text = header(Specs, Advice) + Text;
+    if (!By)
+      return;
+    std::vector<compiler_opt::SentTensor> Sent;
     for (const TensorSpec &Spec : Specs)
-      LastCandidate = std::max(LastCandidate, int64_t(Spec.getElementCount()) - 1);
-    std::string Header;
-    raw_string_ostream Stream(Header);
+      Sent.push_back({Spec.name(), Spec.isElementType<float>(), size_t(Spec.getElementCount())});
+    const std::string Wrong = By->Network.bind(Sent);
+    if (!Wrong.empty()) {
+      complain("the policy does not fit LLVM " LLVM_VERSION_STRING ": " + Wrong);
+      By.reset();
+    }
+  }
+
+  std::string header(const std::vector<TensorSpec> &Specs, const TensorSpec &Advice) const {
+    std::string Text;
+    raw_string_ostream Stream(Text);
     json::OStream Json(Stream);
     Json.object([&] {
       Json.attributeArray("features", [&] {
@@ -171,13 +296,35 @@ private:
           TensorSpec::createSpec<int64_t>("eviction_default", {1}).toJSON(Json);
         else
           TensorSpec::createSpec<float>("priority_default", {1}).toJSON(Json);
+        if (In < 0)
+          Advice.toJSON(Json);
       });
       Json.attributeBegin("advice");
       Advice.toJSON(Json);
       Json.attributeEnd();
     });
-    Stream.flush();
-    Text = Header + "\n" + Text;
+    Stream << '\n';
+    return Stream.str();
+  }
+
+  void write(Runner &Model, const std::vector<TensorSpec> &Specs, const char *Default, size_t DefaultSize) {
+    Text += "{\"observation\":" + std::to_string(NumObservations++) + "}\n";
+    for (size_t Index = 0; Index < Specs.size(); ++Index)
+      Text.append(static_cast<const char *>(Model.getTensorUntyped(Index)), Specs[Index].getTotalTensorBufferSize());
+    Text.append(Default, DefaultSize);
+  }
+
+  void answer(Runner &Model, bool IsEviction) {
+    Tensors.resize((Model.*compiler_opt::InputSpecs).size());
+    for (size_t Index = 0; Index < Tensors.size(); ++Index)
+      Tensors[Index] = Model.getTensorUntyped(Index);
+    if (IsEviction) {
+      const int64_t Place = By->Network.choose(Tensors, Now.Position);
+      std::memcpy(Answer, &Place, sizeof Place);
+    } else {
+      const float Priority = By->Numbers.advice(By->Network.number(Tensors));
+      std::memcpy(Answer, &Priority, sizeof Priority);
+    }
   }
 
   int open(const std::string &Name, int Flags) {
@@ -202,23 +349,23 @@ private:
 
   static bool isEviction(const TensorSpec &Advice) { return Advice.isElementType<int64_t>(); }
 
+  std::unique_ptr<Policy> By;
+  const bool Writes = variable("MLGO_REGALLOC_CHANNEL") || variable("MLGO_REGALLOC_LOG");
   bool Begun = false;
   int64_t LastCandidate = 0;
   int In = -1, Out = -1;
   std::string Path, Text;
   uint64_t NumObservations = 0;
+  std::vector<const void *> Tensors;
   alignas(8) char Answer[8] = {};
 };
 
-Conversation &conversation() {
-  // Lives as long as the process.
-  static Conversation &Result = *new Conversation();
-  return Result;
-}
+// Lives as long as the process.
+Decisions *TheDecisions;
 
-void enterContext(Runner *, StringRef Name) { conversation().enter(Name); }
+void enterContext(Runner *, StringRef Name) { TheDecisions->enter(Name); }
 
-void *evaluate(Runner *Model) { return conversation().ask(*Model); }
+void *evaluate(Runner *Model) { return TheDecisions->decide(*Model); }
 
 // --- In the place of LLVM's model runner -----------------------------------------------------------------------------
 
@@ -408,29 +555,76 @@ void takeOver(void (*Initialize)(PassRegistry &), PassInfo::NormalCtor_t Constru
   Info->setNormalCtor(Construct);
 }
 
-bool isGiven(StringRef Option) {
+cl::Option *option(StringRef Name) {
   const auto Options = cl::getRegisteredOptions();
-  const auto Found = Options.find(Option);
-  return Found != Options.end() && Found->second->getNumOccurrences() != 0;
+  const auto Found = Options.find(Name);
+  return Found == Options.end() ? nullptr : Found->second;
+}
+
+bool isGiven(StringRef Name) {
+  const cl::Option *Found = option(Name);
+  return Found && Found->getNumOccurrences() != 0;
+}
+
+constexpr char EvictionChannel[] = "regalloc-evict-interactive-channel-base";
+constexpr char PriorityChannel[] = "regalloc-priority-interactive-channel-base";
+
+// Base of the files beside this library that lead nowhere; empty when they are not there.
+std::string nowhere() {
+  Dl_info Info;
+  if (dladdr(reinterpret_cast<void *>(evaluate), &Info) == 0 || Info.dli_fname == nullptr)
+    return "";
+  const std::string Own = Info.dli_fname;
+  const std::string Base = Own.substr(0, Own.rfind('/') + 1) + "mlgo-nowhere";
+  return access((Base + ".in").c_str(), R_OK) == 0 && access((Base + ".out").c_str(), W_OK) == 0 ? Base : "";
+}
+
+// Has LLVM ask its ML advisor for a policy's decisions. Says what is wrong.
+std::string enable(const Policy &By) {
+  const bool IsEviction = By.Problem == "regalloc_eviction";
+  cl::Option *Advisor = option(IsEviction ? "regalloc-enable-advisor" : "regalloc-enable-priority-advisor");
+  const char *Channel = IsEviction ? EvictionChannel : PriorityChannel;
+  if (isGiven(Channel))
+    return "";
+  if (!Advisor || !option(Channel))
+    return "this LLVM has no such advisor";
+  if (Advisor->getNumOccurrences() != 0)
+    return "the command line has an advisor of its own";
+  const std::string Base = nowhere();
+  if (Base.empty())
+    return "mlgo-nowhere.in and mlgo-nowhere.out, links to /dev/null, are missing beside the plugin";
+  if (Advisor->addOccurrence(0, Advisor->ArgStr, "release") || option(Channel)->addOccurrence(0, Channel, Base))
+    return "this LLVM does not take the advisor's options";
+  return "";
 }
 
 void takeOverAll() {
-  static const bool Done = [] {
-    takeOverModelRunner();
-    // The same runner serves both, and one compilation is about one of them.
-    if (isGiven("regalloc-evict-interactive-channel-base"))
-      takeOver<compiler_opt::EvictionAnalysis>(compiler_opt::initializeEvictionAnalysis,
-                                               construct<OurEvictionAnalysis>, EvictionConstructor);
-    if (isGiven("regalloc-priority-interactive-channel-base"))
-      takeOver<compiler_opt::PriorityAnalysis>(compiler_opt::initializePriorityAnalysis,
-                                               construct<OurPriorityAnalysis>, PriorityConstructor);
-    std::atexit([] {
-      if (conversation().hasBegun())
-        conversation().flush();
-    });
-    return true;
-  }();
-  (void)Done;
+  static bool Done = false;
+  if (std::exchange(Done, true))
+    return;
+  std::string Wrong;
+  std::unique_ptr<Policy> By;
+  if (!variable("MLGO_REGALLOC_CHANNEL"))
+    By = Policy::read(Wrong);
+  if (By)
+    Wrong = enable(*By);
+  if (!Wrong.empty()) {
+    complain(Wrong);
+    By.reset();
+  }
+  // Asked over a channel on which nobody is, LLVM would wait for ever: then the default answers.
+  if (!isGiven(EvictionChannel) && !isGiven(PriorityChannel))
+    return;
+  TheDecisions = new Decisions(std::move(By));
+  takeOverModelRunner();
+  // The same runner serves both, and one compilation is about one of them.
+  if (isGiven(EvictionChannel))
+    takeOver<compiler_opt::EvictionAnalysis>(compiler_opt::initializeEvictionAnalysis, construct<OurEvictionAnalysis>,
+                                             EvictionConstructor);
+  if (isGiven(PriorityChannel))
+    takeOver<compiler_opt::PriorityAnalysis>(compiler_opt::initializePriorityAnalysis, construct<OurPriorityAnalysis>,
+                                             PriorityConstructor);
+  std::atexit([] { TheDecisions->flush(); });
 }
 
 } // namespace

@@ -6,7 +6,7 @@ Little-endian; every section begins at a multiple of 8 bytes, the file's size is
     u32 features F, u32 layers L, u32 bytes of names, u32 bytes of metadata
     u32[L]      width of each layer
     u32[F]      boundaries of each feature
-    i64[...]    the boundaries, feature after feature, ascending
+    i64[...]    the boundaries, feature after feature, ascending; of features that are no integers by `ordered`
     f32[W]      the first layer's bias
     f32[..., W] the first layer's products: per feature a row for each bucket between its boundaries
     f32[...]    each further layer: bias [W'], then kernel [inputs, W']
@@ -19,8 +19,9 @@ W is the layer's width, padded with zeros to a multiple of 16.
 import json
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,8 +41,13 @@ _ALIGNMENT = 8
 _MAX_FEATURES, _MAX_WIDTH, _MAX_LAYERS = 512, 1024, 16
 
 
-def native_blob(weights: NetworkWeights) -> bytes:
+def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Mapping[str, Any] | None = None) -> bytes:
     """The content of `network.mlgo`.
+
+    Args:
+      weights: of the policy.
+      of_integers: what it sees are whole numbers; otherwise floating-point ones, which `ordered` makes whole.
+      about: what else its metadata say.
 
     Raises:
       PolicyError: the network is larger than the evaluator allows, or its products overflow.
@@ -50,7 +56,7 @@ def native_blob(weights: NetworkWeights) -> bytes:
     _check_limits(weights, widths)
     boundaries, rows = [], []
     for index, quantiles in enumerate(weights.quantiles):
-        reached, positions = _buckets(quantiles)
+        reached, positions = _buckets(quantiles) if of_integers else _buckets_of_floats(quantiles)
         kernel = weights.kernels[0][len(TRANSFORMS) * index : len(TRANSFORMS) * (index + 1)]
         boundaries.append(reached)
         rows.append(expand(positions[:, np.newaxis]).astype(np.float64) @ kernel.astype(np.float64))
@@ -58,7 +64,7 @@ def native_blob(weights: NetworkWeights) -> bytes:
     if not np.isfinite(table).all():
         raise PolicyError("policy network: its first layer overflows; train it again")
     names = b"".join(name.encode() + b"\0" for name in weights.features)
-    metadata = json.dumps(dict(weights.metadata), sort_keys=True).encode() + b"\0"
+    metadata = json.dumps({**weights.metadata, **(about or {})}, sort_keys=True).encode() + b"\0"
     sections = [
         np.array(widths, "<u4").tobytes(),
         np.array([len(reached) for reached in boundaries], "<u4").tobytes(),
@@ -122,6 +128,21 @@ def _buckets(quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     boundaries, counts = np.unique([ceiling for ceiling in ceilings if ceiling <= limits.max], return_counts=True)
     reached = np.concatenate([[0], np.cumsum(counts)])
     return boundaries.astype(np.int64), (reached / len(quantiles)).astype(np.float32)
+
+
+def ordered(values: np.ndarray) -> np.ndarray:
+    """Floating-point numbers as int64 that are ordered as they are; as `ordered` in `native/regalloc_policy.h`."""
+    # There is one zero.
+    bits = (np.asarray(values, np.float64) + 0.0).view(np.int64)
+    result: np.ndarray = np.where(bits >= 0, bits, bits ^ np.iinfo(np.int64).max)
+    return result
+
+
+def _buckets_of_floats(quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """As `_buckets`, among floating-point numbers."""
+    boundaries, counts = np.unique(ordered(quantiles), return_counts=True)
+    reached = np.concatenate([[0], np.cumsum(counts)])
+    return boundaries, (reached / len(quantiles)).astype(np.float32)
 
 
 def _lanes(rows: np.ndarray) -> np.ndarray:

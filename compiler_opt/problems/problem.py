@@ -1,6 +1,7 @@
 """What every decision problem tells the rest of the system; each has a folder here with the same file names in it."""
 
 import abc
+import dataclasses
 import importlib
 import pkgutil
 import types
@@ -14,6 +15,7 @@ from compiler_opt import problems
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.advisors import AdvisorFlags
 from compiler_opt.policies.candidates import CandidateInputs, CandidatePolicy
+from compiler_opt.policies.native import native_blob
 from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy, NetworkWeights
 from compiler_opt.policies.number import NumberPolicy, NumberScale
 from compiler_opt.policies.policy import Policy
@@ -157,6 +159,20 @@ def load(name: str) -> Problem:
     module: types.ModuleType = importlib.import_module(f"{problems.__name__}.{name}")
     problem: Problem = module.PROBLEM
     return problem
+
+
+def native_form(weights: NetworkWeights, problem: Problem) -> bytes:
+    """What our plugins decide by, see `policies.native`.
+
+    Raises:
+      PolicyError: the network is larger than the evaluator allows.
+    """
+    if problem.is_yes_or_no:
+        return native_blob(weights)
+    about: dict[str, Any] = {"problem": problem.name}
+    if problem.scale is not None:
+        about["scale"] = dataclasses.asdict(problem.scale)
+    return native_blob(weights, of_integers=False, about=about)
 
 
 def reward(score: float, baseline: float) -> float:

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,12 @@ from compiler_opt.llvm import plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.llvm.training_log_reader import decode_log
+from compiler_opt.policies.deviations import DeviatingPolicy
+from compiler_opt.policies.native import native_blob
+from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.problem import Problem, native_form
 from compiler_opt.problems.regalloc_eviction.default_eviction import rebuilt_choices
 from tests.small_corpus import make_busy_corpus
 
@@ -145,7 +149,7 @@ def _command(
 def test_it_writes_a_log(problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path) -> None:
     command, output = _command(library, problem, corpus, toolchain, tmp_path)
     log = tmp_path / "log"
-    subprocess.run(command, env=regalloc_plugin.log_environment(log), check=True)
+    subprocess.run(command, env=regalloc_plugin.environment(log=log), check=True)
     read = decode_log(log.read_bytes())
     told = rollout(corpus.modules[0], FeaturePolicy(_TOLD[problem.name]), problem, toolchain, scratch=tmp_path)
     assert told.trajectory is not None
@@ -155,13 +159,88 @@ def test_it_writes_a_log(problem: Problem, corpus: Corpus, toolchain: Toolchain,
     assert output.read_bytes() == _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
 
 
-def test_it_wants_to_know_where_to(
+def _network(problem: Problem, corpus: Corpus, toolchain: Toolchain, place: Path, seed: int) -> NetworkWeights:
+    """Random, over quantiles of what real modules send; far from the default."""
+    told = FeaturePolicy(_TOLD[problem.name])
+    results = [rollout(module, told, problem, toolchain, scratch=place) for module in corpus.modules]
+    seen = [result.trajectory.features() for result in results if result.trajectory is not None]
+    features = {name: np.concatenate([each[name] for each in seen]) for name in seen[0]}
+    if problem.candidates is not None:
+        values = problem.candidates.values(features)[problem.candidates.legal(features)]
+    else:
+        values = np.stack([features[name].reshape(-1).astype("f8") for name in problem.feature_names], axis=-1)
+        values = np.nan_to_num(values, posinf=9e9)
+    rng = np.random.default_rng(seed)
+    sizes = (3 * len(problem.feature_names), 16, 16, 1 if problem.candidates is not None else 2)
+    return NetworkWeights(
+        problem.feature_names,
+        tuple(np.quantile(column, np.linspace(0, 1, 50), method="inverted_cdf") for column in values.T.astype("f8")),
+        tuple(rng.normal(0, np.sqrt(2 / rows), (rows, width)).astype("f4") for rows, width in pairwise(sizes)),
+        tuple(rng.normal(0, 0.3, size).astype("f4") for size in sizes[1:]),
+        {"problem": problem.name},
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_policy_decides_within_as_it_does_over_the_channel(
+    seed: int, problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    policy = problem.policy(_network(problem, corpus, toolchain, tmp_path, seed))
+    # That one is asked here, decision by decision, and told what the default would do as well.
+    over_channel = DeviatingPolicy(policy, {})
+    num_decisions = 0
+    for module in corpus.modules:
+        within = rollout(module, policy, problem, toolchain, scratch=tmp_path).trajectory
+        asked = rollout(module, over_channel, problem, toolchain, scratch=tmp_path).trajectory
+        assert (within is None) == (asked is None)
+        if within is None or asked is None:
+            continue
+        assert within.header == asked.header
+        if problem.scale is not None:
+            # The sums differ by rounding errors, which are steps of these; so other decisions follow.
+            np.testing.assert_allclose(within.advice[:5], asked.advice[:5], atol=4)
+        else:
+            np.testing.assert_array_equal(within.advice, asked.advice)
+            assert within.observations == asked.observations
+            by_plugin = _compiled(module, policy, problem, toolchain, tmp_path)
+            assert by_plugin == _compiled(module, over_channel, problem, toolchain, tmp_path)
+        num_decisions += len(within)
+    assert num_decisions > 100
+
+
+def test_a_policy_that_cannot_be_had_leaves_the_default(
+    problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
+) -> None:
+    weights = _network(problem, corpus, toolchain, tmp_path, 0)
+    good, plain = native_form(weights, problem), _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
+    renamed = dataclasses.replace(weights, features=("no_such_input", *weights.features[1:]))
+    for content, reason in (
+        (b"", "empty, or not an ordinary file"),
+        (good[:-8], "the policy network is truncated"),
+        (native_form(renamed, problem), "needs the input no_such_input"),
+        (native_blob(weights, of_integers=False, about={"problem": "inlining"}), "is not for the register allocator"),
+    ):
+        blob = tmp_path / "policy.mlgo"
+        blob.write_bytes(content)
+        command, output = _command(library, problem, corpus, toolchain, tmp_path)
+        for strict in (False, True):
+            output.unlink(missing_ok=True)
+            variables = regalloc_plugin.environment(policy=blob, strict=strict)
+            result = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+            assert reason in result.stderr
+            assert result.stderr.startswith("error: mlgo: " if strict else "warning: mlgo: ")
+            assert result.returncode == int(strict)
+            assert len(result.stderr.splitlines()) == 1
+            if not strict:
+                assert output.read_bytes() == plain
+
+
+def test_it_says_where_it_cannot_write(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
     command, output = _command(library, problem, corpus, toolchain, tmp_path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGO_")}
     for variables, reason in (
-        ({}, "neither MLGO_REGALLOC_CHANNEL nor MLGO_REGALLOC_LOG says where to"),
         ({"MLGO_REGALLOC_LOG": str(tmp_path / "no" / "log")}, "no/log: No such file or directory"),
         ({"MLGO_REGALLOC_CHANNEL": str(tmp_path / "no")}, "no.in: No such file or directory"),
     ):
