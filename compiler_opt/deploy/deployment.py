@@ -1,7 +1,8 @@
 """A prefix made of a policy: compilers that any build can use.
 
     bin/mlgo-clang, bin/mlgo-clang++        clang with the policy; -NN for one of several versions
-    lib/mlgo-inliner-NN.so                  the pass plugin with the policy built in, for each version
+    lib/mlgo-inliner-NN.so                  the pass plugin with the policy built in, for each version; of one for
+                                            the register allocator mlgo-regalloc-NN.so, with mlgo-nowhere.in and .out
     share/mlgo/                             what was deployed, and the policy's model card
 
 It may be moved or copied: the programs find the plugin from where they are.
@@ -22,21 +23,25 @@ from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.files import check_folder_writable, nearest_folder, write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.plugin import build_plugin
+from compiler_opt.llvm.plugin import INLINER, PluginKind, build_plugin
 from compiler_opt.llvm.probe import probe_module
+from compiler_opt.llvm.regalloc_plugin import NOWHERE, REGALLOC
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE, ModelCard
-from compiler_opt.policies.native import embedded_source, native_blob
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.native import embedded_source
+from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import native_form
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")
 SHARE = Path("share") / "mlgo"
 DEPLOYMENT_FILE = "deployment.json"
 DEFAULT_LEVELS = ("Oz",)
+DEFAULT_SPEED_LEVELS = ("O2", "O3")
 
 _LEVEL = re.compile(r"-?(O[0-3sz])")
-_OURS = re.compile(r"mlgo-inliner-\d+\.so|mlgo-clang(\+\+)?-\d+")
+_OURS = re.compile(r"mlgo-(inliner|regalloc)-\d+\.so|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)")
 _TIMEOUT_S = 60.0
 
 
@@ -47,6 +52,7 @@ class Deployment:
     Attributes:
       prefix: the folder.
       clangs: the compilers, by major version; the first is the one of `mlgo-clang` without a number.
+      kind: which of the compiler's decisions: those of the inliner or the register allocator.
       policy_checksum: SHA-256 of the policy's native form.
       levels: the optimisation levels at which it decides.
       never_worse: both ways are compiled, and the smaller object is kept.
@@ -55,6 +61,7 @@ class Deployment:
 
     prefix: Path
     clangs: Mapping[int, Path]
+    kind: PluginKind
     policy_checksum: str
     levels: tuple[str, ...]
     never_worse: bool
@@ -66,7 +73,19 @@ class Deployment:
 
     def plugin(self, major: int) -> Path:
         """Path of the plugin of a version."""
-        return self.prefix / "lib" / _plugin_name(major)
+        return self.prefix / "lib" / self.plugin_name(major)
+
+    def plugin_name(self, major: int) -> str:
+        """Its file name."""
+        return f"mlgo-{self.kind.name}-{major}.so"
+
+    @property
+    def links(self) -> Mapping[Path, str]:
+        """What is a link to something else, below the prefix."""
+        links = {Path("bin") / f"{name}-{major}": name for name in DRIVERS for major in self.clangs}
+        if self.kind == REGALLOC:
+            links |= {Path("lib") / name: os.devnull for name in NOWHERE}
+        return links
 
 
 def deploy(
@@ -74,7 +93,7 @@ def deploy(
     output: Path,
     clangs: Sequence[str | Path] = (),
     *,
-    levels: Sequence[str] = DEFAULT_LEVELS,
+    levels: Sequence[str] | None = None,
     never_worse: bool = False,
     strict: bool = False,
 ) -> Deployment:
@@ -84,7 +103,7 @@ def deploy(
       policy_dir: a trained policy.
       output: the prefix.
       clangs: compilers to deploy for, one of each version; by default the newest that is installed.
-      levels: optimisation levels at which the policy is to decide.
+      levels: optimisation levels at which the policy is to decide; by default those of its problem.
       never_worse: compile both ways and keep the smaller object, for twice the time.
       strict: fail rather than compile without the policy.
 
@@ -94,17 +113,23 @@ def deploy(
       ConfigError: two compilers of one version, or what is no optimisation level.
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
-    spelled = _check_levels(levels)
-    policy = NetworkPolicy.load(policy_dir)
-    card = ModelCard.load(policy_dir) or policy.weights.card()
-    blob = native_blob(policy.weights)
+    spelled = _check_levels(levels) if levels is not None else ()
+    weights = NetworkWeights.load(policy_dir)
+    problem = problems.of_policy(weights, str(policy_dir))
+    kind = INLINER if problem.advisor == INLINING else REGALLOC
+    if never_worse and not problem.is_size:
+        raise ConfigError(f"--never_worse: keeps the smaller object, and {problem.name} is not about size")
+    spelled = spelled or (DEFAULT_LEVELS if problem.is_size else DEFAULT_SPEED_LEVELS)
+    policy = problem.policy(weights, origin=str(policy_dir))
+    card = ModelCard.load(policy_dir) or weights.card()
+    blob = native_form(weights, problem)
     checksum = hashlib.sha256(blob).hexdigest()
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output")
     check_folder_writable(output)
     toolchains = _probe_all(clangs)
     for toolchain in toolchains.values():
-        policy.check([spec.name for spec in toolchain.require(INLINING.problem).features])
+        policy.check([spec.name for spec in toolchain.require(problem.advisor.problem).features])
     # Beside the prefix, as programs may not run in a temporary folder.
     with scratch_directory(nearest_folder(output)) as scratch:
         source = scratch / "policy.cpp"
@@ -112,15 +137,16 @@ def deploy(
         files: dict[Path, bytes] = {}
         compilers = []
         for major, toolchain in toolchains.items():
-            name = _plugin_name(major)
-            plugin = build_plugin(toolchain, scratch / "prefix" / "lib" / name, extra_sources=[source])
+            name = f"mlgo-{kind.name}-{major}.so"
+            library = scratch / "prefix" / "lib" / name
+            plugin = build_plugin(toolchain, library, kind=kind, extra_sources=[source])
             content = files[Path("lib") / name] = plugin.read_bytes()
             digest = hashlib.sha256(content).hexdigest()
             compilers.append(DriverCompiler(major, toolchain.clang, name, len(content), digest))
         config = DriverConfig(tuple(compilers), spelled, checksum, never_worse, strict)
         program = build_driver(config, list(toolchains.values()), scratch)
         deployment = Deployment(
-            output, {each.major: each.clang for each in compilers}, checksum, spelled, never_worse, strict
+            output, {each.major: each.clang for each in compilers}, kind, checksum, spelled, never_worse, strict
         )
         files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains)
         files[SHARE / CARD_FILE] = card.to_json().encode()
@@ -156,10 +182,6 @@ def _probe_all(clangs: Sequence[str | Path]) -> dict[int, Toolchain]:
     return toolchains
 
 
-def _plugin_name(major: int) -> str:
-    return f"mlgo-inliner-{major}.so"
-
-
 def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain]) -> bytes:
     content = {
         "policy_checksum": deployment.policy_checksum,
@@ -167,7 +189,7 @@ def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain]) ->
         "never_worse": deployment.never_worse,
         "strict": deployment.strict,
         "compilers": [
-            {"clang": str(toolchain.clang), "plugin": f"lib/{_plugin_name(major)}", **toolchain.identity()}
+            {"clang": str(toolchain.clang), "plugin": f"lib/{deployment.plugin_name(major)}", **toolchain.identity()}
             for major, toolchain in toolchains.items()
         ],
     }
@@ -179,11 +201,11 @@ def _install(deployment: Deployment, files: Mapping[Path, bytes]) -> None:
     prefix = deployment.prefix
     for name, content in files.items():
         write_atomically(prefix / name, content, executable=name.parts[0] == "bin")
-    links = {f"{name}-{major}": name for name in DRIVERS for major in deployment.clangs}
+    wanted = {path.name for path in deployment.links} | {deployment.plugin_name(major) for major in deployment.clangs}
     try:
-        for link, target in links.items():
-            _link_atomically(prefix / "bin" / link, target)
-        for path in _of_other_versions(prefix, {*links, *(_plugin_name(major) for major in deployment.clangs)}):
+        for link, target in deployment.links.items():
+            _link_atomically(prefix / link, target)
+        for path in _of_other_versions(prefix, wanted):
             path.unlink()
     except OSError as error:
         raise OutputError(f"{prefix}: cannot be written: {error.strerror}; choose another folder") from error

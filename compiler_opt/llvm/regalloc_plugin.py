@@ -22,6 +22,9 @@ SOURCES = tuple(
 )
 """What it is made of."""
 
+NOWHERE = ("mlgo-nowhere.in", "mlgo-nowhere.out")
+"""What LLVM's own channel is to open: links to `/dev/null`."""
+
 
 def regalloc_plugin(toolchain: Toolchain) -> Path | None:
     """The plugin for a compiler; None when it cannot be had for this one.
@@ -47,14 +50,18 @@ def options(plugin: Path, advisor: AdvisorFlags, nowhere: Path) -> list[str]:
     return [*advisor.interactive_options(), *mllvm([f"{advisor.channel_base}={nowhere}"]), load_option(plugin)]
 
 
-def make_nowhere(scratch: Path) -> Path:
-    """The files that LLVM's own channel is to open, as nobody is there; made when they are missing."""
-    base = scratch / "nowhere"
-    for ending in (".in", ".out"):
-        path = Path(f"{base}{ending}")
-        if not path.is_symlink():
-            path.symlink_to(os.devnull)
-    return base
+def make_nowhere(folder: Path) -> Path:
+    """The files that LLVM's own channel is to open, as nobody is there; made when they are missing.
+
+    A plugin with a policy built in looks for them beside itself.
+
+    Returns:
+      their base name, see `options`.
+    """
+    for name in NOWHERE:
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(os.devnull)
+    return folder / Path(NOWHERE[0]).stem
 
 
 def environment(
@@ -71,6 +78,7 @@ def environment(
     return {
         **os.environ,
         "MLGO_REGALLOC_CHANNEL": str(channel or ""),
+        "MLGO_REGALLOC_MODE": "default" if policy is None else "policy",
         "MLGO_REGALLOC_POLICY": str(policy or ""),
         "MLGO_REGALLOC_LOG": str(log or ""),
         "MLGO_REGALLOC_STRICT": str(int(strict)),

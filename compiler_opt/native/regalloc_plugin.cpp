@@ -13,8 +13,9 @@
 //
 //   MLGO_REGALLOC_CHANNEL  BASE: converse over BASE.in and BASE.out, as LLVM's channel does, with one more feature, the
 //                          default's decision: `eviction_default` (int64) or `priority_default` (float)
-//   MLGO_REGALLOC_POLICY   file with a policy's native form, which decides; otherwise the one that is built in, if there
-//                          is one, and with neither the default
+//   MLGO_REGALLOC_MODE     `policy` (the default) or `default`: decide as the compiler itself would
+//   MLGO_REGALLOC_POLICY   file with a policy's native form; otherwise the one that is built in, if there is one; with
+//                          neither the default decides
 //   MLGO_REGALLOC_LOG      write a training log to this file: the features, the default's decision, and last what was
 //                          decided
 //   MLGO_REGALLOC_STRICT   1: whatever cannot be done as told ends the compilation; otherwise it goes on, with a warning
@@ -604,7 +605,10 @@ void takeOverAll() {
     return;
   std::string Wrong;
   std::unique_ptr<Policy> By;
-  if (!variable("MLGO_REGALLOC_CHANNEL"))
+  const char *Mode = variable("MLGO_REGALLOC_MODE");
+  if (Mode && std::strcmp(Mode, "default") != 0 && std::strcmp(Mode, "policy") != 0)
+    Wrong = std::string("MLGO_REGALLOC_MODE: expected policy or default, found ") + Mode;
+  else if (!variable("MLGO_REGALLOC_CHANNEL") && !(Mode && std::strcmp(Mode, "default") == 0))
     By = Policy::read(Wrong);
   if (By)
     Wrong = enable(*By);

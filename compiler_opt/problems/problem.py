@@ -161,6 +161,22 @@ def load(name: str) -> Problem:
     return problem
 
 
+def of_policy(weights: NetworkWeights, origin: str) -> Problem:
+    """The problem that a policy is for, as its metadata say; inlining when they say nothing.
+
+    Args:
+      weights: of the policy.
+      origin: what an error calls it by.
+
+    Raises:
+      PolicyError: it is for one that there is not.
+    """
+    name = str(weights.metadata.get("problem", "inlining"))
+    if name not in names():
+        raise PolicyError(f"{origin}: is of the problem {name!r}; expected one of {', '.join(names())}")
+    return load(name)
+
+
 def native_form(weights: NetworkWeights, problem: Problem) -> bytes:
     """What our plugins decide by, see `policies.native`.
 

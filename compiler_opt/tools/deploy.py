@@ -10,7 +10,7 @@ from pathlib import Path
 
 from absl import flags
 
-from compiler_opt.deploy.deployment import DEFAULT_LEVELS, Deployment, deploy
+from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, Deployment, deploy
 from compiler_opt.tools import entry_point
 
 _POLICY = flags.DEFINE_string("policy", None, "Folder of a trained policy.", required=True)
@@ -22,7 +22,10 @@ _CLANG_PATH = flags.DEFINE_multi_string(
     "By default the newest that is installed.",
 )
 _LEVELS = flags.DEFINE_list(
-    "levels", list(DEFAULT_LEVELS), "Optimisation levels at which the policy decides: those that it was trained for."
+    "levels",
+    None,
+    "Optimisation levels at which the policy decides: those that it was trained for. By default "
+    f"{','.join(DEFAULT_LEVELS)} for inlining and {','.join(DEFAULT_SPEED_LEVELS)} for the register allocator.",
 )
 _NEVER_WORSE = flags.DEFINE_bool(
     "never_worse", False, "Compile with and without the policy and keep the smaller object; takes twice the time."

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +20,11 @@ from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.llvm.training_log_reader import decode_log
 from compiler_opt.policies.deviations import DeviatingPolicy
 from compiler_opt.policies.native import native_blob
-from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, native_form
 from compiler_opt.problems.regalloc_eviction.default_eviction import rebuilt_choices
+from tests.regalloc_networks import random_network
 from tests.small_corpus import make_busy_corpus
 
 _TOLD = {"regalloc_eviction": "eviction_default", "regalloc_priority": "priority_default"}
@@ -159,33 +158,11 @@ def test_it_writes_a_log(problem: Problem, corpus: Corpus, toolchain: Toolchain,
     assert output.read_bytes() == _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
 
 
-def _network(problem: Problem, corpus: Corpus, toolchain: Toolchain, place: Path, seed: int) -> NetworkWeights:
-    """Random, over quantiles of what real modules send; far from the default."""
-    told = FeaturePolicy(_TOLD[problem.name])
-    results = [rollout(module, told, problem, toolchain, scratch=place) for module in corpus.modules]
-    seen = [result.trajectory.features() for result in results if result.trajectory is not None]
-    features = {name: np.concatenate([each[name] for each in seen]) for name in seen[0]}
-    if problem.candidates is not None:
-        values = problem.candidates.values(features)[problem.candidates.legal(features)]
-    else:
-        values = np.stack([features[name].reshape(-1).astype("f8") for name in problem.feature_names], axis=-1)
-        values = np.nan_to_num(values, posinf=9e9)
-    rng = np.random.default_rng(seed)
-    sizes = (3 * len(problem.feature_names), 16, 16, 1 if problem.candidates is not None else 2)
-    return NetworkWeights(
-        problem.feature_names,
-        tuple(np.quantile(column, np.linspace(0, 1, 50), method="inverted_cdf") for column in values.T.astype("f8")),
-        tuple(rng.normal(0, np.sqrt(2 / rows), (rows, width)).astype("f4") for rows, width in pairwise(sizes)),
-        tuple(rng.normal(0, 0.3, size).astype("f4") for size in sizes[1:]),
-        {"problem": problem.name},
-    )
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_a_policy_decides_within_as_it_does_over_the_channel(
     seed: int, problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    policy = problem.policy(_network(problem, corpus, toolchain, tmp_path, seed))
+    policy = problem.policy(random_network(problem, corpus, toolchain, tmp_path, seed))
     # That one is asked here, decision by decision, and told what the default would do as well.
     over_channel = DeviatingPolicy(policy, {})
     num_decisions = 0
@@ -211,7 +188,7 @@ def test_a_policy_decides_within_as_it_does_over_the_channel(
 def test_a_policy_that_cannot_be_had_leaves_the_default(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
-    weights = _network(problem, corpus, toolchain, tmp_path, 0)
+    weights = random_network(problem, corpus, toolchain, tmp_path, 0)
     good, plain = native_form(weights, problem), _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
     renamed = dataclasses.replace(weights, features=("no_such_input", *weights.features[1:]))
     for content, reason in (

@@ -1,4 +1,4 @@
-// mlgo-clang, mlgo-clang++: clang with a trained inlining policy, for any build.
+// mlgo-clang, mlgo-clang++: clang with a trained policy, for any build.
 //
 // Made by compiler_opt.tools.deploy, which generates driver_config.h. Every command line goes to clang as it is; where
 // something is compiled at a level that the policy was trained for, the pass plugin that carries the policy goes with
@@ -85,12 +85,16 @@ class Driver {
     if (never_worse_ && line.measurable_output().empty())
       become(plain_command());  // What cannot be compared is never worse this way only.
     for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT",
-                                 "MLGO_INLINER_SEED", "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE"})
+                                 "MLGO_INLINER_SEED", "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE",
+                                 "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL",
+                                 "MLGO_REGALLOC_MODE"})
       unsetenv(variable);
-    if (strict_)
-      setenv("MLGO_INLINER_STRICT", "1", 1);
-    else
-      unsetenv("MLGO_INLINER_STRICT");
+    for (const char *variable : {"MLGO_INLINER_STRICT", "MLGO_REGALLOC_STRICT"}) {
+      if (strict_)
+        setenv(variable, "1", 1);
+      else
+        unsetenv(variable);
+    }
     children_.emplace();
     if (never_worse_)
       compile_both_ways(line);

@@ -1,0 +1,35 @@
+"""Networks for the register allocator that decide otherwise than the compiler."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.collect.rollout import rollout
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.policy import FeaturePolicy
+from compiler_opt.problems.problem import Problem
+
+
+def random_network(problem: Problem, corpus: Corpus, toolchain: Toolchain, place: Path, seed: int) -> NetworkWeights:
+    """Random, over quantiles of what real modules send; far from the default."""
+    told = FeaturePolicy(problem.advisor.told_default or "")
+    results = [rollout(module, told, problem, toolchain, scratch=place) for module in corpus.modules]
+    seen = [result.trajectory.features() for result in results if result.trajectory is not None]
+    features = {name: np.concatenate([each[name] for each in seen]) for name in seen[0]}
+    if problem.candidates is not None:
+        values = problem.candidates.values(features)[problem.candidates.legal(features)]
+    else:
+        values = np.stack([features[name].reshape(-1).astype("f8") for name in problem.feature_names], axis=-1)
+        values = np.nan_to_num(values, posinf=9e9)
+    rng = np.random.default_rng(seed)
+    sizes = (3 * len(problem.feature_names), 16, 16, 1 if problem.candidates is not None else 2)
+    return NetworkWeights(
+        problem.feature_names,
+        tuple(np.quantile(column, np.linspace(0, 1, 50), method="inverted_cdf") for column in values.T.astype("f8")),
+        tuple(rng.normal(0, np.sqrt(2 / rows), (rows, width)).astype("f4") for rows, width in pairwise(sizes)),
+        tuple(rng.normal(0, 0.3, size).astype("f4") for size in sizes[1:]),
+        {"problem": problem.name},
+    )
