@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 
 import tqdm
-from absl import flags
+from absl import flags, logging
 
 from compiler_opt.corpus import extract, local_thinlto, sections
 from compiler_opt.corpus.builds import bazel_aquery, database, directory, params
@@ -70,6 +70,18 @@ _THINLTO_BUILD = flags.DEFINE_enum(
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is not empty.")
 
 _SHOWN_FAILURES = 10
+_LEVELS = {"debug": 1, "info": 0, "warning": -1, "error": -2, "critical": -3}
+
+
+class _Verbosity(flags.ArgumentParser):
+    """What absl takes as a number, LLVM's tool by name; below `warning` nothing is told of what was left out."""
+
+    def parse(self, argument: str | int) -> int:
+        text = str(argument).lower()
+        return _LEVELS[text] if text in _LEVELS else int(text)
+
+
+flags.FLAGS["verbosity"].parser = _Verbosity()
 
 
 def main(argv: list[str]) -> int:
@@ -80,7 +92,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError("--input: expected what describes the build, found nothing; see --help")
     build = _build(Path(_INPUT.value))
     for what, paths in build.skipped.items():
-        _say(f"skipped: {len(paths)} {what} ({listed(paths)})")
+        _tell(f"skipped: {len(paths)} {what} ({listed(paths)})")
     objects = build.objects
     with tqdm.tqdm(total=len(objects), unit="object", dynamic_ncols=True) as bar:
         extraction = extract.extract(
@@ -114,7 +126,7 @@ def _extract_local() -> int:
             "--thinlto_build=local"
         )
     if link.skipped:
-        _say(f"skipped: {len(link.skipped)} inputs of which the link left nothing ({listed(link.skipped)})")
+        _tell(f"skipped: {len(link.skipped)} inputs of which the link left nothing ({listed(link.skipped)})")
     with tqdm.tqdm(total=len(link.modules), unit="module", dynamic_ncols=True) as bar:
         extraction = local_thinlto.extract(
             link,
@@ -150,13 +162,18 @@ def _num_workers() -> int:
 def _report(extraction: extract.Extraction, of_what: str) -> None:
     failures = extraction.failures
     for _, reason in failures[:_SHOWN_FAILURES]:
-        _say(f"left out: {reason}")
+        _tell(f"left out: {reason}")
     if len(failures) > _SHOWN_FAILURES:
-        _say(f"left out: {len(failures) - _SHOWN_FAILURES} more")
+        _tell(f"left out: {len(failures) - _SHOWN_FAILURES} more")
     _say(
         f"{_OUTPUT_DIR.value}: {len(extraction.modules)} modules of {of_what} "
         f"({extraction.filtered} left out by --cmd_filter, {len(failures)} without a usable module)"
     )
+
+
+def _tell(text: str) -> None:
+    if logging.get_verbosity() >= logging.WARNING:
+        _say(text)
 
 
 def _say(text: str) -> None:

@@ -86,12 +86,13 @@ def test_other_byte_orders_and_widths(clang_path: str, tmp_path: Path) -> None:
         "s390x-linux-gnu",
         "mips-linux-gnu",
         "riscv64-linux-gnu",
+        "powerpc64-linux-gnu",
     ):
         command = [clang_path, f"--target={target}", "-Oz", "-Xclang", "-fembed-bitcode=all", "-c", "-x", "c", "-"]
         path = tmp_path / f"{target}.o"
         subprocess.run([*command, "-o", str(path)], input=b"int twice(int x) { return x * 2; }", check=True)
         objects.append(ObjectFile(path, path.name))
-    assert len(extract(objects, tmp_path / "corpus").modules) == 5
+    assert len(extract(objects, tmp_path / "corpus").modules) == 6
     for module in Corpus.load(tmp_path / "corpus").modules:
         subprocess.run(compile_command(clang_path, module.options(), module.bitcode_path, "/dev/null"), check=True)
 
@@ -201,7 +202,7 @@ def test_paths_that_are_not_utf8(build: Path, clang_path: str, tmp_path: Path) -
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_damaged_objects_are_refused_or_extracted(
     build: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -221,6 +221,31 @@ MISTAKES = (
     Mistake(
         "no such task", ("corpus_stats",), {"decisions": "true", "compile_task": "knitting"}, ("knitting", "inlining")
     ),
+    Mistake("no parameter file", ("extract_ir",), {"input": "gone", "input_type": "params"}, ("gone: cannot be read",)),
+    Mistake(
+        "no tree of objects",
+        ("extract_ir",),
+        {"input": "file", "input_type": "directory"},
+        ("file: expected a folder of objects, found none",),
+    ),
+    Mistake(
+        "no result of a Bazel query",
+        ("extract_ir",),
+        {"input": "file", "input_type": "bazel_aquery"},
+        ("file: expected JSON", "bazel aquery --output=jsonproto"),
+    ),
+    Mistake(
+        "no link with ThinLTO",
+        ("extract_ir",),
+        {"input": "build", "input_type": "directory", "thinlto_build": "local"},
+        ("left no file that ends in .3.import.bc", "-Wl,--save-temps=import -Wl,--thinlto-emit-index-files"),
+    ),
+    Mistake(
+        "ThinLTO in the linker, of a database",
+        ("extract_ir",),
+        {"thinlto_build": "local"},
+        ("--input_type=json: says nothing about a link", "give params or directory"),
+    ),
     Mistake("no such set", ("fetch_corpus",), {"set": "enormous"}, ("'enormous'", "smoke")),
     Mistake(
         "output folder holds something else",

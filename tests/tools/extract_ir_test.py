@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,46 @@ def test_all_options(database: Path, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert [module.name for module in Corpus.load(tmp_path / "corpus").modules] == [f"{tmp_path.name}/a.o"]
+
+
+def test_each_type_of_input(database: Path, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    build.mkdir()
+    shutil.copy(database.parent / "a.o", build)
+    (build / "README").touch()
+    (build / "link.params").write_text("a.o /usr/lib/crt1.o")
+    (build / "aquery.json").write_text('{"actions": [{"mnemonic": "CppLink", "arguments": ["clang", "a.o"]}]}')
+    for kind, name, skipped in (
+        ("params", "link.params", f"skipped: 1 inputs outside of {build} (/usr/lib/crt1.o)"),
+        ("bazel_aquery", "aquery.json", ""),
+        ("directory", ".", "skipped: 3 files that are no objects ("),
+    ):
+        output = f"--output_dir={tmp_path / kind}"
+        base = f"--obj_base_dir={build}"
+        result = extract_ir(f"--input={build / name}", f"--input_type={kind}", base, output, "--verbosity=info")
+        assert result.returncode == 0, result.stderr
+        assert skipped in result.stdout
+        assert "1 modules of 1 objects" in result.stdout
+        assert [module.name for module in Corpus.load(tmp_path / kind).modules] == ["a.o"]
+
+
+def test_what_is_left_out_is_not_told_to_those_who_want_errors_only(database: Path, tmp_path: Path) -> None:
+    result = extract_ir(f"--input={database}", f"--output_dir={tmp_path / 'corpus'}", "--verbosity=ERROR")
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) == 1
+    assert "1 without a usable module" in result.stdout
+
+
+def test_links_with_thinlto(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int main(void) { return 0; }\n")
+    save = ["-Wl,--save-temps=import", "-Wl,--thinlto-emit-index-files"]
+    subprocess.run(["clang-22", "-O2", "-flto=thin", "-c", "a.c"], cwd=tmp_path, check=True)
+    subprocess.run(["clang-22", "-O2", "-flto=thin", "-fuse-ld=lld", "a.o", *save], cwd=tmp_path, check=True)
+    corpus = tmp_path / "corpus"
+    result = extract_ir(f"--obj_base_dir={tmp_path}", "--thinlto_build=local", f"--output_dir={corpus}")
+    assert result.returncode == 0, result.stderr
+    assert "1 modules of 1 that were linked" in result.stdout
+    assert sorted(path.name for path in corpus.iterdir()) == ["a.o.bc", "a.o.thinlto.bc", "corpus_description.json"]
 
 
 def test_mistakes_are_one_line(database: Path, tmp_path: Path) -> None:
