@@ -17,6 +17,7 @@ from compiler_opt.corpus.description import (
     format_options,
     parse_options,
 )
+from compiler_opt.corpus.sampling import make_sampler
 from compiler_opt.errors import ConfigError, CorpusError
 
 BITCODE = b"BC\xc0\xde" + bytes.fromhex("35140000 01000000 00000000".replace(" ", ""))
@@ -364,9 +365,16 @@ def test_any_description_is_refused_in_one_line_or_loads(
     refusal(lambda: Corpus.load(root))  # There are no files, so it never loads.
 
 
-def test_ten_thousand_modules_load_quickly(tmp_path: Path) -> None:
-    write_corpus(tmp_path, [f"p{number % 20}/m{number}.o" for number in range(10_000)])
+def test_ten_thousand_modules_load_and_are_sampled_and_filtered_quickly(tmp_path: Path) -> None:
+    write_corpus(
+        tmp_path, [f"p{number % 20}/m{number}.o" for number in range(10_000)], projects=[f"p{n}" for n in range(20)]
+    )
     start = time.process_time()
     corpus = Corpus.load(tmp_path)
     assert len(corpus.select(names=[module.name for module in corpus.modules[::7]]).modules) == 1429
+    assert len(corpus.filter("7[.]o$").modules) == 1000
+    assert sorted(len(part.modules) for part in corpus.split_by_project(0.2, 1)) == [2000, 8000]
+    for kind in ("uniform", "size"):
+        sampler = make_sampler(kind, corpus.modules, 1)
+        assert all(len(sampler.draw(position, 16)) == 16 for position in range(0, 160, 16))
     assert time.process_time() - start < 1
