@@ -182,7 +182,7 @@ class _ProjectRun:
     def jobs(self, contenders: Mapping[str, Policy | None], settings: EvaluationSettings) -> Iterator[Job]:
         for module in self._modules:
             # Not Python's hash, which differs from run to run.
-            seed = zlib.crc32(module.name.encode(), settings.seed & 0xFFFFFFFF)
+            seed = zlib.crc32(module.name.encode("utf-8", "surrogateescape"), settings.seed & 0xFFFFFFFF)
             for name, policy in contenders.items():
                 yield Job(module, policy, seed, settings.rollout, self._object_path(name, module.name))
 

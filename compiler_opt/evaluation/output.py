@@ -29,7 +29,7 @@ def write(evaluation: Evaluation, directory: Path, history: History | None = Non
         "report.html": (render if _is_size(evaluation) else score_report.render)(evaluation, history),
     }
     for name, contents in files.items():
-        write_atomically(directory / name, contents.encode())
+        write_atomically(directory / name, contents.encode("utf-8", "backslashreplace"))
     return directory / "report.html"
 
 

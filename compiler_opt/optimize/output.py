@@ -44,7 +44,7 @@ def write(result: Result, folder: Path, drivers: Path, history: History | None =
         "report.html": render(result, drivers, history),
     }
     for name, contents in files.items():
-        write_atomically(folder / name, contents.encode())
+        write_atomically(folder / name, contents.encode("utf-8", "backslashreplace"))
     return folder / "report.html"
 
 

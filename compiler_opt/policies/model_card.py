@@ -105,7 +105,7 @@ class ModelCard:
           OutputError: they cannot be written.
         """
         write_atomically(directory / CARD_FILE, self.to_json().encode())
-        write_atomically(directory / MARKDOWN_FILE, self.to_markdown().encode())
+        write_atomically(directory / MARKDOWN_FILE, self.to_markdown().encode("utf-8", "backslashreplace"))
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=2) + "\n"

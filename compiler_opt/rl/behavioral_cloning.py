@@ -59,7 +59,9 @@ class Cloned:
 
 def held_out_modules(modules: Iterable[str], fraction: float, seed: int) -> frozenset[str]:
     """A share of the modules, at least one; the same for the same names and seed."""
-    ordered = sorted(set(modules), key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
+    ordered = sorted(
+        set(modules), key=lambda name: hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogateescape")).digest()
+    )
     return frozenset(ordered[: max(1, round(fraction * len(ordered)))])
 
 

@@ -169,7 +169,7 @@ def encode(context: TraceContext) -> bytes:
     """One context as a serialised SequenceExample, without its score."""
     example = tf.train.SequenceExample()
     for key in ("module", "project", "identifier"):
-        example.context.feature[key].bytes_list.value.append(getattr(context, key).encode())
+        example.context.feature[key].bytes_list.value.append(getattr(context, key).encode("utf-8", "surrogateescape"))
     columns = {**context.values, context.advice.name: context.action, REWARD: context.reward}
     for name, values in columns.items():
         example.feature_lists.feature_list[name].MergeFromString(_encoded_list(values))
@@ -280,4 +280,4 @@ def _reason(error: Exception) -> str:
 
 
 def _decoded(names: np.ndarray) -> tuple[str, ...]:
-    return tuple(name.decode() for name in names)
+    return tuple(name.decode("utf-8", "surrogateescape") for name in names)

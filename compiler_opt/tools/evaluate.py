@@ -127,7 +127,7 @@ def main(argv: list[str]) -> None:
             on_rollout=advance,
         )
     report = output.write(evaluation, Path(_OUTPUT_PATH.value), history)
-    print(output.terminal_table(evaluation))
+    print(output.terminal_table(evaluation).encode("utf-8", "backslashreplace").decode())
     print(f"report: {report}")
 
 

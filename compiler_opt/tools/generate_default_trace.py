@@ -28,7 +28,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import check_writable, write_atomically
+from compiler_opt.files import check_writable, printable, write_atomically
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.export.development import with_model
 from compiler_opt.policies.network import LearnedPolicy
@@ -191,7 +191,7 @@ def _compare(
     table.writerow(PERFORMANCE_COLUMNS)
     for name in sorted(scores):
         table.writerow([name, traces.WHOLE_MODULE, baseline.scores[name], scores[name]])
-    write_atomically(path, text.getvalue().encode())
+    write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
     default_total, total = sum(baseline.scores[name] for name in scores), sum(scores.values())
     _report(
         path, failures, f"score {total:.0f}, default {default_total:.0f}: reward {reward(total, default_total):+.2%}"
@@ -202,7 +202,7 @@ def _report(output: Path, failures: Mapping[str, str], summary: str) -> None:
     """Says what was written, and names what failed in a log beside it."""
     log = output.with_name(f"{output.name}.failures.log")
     if failures:
-        write_atomically(log, "".join(f"{reason}\n" for _, reason in sorted(failures.items())).encode())
+        write_atomically(log, "".join(f"{printable(reason)}\n" for _, reason in sorted(failures.items())).encode())
         summary += f"; {len(failures)} modules failed, see {log}"
     else:
         log.unlink(missing_ok=True)

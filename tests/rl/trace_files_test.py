@@ -55,7 +55,15 @@ def by_module(batches: list[TraceBatch]) -> dict[str, dict[str, np.ndarray]]:
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.dictionaries(st.text(min_size=1, max_size=5), st.lists(INT64, min_size=1, max_size=6), min_size=1, max_size=6),
+    st.dictionaries(
+        st.one_of(
+            st.text(min_size=1, max_size=5),
+            st.binary(min_size=1, max_size=5).map(lambda name: name.decode("utf-8", "surrogateescape")),
+        ),
+        st.lists(INT64, min_size=1, max_size=6),
+        min_size=1,
+        max_size=6,
+    ),
     st.integers(1, 4),
 )
 def test_what_is_written_is_read(tmp_path: Path, costs: dict[str, list[int]], contexts_per_batch: int) -> None:

@@ -139,18 +139,11 @@ MISTAKES = (
     corpus(
         "link that leaves", "corpora/link", "plain/data.c.o.cmd: is a link that leaves", REMAKE, tools=("evaluate",)
     ),
-    corpus("name in two lines", "corpora/newline", "a\\nb.o.bc: no such file", REMAKE, tools=("evaluate",)),
     Mistake(
         "flag that no corpus may use",
-        ("generate_default_trace", "train_locally", "evaluate"),
+        ("train_locally", "evaluate"),
         {"gin_bindings": "problem_config.flags_to_add = ['-load', 'x.so']"},
         ("problem_config.flags_to_add: '-load' is not an option that a corpus may use", "--trust_corpus"),
-    ),
-    Mistake(
-        "module filter",
-        ("train_locally",),
-        {"module_filter": "nothing"},
-        ("corpus: the module filter 'nothing': occurs in none of 4 module names",),
     ),
     corpus("file missing", "corpora/file-missing", "plain/list.c.o.bc: no such file", REMAKE, tools=("evaluate",)),
     corpus("truncated", "corpora/truncated", "area.cpp.o.bc", "truncated", REMAKE),
@@ -423,7 +416,6 @@ def _make_corpora(place: Path) -> None:
         "empty": '{"modules": [], "has_thinlto": false}',
         "parent": '{"modules": ["../../x"], "has_thinlto": false}',
         "absolute": '{"modules": ["/etc/passwd"], "has_thinlto": false}',
-        "newline": '{"modules": ["a\\nb.o"], "has_thinlto": false}',
         "not-utf8": "",
         "huge": "",
     }
