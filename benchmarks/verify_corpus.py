@@ -23,6 +23,7 @@ from compiler_opt.collect import verify
 from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus import archives, extract, manifest
+from compiler_opt.corpus.builds import database
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.files import default_cache_dir
@@ -103,7 +104,7 @@ def check(name: str, source: Path, toolchain: Toolchain, scratch: Path, num_work
     _run(["cmake", "-G", "Ninja", "-S", str(source / BUILDS[name].root), "-B", str(build), *settings], scratch)
     _run(["cmake", "--build", str(build), f"-j{num_workers}"], scratch)
     build_s = time.monotonic() - start_s
-    objects = extract.objects_of_database(build / "compile_commands.json", build)
+    objects = database.objects_of_database(build / "compile_commands.json", build)
     extraction = extract.extract(objects, corpus_dir, num_workers=num_workers)
     start_s = time.monotonic()
     modules = Corpus.load(corpus_dir).modules
