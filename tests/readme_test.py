@@ -15,7 +15,7 @@ from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOCo
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-DOCUMENTS = ("README.md", "docs/code_map.md")
+DOCUMENTS = ("README.md", "docs/code_map.md", "docs/corpus.md")
 
 GIN_CLASSES: dict[str, tuple[type, ...]] = {
     "train_eval": (BehavioralCloningConfig, TrainingConfig),
