@@ -71,7 +71,7 @@ def objects_folder(output_dir: Path, name: str, stamp: Mapping[str, Any]) -> Ite
             (folder / "objects").mkdir(parents=True)
             write_atomically(folder / _STAMP_NAME, json.dumps(stamp).encode())
     except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror}); remove it") from None
+        raise OutputError(f"{folder}: cannot be written ({error.strerror or error}); remove it") from None
     yield folder / "objects"
     shutil.rmtree(folder, ignore_errors=True)
     # Only succeeds for the last one.

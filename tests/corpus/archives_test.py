@@ -1,5 +1,6 @@
 import hashlib
 import io
+import shutil
 import sys
 import tarfile
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from compiler_opt.corpus import archives, manifest
 from compiler_opt.corpus.manifest import Archive
 from compiler_opt.errors import CorpusError
+from compiler_opt.files import default_cache_dir
 
 SETUP_PY = (
     "import pathlib; pathlib.Path({marker!r}).touch(); from setuptools import setup; setup(name='evil', version='1')"
@@ -83,9 +85,26 @@ def test_an_archive_that_does_not_exist_is_named(local_pip: Path, tmp_path: Path
 
 
 def test_a_real_archive_comes_through_pip(tmp_path: Path) -> None:
-    archive = manifest.load().projects["fasttext"].archive
-    archives.unpack(archives.fetch(archive, tmp_path), tmp_path / "source")
-    assert (tmp_path / "source" / "src" / "fasttext.cc").is_file()
+    check_claims("fasttext", tmp_path, tmp_path)
+    assert (tmp_path / "fasttext" / "src" / "fasttext.cc").is_file()
+
+
+@pytest.mark.slow
+def test_all_archives_and_their_modules_are_as_they_are_said_to_be(tmp_path: Path) -> None:
+    for name in manifest.load().projects:
+        check_claims(name, default_cache_dir(), tmp_path)
+        shutil.rmtree(tmp_path / name)
+
+
+def check_claims(name: str, cache_dir: Path, folder: Path) -> None:
+    """What the manifest tells the user: the bytes that are downloaded, and how many modules there are to compile."""
+    project = manifest.load().projects[name]
+    path = archives.fetch(project.archive, cache_dir)
+    assert path.stat().st_size == project.archive.num_bytes, name
+    archives.unpack(path, folder / name, only=project.root)
+    root = folder / name / project.root
+    sources = project.select(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+    assert len(sources) == project.measured.modules, name
 
 
 def add(archive: tarfile.TarFile, name: str, kind: bytes = tarfile.REGTYPE, text: bytes = b"x", link: str = "") -> None:

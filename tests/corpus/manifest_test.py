@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,32 @@ def test_the_shipped_manifest_keeps_its_promises() -> None:
     assert used == set(known.projects)
 
 
+def test_the_larger_sets_are_as_large_as_they_are_said_to_be() -> None:
+    known = manifest.load()
+    modules = {}
+    for name in ("small", "standard", "large"):
+        projects = [project for split in known.split(name).values() for project in split]
+        modules[name] = sum(project.measured.modules for project in projects)
+        assert len(projects) >= 20
+    assert modules["standard"] >= 1_500
+    assert modules["small"] < modules["standard"] < modules["large"]
+    for name in ("standard", "large"):
+        assert set(known.sets[name]) == set(manifest.SPLITS)
+        validation = known.split(name)["validation"]
+        assert {project.language for project in validation} == {"c", "c++"}
+    assert all(project.measured.modules and project.measured.num_bytes for project in known.projects.values())
+    assert all(project.archive.num_bytes for project in known.projects.values())
+
+
+def test_each_set_grows_from_the_one_before_and_holds_out_the_same() -> None:
+    sets = manifest.load().sets
+    assert set(sets["small"]["train"]) < set(sets["standard"]["train"]) < set(sets["large"]["train"])
+    assert sets["small"]["held_out"] == sets["standard"]["held_out"] == sets["large"]["held_out"]
+    assert sets["standard"]["validation"] == sets["large"]["validation"]
+    # Fixed before anything was trained on them; results name them.
+    assert sets["small"]["held_out"] == ("box2d", "cmark", "h3", "jsonnet", "leveldb", "libsass", "opentimelineio")
+
+
 def test_no_archive_is_on_two_sides_in_any_set() -> None:
     """What is bundled in one archive may be the same library."""
     known = manifest.load()
@@ -49,6 +76,21 @@ def test_no_archive_is_on_two_sides_in_any_set() -> None:
             for name in names:
                 sides.setdefault(known.projects[name].archive.name, set()).add(split)
     assert {archive for archive, splits in sides.items() if len(splits) > 1} == set()
+
+
+def test_licences_are_spdx_expressions_of_known_licences() -> None:
+    """A name that is misspelt here would be read by nobody's tools."""
+    words = {
+        word
+        for project in manifest.load().projects.values()
+        for word in re.findall(r"[\w.+-]+", project.licence)
+        if word not in ("AND", "OR", "WITH")
+    }
+    known = {
+        *("Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "GPL-2.0-or-later", "GPL-3.0-only", "GPL-3.0-or-later", "ISC"),
+        *("LGPL-2.1-or-later", "MIT", "NCSA", "SMLNJ", "Zlib"),
+    }
+    assert words == known
 
 
 def test_an_archive_is_pinned_the_same_way_by_all_its_projects() -> None:
@@ -144,7 +186,7 @@ def test_what_is_not_yaml() -> None:
 
 
 def test_an_unknown_set_is_named_with_those_that_exist() -> None:
-    with pytest.raises(CorpusError, match="no ready-made corpus 'huge'; there are: small, smoke"):
+    with pytest.raises(CorpusError, match="no ready-made corpus 'huge'; there are: large, small, smoke, standard"):
         manifest.load().split("huge")
 
 

@@ -1,5 +1,9 @@
-from compiler_opt.corpus import ready_made_tables
+from pathlib import Path
+
+from compiler_opt.corpus import manifest, ready_made_tables
 from compiler_opt.corpus.manifest import Archive, Manifest, Measured, Project
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "ready_made.md"
 
 
 def project(name: str, archive: Archive, modules: int, num_bytes: int) -> Project:
@@ -47,3 +51,10 @@ def test_projects_come_by_split_and_name_with_all_their_sets() -> None:
 def test_tables_are_aligned() -> None:
     for table in (ready_made_tables.sets_table(KNOWN), ready_made_tables.projects_table(KNOWN)):
         assert len({len(line) for line in table.splitlines()}) == 1
+
+
+def test_the_document_has_the_tables_as_they_are() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    known = manifest.load()
+    assert ready_made_tables.sets_table(known) in text
+    assert ready_made_tables.projects_table(known) in text

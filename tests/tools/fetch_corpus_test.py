@@ -32,6 +32,22 @@ def test_the_list_names_every_project_and_licence(way: str) -> None:
         assert project.licence in result.stdout
 
 
+def test_what_it_takes_is_said_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    result = fetch_corpus("--set=smoke", f"--output_dir={tmp_path / 'corpora'}", f"--cache_dir={tmp_path / 'cache'}")
+    # As the list has it: h3, marisa and munk2d, each of its own archive.
+    projects = [project for split in manifest.load().split("smoke").values() for project in split]
+    download = sum(project.archive.num_bytes for project in projects) / 1e6
+    corpora = sum(project.measured.num_bytes for project in projects) / 1e6
+    assert result.stdout.strip() == (
+        f"3 projects with some 59 modules to make: {download:.1f} MB to download, "
+        f"{corpora:.1f} MB of disk for the corpora"
+    )
+    assert result.returncode == 2
+    assert "pip cannot download the source archive" in result.stderr.splitlines()[-1]
+
+
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for arguments, message in (
