@@ -304,7 +304,7 @@ sys.path.insert(0, {root!r})
 from tests.corpus.ready_made_test import FILES, build, make_project
 from compiler_opt.corpus.manifest import Manifest
 tmp = Path({tmp!r})
-files = {{**FILES, **{{f"lib/more{{i}}.c": "int x;" for i in range(40)}}}}
+files = {{**FILES, **{{f"lib/more{{i}}.c": "int x;" for i in range(12)}}}}
 projects = {{name: make_project(name, tmp / "cache", files) for name in ("red", "green", "blue")}}
 print("ready", flush=True)
 build(Manifest(projects, {{"tiny": {{"train": ("red", "green"), "held_out": ("blue",)}}}}), "clang-22", tmp)
@@ -333,8 +333,8 @@ def test_a_build_that_is_killed_can_be_repeated(signal_number: int, tmp_path: Pa
     time.sleep(1.1)  # A scratch directory younger than a second is left alone.
     assert not list((tmp_path / "corpora").glob("*/corpus_description.json"))
     compiled = {path: path.stat() for path in unfinished.glob("*/objects/lib/*.o")}
-    assert len(compiled) < 3 * 42
-    files = {**FILES, **{f"lib/more{i}.c": "int x;" for i in range(40)}}
+    assert len(compiled) < 3 * 14
+    files = {**FILES, **{f"lib/more{i}.c": "int x;" for i in range(12)}}
     projects = {name: make_project(name, cache, files) for name in ("red", "green", "blue")}
     known = Manifest(projects, {"tiny": {"train": ("red", "green"), "held_out": ("blue",)}})
     first: dict[str, int] = {}
@@ -343,5 +343,5 @@ def test_a_build_that_is_killed_can_be_repeated(signal_number: int, tmp_path: Pa
     )
     # Nothing that was compiled is compiled again.
     assert sum(first.values()) == len(compiled)
-    assert len(Corpus.load(corpora["train"]).modules) == 2 * 42
+    assert len(Corpus.load(corpora["train"]).modules) == 2 * 14
     assert sorted(path.name for path in (tmp_path / "corpora").iterdir()) == ["held_out", "train"]
