@@ -162,6 +162,9 @@ def list_folder(url: str, cache_dir: Path | None = None) -> RemoteFolder:
             ) from error
         _LOG.warning("%s: cannot be listed (%s); using what was fetched before", printable(url), _reason(error))
     else:
+        if not listing.files:
+            # Nothing to remember, and no reason to forget what was there before.
+            return RemoteFolder(url, mirror, {})
         write_atomically(listing_path, json.dumps(dataclasses.asdict(listing)).encode())
     cache = ContentCache(place)
     files = {

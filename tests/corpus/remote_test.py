@@ -131,6 +131,7 @@ def test_a_damaged_cache_mends_itself(memory: Any, tmp_path: Path) -> None:
 def test_addresses_of_no_corpus(memory: Any, tmp_path: Path, url: str, words: tuple[str, ...]) -> None:
     message = refusal(lambda: Corpus.load(url, cache_dir=tmp_path))
     assert all(word in message for word in words), message
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -105,15 +105,22 @@ class _Run:
 _CLASSICAL = ("--gin_bindings=advantages.kind='moving_average'", "--gin_bindings=ppo.value_pred_loss_coef=0.5")
 
 
+_DRAWN = ("--gin_bindings=train_eval.sampling='decisions'",)
+_FLAGS = ("--gin_bindings=problem_config.flags_to_add=['-mllvm', '-unroll-count=1']",)
+
+
 def test_a_run_and_more_of_it(clang_path: str, tmp_path: Path) -> None:
     run = _Run(tmp_path, clang_path, 2)
-    reward = (*_CLASSICAL, "--gin_bindings=train_eval.sampling='decisions'") if "19" in clang_path else ()
+    reward = (*_CLASSICAL, *_DRAWN, *_FLAGS) if "19" in clang_path else ()
     run.finish(*reward)
     run.check_complete(2)
     before = run.history()
     run.finish("--gin_bindings=train_eval.num_iterations=3", *reward)
     assert run.history()[:2] == before
     run.check_complete(3)
+    recorded = NetworkWeights.load(run.root_dir / "policy").metadata.get("problem_config", {})
+    assert recorded.get("flags_to_add", []) == (["-mllvm", "-unroll-count=1"] if reward else [])
+    assert (run.root_dir / "decisions.json").exists() == bool(reward)
 
 
 def test_a_run_that_is_over_is_left_as_it_is(tmp_path: Path) -> None:
