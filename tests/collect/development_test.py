@@ -165,8 +165,9 @@ def test_evictions_come_with_llvms_score(place: Place) -> None:
     channel = place.rollout("loops/called.c.o", default, _CHANNEL, problem=_EVICTION)
     content = place.object.read_bytes()
     # Where nothing else tells the compiler's own decisions, the development mode is what `auto` takes.
-    for settings in (_DEVELOPMENT, RolloutSettings()):
-        result = place.rollout("loops/called.c.o", default, settings, problem=_EVICTION)
+    without_plugin = dataclasses.replace(place.compiler, plugin_headers=None)
+    for settings, compiler in ((_DEVELOPMENT, None), (RolloutSettings(), without_plugin)):
+        result = place.rollout("loops/called.c.o", default, settings, problem=_EVICTION, toolchain=compiler)
         assert result.failure is None
         assert content == place.object.read_bytes()
         assert result.measurement == channel.measurement
