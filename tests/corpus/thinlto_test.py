@@ -110,7 +110,6 @@ def test_what_an_object_names_as_its_index_must_be_one(distributed: Path, tmp_pa
 @pytest.mark.parametrize(
     ("compiled", "linked"),
     [
-        (["-fPIE"], ["-O2", "-pie"]),
         (["-fno-pic"], ["-O2", "-no-pie"]),
         (["-fPIC"], ["-O3", "-shared", "-march=x86-64-v2", "-Wl,-mllvm,-inline-threshold=3"]),
         (["-fPIE"], ["-O1", "-Wl,-O1,--lto-O2"]),
