@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from elftools.elf import enums
 
+from compiler_opt.files import printable
 from compiler_opt.llvm import elf
 from compiler_opt.llvm.elf import Array, ElfFile
 
@@ -50,18 +51,19 @@ class SectionDifference:
     num_different: int
 
     def describe(self) -> str:
-        """A few words, e.g. `.text: 12 of 345 bytes`."""
+        """A few words, e.g. `.text: 12 differences in 345 bytes`."""
+        name = printable(self.section)
         if self.section in (HEADER, ORDER):
-            return self.section
+            return name
         if self.original_bytes is None:
-            return f"{self.section}: not in the original"
+            return f"{name}: not in the original"
         if self.rebuilt_bytes is None:
-            return f"{self.section}: missing"
+            return f"{name}: missing"
         if self.num_different == 0:
-            return f"{self.section}: flags or links"
+            return f"{name}: flags or links"
         if self.original_bytes != self.rebuilt_bytes:
-            return f"{self.section}: {self.original_bytes} bytes became {self.rebuilt_bytes}"
-        return f"{self.section}: {self.num_different} differences in {self.original_bytes} bytes"
+            return f"{name}: {self.original_bytes} bytes became {self.rebuilt_bytes}"
+        return f"{name}: {self.num_different} differences in {self.original_bytes} bytes"
 
 
 def compare(

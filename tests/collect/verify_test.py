@@ -17,10 +17,16 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from tests.small_corpus import SOURCES
 
 CPP = """
-#include <map>
-#include <string>
-static std::map<std::string, int> counts;
-int count(const char *word) { try { return ++counts[word]; } catch (...) { return 0; } }
+struct Shape { virtual ~Shape() {} virtual int area() const { return 0; } };
+template <int N> struct Square : Shape { int area() const override { return N * N; } };
+struct Counter { Counter(); int counts[4]; };
+static Counter counter;
+void may_throw(const char *);
+int count(const char *word) {
+  static Square<3> square;
+  Square<5> other;
+  try { may_throw(word); return counter.counts[square.area() % 4] + other.area(); } catch (int error) { return error; }
+}
 """
 C = SOURCES["plain/list.c"]
 

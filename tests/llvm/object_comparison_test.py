@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.elf import ElfFile
-from compiler_opt.llvm.object_comparison import HEADER, ORDER, compare
+from compiler_opt.llvm.object_comparison import HEADER, ORDER, SectionDifference, compare
 
 EXTRA = (".llvmbc", ".llvmcmd")
 
@@ -150,3 +150,7 @@ def test_damaged_objects_are_refused_or_compared(plain: ElfFile, data: st.DataOb
         assert "\n" not in str(error)
     else:
         assert all("\n" not in difference.describe() for difference in differences)
+
+
+def test_a_foreign_name_stays_on_its_line() -> None:
+    assert SectionDifference("a\nb", 1, 2, 1).describe() == "a\\nb: 1 bytes became 2"
