@@ -1,4 +1,4 @@
-"""What a deployed policy costs: CPU seconds and memory of `mlgo-clang -Oz` against plain `clang -Oz`.
+"""What a deployed policy costs: CPU seconds and memory of `mlgo-clang` against plain `clang`, at the policy's level.
 
 Modules are compiled from their bitcode, without the front end, which costs the same either way and would only make
 the policy's share look smaller. Both ways take turns, module by module, so that a machine whose speed drifts treats
@@ -50,13 +50,14 @@ def main(argv: list[str]) -> None:
         deployment = deploy(
             Path(_POLICY_PATH.value), scratch / "prefix", [toolchain.clang], never_worse=_NEVER_WORSE.value, strict=True
         )
+        level = deployment.levels[0]
         compilers = {_PLAIN: toolchain.clang, _POLICY: deployment.driver()}
         start_s = statistics.median(_run([str(deployment.driver()), "--mlgo-info"], scratch)[0] for _ in range(200))
         for row, module in enumerate(tqdm(modules, unit="module", disable=None)):
             objects = {way: scratch / f"{way}.o" for way in compilers}
             for repetition in range(-1, _REPETITIONS.value):
                 for way, compiler in compilers.items():
-                    command = [str(compiler), "-Oz", "-w", "-x", "ir", "-c", str(module.bitcode_path)]
+                    command = [str(compiler), f"-{level}", "-w", "-x", "ir", "-c", str(module.bitcode_path)]
                     measured = _run([*command, "-o", str(objects[way])], scratch)
                     # The first of each reads the module into the page cache and is not counted.
                     if repetition >= 0:
@@ -73,7 +74,7 @@ def main(argv: list[str]) -> None:
     print(f"  plain clang's, median: {np.median(module_peak_bytes[:, _PLAIN]) / 1e6:.1f} MB")
     print(f"starting the driver: {start_s * 1e3:.2f} ms of CPU time")
     print(f"  {text_changed} objects differ from plain clang's; {'never worse; ' if _NEVER_WORSE.value else ''}strict")
-    print(f"  {_REPETITIONS.value} repetitions; {toolchain.version_text}, -Oz; policy {_POLICY_PATH.value}")
+    print(f"  {_REPETITIONS.value} repetitions; {toolchain.version_text}, -{level}; policy {_POLICY_PATH.value}")
     print(f"  {platform.machine()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}")
 
 
