@@ -58,7 +58,11 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
 
 
 def _prepare_regalloc(compilation: Compilation, policy: Policy) -> Prepared | None:
-    """What it takes for the register allocator; other policies are asked over the channel, told more by the plugin."""
+    """What it takes for the register allocator; what cannot decide there is asked over the channel.
+
+    Raises:
+      PolicyError: the network is too large, and the settings insist on the plugin.
+    """
     greedy = isinstance(policy, LearnedPolicy) and not policy.temperature
     # Priorities as the compiler gives them are beyond our scale: what is to be learned is the rebuilt default.
     default = policy.is_default and compilation.problem.scale is None
@@ -67,7 +71,12 @@ def _prepare_regalloc(compilation: Compilation, policy: Policy) -> Prepared | No
     plugin = regalloc_plugin.regalloc_plugin(compilation.toolchain)
     if plugin is None:
         return None
-    blob = _blob(compilation.scratch, policy, compilation.problem) if isinstance(policy, LearnedPolicy) else None
+    try:
+        blob = _blob(compilation.scratch, policy, compilation.problem) if isinstance(policy, LearnedPolicy) else None
+    except PolicyError:
+        if compilation.settings.backend == "plugin":
+            raise
+        return None
     return Prepared(plugin, blob)
 
 

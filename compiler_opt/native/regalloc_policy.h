@@ -75,6 +75,7 @@ class RegallocPolicy {
     }
     values_.assign(sent.size() * num_candidates_, 0.0f);
     weights_.assign(num_candidates_, 0.0f);
+    hints_.assign(num_candidates_, 0.0f);
     lighter_.assign(num_candidates_, 0);
     legal_.assign(num_candidates_, 0);
     features_.assign(inputs_.size(), 0);
@@ -182,6 +183,7 @@ class RegallocPolicy {
       const float weight = float(element(sent_[weight_], tensors[weight_], place));
       // Infinity by infinity: one that must not be spilled.
       weights_[place] = weight != weight ? std::numeric_limits<float>::infinity() : weight;
+      hints_[place] = float(element(sent_[broken_hints_], tensors[broken_hints_], place));
     }
     for (size_t tensor = 0; tensor < sent_.size(); ++tensor) {
       if (!has_extent(sent_[tensor]))
@@ -248,8 +250,8 @@ class RegallocPolicy {
   float rank(size_t place) const {
     unsigned count = 0;
     for (size_t other = 0; other + 1 < num_candidates_; ++other) {
-      const float hints = sent_value(broken_hints_, other), own_hints = sent_value(broken_hints_, place);
-      count += legal_[other] && (hints < own_hints || (hints == own_hints && weights_[other] < weights_[place]));
+      const bool as_many = hints_[other] == hints_[place];
+      count += legal_[other] && (hints_[other] < hints_[place] || (as_many && weights_[other] < weights_[place]));
     }
     return float(count);
   }
@@ -261,7 +263,7 @@ class RegallocPolicy {
   size_t num_candidates_ = 0;
   size_t mask_ = 0, weight_ = 0, broken_hints_ = 0;  // of the tensors
   // Of the decision that is looked at.
-  std::vector<float> values_, weights_;  // [tensor][place], [place]
+  std::vector<float> values_, weights_, hints_;  // [tensor][place], then [place]: spill weights, broken hints
   std::vector<char> lighter_, legal_;
   size_t num_legal_ = 0, num_lighter_ = 0;
   std::vector<int64_t> features_;

@@ -1,0 +1,141 @@
+"""Policies for the register allocator in C++: what numpy decides, whatever is sent, and no access out of bounds."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.llvm.training_log import record_dtype
+from compiler_opt.policies.candidates import CandidatePolicy
+from compiler_opt.policies.native import native_blob, ordered
+from compiler_opt.policies.network import NetworkWeights, outputs, positions_of
+from compiler_opt.policies.number import NumberPolicy
+from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import native_form
+from compiler_opt.problems.regalloc_eviction import signature
+from compiler_opt.tensor_spec import TensorSpec
+from tests.native.cpp import build, run_driver
+
+_DRIVER = Path(__file__).with_name("regalloc_policy_driver.cpp")
+_EVICTION, _PRIORITY = problems.load("regalloc_eviction"), problems.load("regalloc_priority")
+_INTEGERS = ("mask", "is_free", "is_hint", "is_local", "max_stage", "min_stage", "nr_rematerializable")
+_ODD = np.array([0.0, -0.0, np.inf, np.nan, 3e38, 1e-40, 1.0, -1.0], "f4")
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    options = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    return build([_DRIVER], tmp_path_factory.mktemp("driver") / "driver", "g++", *options)
+
+
+def _weights(features: Sequence[str], values: np.ndarray, num_outputs: int, seed: int) -> NetworkWeights:
+    """Random ones, over quantiles of the columns of `[T, F]` values."""
+    rng = np.random.default_rng(seed)
+    sizes = (3 * len(features), 12, 8, num_outputs)
+    finite = np.nan_to_num(values.astype("f8"), posinf=float(np.finfo("f4").max))
+    return NetworkWeights(
+        tuple(features),
+        tuple(np.quantile(column, np.linspace(0, 1, 30), method="inverted_cdf") for column in finite.T),
+        tuple(rng.normal(0, np.sqrt(2 / rows), (rows, width)).astype("f4") for rows, width in pairwise(sizes)),
+        tuple(rng.normal(0, 0.3, size).astype("f4") for size in sizes[1:]),
+    )
+
+
+def _decisions(num_candidates: int, count: int, seed: int) -> tuple[list[TensorSpec], np.ndarray]:
+    """What a compiler might send of evictions, odd numbers among it, and what the default would choose."""
+    rng = np.random.default_rng(seed)
+    names = (signature.MASK, *signature.FEATURES, signature.PROGRESS, signature.TOLD_DEFAULT)
+    specs = []
+    for name in names:
+        whole = name in (*_INTEGERS, signature.TOLD_DEFAULT)
+        shape = (1,) if name in (signature.PROGRESS, signature.TOLD_DEFAULT) else (1, num_candidates)
+        specs.append(TensorSpec(name, np.dtype("i8" if whole else "f4"), shape))
+    records = np.zeros(count, record_dtype(tuple(specs)))
+    for spec in specs:
+        shape = records[spec.name].shape
+        if spec.dtype.kind == "i":
+            records[spec.name] = rng.integers(0, 4, shape)
+        else:
+            # Many are alike, as they are in compilers.
+            usual = rng.choice(rng.lognormal(0, 3, 9).astype("f4"), shape)
+            records[spec.name] = np.where(rng.random(shape) < 0.2, rng.choice(_ODD, shape), usual)
+    records[signature.MASK] = rng.random(records[signature.MASK].shape) < 0.4
+    records[signature.TOLD_DEFAULT] = rng.integers(0, num_candidates, records[signature.TOLD_DEFAULT].shape)
+    return specs, records
+
+
+def _spelled(specs: Sequence[TensorSpec]) -> list[str]:
+    return [f"{spec.name}:{'i' if spec.dtype.kind == 'i' else 'f'}:{spec.num_elements}" for spec in specs]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in divide:RuntimeWarning")
+@pytest.mark.parametrize("num_candidates", [2, 7, 33])
+def test_evictions_are_those_of_numpy(num_candidates: int, driver: Path, tmp_path: Path) -> None:
+    assert _EVICTION.candidates is not None
+    specs, records = _decisions(num_candidates, 300, num_candidates)
+    features = {spec.name: records[spec.name] for spec in specs}
+    values, legal = _EVICTION.candidates.values(features), _EVICTION.candidates.legal(features)
+    weights = _weights(_EVICTION.feature_names, values.reshape(-1, values.shape[-1]), 1, 1)
+    (tmp_path / "blob").write_bytes(native_form(weights, _EVICTION))
+    (tmp_path / "observations").write_bytes(records.tobytes())
+    # The default's choice comes last, and is no tensor of the compiler's.
+    said = run_driver(driver, "choose", tmp_path / "blob", tmp_path / "observations", *_spelled(specs[:-1]))
+    found = np.array(said, np.int64)
+    scores = outputs(weights, positions_of(weights.quantiles, values))[..., 0]
+    scores = np.where(legal, scores, -np.inf)
+    some = legal.any(axis=-1)
+    assert (found[~some] == num_candidates - 1).all()
+    assert legal[some, found[some]].all()
+    # Where two are alike but for rounding, either will do.
+    np.testing.assert_allclose(scores[some, found[some]], scores[some].max(axis=-1), rtol=1e-4, atol=1e-4)
+    assert (found[some] == scores[some].argmax(axis=-1)).mean() > 0.98
+    assert isinstance(_EVICTION.policy(weights), CandidatePolicy)
+
+
+def test_numbers_are_those_of_numpy(driver: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    dtype = np.dtype([("li_size", "<i8"), ("stage", "<i8"), ("weight", "<f4"), ("default", "<i8")])
+    records = np.zeros(500, dtype)
+    records["li_size"], records["stage"] = rng.integers(0, 1 << 20, 500), rng.integers(0, 5, 500)
+    records["weight"] = np.where(rng.random(500) < 0.3, rng.choice(_ODD, 500), rng.lognormal(0, 3, 500))
+    columns = np.stack([records[name].astype("f8") for name in _PRIORITY.feature_names], axis=-1)
+    weights = _weights(_PRIORITY.feature_names, columns, 2, 2)
+    (tmp_path / "blob").write_bytes(native_form(weights, _PRIORITY))
+    (tmp_path / "observations").write_bytes(records.tobytes())
+    specs = ["li_size:i:1", "stage:i:1", "weight:f:1"]
+    found = run_driver(driver, "number", tmp_path / "blob", tmp_path / "observations", *specs)
+    policy = _PRIORITY.policy(weights)
+    assert isinstance(policy, NumberPolicy)
+    expected = policy.means({name: records[name] for name in _PRIORITY.feature_names})
+    np.testing.assert_allclose(np.array(found, "f8"), expected, rtol=1e-4, atol=1e-4)
+    assert len(set(found)) > 50
+
+
+@pytest.mark.parametrize(
+    ("specs", "reason"),
+    [
+        (["weight:f:1"], "it needs the input li_size, which cannot be had of this compiler"),
+        (["li_size:i:1", "stage:i:5", "weight:f:1"], "it needs the input stage, which cannot be had"),
+        (["mask:i:33", "use_def_density:f:33"], "the compiler does not send what candidates are compared by"),
+        (["mask:i:33", "use_def_density:f:33", "nr_broken_hints:f:33"], "the network is for another problem"),
+    ],
+)
+def test_what_does_not_fit_is_named(specs: list[str], reason: str, driver: Path, tmp_path: Path) -> None:
+    weights = _weights(_PRIORITY.feature_names, np.arange(60.0).reshape(20, 3), 2, 1)
+    (tmp_path / "blob").write_bytes(native_form(weights, _PRIORITY))
+    (tmp_path / "observations").write_bytes(b"")
+    [said] = run_driver(driver, "number", tmp_path / "blob", tmp_path / "observations", *specs)
+    assert said.startswith(reason)
+
+
+def test_ordered_keeps_the_order() -> None:
+    values = np.array([-np.inf, -3e38, -1.0, -1e-300, 0.0, 1e-300, 1.0, 1.5, 3e38, np.inf])
+    assert (np.diff(ordered(values)) > 0).all()
+    assert ordered(np.array([-0.0])) == ordered(np.array([0.0]))
+
+
+def test_whole_numbers_have_a_native_form_of_their_own() -> None:
+    weights = _weights(_PRIORITY.feature_names, np.arange(60.0).reshape(20, 3), 2, 1)
+    assert native_blob(weights) != native_blob(weights, of_integers=False)
