@@ -1,9 +1,10 @@
 """The house stands: a floor imports only from those below it, and TensorFlow stays upstairs."""
 
 import ast
+import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -87,13 +88,20 @@ def test_tensorflow_stays_upstairs(module: str) -> None:
     assert not found, f"{module} imports {', '.join(sorted(found))}"
 
 
-def test_a_worker_starts_quickly_and_without_tensorflow() -> None:
-    low = [module for module in MODULES if floor(module) <= 3]
+def _import_cpu_s(modules: Sequence[str]) -> float:
+    """CPU seconds of a Python that imports them, and does not import TensorFlow."""
     code = (
-        f"import sys, time\nimport {', '.join(low)}\n"
+        f"import sys, time\nimport {', '.join(modules)}\n"
         f"assert not {TENSORFLOW} & set(sys.modules), set(sys.modules)\n"
         "print(time.process_time())"
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert float(result.stdout) < 0.5, f"importing floors 0 to 3 took {result.stdout.strip()} s of CPU"
+    return float(result.stdout)
+
+
+def test_a_worker_starts_quickly_and_without_tensorflow() -> None:
+    low = [module for module in MODULES if floor(module) <= 3]
+    # As the machine is, so is NumPy, some 0.1 to 0.2 s; TensorFlow takes 25 times that.
+    ratios = [_import_cpu_s(low) / _import_cpu_s(["numpy"]) for _ in range(3)]
+    assert statistics.median(ratios) < 6, f"importing floors 0 to 3 takes {ratios} times the CPU time of NumPy"

@@ -93,9 +93,11 @@ def _plugin(compilation: Compilation) -> Path | None:
     backend = compilation.settings.backend
     if compilation.advisor.told_default is None or backend not in ("auto", "plugin"):
         return None
-    plugin = regalloc_plugin.regalloc_plugin(compilation.toolchain)
+    # Asked over a channel that leads nowhere, without the plugin, LLVM would wait for ever.
+    plugin = regalloc_plugin.regalloc_plugin(compilation.toolchain) if compilation.loads_plugins else None
     if plugin is None and backend == "plugin":
         raise ToolchainError(
-            f"{compilation.toolchain.clang}: its register-allocation plugin cannot be built; use the backend auto"
+            f"{compilation.toolchain.clang}: its register-allocation plugin cannot be built, or, in the backend of a "
+            "ThinLTO link, not be loaded; use the backend auto"
         )
     return plugin

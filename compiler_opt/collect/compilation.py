@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
+from compiler_opt.corpus import thinlto
 from compiler_opt.corpus.command_line import compile_command, opt_command
 from compiler_opt.corpus.description import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ToolchainError
@@ -142,6 +143,11 @@ class Compilation:
         if support.default_in_callee_slot or support.advice is None or self.advisor.default_feature is None:
             return support.features
         return (*support.features, dataclasses.replace(support.advice, name=self.advisor.default_feature))
+
+    @property
+    def loads_plugins(self) -> bool:
+        """Whether clang heeds `-fpass-plugin`: not where it compiles as the backend of a ThinLTO link."""
+        return not thinlto.without_index(self.module.options())[1]
 
     @property
     def names_call_sites(self) -> bool:

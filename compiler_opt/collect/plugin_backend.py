@@ -40,6 +40,13 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
       PolicyError, ToolchainError: it is not possible, and the settings insist on the plugin.
     """
     insists = compilation.settings.backend == "plugin"
+    if not compilation.loads_plugins:
+        if insists:
+            raise PolicyError(
+                f"{compilation.module.name}: as the backend of a ThinLTO link clang loads no plugin; "
+                "use the backend auto"
+            )
+        return None
     if compilation.advisor != INLINING:
         return _prepare_regalloc(compilation, policy)
     if not isinstance(policy, (NetworkPolicy, DefaultPolicy)):

@@ -16,7 +16,7 @@ from pathlib import Path
 from absl import flags
 from tqdm import tqdm
 
-from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.traces import default_trace
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus import statistics
@@ -56,9 +56,7 @@ def main(argv: list[str]) -> None:
     found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)
     facts = list(tqdm(found, "counting", len(corpus.modules), unit="module", disable=None))
     if problem is not None:
-        # In the backends of ThinLTO, clang runs a pipeline of its own, without plugins.
-        settings = RolloutSettings(backend="channel" if corpus.has_thinlto else "auto")
-        facts = list(_with_decisions(facts, corpus.modules, problem, toolchain, num_workers, settings))
+        facts = list(_with_decisions(facts, corpus.modules, problem, toolchain, num_workers))
     result = Statistics(tuple(facts))
     # A name may hold bytes that cannot be printed.
     print("\n".join(printable(line) for line in corpus_report.table(result).splitlines()))
@@ -72,12 +70,11 @@ def _with_decisions(
     problem: problems.Problem,
     toolchain: Toolchain,
     num_workers: int,
-    settings: RolloutSettings,
 ) -> Iterator[ModuleFacts]:
     rollouts: dict[str, Rollout] = {}
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(WorkerPool(toolchain, problem.name, num_workers))
-        found = default_trace(modules, problem, pool, settings)
+        found = default_trace(modules, problem, pool)
         for rollout in tqdm(found, "compiling", len(modules), unit="module", disable=None):
             rollouts[rollout.module] = rollout
     for each in facts:

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.corpus import local_thinlto, thinlto
 from compiler_opt.corpus.builds.directory import objects_of_directory
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.extract import extract
-from compiler_opt.errors import CorpusError
+from compiler_opt.errors import CorpusError, PolicyError
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.problems import problem as problems
 
 SOURCES = {
     "main": "int helper(int); int other(int); int main(int n, char **) { return helper(n) * other(n); }",
@@ -21,6 +24,7 @@ SOURCES = {
     "lib/other": "int table[9]; int helper(int);\n"
     "int other(int n) { int s = 0; for (int i = 0; i < n; i++) s ^= table[i] * helper(i); return s; }",
 }
+_INLINING = problems.load("inlining")
 EMBED = ["-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"]
 
 
@@ -73,6 +77,31 @@ def test_a_distributed_build_is_rebuilt(distributed: Path, clang_path: str, tmp_
     for module in corpus.modules:
         index = distributed / f"{module.name}.thinlto.bc"
         assert module.thinlto_index_path.read_bytes() == index.read_bytes()
+
+
+def test_a_backend_is_asked_without_plugins(distributed: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    extract(objects_of_directory(distributed / "native").objects, tmp_path / "corpus", thinlto_base=distributed)
+    modules, kept = Corpus.load(tmp_path / "corpus").by_name, tmp_path / "kept.o"
+    for name, expected in (("inlining", True), ("regalloc_eviction", False)):
+        problem = problems.load(name)
+        default = problem.default_policy or DefaultPolicy(problem)
+        # On a channel that leads nowhere it would hang until the time is up.
+        settings = RolloutSettings(timeout_s=60)
+        result = rollout(
+            modules["main.o"],
+            default,
+            problem,
+            toolchain,
+            scratch=tmp_path,
+            settings=settings,
+            keep_object=kept,
+        )
+        assert result.failure is None
+        assert (result.trajectory is not None) == expected
+        assert kept.read_bytes() == (distributed / "plain" / "main.o").read_bytes()
+    with pytest.raises(PolicyError, match=r"main\.o: as the backend of a ThinLTO link clang loads no plugin"):
+        settings = RolloutSettings(backend="plugin")
+        rollout(modules["main.o"], DefaultPolicy(_INLINING), _INLINING, toolchain, scratch=tmp_path, settings=settings)
 
 
 def test_the_index_is_found_where_the_backend_ran(distributed: Path, tmp_path: Path) -> None:
