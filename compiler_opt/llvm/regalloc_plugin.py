@@ -18,7 +18,14 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
 
 SOURCES = tuple(
-    NATIVE / name for name in ("regalloc_plugin.cpp", "regalloc_advisors.h", "regalloc_policy.h", "policy_network.h")
+    NATIVE / name
+    for name in (
+        "regalloc_plugin.cpp",
+        "regalloc_advisors.h",
+        "plugin_environment.h",
+        "regalloc_policy.h",
+        "policy_network.h",
+    )
 )
 """What it is made of."""
 

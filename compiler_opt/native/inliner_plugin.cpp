@@ -17,6 +17,7 @@
 // NUL-separated), `inlined` (whether the call was inlined in the end), and `logits` (mode `policy`).
 
 #include "inline_advisor.h"
+#include "plugin_environment.h"
 #include "policy_network.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
@@ -27,14 +28,8 @@
 #include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
-#if __has_include("llvm/Plugins/PassPlugin.h")
-#include "llvm/Plugins/PassPlugin.h"
-#else
-#include "llvm/Passes/PassPlugin.h"
-#endif
 #include "llvm-c/Core.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cerrno>
@@ -47,48 +42,24 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
-// A policy that is built in: a generated source file defines both.
-extern "C" {
-extern const unsigned char mlgo_policy_blob[] __attribute__((weak));
-extern const size_t mlgo_policy_blob_size __attribute__((weak));
-}
-
 namespace {
 
 using namespace llvm;
+using compiler_opt::isSet;
 using compiler_opt::offeredFeatures;
+using compiler_opt::variable;
 
 constexpr size_t kNumActions = 2;
 constexpr size_t kFlushBytes = size_t(1) << 20;
 
 bool isIntegerScalar(const TensorSpec &Spec) { return Spec.isElementType<int64_t>() && Spec.getElementCount() == 1; }
 
-const char *variable(const char *Name) {
-  const char *Value = std::getenv(Name);
-  return Value && *Value ? Value : nullptr;
-}
-
-bool isSet(const char *Name) {
-  const char *Value = variable(Name);
-  return Value && std::strcmp(Value, "0") != 0;
-}
-
-// Something cannot be done as told. Ends the process when that was asked for.
 void complain(const std::string &Message, const char *Consequence) {
-  if (!isSet("MLGO_INLINER_STRICT")) {
-    errs() << "warning: mlgo: " + Message + "; " + Consequence + "\n";
-    return;
-  }
-  errs() << "error: mlgo: " + Message + "\n";
-  // Removes the compiler's half-written outputs.
-  sys::RunInterruptHandlers();
-  _exit(1);
+  compiler_opt::complain(Message, Consequence, "MLGO_INLINER_STRICT");
 }
 
 std::string quoted(StringRef Text) {
@@ -309,31 +280,13 @@ struct Settings {
 
 private:
   std::string readPolicy() {
-    const void *Blob = nullptr;
-    size_t Size = 0;
-    std::string Origin = "the policy that is built in";
-    if (const char *Path = variable("MLGO_INLINER_POLICY")) {
-      Origin = std::string("policy ") + Path;
-      const int Descriptor = open(Path, O_RDONLY | O_CLOEXEC);
-      if (Descriptor < 0)
-        return Origin + ": " + std::strerror(errno);
-      struct stat Status;
-      if (fstat(Descriptor, &Status) == 0 && S_ISREG(Status.st_mode) && Status.st_size > 0) {
-        Size = size_t(Status.st_size);
-        // Stays mapped as long as the process lives.
-        void *Mapped = mmap(nullptr, Size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, Descriptor, 0);
-        Blob = Mapped == MAP_FAILED ? nullptr : Mapped;
-      }
-      close(Descriptor);
-      if (!Blob)
-        return Origin + ": empty, or not an ordinary file";
-    } else if (&mlgo_policy_blob_size) {
-      Blob = mlgo_policy_blob;
-      Size = mlgo_policy_blob_size;
-    } else {
+    const compiler_opt::PolicyBytes Bytes = compiler_opt::PolicyBytes::find("MLGO_INLINER_POLICY");
+    const std::string &Origin = Bytes.Origin;
+    if (!Bytes.Wrong.empty())
+      return Origin + ": " + Bytes.Wrong;
+    if (!Bytes.Blob)
       return "no policy: none is built in, and MLGO_INLINER_POLICY names none";
-    }
-    if (const char *Wrong = Network.load(Blob, Size))
+    if (const char *Wrong = Network.load(Bytes.Blob, Bytes.Size))
       return Origin + ": " + Wrong;
     if (Network.num_actions() != kNumActions)
       return Origin + ": expected " + std::to_string(kNumActions) + " actions, found " +

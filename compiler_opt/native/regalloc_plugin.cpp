@@ -24,19 +24,14 @@
 // A decision that is the default's is the default's to the last bit, whatever candidates the ML advisor sees and however
 // few digits a float has: who answers everything with it gets the object of a plain compilation.
 
+#include "plugin_environment.h"
 #include "regalloc_advisors.h"
 #include "regalloc_policy.h"
 
 #include "llvm/Analysis/InteractiveModelRunner.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/PassRegistry.h"
-#if __has_include("llvm/Plugins/PassPlugin.h")
-#include "llvm/Plugins/PassPlugin.h"
-#else
-#include "llvm/Passes/PassPlugin.h"
-#endif
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
@@ -52,16 +47,9 @@
 #include <optional>
 #include <string>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
-
-// A policy that is built in: a generated source file defines both.
-extern "C" {
-extern const unsigned char mlgo_policy_blob[] __attribute__((weak));
-extern const size_t mlgo_policy_blob_size __attribute__((weak));
-}
 
 namespace compiler_opt {
 
@@ -83,29 +71,15 @@ template struct Reach<&Runner::OutputSpec, OutputSpec>;
 namespace {
 
 using namespace llvm;
+using compiler_opt::fail;
 using compiler_opt::Runner;
+using compiler_opt::variable;
 
 constexpr size_t kFlushBytes = size_t(1) << 20;
 
-const char *variable(const char *Name) {
-  const char *Value = std::getenv(Name);
-  return Value && *Value ? Value : nullptr;
-}
-
-// Ends the compilation.
-[[noreturn]] void fail(const std::string &Message) {
-  errs() << "error: mlgo: " + Message + "\n";
-  // Removes the compiler's half-written outputs.
-  sys::RunInterruptHandlers();
-  _exit(1);
-}
-
-// Something cannot be done as told, before anything was decided. Ends the process when that was asked for.
+// Before anything was decided.
 void complain(const std::string &Message) {
-  const char *Strict = variable("MLGO_REGALLOC_STRICT");
-  if (Strict && std::strcmp(Strict, "0") != 0)
-    fail(Message);
-  errs() << "warning: mlgo: " + Message + "; compiling with the default heuristic\n";
+  compiler_opt::complain(Message, "compiling with the default heuristic", "MLGO_REGALLOC_STRICT");
 }
 
 // --- A policy --------------------------------------------------------------------------------------------------------
@@ -127,46 +101,23 @@ struct Policy {
 
   // Reads what the environment names or what is built in; nothing when there is none of either. Says what is wrong.
   static std::unique_ptr<Policy> read(std::string &Wrong) {
-    const void *Blob = nullptr;
-    size_t Size = 0;
-    std::string Origin = "the policy that is built in";
-    if (const char *Path = variable("MLGO_REGALLOC_POLICY")) {
-      Origin = std::string("policy ") + Path;
-      Wrong = map(Path, Blob, Size);
-    } else if (&mlgo_policy_blob_size) {
-      Blob = mlgo_policy_blob;
-      Size = mlgo_policy_blob_size;
-    } else {
+    const compiler_opt::PolicyBytes Bytes = compiler_opt::PolicyBytes::find("MLGO_REGALLOC_POLICY");
+    Wrong = Bytes.Wrong;
+    if (Wrong.empty() && !Bytes.Blob)
       return nullptr;
-    }
     auto Result = std::make_unique<Policy>();
     if (Wrong.empty())
-      if (const char *Problem = Result->Network.load(Blob, Size))
+      if (const char *Problem = Result->Network.load(Bytes.Blob, Bytes.Size))
         Wrong = Problem;
     if (Wrong.empty())
       Wrong = Result->readMetadata();
     if (Wrong.empty())
       return Result;
-    Wrong = Origin + ": " + Wrong;
+    Wrong = Bytes.Origin + ": " + Wrong;
     return nullptr;
   }
 
 private:
-  static std::string map(const char *Path, const void *&Blob, size_t &Size) {
-    const int Descriptor = open(Path, O_RDONLY | O_CLOEXEC);
-    if (Descriptor < 0)
-      return std::strerror(errno);
-    struct stat Status;
-    if (fstat(Descriptor, &Status) == 0 && S_ISREG(Status.st_mode) && Status.st_size > 0) {
-      Size = size_t(Status.st_size);
-      // Stays mapped as long as the process lives.
-      void *Mapped = mmap(nullptr, Size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, Descriptor, 0);
-      Blob = Mapped == MAP_FAILED ? nullptr : Mapped;
-    }
-    close(Descriptor);
-    return Blob ? "" : "empty, or not an ordinary file";
-  }
-
   std::string readMetadata() {
     Expected<json::Value> Read = json::parse(Network.network().metadata());
     const json::Object *Metadata = Read ? Read->getAsObject() : nullptr;
