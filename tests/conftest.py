@@ -28,3 +28,7 @@ def toolchain(clang_path: str) -> Toolchain:
 def observations(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     """Some thousands of real inlining decisions: features `[T]` int64 by name, those of the default decisions first."""
     return real_observations(toolchain, tmp_path_factory.mktemp("observations"), at_least=5000)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)

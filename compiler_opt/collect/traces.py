@@ -104,11 +104,14 @@ def contexts(rollout: Rollout, problem: Problem) -> list[TraceContext]:
     trajectory = rollout.trajectory
     if trajectory is None:
         return []
-    # The default decision is the action already, and no policy may see it.
+    # The default decision is the action already, and no policy may see it, unless it is among what candidates are told.
+    unseen = {problem.advisor.default_feature, problem.advisor.told_default}
+    if problem.candidates is not None:
+        unseen -= set(problem.candidates.optional)
     features = tuple(
         dataclasses.replace(spec, shape=decision_shape(spec))
         for spec in trajectory.header.features
-        if spec.name != problem.advisor.default_feature
+        if spec.name not in unseen
     )
     decoded = trajectory.features()
     values = {spec.name: decoded[spec.name].reshape(len(trajectory), *spec.shape) for spec in features}

@@ -29,7 +29,9 @@ from compiler_opt.llvm.training_log_reader import decode_log
 
 NATIVE = Path(__file__).parents[1] / "native"
 
-SOURCES = tuple(NATIVE / name for name in ("inliner_plugin.cpp", "inline_advisor.h", "plugin_environment.h", "policy_network.h"))
+SOURCES = tuple(
+    NATIVE / name for name in ("inliner_plugin.cpp", "inline_advisor.h", "plugin_environment.h", "policy_network.h")
+)
 """What the inliner's plugin is made of."""
 
 

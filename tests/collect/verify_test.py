@@ -96,7 +96,11 @@ def test_a_corpus_rebuilds_its_objects(toolchain: Toolchain, tmp_path: Path) -> 
 
 def test_another_compiler_explains_everything(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
     older = probe("clang-19")
-    corpus = build(tmp_path, older.clang, {"O2.cpp": BUILT["O2.cpp"]})
+    # Enough code to come out otherwise.
+    source = (
+        "#include <map>\nint count(std::map<int, long> &seen, int word) { return int(++seen[word] + seen.erase(9)); }"
+    )
+    corpus = build(tmp_path, older.clang, {"map.cpp": (source, "-O2")})
     [result] = verified(corpus, tmp_path / "build", newest, pool).values()
     assert not result.is_identical and result.is_good
     versions = (".".join(map(str, each.version)) for each in (older, newest))

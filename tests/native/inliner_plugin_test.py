@@ -94,6 +94,7 @@ def compiler(toolchain: Toolchain, library: Path, source: Path) -> _Compiler:
     return _Compiler(toolchain, library, source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cpp", ["clang++", "g++"])
 def test_it_compiles_without_warnings(cpp: str, toolchain: Toolchain, tmp_path: Path) -> None:
     command = str(toolchain.tool("clang++")) if cpp == "clang++" else shutil.which("g++")

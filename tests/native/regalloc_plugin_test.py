@@ -83,6 +83,7 @@ def _compiled(
     return kept.read_bytes()
 
 
+@pytest.mark.slow
 def test_gcc_compiles_it_without_warnings(toolchain: Toolchain) -> None:
     # LLVM's own compiler has built the library.
     gcc = shutil.which("g++")

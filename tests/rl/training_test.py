@@ -168,6 +168,7 @@ def _kill_and_resume(run: _Run, kills: int, num_iterations: int, longest_s: floa
     run.check_complete(num_iterations)
 
 
+@pytest.mark.slow
 def test_killed_thrice_it_finishes(tmp_path: Path) -> None:
     _kill_and_resume(_Run(tmp_path, "clang-22", 12), 3, 12, longest_s=14)
 
@@ -178,6 +179,7 @@ def test_killed_at_twenty_random_moments_it_finishes(tmp_path: Path) -> None:
     _kill_and_resume(_Run(tmp_path, "clang-19", 60), 20, 60, longest_s=20)
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     """A real full disk: a small file system of its own."""
     run = _Run(tmp_path, "clang-22", 1)

@@ -41,6 +41,7 @@ def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> "subprocess.Co
     )
 
 
+@pytest.mark.first
 def test_the_whole_way(tmp_path: Path) -> None:
     """One test, since each part goes on from the one before it."""
     build = configure(make_small_project(tmp_path / "source"), tmp_path / "build")
