@@ -91,13 +91,12 @@ def _plugin(compilation: Compilation) -> Path | None:
       ToolchainError: there is none, and the settings insist on it.
     """
     backend = compilation.settings.backend
-    if compilation.advisor.told_default is None or backend not in ("auto", "plugin"):
-        return None
     # Asked over a channel that leads nowhere, without the plugin, LLVM would wait for ever.
-    plugin = regalloc_plugin.regalloc_plugin(compilation.toolchain) if compilation.loads_plugins else None
-    if plugin is None and backend == "plugin":
-        raise ToolchainError(
-            f"{compilation.toolchain.clang}: its register-allocation plugin cannot be built, or, in the backend of a "
-            "ThinLTO link, not be loaded; use the backend auto"
-        )
-    return plugin
+    if compilation.advisor.told_default is None or backend not in ("auto", "plugin") or not compilation.loads_plugins:
+        return None
+    try:
+        return regalloc_plugin.regalloc_plugin(compilation.toolchain)
+    except ToolchainError:
+        if backend == "plugin":
+            raise
+        return None

@@ -1,6 +1,7 @@
 """The steps that compilations have in common, however decisions get into the compiler."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -147,7 +148,12 @@ class Compilation:
     @property
     def loads_plugins(self) -> bool:
         """Whether clang heeds `-fpass-plugin`: not where it compiles as the backend of a ThinLTO link."""
-        return not thinlto.without_index(self.module.options())[1]
+        return not thinlto.without_index(self._options)[1]
+
+    @functools.cached_property
+    def _options(self) -> tuple[str, ...]:
+        """See `Module.options`."""
+        return self.module.options()
 
     @property
     def names_call_sites(self) -> bool:
@@ -164,7 +170,7 @@ class Compilation:
         Raises:
           ToolchainError: there is no `opt`.
         """
-        options, bitcode, trusted = self.module.options(), self.module.bitcode_path, self.module.trusted
+        options, bitcode, trusted = self._options, self.module.bitcode_path, self.module.trusted
         if self.uses_opt:
             extra = [flag for flag in flags if flag != "-mllvm"]
             if call_sites:
@@ -187,7 +193,7 @@ class Compilation:
             flags = ["-disable-llvm-passes"]
             command = compile_command(
                 self.toolchain.clang,
-                self.module.options(),
+                self._options,
                 self._optimised_path,
                 self.object_path,
                 flags,

@@ -10,7 +10,8 @@ from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.files import remove_oldest
 from compiler_opt.llvm import inliner_log, regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.plugin import can_build, environment, inliner_plugin, load_option
+from compiler_opt.llvm.plugin import INLINER, cached_plugin, can_build, environment, load_option
+from compiler_opt.llvm.regalloc_plugin import REGALLOC
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy
 from compiler_opt.policies.policy import Policy
@@ -47,44 +48,32 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
                 "use the backend auto"
             )
         return None
-    if compilation.advisor != INLINING:
-        return _prepare_regalloc(compilation, policy)
-    if not isinstance(policy, (NetworkPolicy, DefaultPolicy)):
-        if insists:
+    inlines = compilation.advisor == INLINING
+    if not (_inlines_within(policy) if inlines else _allocates_within(policy, compilation.problem)):
+        if insists and inlines:
             raise PolicyError(f"policy {policy.name!r} cannot decide within the compiler; use the backend auto")
+        # The register allocator's plugin has others asked over the channel.
         return None
     if not insists and not can_build(compilation.toolchain):
         return None
     try:
-        blob = _blob(compilation.scratch, policy, compilation.problem) if isinstance(policy, NetworkPolicy) else None
-        return Prepared(inliner_plugin(compilation.toolchain), blob)
+        blob = _blob(compilation.scratch, policy, compilation.problem) if isinstance(policy, LearnedPolicy) else None
+        return Prepared(cached_plugin(compilation.toolchain, INLINER if inlines else REGALLOC), blob)
     except (PolicyError, ToolchainError):
         if insists:
             raise
         return None
 
 
-def _prepare_regalloc(compilation: Compilation, policy: Policy) -> Prepared | None:
-    """What it takes for the register allocator; what cannot decide there is asked over the channel.
+def _inlines_within(policy: Policy) -> bool:
+    return isinstance(policy, (NetworkPolicy, DefaultPolicy))
 
-    Raises:
-      PolicyError: the network is too large, and the settings insist on the plugin.
-    """
-    greedy = isinstance(policy, LearnedPolicy) and not policy.temperature
+
+def _allocates_within(policy: Policy, problem: Problem) -> bool:
+    if isinstance(policy, LearnedPolicy):
+        return not policy.temperature
     # Priorities as the compiler gives them are beyond our scale: what is to be learned is the rebuilt default.
-    default = policy.is_default and compilation.problem.scale is None
-    if not greedy and not default:
-        return None
-    plugin = regalloc_plugin.regalloc_plugin(compilation.toolchain)
-    if plugin is None:
-        return None
-    try:
-        blob = _blob(compilation.scratch, policy, compilation.problem) if isinstance(policy, LearnedPolicy) else None
-    except PolicyError:
-        if compilation.settings.backend == "plugin":
-            raise
-        return None
-    return Prepared(plugin, blob)
+    return policy.is_default and problem.scale is None
 
 
 def _blob(scratch: Path, policy: LearnedPolicy, problem: Problem) -> Path:

@@ -16,9 +16,10 @@ from typing import Any
 
 from compiler_opt.corpus import bitcode, thinlto
 from compiler_opt.corpus.builds import params, words
-from compiler_opt.corpus.builds.objects import checked_path, name_below, normal, open_regular, printable
+from compiler_opt.corpus.builds.objects import checked_path, name_below, normal, open_regular
 from compiler_opt.corpus.extract import CorpusWriter, Extraction, write_description
 from compiler_opt.errors import CorpusError
+from compiler_opt.files import printable
 
 IMPORTED_SUFFIX = ".3.import.bc"
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt.corpus import bitcode
-from compiler_opt.corpus.builds.objects import ObjectFile, open_regular, printable
+from compiler_opt.corpus.builds.objects import ObjectFile, open_regular
 from compiler_opt.errors import CorpusError
+from compiler_opt.files import printable
 
 INDEX_SUFFIX = ".thinlto.bc"
 

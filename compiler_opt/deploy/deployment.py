@@ -73,11 +73,7 @@ class Deployment:
 
     def plugin(self, major: int) -> Path:
         """Path of the plugin of a version."""
-        return self.prefix / "lib" / self.plugin_name(major)
-
-    def plugin_name(self, major: int) -> str:
-        """Its file name."""
-        return f"mlgo-{self.kind.name}-{major}.so"
+        return self.prefix / "lib" / self.kind.file_name(major)
 
     @property
     def links(self) -> Mapping[Path, str]:
@@ -137,7 +133,7 @@ def deploy(
         files: dict[Path, bytes] = {}
         compilers = []
         for major, toolchain in toolchains.items():
-            name = f"mlgo-{kind.name}-{major}.so"
+            name = kind.file_name(major)
             library = scratch / "prefix" / "lib" / name
             plugin = build_plugin(toolchain, library, kind=kind, extra_sources=[source])
             content = files[Path("lib") / name] = plugin.read_bytes()
@@ -189,7 +185,7 @@ def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain]) ->
         "never_worse": deployment.never_worse,
         "strict": deployment.strict,
         "compilers": [
-            {"clang": str(toolchain.clang), "plugin": f"lib/{deployment.plugin_name(major)}", **toolchain.identity()}
+            {"clang": str(toolchain.clang), "plugin": f"lib/{deployment.kind.file_name(major)}", **toolchain.identity()}
             for major, toolchain in toolchains.items()
         ],
     }
@@ -201,7 +197,8 @@ def _install(deployment: Deployment, files: Mapping[Path, bytes]) -> None:
     prefix = deployment.prefix
     for name, content in files.items():
         write_atomically(prefix / name, content, executable=name.parts[0] == "bin")
-    wanted = {path.name for path in deployment.links} | {deployment.plugin_name(major) for major in deployment.clangs}
+    plugins = {deployment.kind.file_name(major) for major in deployment.clangs}
+    wanted = {path.name for path in deployment.links} | plugins
     try:
         for link, target in deployment.links.items():
             _link_atomically(prefix / link, target)

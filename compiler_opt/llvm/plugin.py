@@ -49,6 +49,10 @@ class PluginKind:
     sources: tuple[Path, ...]
     try_out: Callable[[Toolchain, Path, Path], None]
 
+    def file_name(self, major: int) -> str:
+        """Of the library with a policy built in, for a version of LLVM."""
+        return f"mlgo-{self.name}-{major}.so"
+
 
 # Undefined symbols are found in the compiler that loads it, function by function as they are called.
 FLAGS = (

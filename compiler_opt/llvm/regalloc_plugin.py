@@ -12,7 +12,7 @@ from pathlib import Path
 from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags, mllvm
-from compiler_opt.llvm.plugin import NATIVE, PluginKind, cached_plugin, can_build, load_option
+from compiler_opt.llvm.plugin import NATIVE, PluginKind, cached_plugin, load_option
 from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
@@ -33,17 +33,9 @@ NOWHERE = ("mlgo-nowhere.in", "mlgo-nowhere.out")
 """What LLVM's own channel is to open: links to `/dev/null`."""
 
 
-def regalloc_plugin(toolchain: Toolchain) -> Path | None:
-    """The plugin for a compiler; None when it cannot be had for this one.
-
-    Whoever knows better than the channel alone asks for it; nobody needs it.
-    """
-    if not can_build(toolchain):
-        return None
-    try:
-        return cached_plugin(toolchain, REGALLOC)
-    except ToolchainError:
-        return None
+def regalloc_plugin(toolchain: Toolchain) -> Path:
+    """The register allocator's plugin for a compiler: see `plugin.cached_plugin`."""
+    return cached_plugin(toolchain, REGALLOC)
 
 
 def options(plugin: Path, advisor: AdvisorFlags, nowhere: Path) -> list[str]:

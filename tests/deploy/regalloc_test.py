@@ -50,7 +50,6 @@ def test_it_compiles_as_evaluate_does(deployment: Deployment, place: Path, toolc
     assert deployment.plugin(major).name == f"mlgo-regalloc-{major}.so"
     # What evaluate and training load: the same, without a policy of its own.
     library, blob = regalloc_plugin.regalloc_plugin(toolchain), place / "policy.mlgo"
-    assert library is not None
     blob.write_bytes(native_form(NetworkWeights.load(place / "policy"), _EVICTION))
     options = regalloc_plugin.options(library, _EVICTION.advisor, regalloc_plugin.make_nowhere(place))
     clang, num_other = toolchain.clang, 0

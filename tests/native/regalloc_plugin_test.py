@@ -14,6 +14,7 @@ from compiler_opt.collect.compilation import RolloutSettings
 from compiler_opt.collect.rollout import rollout
 from compiler_opt.corpus.command_line import compile_command
 from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm import plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header, record_dtype
@@ -33,9 +34,7 @@ _CHANNEL = RolloutSettings(backend="channel")
 
 @pytest.fixture(scope="module")
 def library(toolchain: Toolchain) -> Path:
-    found = regalloc_plugin.regalloc_plugin(toolchain)
-    assert found is not None
-    return found
+    return regalloc_plugin.regalloc_plugin(toolchain)
 
 
 @pytest.fixture(scope="module")
@@ -247,5 +246,17 @@ def test_it_ends_when_nobody_answers(
     assert not output.exists()
 
 
-def test_a_compiler_without_headers_goes_on_without(toolchain: Toolchain) -> None:
-    assert regalloc_plugin.regalloc_plugin(dataclasses.replace(toolchain, plugin_headers=None)) is None
+def test_a_compiler_without_headers_goes_on_without(
+    problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    bare = dataclasses.replace(toolchain, clang=toolchain.clang.resolve(), plugin_headers=None)
+    with pytest.raises(ToolchainError, match="building the regalloc plugin needs LLVM's headers"):
+        regalloc_plugin.regalloc_plugin(bare)
+    assert problem.default_policy is not None
+    for policy in (problem.default_policy, _other_policy(problem)):
+        found = rollout(corpus.modules[0], policy, problem, bare, scratch=tmp_path)
+        assert found.failure is None and found.trajectory is not None
+        assert _TOLD[problem.name] not in found.trajectory.header.names
+        with pytest.raises(ToolchainError, match="needs LLVM's headers"):
+            settings = RolloutSettings(backend="plugin")
+            rollout(corpus.modules[0], policy, problem, bare, scratch=tmp_path, settings=settings)

@@ -21,9 +21,9 @@ from compiler_opt.corpus.builds.objects import (
     name_below,
     normal,
     open_regular,
-    printable,
 )
 from compiler_opt.errors import CorpusError
+from compiler_opt.files import printable
 
 _MAGIC_BYTES = 8
 _HEADER_BYTES = 60

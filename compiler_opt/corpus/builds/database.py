@@ -13,11 +13,11 @@ from compiler_opt.corpus.builds.objects import (
     checked_path,
     name_below,
     normal,
-    printable,
     read_limited,
     unique,
 )
 from compiler_opt.errors import CorpusError
+from compiler_opt.files import printable
 
 MAX_DATABASE_BYTES = 1 << 30
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from compiler_opt.errors import CorpusError
+from compiler_opt.files import printable
 
 OBJECT_SUFFIXES = (".o", ".obj", ".lo")
 
@@ -188,12 +189,6 @@ def read_limited(path: Path, limit_bytes: int, what: str) -> bytes:
     if len(data) > limit_bytes:
         raise CorpusError(f"{path}: expected at most {limit_bytes} bytes, found more; give {what}")
     return data
-
-
-def printable(path: Path | str) -> str:
-    """A path as messages have it: in one line, whatever bytes it holds."""
-    text = str(path)
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def listed(paths: Sequence[str], limit: int = 3) -> str:

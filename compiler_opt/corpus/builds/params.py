@@ -21,9 +21,9 @@ from compiler_opt.corpus.builds.objects import (
     kind_of,
     name_below,
     normal,
-    printable,
     unique,
 )
+from compiler_opt.files import printable
 
 WANTED = "the parameter file of a link, such as what the driver's command line has after '@'"
 

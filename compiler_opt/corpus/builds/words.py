@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.builds.objects import printable, read_limited
+from compiler_opt.corpus.builds.objects import read_limited
 from compiler_opt.errors import CorpusError
+from compiler_opt.files import printable
 
 MAX_FILE_BYTES = 1 << 26
 MAX_WORDS = 1 << 21

@@ -48,15 +48,17 @@ def export_policy(
     card = weights.card()
     if evaluation is not None:
         card = card.with_results(evaluation_results(evaluation, weights.checksum()))
-    name = str(weights.metadata.get("problem", "inlining"))
-    if name not in EMBEDDED_MODELS:
-        raise PolicyError(f"{policy_dir}: is of the problem {name!r}; expected one of {', '.join(EMBEDDED_MODELS)}")
-    model, possible = EMBEDDED_MODELS[name], _possible(problems.load(name))
+    problem = problems.of_policy(weights, str(policy_dir))
+    model, possible = EMBEDDED_MODELS[problem.advisor.problem], _possible(problem)
     impossible = [form for form in formats if form not in possible]
     if impossible:
         raise PolicyError(
-            f"{policy_dir}: there is no way yet to write a policy for {name} in the format {impossible[0]}; "
-            + (f"expected some of {', '.join(possible)}" if possible else "it can be trained and evaluated only")
+            f"{policy_dir}: there is no way yet to write a policy for {problem.name} in the format {impossible[0]}; "
+            + (
+                f"expected some of {', '.join(possible)}"
+                if possible
+                else "compiler_opt/tools/deploy.py takes it as it is"
+            )
         )
     check_folder_writable(output)
     written = {name: FORMATS[name](policy_dir, weights, model, output) for name in formats}
