@@ -1,7 +1,6 @@
 """What the compiler's own heuristic makes of a corpus: the yardstick of every reward."""
 
 import dataclasses
-import json
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,11 @@ from typing import Any
 
 from tqdm import tqdm
 
+from compiler_opt.collect.measured_once import measured_once
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Module
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import write_atomically
 from compiler_opt.problems.problem import Problem
 
 _LOG = logging.getLogger(__name__)
@@ -107,15 +106,12 @@ def cached_baseline(
     path: Path, key: Mapping[str, Any], modules: Sequence[Module], pool: WorkerPool, problem: Problem
 ) -> Baseline:
     """`measure_baseline`, or what it gave last time for the same key (corpus and compiler)."""
-    key = json.loads(json.dumps({**key, "modules": sorted(module.name for module in modules)}))
-    if path.is_file():
-        stored = json.loads(path.read_text())
-        if stored.get("key") == key:
-            return Baseline.from_json(stored["baseline"])
-    _LOG.info("measuring what the default makes of %d modules", len(modules))
-    baseline = measure_baseline(modules, pool, problem)
-    write_atomically(path, json.dumps({"key": key, "baseline": baseline.to_json()}).encode())
-    return baseline
+
+    def measure() -> dict[str, Any]:
+        _LOG.info("measuring what the default makes of %d modules", len(modules))
+        return measure_baseline(modules, pool, problem).to_json()
+
+    return Baseline.from_json(measured_once(path, "baseline", key, modules, measure))
 
 
 def check_failures(failures: Mapping[str, str], attempts: int) -> None:

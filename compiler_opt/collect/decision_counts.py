@@ -1,6 +1,6 @@
 """How many decisions there are in each module, as the compiler's own heuristic meets them."""
 
-import json
+import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,30 +9,46 @@ from typing import Any
 from tqdm import tqdm
 
 from compiler_opt.collect import traces
+from compiler_opt.collect.measured_once import measured_once
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Module
-from compiler_opt.files import write_atomically
 from compiler_opt.problems.problem import Problem
 
 _LOG = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True)
+class DecisionCounts:
+    """What was counted.
+
+    Attributes:
+      counts: decisions by module; modules that failed are absent.
+      failures: by module, why it could not be compiled.
+    """
+
+    counts: Mapping[str, int]
+    failures: Mapping[str, str]
+
+
 def count_decisions(
     modules: Sequence[Module], pool: WorkerPool, problem: Problem, settings: RolloutSettings = RolloutSettings()
-) -> dict[str, int]:
-    """Compiles every module under the default, and counts; modules that fail are absent.
+) -> DecisionCounts:
+    """Compiles every module under the default, and counts.
 
     Raises:
       CorpusError: most modules fail; the message gives the first reason.
       PolicyError: the compiler does not tell its own decisions for this problem.
     """
-    counts = {}
+    counts, failures = {}, {}
     rollouts = traces.default_trace(modules, problem, pool, settings)
     for rollout in tqdm(rollouts, "decisions", len(modules), unit="module", disable=None):
-        if rollout.failure is None:
+        if rollout.failure is not None:
+            failures[rollout.module] = rollout.failure
+        else:
+            # A module without decisions has no trajectory.
             counts[rollout.module] = 0 if rollout.trajectory is None else len(rollout.trajectory)
-    return counts
+    return DecisionCounts(counts, failures)
 
 
 def cached_decision_counts(
@@ -43,13 +59,10 @@ def cached_decision_counts(
     problem: Problem,
     settings: RolloutSettings = RolloutSettings(),
 ) -> dict[str, int]:
-    """`count_decisions`, or what it gave last time for the same key (corpus and compiler)."""
-    key = json.loads(json.dumps({**key, "modules": sorted(module.name for module in modules)}))
-    if path.is_file():
-        stored = json.loads(path.read_text())
-        if stored.get("key") == key:
-            return dict(stored["counts"])
-    _LOG.info("counting the decisions of %d modules", len(modules))
-    counts = count_decisions(modules, pool, problem, settings)
-    write_atomically(path, json.dumps({"key": key, "counts": counts}).encode())
-    return counts
+    """The counts of `count_decisions`, or those of last time for the same key (corpus and compiler)."""
+
+    def count() -> dict[str, int]:
+        _LOG.info("counting the decisions of %d modules", len(modules))
+        return dict(count_decisions(modules, pool, problem, settings).counts)
+
+    return dict(measured_once(path, "counts", key, modules, count))

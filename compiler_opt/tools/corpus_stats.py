@@ -7,25 +7,21 @@ of it as statistics.json and modules.csv, and two plots. With --decisions each m
 the compiler's default decides in it.
 """
 
-import contextlib
 import json
 import os
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from absl import flags
 from tqdm import tqdm
 
-from compiler_opt.collect.rollout import Rollout
-from compiler_opt.collect.traces import default_trace
+from compiler_opt.collect.decision_counts import count_decisions
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus import statistics
-from compiler_opt.corpus.description import Module
-from compiler_opt.corpus.statistics import ModuleFacts, Statistics
+from compiler_opt.corpus.statistics import Statistics
 from compiler_opt.evaluation import corpus_report
 from compiler_opt.evaluation.output import csv_text
 from compiler_opt.files import check_folder_writable, printable, write_atomically
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.tools import corpus_flags, entry_point
 
@@ -56,33 +52,17 @@ def main(argv: list[str]) -> None:
     found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)
     facts = list(tqdm(found, "counting", len(corpus.modules), unit="module", disable=None))
     if problem is not None:
-        facts = list(_with_decisions(facts, corpus.modules, problem, toolchain, num_workers))
+        with WorkerPool(toolchain, problem.name, num_workers) as pool:
+            counted = count_decisions(corpus.modules, pool, problem)
+        facts = [
+            statistics.with_decisions(each, counted.counts.get(each.name), counted.failures.get(each.name))
+            for each in facts
+        ]
     result = Statistics(tuple(facts))
     # A name may hold bytes that cannot be printed.
     print("\n".join(printable(line) for line in corpus_report.table(result).splitlines()))
     if output is not None:
         _write(result, output)
-
-
-def _with_decisions(
-    facts: Sequence[ModuleFacts],
-    modules: Sequence[Module],
-    problem: problems.Problem,
-    toolchain: Toolchain,
-    num_workers: int,
-) -> Iterator[ModuleFacts]:
-    rollouts: dict[str, Rollout] = {}
-    with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(WorkerPool(toolchain, problem.name, num_workers))
-        found = default_trace(modules, problem, pool)
-        for rollout in tqdm(found, "compiling", len(modules), unit="module", disable=None):
-            rollouts[rollout.module] = rollout
-    for each in facts:
-        rollout = rollouts[each.name]
-        # A module without decisions has no trajectory.
-        decisions = len(rollout.trajectory) if rollout.trajectory is not None else 0
-        failed = rollout.failure is not None
-        yield statistics.with_decisions(each, None if failed else decisions, rollout.failure)
 
 
 def _write(result: Statistics, output: Path) -> None:

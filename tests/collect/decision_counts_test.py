@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from compiler_opt.collect.decision_counts import cached_decision_counts
+from compiler_opt.collect.decision_counts import cached_decision_counts, count_decisions
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.llvm.toolchain import Toolchain
@@ -31,3 +31,7 @@ def test_counts(toolchain: Toolchain, tmp_path: Path) -> None:
         modules[0].command_path.write_bytes(b"-cc1\0-load\0x.so\0")
         del expected[modules[0].name]
         assert cached_decision_counts(path, {"corpus": "y"}, modules, pool, problem) == expected
+        counted = count_decisions(modules, pool, problem)
+    assert counted.counts == expected
+    [(failed, reason)] = counted.failures.items()
+    assert failed == modules[0].name and "'-load'" in reason
