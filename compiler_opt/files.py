@@ -1,8 +1,10 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files so that nobody ever sees half of one, and reading those of others, who may mean ill."""
 
 import contextlib
+import errno
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -41,6 +43,32 @@ def write_atomically(path: Path, content: bytes, *, executable: bool = False) ->
             f"{path}: cannot be written: {error.strerror}; what was there before is untouched; "
             "free space or choose another folder"
         ) from error
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor of a regular file, to read; anything else might block or have no end.
+
+    Raises:
+      OSError: it cannot be opened, or is something else.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(0, "expected a file, found something else")
+    return descriptor
+
+
+def read_regular(path: Path, max_bytes: int) -> bytes:
+    """The contents of a regular file, as much as there is when it is opened; a larger one is not read at all.
+
+    Raises:
+      OSError: it cannot be read, is something else, or is larger; `strerror` says so.
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        if size_bytes > max_bytes:
+            raise OSError(errno.EFBIG, f"expected at most {max_bytes} bytes, found {size_bytes}")
+        return file.read(size_bytes)
 
 
 def check_writable(path: Path) -> None:

@@ -9,6 +9,7 @@ from compiler_opt.files import (
     check_writable,
     default_cache_dir,
     nearest_folder,
+    read_regular,
     remove_oldest,
     write_atomically,
 )
@@ -87,3 +88,15 @@ def test_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/me")
     assert default_cache_dir() == Path("/home/me/.cache/compiler_opt")
+
+
+def test_regular_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular(tmp_path / "link", 5) == b"12345"
+    with pytest.raises(OSError, match="expected at most 4 bytes, found 5"):
+        read_regular(tmp_path / "file", 4)
+    os.mkfifo(tmp_path / "pipe")  # Nobody writes to it: to read it would take for ever.
+    for other in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(OSError, match="expected a file, found something else"):
+            read_regular(other, 5)

@@ -107,27 +107,6 @@ def check_whole_bitcode(path: Path) -> None:
         raise CorpusError(f"{wrong}; {REMAKE}")
 
 
-def read_regular_file(path: Path, max_bytes: int) -> bytes:
-    """The contents of a file of limited size, as much as there is when it is opened; a larger one is not read at all.
-
-    Raises:
-      CorpusError: it is no file, or larger.
-      OSError: it cannot be read.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        size_bytes = _size_of_regular(descriptor, str(path))
-        data = b""
-        if size_bytes <= max_bytes:
-            with io.FileIO(descriptor, closefd=False) as file:
-                data = file.read(size_bytes)
-    finally:
-        os.close(descriptor)
-    if size_bytes > max_bytes:
-        raise CorpusError(f"{printable(path)}: expected at most {max_bytes} bytes, found {size_bytes}; {REMAKE}")
-    return data
-
-
 def _size_of_regular(descriptor: int, path: str) -> int:
     """In bytes."""
     status = os.fstat(descriptor)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus.contents import REMAKE, read_regular_file
+from compiler_opt.corpus.contents import REMAKE
 from compiler_opt.corpus.module import check_name
 from compiler_opt.errors import CorpusError
+from compiler_opt.files import read_regular
 
 MAX_DESCRIPTION_BYTES = 1 << 28
 
@@ -37,14 +38,16 @@ def read_description(path: Path) -> Description:
       CorpusError: there is none, or it is not usable.
     """
     try:
-        data = read_regular_file(path, MAX_DESCRIPTION_BYTES)
+        data = read_regular(path, MAX_DESCRIPTION_BYTES)
     except FileNotFoundError:
         raise CorpusError(
             f"{path}: no such file, so {path.parent} is no corpus; make one with compiler_opt/tools/fetch_corpus.py "
             "or compiler_opt/tools/extract_ir.py"
         ) from None
     except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}); give the folder of a corpus") from None
+        raise CorpusError(
+            f"{path}: cannot be read ({error.strerror}); give the folder of a corpus, or {REMAKE}"
+        ) from None
     try:
         description = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -16,10 +16,10 @@ from typing import Any
 
 from compiler_opt.corpus import bitcode, thinlto
 from compiler_opt.corpus.builds import params, words
-from compiler_opt.corpus.builds.objects import checked_path, name_below, normal, open_regular
+from compiler_opt.corpus.builds.objects import checked_path, name_below, normal
 from compiler_opt.corpus.extract import CorpusWriter, Extraction, write_description
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable
+from compiler_opt.files import printable, read_regular
 
 IMPORTED_SUFFIX = ".3.import.bc"
 
@@ -215,12 +215,9 @@ def _left_of(given: Path) -> list[Path]:
 
 def _read_bitcode(path: Path) -> bytes:
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            code = file.read(MAX_BITCODE_BYTES + 1)
+        code = read_regular(path, MAX_BITCODE_BYTES)
     except OSError as error:
         raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {_LINK_SO}") from None
-    if len(code) > MAX_BITCODE_BYTES:
-        raise CorpusError(f"{printable(path)}: expected at most {MAX_BITCODE_BYTES} bytes, found more")
     if wrong := bitcode.problem(io.BytesIO(code), len(code)):
         raise CorpusError(f"{printable(path)}: {wrong}; link again")
     return code

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus.contents import REMAKE, check_whole_bitcode, read_regular_file
+from compiler_opt.corpus.contents import REMAKE, check_whole_bitcode
 from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.corpus.remote import RemoteModule
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable
+from compiler_opt.files import printable, read_regular
 
 MAX_COMMAND_BYTES = 1 << 20
 
@@ -88,7 +88,7 @@ class Module:
             return self.command_override
         path = self.command_path
         try:
-            data = read_regular_file(path, MAX_COMMAND_BYTES)
+            data = read_regular(path, MAX_COMMAND_BYTES)
         except OSError as error:
             raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {REMAKE}") from None
         try:

@@ -18,9 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from compiler_opt.corpus.cache import ContentCache
-from compiler_opt.corpus.contents import read_regular_file
 from compiler_opt.errors import CorpusError, OutputError
-from compiler_opt.files import default_cache_dir, printable, write_atomically
+from compiler_opt.files import default_cache_dir, printable, read_regular, write_atomically
 
 _LOG = logging.getLogger(__name__)
 
@@ -198,7 +197,7 @@ def _listing(url: str) -> _Listing:
 
 
 def _stored(path: Path) -> _Listing:
-    listing = json.loads(read_regular_file(path, MAX_LISTING_BYTES))
+    listing = json.loads(read_regular(path, MAX_LISTING_BYTES))
     files = {str(name): (int(size), str(version)) for name, (size, version) in listing["files"].items()}
     return _Listing(str(listing["root"]), files)
 

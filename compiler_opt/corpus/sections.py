@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt.corpus import bitcode, description
-from compiler_opt.corpus.builds.objects import BITCODE, ObjectFile, kind_of, open_regular
+from compiler_opt.corpus.builds.objects import BITCODE, ObjectFile, kind_of
 from compiler_opt.errors import CorpusError
+from compiler_opt.files import open_regular
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.elf import MAX_FILE_BYTES, ElfFile, FileRange
 from compiler_opt.llvm.scratch import scratch_directory

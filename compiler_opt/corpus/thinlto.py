@@ -6,14 +6,13 @@ it once more, clang needs the module's index for what the link decided about its
 """
 
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt.corpus import bitcode
-from compiler_opt.corpus.builds.objects import ObjectFile, open_regular
+from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable
+from compiler_opt.files import printable, read_regular
 
 INDEX_SUFFIX = ".thinlto.bc"
 
@@ -87,14 +86,11 @@ def read_index_file(path: Path, shown: str) -> bytes:
     """
     what = f"{shown}: its ThinLTO index {printable(path)}"
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            data = file.read(MAX_INDEX_BYTES + 1)
+        data = read_regular(path, MAX_INDEX_BYTES)
     except OSError as error:
         raise CorpusError(
             f"{what} cannot be read ({error.strerror}); give the folder that the build ran in with --obj_base_dir"
         ) from None
-    if len(data) > MAX_INDEX_BYTES:
-        raise CorpusError(f"{what}: expected at most {MAX_INDEX_BYTES} bytes, found more")
     if wrong := bitcode.problem(io.BytesIO(data), len(data)):
         raise CorpusError(f"{what}: {wrong}; build it again")
     return data

@@ -180,7 +180,7 @@ def test_a_huge_description_is_refused_unread(tmp_path: Path) -> None:
 
 def test_a_description_or_bitcode_that_would_be_waited_for_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "corpus_description.json")
-    assert "corpus_description.json: expected a file" in refusal(lambda: Corpus.load(tmp_path))
+    assert "corpus_description.json: cannot be read (expected a file" in refusal(lambda: Corpus.load(tmp_path))
     write_corpus(tmp_path / "corpus", ["m.o"])
     for ending in (".cmd", ".bc"):
         (tmp_path / f"corpus/m.o{ending}").unlink()
@@ -263,7 +263,8 @@ def test_damaged_bitcode(tmp_path: Path, data: bytes) -> None:
 def test_unusable_options(tmp_path: Path, data: bytes) -> None:
     module = Corpus.load(write_corpus(tmp_path, ["m.o"])).modules[0]
     module.command_path.write_bytes(data)
-    assert refusal(module.options).startswith(f"{module.command_path}: expected")
+    reason = refusal(module.options)
+    assert reason.startswith(f"{module.command_path}: ") and "expected" in reason
     module.command_path.unlink()
     assert "cannot be read" in refusal(module.options)
 

@@ -20,10 +20,9 @@ from compiler_opt.corpus.builds.objects import (
     kind_of,
     name_below,
     normal,
-    open_regular,
 )
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable
+from compiler_opt.files import open_regular, printable
 
 _MAGIC_BYTES = 8
 _HEADER_BYTES = 60

@@ -5,13 +5,13 @@ of their own (`depSetOfFiles`: `directArtifactIds`, `transitiveDepSetIds`), `art
 `pathFragments`, each a `label` below a `parentId`. Old Bazels write ids as text, and paths whole (`execPath`).
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from compiler_opt.corpus.builds import params, words
-from compiler_opt.corpus.builds.objects import OBJECT_SUFFIXES, Build, listed, read_limited
+from compiler_opt.corpus.builds.objects import OBJECT_SUFFIXES, Build, listed
+from compiler_opt.corpus.builds.reading import read_json
 from compiler_opt.errors import CorpusError
 
 MAX_BYTES = 1 << 30
@@ -61,11 +61,7 @@ class _Graph:
 
     def __init__(self, path: Path) -> None:
         self.where = str(path)
-        data = read_limited(path, MAX_BYTES, WANTED)
-        try:
-            graph = json.loads(words.decode(data))
-        except (ValueError, RecursionError) as error:
-            raise CorpusError(f"{path}: expected JSON, found something else ({error}); give {WANTED}") from None
+        graph = read_json(path, MAX_BYTES, WANTED)
         if not isinstance(graph, dict):
             raise CorpusError(f"{path}: expected a JSON object, found {type(graph).__name__}; give {WANTED}")
         self.actions = _objects(graph, "actions", self.where)

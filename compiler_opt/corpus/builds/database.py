@@ -1,7 +1,6 @@
 """Objects that a compilation database (`compile_commands.json`) makes."""
 
 import dataclasses
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -13,9 +12,9 @@ from compiler_opt.corpus.builds.objects import (
     checked_path,
     name_below,
     normal,
-    read_limited,
     unique,
 )
+from compiler_opt.corpus.builds.reading import read_json
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 
@@ -97,11 +96,7 @@ def objects_of_database(path: Path, base: Path | None = None) -> list[ObjectFile
 
 
 def _read_database(path: Path) -> list[Any]:
-    data = read_limited(path, MAX_DATABASE_BYTES, WANTED)
-    try:
-        entries = json.loads(words.decode(data))
-    except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{path}: expected JSON, found something else ({error}); give {WANTED}") from None
+    entries = read_json(path, MAX_DATABASE_BYTES, WANTED)
     if not isinstance(entries, list):
         raise CorpusError(f"{path}: expected a JSON list of compile commands, found {type(entries).__name__}")
     return entries

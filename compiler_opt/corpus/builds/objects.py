@@ -5,12 +5,11 @@ Descriptions of builds are foreign input: a path may be anything that a file may
 
 import dataclasses
 import os
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable
+from compiler_opt.files import open_regular, printable
 
 OBJECT_SUFFIXES = (".o", ".obj", ".lo")
 
@@ -149,46 +148,17 @@ def kind_of(head: bytes, name: str) -> str:
     return OTHER
 
 
-def open_regular(path: Path) -> int:
-    """A descriptor of a regular file, to read; anything else might block or have no end.
-
-    Raises:
-      OSError: it cannot be opened, or is something else.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(0, "it is no file")
-    return descriptor
-
-
 def head_of(path: Path) -> bytes:
     """The first `HEAD_BYTES` of a regular file.
 
     Raises:
-      OSError: see `open_regular`.
+      OSError: see `files.open_regular`.
     """
     descriptor = open_regular(path)
     try:
         return os.pread(descriptor, HEAD_BYTES, 0)
     finally:
         os.close(descriptor)
-
-
-def read_limited(path: Path, limit_bytes: int, what: str) -> bytes:
-    """All of a description of a build.
-
-    Raises:
-      CorpusError: it cannot be read, or is larger than the limit; the message says `what` was wanted.
-    """
-    try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            data = file.read(limit_bytes + 1)
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}); give {what}") from None
-    if len(data) > limit_bytes:
-        raise CorpusError(f"{path}: expected at most {limit_bytes} bytes, found more; give {what}")
-    return data
 
 
 def listed(paths: Sequence[str], limit: int = 3) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.builds.objects import read_limited
+from compiler_opt.corpus.builds.reading import read_text
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 
@@ -55,14 +55,7 @@ def read(path: Path, what: str) -> list[str]:
     Raises:
       CorpusError: it cannot be read, or is larger than any such file.
     """
-    return split(decode(read_limited(path, MAX_FILE_BYTES, what)))
-
-
-def decode(data: bytes) -> str:
-    """Paths are bytes: those that are not UTF-8 travel as lone surrogates, as everywhere in Python."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", "replace")
-    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+    return split(read_text(path, MAX_FILE_BYTES, what))
 
 
 def expand(words: Sequence[str], directory: Path, where: str) -> list[str]:
@@ -87,7 +80,7 @@ class _Expansion:
     def __init__(self, directory: Path, where: str) -> None:
         self._directory = directory
         self._where = where
-        self._num_bytes = 0
+        self._num_letters = 0
         self._num_files = 0
         self._num_words = 0
 
@@ -116,12 +109,12 @@ class _Expansion:
             return None
 
     def _words_of(self, path: Path) -> list[str]:
-        data = read_limited(path, MAX_FILE_BYTES, "a build whose response files are there")
-        self._num_bytes += len(data)
-        self._check(self._num_bytes, MAX_FILE_BYTES, "bytes of response files")
+        text = read_text(path, MAX_FILE_BYTES, "a build whose response files are there")
+        self._num_letters += len(text)
+        self._check(self._num_letters, MAX_FILE_BYTES, "letters in response files")
         self._num_files += 1
         self._check(self._num_files, MAX_FILES, "response files")
-        return split(decode(data))
+        return split(text)
 
     def _check(self, found: int, limit: int, what: str) -> None:
         if found > limit:
