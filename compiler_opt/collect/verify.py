@@ -17,7 +17,7 @@ from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.description import Module
-from compiler_opt.corpus.extract import BITCODE_SECTION, COMMAND_SECTION
+from compiler_opt.corpus.sections import BITCODE_SECTION, COMMAND_SECTION
 from compiler_opt.errors import ConfigError, CorpusError, ProtocolError
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.object_comparison import SectionDifference, compare

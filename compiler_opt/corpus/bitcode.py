@@ -17,6 +17,9 @@ _WRAPPER_BYTES = 20
 HEAD_BYTES = 512
 """How much of a file `producer` needs."""
 
+MAX_FILE_BYTES = 1 << 30
+"""Of files that become modules."""
+
 _IDENTIFICATION_BLOCK = 13
 _STRING_RECORD = 1
 _MODULE_BLOCK = 8

@@ -6,7 +6,6 @@ import of other modules' functions (`-Wl,--save-temps=import`), and `X.thinlto.b
 of the link, as `global_command_override` in the corpus's description has them for clang.
 """
 
-import concurrent.futures
 import dataclasses
 import io
 import os
@@ -17,13 +16,12 @@ from typing import Any
 from compiler_opt.corpus import bitcode, thinlto
 from compiler_opt.corpus.builds import params, words
 from compiler_opt.corpus.builds.objects import checked_path, name_below, normal
-from compiler_opt.corpus.extract import CorpusWriter, Extraction, write_description
+from compiler_opt.corpus.extract import Extraction
+from compiler_opt.corpus.writing import CorpusWriter, Version, each, newest, write_description
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular
 
 IMPORTED_SUFFIX = ".3.import.bc"
-
-MAX_BITCODE_BYTES = 1 << 30
 
 _LINK_SO = "link with -Wl,--save-temps=import -Wl,--thinlto-emit-index-files by lld"
 
@@ -105,39 +103,19 @@ def extract(
         raise CorpusError(f"the link has left no file that ends in {IMPORTED_SUFFIX}; {_LINK_SO}")
     writer = CorpusWriter(output_dir, overwrite)
 
-    def extract_one(module: tuple[str, Path]) -> tuple[str, tuple[int, int, int] | None]:
+    def extract_one(module: tuple[str, Path]) -> tuple[str, str, Version | None]:
         name, place = module
-        try:
-            code = _read_bitcode(Path(f"{place}{IMPORTED_SUFFIX}"))
-            index = thinlto.read_index_file(Path(f"{place}{thinlto.INDEX_SUFFIX}"), printable(place))
-            triple = bitcode.target_triple(code)
-            if triple is None:
-                raise CorpusError(f"{printable(place)}: its bitcode names no target; build it again")
-            writer.write(name, ".bc", code)
-            writer.write(name, thinlto.INDEX_SUFFIX, index)
-            return triple, bitcode.producer_version(code[: bitcode.HEAD_BYTES])
-        finally:
-            progress(1)
+        code = _read_bitcode(Path(f"{place}{IMPORTED_SUFFIX}"))
+        index = thinlto.read_index_file(Path(f"{place}{thinlto.INDEX_SUFFIX}"), printable(place))
+        triple = bitcode.target_triple(code)
+        if triple is None:
+            raise CorpusError(f"{printable(place)}: its bitcode names no target; build it again")
+        return name, triple, writer.write_module(name, code, None, index)
 
-    modules: list[str] = []
-    versions: list[tuple[int, int, int]] = []
-    failures: list[tuple[Path, str]] = []
-    triples: set[str] = set()
-    with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
-        tasks = [pool.submit(extract_one, module) for module in link.modules]
-        try:
-            for (name, place), task in zip(link.modules, tasks, strict=True):
-                try:
-                    triple, version = task.result()
-                except CorpusError as error:
-                    failures.append((place, str(error)))
-                else:
-                    modules.append(name)
-                    triples.add(triple)
-                    versions += [version] if version else []
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    extracted, refused = each(extract_one, link.modules, num_workers, progress)
+    modules = sorted(name for name, _, _ in extracted)
+    triples = {triple for _, triple, _ in extracted}
+    failures = tuple((place, reason) for (_, place), reason in refused)
     if not modules:
         raise CorpusError(f"none of {len(link.modules)} modules is usable; the first: {failures[0][1]}")
     if len(triples) > 1:
@@ -147,12 +125,12 @@ def extract(
     override = command_override(link.options, triples.pop())
     write_description(
         output_dir,
-        sorted(modules),
-        version=max(versions, default=None),
+        modules,
+        version=newest(version for _, _, version in extracted),
         has_thinlto=True,
         command_override=override,
     )
-    return Extraction(tuple(sorted(modules)), 0, tuple(failures))
+    return Extraction(tuple(modules), 0, failures)
 
 
 def command_override(link_options: Iterable[str], triple: str) -> list[str]:
@@ -215,7 +193,7 @@ def _left_of(given: Path) -> list[Path]:
 
 def _read_bitcode(path: Path) -> bytes:
     try:
-        code = read_regular(path, MAX_BITCODE_BYTES)
+        code = read_regular(path, bitcode.MAX_FILE_BYTES)
     except OSError as error:
         raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {_LINK_SO}") from None
     if wrong := bitcode.problem(io.BytesIO(code), len(code)):

@@ -18,8 +18,9 @@ from typing import Any
 from compiler_opt.corpus import archives, description, manifest, unfinished
 from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.cross_compiling import OWN_TARGET, Target
-from compiler_opt.corpus.extract import extract, write_description
+from compiler_opt.corpus.extract import extract
 from compiler_opt.corpus.ready_made_tables import archives_of
+from compiler_opt.corpus.writing import write_description
 from compiler_opt.errors import CorpusError, OutputError
 from compiler_opt.files import default_cache_dir, nearest_folder
 from compiler_opt.llvm import processes

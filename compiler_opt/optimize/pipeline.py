@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from compiler_opt.corpus import extract
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.extract import extract
+from compiler_opt.corpus.writing import write_description
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm import processes
@@ -197,10 +198,10 @@ class _Optimization:
                     f"{self._program.name}: no target has objects of C or C++; there is nothing to optimise"
                 )
             with tqdm(total=len(objects), desc="extracting", unit="object", disable=None) as bar:
-                extraction = extract.extract(objects, folder, num_workers=self._settings.jobs, progress=bar.update)
+                extraction = extract(objects, folder, num_workers=self._settings.jobs, progress=bar.update)
             version = Corpus.load(folder).compiler_version()
             groups = sorted({name.partition("/")[0] for name in extraction.modules})
-            extract.write_description(folder, extraction.modules, projects=groups, version=version)
+            write_description(folder, extraction.modules, projects=groups, version=version)
             step.result = {"modules": len(extraction.modules), "failures": len(extraction.failures)}
             self._say(
                 f"{len(extraction.modules)} modules of {len(targets)} targets"

@@ -1,0 +1,180 @@
+"""How corpora are written, whatever they are made of; the format stands in `description.py`."""
+
+import concurrent.futures
+import errno
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from compiler_opt.corpus import bitcode
+from compiler_opt.corpus.description import DESCRIPTION_NAME
+from compiler_opt.corpus.module import check_name, format_options
+from compiler_opt.corpus.thinlto import INDEX_SUFFIX
+from compiler_opt.errors import CorpusError, OutputError, ProtocolError
+from compiler_opt.files import check_folder_writable, write_atomically
+
+Version = tuple[int, int, int]
+
+_Source = TypeVar("_Source")
+_Result = TypeVar("_Result")
+
+
+class CorpusWriter:
+    """Writes the files of modules into a folder, and never outside of it.
+
+    Args:
+      output_dir: the corpus folder; made with the first module.
+      overwrite: it may hold something already; what is there stops being a corpus at once.
+
+    Raises:
+      OutputError: the folder cannot be written, or is not empty.
+    """
+
+    def __init__(self, output_dir: Path, overwrite: bool = False) -> None:
+        self._output_dir = output_dir
+        self._root = output_dir.resolve()
+        self._folders: set[Path] = set()
+        check_folder_writable(output_dir)
+        if not output_dir.is_dir():
+            return
+        try:
+            if not overwrite and any(output_dir.iterdir()):
+                raise OutputError(f"{output_dir}: is not empty; give another --output_dir, or --overwrite")
+            # What is there stops being a corpus before the first module changes.
+            (output_dir / DESCRIPTION_NAME).unlink(missing_ok=True)
+        except OSError as error:
+            raise _unwritable(output_dir, error) from None
+
+    def write(self, module: str, suffix: str, content: bytes) -> None:
+        """Writes a file of a module whole or not at all.
+
+        Raises:
+          CorpusError: the module has a name that no file can have.
+          OutputError: it cannot be written.
+        """
+        path = self._output_dir / f"{check_name(module)}{suffix}"
+        temporary = path.with_name(f".{path.name}.partial")
+        try:
+            self._make_folder(path.parent)
+            temporary.unlink(missing_ok=True)
+            # Never through a link that stands there already.
+            with temporary.open("xb") as file:
+                file.write(content)
+            temporary.replace(path)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise CorpusError(f"module {module[:80]!r}...: its name is too long for a file") from None
+            temporary.unlink(missing_ok=True)
+            raise _unwritable(path, error) from None
+
+    def write_module(
+        self, name: str, code: bytes, options: Sequence[str] | None, index: bytes | None = None
+    ) -> Version | None:
+        """Writes one module; returns the version of the LLVM that wrote its bitcode, where that says.
+
+        Args:
+          name: of the module.
+          code: its bitcode.
+          options: its cc1 options; None when those of the whole corpus hold.
+          index: its ThinLTO index.
+
+        Raises:
+          CorpusError: the module has a name that no file can have.
+          OutputError: it cannot be written.
+        """
+        self.write(name, ".bc", code)
+        if options is not None:
+            self.write(name, ".cmd", format_options(options))
+        if index is not None:
+            self.write(name, INDEX_SUFFIX, index)
+        return bitcode.producer_version(code[: bitcode.HEAD_BYTES])
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder in self._folders:
+            return
+        if not folder.resolve().is_relative_to(self._root):
+            raise OutputError(f"{folder}: is a link that leaves {self._output_dir}; give another --output_dir")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folders.add(folder)
+
+
+def each(
+    work: Callable[[_Source], _Result],
+    sources: Sequence[_Source],
+    num_workers: int = 1,
+    progress: Callable[[int], Any] = lambda _: None,
+) -> tuple[list[_Result], list[tuple[_Source, str]]]:
+    """Does some work with each of what a corpus is made of; one that has no usable module stops nothing.
+
+    Args:
+      work: raises CorpusError or ProtocolError for such a one.
+      sources: what the corpus is made of.
+      num_workers: how many at a time.
+      progress: called with 1 for each that is done.
+
+    Returns:
+      what came of the others, in their order; and those that have none, with the reason.
+    """
+
+    def work_one(source: _Source) -> _Result:
+        try:
+            return work(source)
+        finally:
+            progress(1)
+
+    results: list[_Result] = []
+    failures: list[tuple[_Source, str]] = []
+    with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
+        tasks = [pool.submit(work_one, source) for source in sources]
+        try:
+            for source, task in zip(sources, tasks, strict=True):
+                try:
+                    results.append(task.result())
+                except (CorpusError, ProtocolError) as error:
+                    failures.append((source, str(error)))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return results, failures
+
+
+def newest(versions: Iterable[Version | None]) -> Version | None:
+    """The newest of those that are known."""
+    return max((version for version in versions if version is not None), default=None)
+
+
+def write_description(
+    output_dir: Path,
+    modules: Iterable[str],
+    *,
+    projects: Iterable[str] = (),
+    version: Sequence[int] | None = None,
+    has_thinlto: bool = False,
+    command_override: Sequence[str] | None = None,
+) -> None:
+    """Writes `corpus_description.json`, whole or not at all.
+
+    Args:
+      output_dir: the corpus folder.
+      modules: names.
+      projects: names of the projects that the modules' names start with.
+      version: of the newest LLVM that wrote any of the bitcode.
+      has_thinlto: each module has a ThinLTO index.
+      command_override: cc1 options of all modules, which have none of their own.
+
+    Raises:
+      OutputError: the folder cannot be written.
+    """
+    content: dict[str, Any] = {"modules": list(modules), "has_thinlto": has_thinlto}
+    if command_override is not None:
+        content["global_command_override"] = list(command_override)
+    if projects := list(projects):
+        content["projects"] = projects
+    if version is not None:
+        content["compiler"] = {"version": list(version)}
+    write_atomically(output_dir / DESCRIPTION_NAME, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"{path}: cannot be written ({error.strerror}); give another --output_dir")
