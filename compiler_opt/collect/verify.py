@@ -17,8 +17,10 @@ from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.originals import Original, Originals
 from compiler_opt.corpus.sections import BITCODE_SECTION, COMMAND_SECTION
 from compiler_opt.errors import ConfigError, CorpusError, ProtocolError
+from compiler_opt.files import printable
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.object_comparison import SectionDifference, compare
 from compiler_opt.llvm.toolchain import Toolchain
@@ -95,7 +97,7 @@ def verify(
     """Compiles modules and compares them with the objects that they were extracted from.
 
     Args:
-      modules: of a corpus; the object of each is its name in `original_dir`.
+      modules: of a corpus; the object of each is found by its name, see `originals.py`.
       original_dir: where the objects of the build are.
       toolchain: the compiler that is to be shown to rebuild them.
       pool: compiles by it.
@@ -106,10 +108,11 @@ def verify(
     """
     # Names of files in the pool's folder: those of modules may be as long as paths.
     kept = {module.name: pool.scratch / f"verified-{number}.o" for number, module in enumerate(modules)}
+    originals = Originals(original_dir)
     jobs = []
     for module in modules:
         try:
-            _original_path(original_dir, module)
+            originals.find(module.name)
         except CorpusError as error:
             yield Verification(module.name, failure=str(error))
         else:
@@ -120,39 +123,22 @@ def verify(
             if rollout.failure is not None:
                 yield Verification(job.module.name, failure=_without_name(rollout.failure, job.module.name))
             else:
-                yield _compared(job.module, _original_path(original_dir, job.module), path, toolchain.version)
+                yield _compared(job.module, originals.read(job.module.name), path, toolchain.version)
         except (CorpusError, ProtocolError) as error:
             yield Verification(job.module.name, failure=str(error))
         finally:
             path.unlink(missing_ok=True)
 
 
-def _original_path(original_dir: Path, module: Module) -> Path:
-    """The object that a module comes from.
-
-    Raises:
-      CorpusError: there is none, or a link leads elsewhere.
-    """
-    path = original_dir / module.name
-    try:
-        resolved = path.resolve(strict=True)
-    except (OSError, RuntimeError):
-        raise CorpusError(f"{path}: no such object; give the folder that module names are relative to") from None
-    if not resolved.is_relative_to(original_dir.resolve()):
-        raise CorpusError(f"{path}: is a link that leaves the folder (to {resolved}); give the folder of the objects")
-    if not resolved.is_file():
-        raise CorpusError(f"{path}: expected an object, found something else")
-    return path
-
-
-def _compared(module: Module, original_path: Path, rebuilt_path: Path, version: tuple[int, int, int]) -> Verification:
-    original, rebuilt = ElfFile.read(original_path), ElfFile.read(rebuilt_path)
-    embedded = _section(original, BITCODE_SECTION)
+def _compared(module: Module, original: Original, rebuilt_path: Path, version: tuple[int, int, int]) -> Verification:
+    rebuilt = ElfFile.read(rebuilt_path)
     code = module.bitcode_path.read_bytes()
-    if embedded and code not in embedded:
-        raise CorpusError(f"{original_path}: holds other bitcode than the corpus: built again since it was extracted")
-    differences = compare(original, rebuilt, IGNORED_SECTIONS)
-    explanation = explain(module.options(), code, version, original, rebuilt, differences) if differences else None
+    if original.code and code not in original.code:
+        raise CorpusError(
+            f"{printable(original.file.path)}: holds other bitcode than the corpus: built again since it was extracted"
+        )
+    differences = compare(original.file, rebuilt, IGNORED_SECTIONS)
+    explanation = explain(module.options(), code, version, original.file, rebuilt, differences) if differences else None
     return Verification(module.name, differences, explanation)
 
 
@@ -196,10 +182,6 @@ def explain(
 def _names_module(options: Sequence[str]) -> bool:
     sanitizers = [option.partition("=")[2].split(",") for option in options if option.startswith("-fsanitize=")]
     return any("address" in kinds or "kernel-address" in kinds for kinds in sanitizers)
-
-
-def _section(file: ElfFile, name: str) -> bytes:
-    return b"".join(file.section_bytes(index) for index in file.sections_named(name))
 
 
 def _without_name(failure: str, name: str) -> str:

@@ -95,6 +95,24 @@ class Reader:
             raise CorpusError(f"{item.shown}: {self.bitcode_section}: {wrong}; compile it again")
 
 
+def read_object(item: ObjectFile) -> bytes:
+    """All of an object, or of a member of an archive.
+
+    Raises:
+      CorpusError: it cannot be read, or is too large.
+    """
+    try:
+        descriptor = open_regular(item.path)
+    except OSError as error:
+        raise CorpusError(f"{item.shown}: cannot be read ({error.strerror}); build it again") from None
+    try:
+        return _range_of(item, descriptor)[:]
+    except OSError as error:
+        raise CorpusError(f"{item.shown}: cannot be read ({error.strerror}); build it again") from None
+    finally:
+        os.close(descriptor)
+
+
 def _split_commands(data: bytes) -> list[tuple[str, ...]]:
     """The command lines in a section, each of which begins with `-cc1`."""
     return [description.parse_options(part) for part in _COMMAND_START.split(data)]
@@ -144,7 +162,7 @@ def _dump_sections(item: ObjectFile, names: Sequence[str], llvm_objcopy: Path) -
         source = item.path
         if item.member is not None:
             source = scratch / "member"
-            _copy_member(item, source)
+            source.write_bytes(read_object(item))
         for name in names:
             target = scratch / "section"
             command = [str(llvm_objcopy), f"--dump-section={name}={target}", str(source), os.devnull]
@@ -154,14 +172,3 @@ def _dump_sections(item: ObjectFile, names: Sequence[str], llvm_objcopy: Path) -
             contents.append(target.read_bytes() if result.ok else b"")
             target.unlink(missing_ok=True)
     return contents
-
-
-def _copy_member(item: ObjectFile, target: Path) -> None:
-    try:
-        descriptor = open_regular(item.path)
-    except OSError as error:
-        raise CorpusError(f"{item.shown}: cannot be read ({error.strerror}); build it again") from None
-    try:
-        target.write_bytes(_range_of(item, descriptor)[:])
-    finally:
-        os.close(descriptor)

@@ -10,10 +10,14 @@ import pytest
 from compiler_opt.collect import verify
 from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus import local_thinlto
+from compiler_opt.corpus.builds.archive import objects_of_archive
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.extract import ObjectFile, extract
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from tests.corpus.originals_test import KEEP
+from tests.corpus.thinlto_test import compile_for_lto, run
 from tests.small_corpus import SOURCES
 
 CPP = """
@@ -149,6 +153,36 @@ def test_reasons_reach_no_further_than_what_they_explain(pool: WorkerPool, newes
         command.write_bytes(command.read_bytes().replace(b"-O1\0", b"-O0\0").replace(b"-O2\0", b"-O0\0"))
     results = verified(corpus, tmp_path / "build", newest, pool)
     assert not any(result.is_good for result in results.values())
+
+
+def test_modules_without_a_file_of_their_own(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
+    """Members of archives, and what a link with ThinLTO has compiled, are compared; a part of `ld -r` is named."""
+    folder = tmp_path / "build"
+    folder.mkdir()
+    for name, text in (("a.c", C), ("b.c", "int second(void) { return 2; }")):
+        compile_one(folder, newest.clang, name, text, "-O2")
+    subprocess.run(["llvm-ar-22", "qc", "libx.a", "a.c.o"], cwd=folder, check=True)
+    subprocess.run(["ld", "-r", "a.c.o", "b.c.o", "-o", "both.o"], cwd=folder, check=True)
+    objects = [*objects_of_archive(folder / "libx.a", folder), ObjectFile(folder / "both.o", "both.o")]
+    extract(objects, tmp_path / "corpus")
+    results = verified(Corpus.load(tmp_path / "corpus"), folder, newest, pool)
+    assert results.pop("libx.a/a.c.o").is_identical
+    assert set(results) == {"both.o.0", "both.o.1"}
+    for result in results.values():
+        assert not result.is_good and "that a linker made of several (ld -r)" in result.describe()
+
+
+def test_a_link_with_thinlto(toolchain: Toolchain, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    objects = compile_for_lto(str(toolchain.clang), build, "-g")
+    run(build, str(toolchain.clang), "-flto=thin", "-fuse-ld=lld", "-g", *objects, *KEEP, "-o", "program")
+    local_thinlto.extract(local_thinlto.link_of_directory(build), tmp_path / "corpus")
+    corpus = Corpus.load(tmp_path / "corpus")
+    with WorkerPool(toolchain, "inlining", 1) as pool:
+        results = verified(corpus, build, toolchain, pool)
+        assert [result.describe() for result in results.values()] == ["identical"] * len(objects)
+        shutil.copy(build / "lib" / "other.o.3.import.bc", build / "main.o.3.import.bc")
+        assert "holds other bitcode than the corpus" in verified(corpus, build, toolchain, pool)["main.o"].describe()
 
 
 def test_fused_multiplications(toolchain: Toolchain, tmp_path: Path) -> None:

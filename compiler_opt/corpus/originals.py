@@ -1,0 +1,162 @@
+"""The objects of a build that the modules of a corpus came from, found by the modules' names.
+
+Module `X.o` came from file `X.o` of the build, and `libx.a/member.o` from a member of an archive. Where `X.o` is
+bitcode, of a link with ThinLTO, its object was compiled inside of the linker, and is there only when lld was told to
+keep it (`-Wl,--save-temps=prelink`): beside `X.o`, as `PROGRAM.lto.X.o`.
+"""
+
+import dataclasses
+import os
+from pathlib import Path, PurePosixPath
+
+from compiler_opt.corpus import sections
+from compiler_opt.corpus.builds import archive
+from compiler_opt.corpus.builds.objects import ARCHIVE, BITCODE, ObjectFile, head_of, kind_of, listed, normal
+from compiler_opt.corpus.local_thinlto import IMPORTED_SUFFIX
+from compiler_opt.errors import CorpusError
+from compiler_opt.files import printable
+from compiler_opt.llvm.elf import ElfFile
+
+_OF_LINKER = ".lto."
+_KEEP = "link with -Wl,--save-temps=prelink by lld, which then leaves it beside the bitcode"
+
+
+@dataclasses.dataclass(frozen=True)
+class Original:
+    """An object of the build.
+
+    Attributes:
+      file: the object.
+      code: what the build says that it was made of: a module's bitcode, maybe among others; empty when it does not say.
+    """
+
+    file: ElfFile
+    code: bytes
+
+
+class Originals:
+    """The objects of one build; looks into each archive and folder once.
+
+    Args:
+      root: the folder that module names are relative to. It is foreign: no link is followed out of it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._resolved_root = root.resolve()
+        self._archives: dict[Path, dict[str, ObjectFile]] = {}
+        self._of_linker: dict[Path, dict[str, list[str]]] = {}
+
+    def find(self, name: str) -> ObjectFile:
+        """The object that a module came from; it is not read yet.
+
+        Raises:
+          CorpusError: there is none, or a link leads elsewhere.
+        """
+        path = self._root / name
+        if not os.path.lexists(path):
+            if (holder := self._holder(name)) is not None:
+                return self._member(holder, name)
+            if linked := self._linked(path):
+                return linked
+            raise CorpusError(self._missing(name))
+        self._check(path)
+        if self._kind(path) != BITCODE:
+            return ObjectFile(path, name)
+        if linked := self._linked(path):
+            return linked
+        raise CorpusError(f"{printable(path)}: is LLVM bitcode itself, whose object the linker made; {_KEEP}")
+
+    def read(self, name: str) -> Original:
+        """The object that a module came from.
+
+        Raises:
+          CorpusError: see `find`.
+          ProtocolError: it is no ELF object, or damaged.
+        """
+        found = self.find(name)
+        file = ElfFile(Path(found.shown), sections.read_object(found))
+        code = b"".join(file.section_bytes(index) for index in file.sections_named(sections.BITCODE_SECTION))
+        imported = self._root / f"{name}{IMPORTED_SUFFIX}"
+        if not code and os.path.lexists(imported):
+            self._check(imported)
+            code = sections.read_object(ObjectFile(imported, name))
+        return Original(file, code)
+
+    def _check(self, path: Path) -> None:
+        """Raises CorpusError when something is no file, or a link that leaves."""
+        try:
+            resolved = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            raise CorpusError(f"{printable(path)}: is a link to nothing; build it again") from None
+        if not resolved.is_relative_to(self._resolved_root):
+            raise CorpusError(
+                f"{printable(path)}: is a link that leaves the folder (to {printable(resolved)}); give the folder of "
+                "the objects"
+            )
+        if not resolved.is_file():
+            raise CorpusError(f"{printable(path)}: expected an object, found something else")
+
+    def _kind(self, path: Path) -> str:
+        try:
+            return kind_of(head_of(path), path.name)
+        except OSError as error:
+            raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); build it again") from None
+
+    def _holder(self, name: str) -> Path | None:
+        """The archive that a name leads into."""
+        parents = (self._root / parent for parent in PurePosixPath(name).parents)
+        return next((path for path in parents if path.is_file()), None)
+
+    def _member(self, holder: Path, name: str) -> ObjectFile:
+        self._check(holder)
+        if self._kind(holder) != ARCHIVE:
+            raise CorpusError(f"{printable(holder)}: expected an archive with {printable(name)}, found something else")
+        if holder not in self._archives:
+            members = archive.objects_of_archive(holder, normal(self._root))
+            self._archives[holder] = {item.name: item for item in members}
+        try:
+            return self._archives[holder][name]
+        except KeyError:
+            raise CorpusError(
+                f"{printable(holder)}: has no member for module {printable(name)}: built again since it was extracted"
+            ) from None
+
+    def _linked(self, path: Path) -> ObjectFile | None:
+        """The object that lld has made of bitcode that went into a link, and kept."""
+        folder = path.parent
+        if folder not in self._of_linker:
+            self._of_linker[folder] = _kept_by_linker(folder)
+        found = self._of_linker[folder].get(f"{path.name.removesuffix('.o')}.o", [])
+        if len(found) > 1:
+            raise CorpusError(
+                f"{printable(path)}: several links made an object of it ({listed(sorted(found))}); keep those of one"
+            )
+        if not found:
+            return None
+        self._check(folder / found[0])
+        return ObjectFile(folder / found[0], path.name)
+
+    def _missing(self, name: str) -> str:
+        path = self._root / name
+        whole, _, part = str(path).rpartition(".")
+        if part.isdigit() and Path(whole).is_file():
+            return (
+                f"{printable(path)}: is a part of an object that a linker made of several (ld -r), and has none of its "
+                "own to be compared with; extract the objects that it was made of"
+            )
+        return f"{printable(path)}: no such object; give the folder that module names are relative to"
+
+
+def _kept_by_linker(folder: Path) -> dict[str, list[str]]:
+    """Names of files `PROGRAM.lto.NAME` by `NAME`; a program may have `.lto.` in its own."""
+    found: dict[str, list[str]] = {}
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return {}
+    for name in names:
+        parts = name.split(_OF_LINKER)
+        for first in range(1, len(parts)):
+            found.setdefault(_OF_LINKER.join(parts[first:]), []).append(name)
+    return found
