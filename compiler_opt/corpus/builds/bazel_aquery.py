@@ -43,8 +43,10 @@ def objects_of_aquery(path: Path, base: Path | None = None) -> Build:
     options: list[str] = []
     made_here: set[str] = set()
     for action in links:
-        if action["mnemonic"] in _ARCHIVES:
-            made_here.update(graph.paths_of(_ids(action, "outputIds", graph.where)))
+        made = list(graph.paths_of(_ids(action, "outputIds", graph.where)))
+        # Bazel 4 calls what makes static libraries CppLink, too.
+        if action["mnemonic"] in _ARCHIVES or any(file.endswith(_LIBRARY_SUFFIXES) for file in made):
+            made_here.update(made)
         else:
             linked, of_link = params.parse(words.expand(graph.command_of(action), base, graph.where))
             options += of_link
