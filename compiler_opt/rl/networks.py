@@ -34,7 +34,8 @@ class QuantileInputs(tf.keras.layers.Layer):
     def __init__(self, features: Sequence[str], quantiles: Sequence[np.ndarray], **kwargs: Any):
         super().__init__(**kwargs)
         self._features = tuple(features)
-        self._quantiles = [np.asarray(column, np.float64).tolist() for column in quantiles]
+        # Arrays: Keras wraps lists, and looks through all their numbers whenever it is asked for its variables.
+        self._quantiles = tuple(np.asarray(column, np.float64) for column in quantiles)
         longest = max(len(column) for column in quantiles)
         # v >= q is v >= ceil(q) for integers, which compare exactly. Padding is above every value: it is never reached.
         table = np.full((len(quantiles), longest), np.iinfo(np.int64).max)
@@ -44,11 +45,12 @@ class QuantileInputs(tf.keras.layers.Layer):
         self._lengths = np.array([[len(column)] for column in quantiles], np.float32)  # [F, 1]
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "features": list(self._features), "quantiles": self._quantiles}
+        quantiles = [column.tolist() for column in self._quantiles]
+        return {**super().get_config(), "features": list(self._features), "quantiles": quantiles}
 
     def call(self, inputs: Any) -> tf.Tensor:
         by_name = inputs if isinstance(inputs, Mapping) else dict(zip(sorted(self._features), inputs, strict=True))
-        values = tf.stack([tf.reshape(by_name[name], [-1]) for name in self._features])  # [F, N]
+        values = tf.reshape(tf.stack([by_name[name] for name in self._features]), [len(self._features), -1])  # [F, N]
         reached = tf.searchsorted(tf.constant(self._table), values, side="right")
         positions = tf.transpose(tf.cast(reached, tf.float32) / self._lengths)  # [N, F]
         return _expanded(positions)

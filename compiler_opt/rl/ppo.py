@@ -98,7 +98,8 @@ class PPOLearner:
         self.agent.initialize()
         self._critic = critic
         self._action_dtype = action.dtype
-        self._train = common.function(self.agent.train, reduce_retracing=True, autograph=False)
+        self._train = common.function(lambda experience: self.agent.train(experience).loss, autograph=False)
+        self._traced = False
         self._average = AveragedWeights(kind, self.actor, config.averaging)
         # The optimiser's slots exist from the first step on only; a checkpoint must find them from the start.
         self.optimizer.build(self.agent.actor_net.trainable_weights + critic.trainable_weights)
@@ -156,9 +157,19 @@ class PPOLearner:
             # A remainder would be another shape for TensorFlow to trace; it is another one in each epoch.
             for start in range(0, len(batch) - size + 1, size):
                 experience = self._experience(batch.take(order[start : start + size]))
-                losses.append(float(self._train(experience).loss))
+                losses.append(self._step(experience))
         self._average.add()
         return {"loss": float(np.mean(losses)), **self._movement(batch)}
+
+    def _step(self, experience: trajectory.Trajectory) -> float:
+        """Learns from a minibatch; returns the loss before."""
+        if not self._traced:
+            # Once for all numbers of decisions; otherwise for the first, and at the second once more: 2 s each.
+            self._train.get_concrete_function(
+                tf.nest.map_structure(lambda column: tf.TensorSpec([None, *column.shape[1:]], column.dtype), experience)
+            )
+            self._traced = True
+        return float(self._train(experience))
 
     def _experience(self, batch: Batch) -> trajectory.Trajectory:
         count = len(batch)
