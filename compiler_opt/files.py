@@ -1,12 +1,13 @@
-"""Writing files so that nobody ever sees half of one, and reading those of others, who may mean ill."""
+"""Files and folders: written so that nobody sees half of one; read though others may mean ill; kept to one process."""
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from compiler_opt.errors import OutputError
@@ -97,6 +98,43 @@ def check_folder_writable(folder: Path, *, naming: Path | None = None) -> None:
             pass
     except OSError as error:
         raise OutputError(f"{naming or folder}: cannot be written: {error.strerror}; choose another folder") from error
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path, flag: str) -> Iterator[None]:
+    """Makes a folder, and sees to it that one process at a time works in it; goes without it when nothing comes of it.
+
+    Args:
+      folder: where the work is done.
+      flag: by which the user gives another, for messages.
+
+    Raises:
+      OutputError: it cannot be made, or another process is at work in it.
+    """
+    try:
+        is_new = not folder.is_dir()
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written: {error.strerror}; give another {flag}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(
+                f"{folder}: another process is working in it; wait for it, or give another {flag}"
+            ) from None
+        except OSError:
+            # Some network file systems lock no folders. There, it is up to the user.
+            pass
+        try:
+            yield
+        finally:
+            if is_new:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+    finally:
+        os.close(descriptor)
 
 
 def remove_oldest(paths: Iterable[Path], keep: int) -> None:

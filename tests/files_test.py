@@ -1,10 +1,13 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from compiler_opt.errors import OutputError
 from compiler_opt.files import (
+    alone_in,
     check_folder_writable,
     check_writable,
     default_cache_dir,
@@ -100,3 +103,46 @@ def test_regular_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
     for other in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(OSError, match="expected a file, found something else"):
             read_regular(other, 5)
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from compiler_opt.files import alone_in
+with alone_in(Path(sys.argv[1]), "--output"):
+    print("there", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_another_process_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"there\n"
+        with (
+            pytest.raises(OutputError, match="another process is working in it; wait for it, or give another --output"),
+            alone_in(tmp_path, "--output"),
+        ):
+            pass
+        child.kill()
+    with alone_in(tmp_path, "--output"):
+        pass
+    assert tmp_path.is_dir()
+
+
+def test_a_folder_of_which_nothing_has_come_is_not_left(tmp_path: Path) -> None:
+    with alone_in(tmp_path / "new" / "folder", "--output"):
+        # Whoever is kept out does not take it from the other.
+        with pytest.raises(OutputError), alone_in(tmp_path / "new" / "folder", "--output"):
+            pass
+        assert (tmp_path / "new" / "folder").is_dir()
+    assert not (tmp_path / "new" / "folder").exists()
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(OutputError, match="cannot be written: File exists; give another --output"),
+        alone_in(tmp_path / "file", "--output"),
+    ):
+        pass

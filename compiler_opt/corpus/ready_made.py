@@ -22,7 +22,7 @@ from compiler_opt.corpus.extract import extract
 from compiler_opt.corpus.ready_made_tables import archives_of
 from compiler_opt.corpus.writing import write_description
 from compiler_opt.errors import CorpusError, OutputError
-from compiler_opt.files import default_cache_dir, nearest_folder
+from compiler_opt.files import alone_in, default_cache_dir, nearest_folder
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 
@@ -105,7 +105,7 @@ def build(
     Raises:
       ConfigError: the target, or its headers, are not there.
       CorpusError: there is no such set, an archive cannot be had, or a source does not compile.
-      OutputError: a folder cannot be written, has not the space, or another process makes corpora in it.
+      OutputError: a folder cannot be written, has not the space, or another process works in it.
       ToolchainError: the compiler cannot be run.
     """
     cache_dir = default_cache_dir() if cache_dir is None else cache_dir
@@ -115,7 +115,7 @@ def build(
         target.check(clang)
     splits = (known or manifest.load()).for_architecture(target.architecture(clang)).split(set_name)
     flags = (f"-{level}", *_FLAGS, *target.options)
-    with unfinished.alone_in(output_dir):
+    with alone_in(output_dir, "--output_dir"):
         todo = []
         for split, projects in splits.items():
             for project in projects:

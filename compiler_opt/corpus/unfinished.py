@@ -5,9 +5,7 @@ of and how: those of another project, compiler or level are removed.
 """
 
 import contextlib
-import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,33 +18,6 @@ from compiler_opt.files import write_atomically
 FOLDER_NAME = "compiler_opt-unfinished"
 
 _STAMP_NAME = "stamp.json"
-
-
-@contextlib.contextmanager
-def alone_in(output_dir: Path) -> Iterator[None]:
-    """Makes the folder, and sees to it that one process at a time works in it.
-
-    Raises:
-      OutputError: it cannot be made, or another process is at work there.
-    """
-    try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(output_dir, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise OutputError(f"{output_dir}: cannot be written ({error.strerror}); give another --output_dir") from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputError(
-                f"{output_dir}: another process is making corpora there; wait for it, or give another --output_dir"
-            ) from None
-        except OSError:
-            # Some network file systems lock no folders. There, it is up to the user.
-            pass
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

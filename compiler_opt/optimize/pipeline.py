@@ -22,7 +22,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.extract import extract
 from compiler_opt.corpus.writing import write_description
 from compiler_opt.errors import ConfigError, CorpusError
-from compiler_opt.files import check_folder_writable
+from compiler_opt.files import alone_in, check_folder_writable
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.toolchain import Toolchain
@@ -40,7 +40,7 @@ from compiler_opt.optimize.program import (
     training_objects,
 )
 from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure
-from compiler_opt.optimize.state import State, locked
+from compiler_opt.optimize.state import State
 from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.problems import problem as problems
 
@@ -96,7 +96,7 @@ def optimize(
     check_folder_writable(settings.output)
     # What would only show when the policy is deployed, an hour later.
     inliner_plugin(toolchain)
-    with locked(settings.output):
+    with alone_in(settings.output, "--output"):
         return _Optimization(program, toolchain, settings, reused, say).run()
 
 

@@ -2,16 +2,14 @@
 
 import contextlib
 import dataclasses
-import fcntl
 import json
-import os
 import resource
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.errors import ConfigError, OutputError
+from compiler_opt.errors import ConfigError
 from compiler_opt.files import write_atomically
 
 STATE_NAME = "state.json"
@@ -101,30 +99,6 @@ class State:
         steps = {name: dataclasses.asdict(step) for name, step in self.steps.items()}
         content = {"format": FORMAT, "identity": self._identity, "steps": steps}
         write_atomically(self._path, json.dumps(content, indent=1).encode() + b"\n")
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keeps a second run out of a folder while the block lasts.
-
-    Raises:
-      ConfigError: another run is at it.
-      OutputError: the folder cannot be made or written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be written: {error.strerror}; give another --output") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        raise ConfigError(f"{folder}: another run is working in it; wait for it, or give another --output") from error
-    finally:
-        os.close(descriptor)
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # Only when nothing has come of it.
 
 
 def _read(path: Path) -> Any:

@@ -12,8 +12,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.corpus import combine
-from compiler_opt.files import printable
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, printing
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "The folder whose sub-folders are corpora.", required=True)
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace a description that lists other modules.")
@@ -27,7 +26,7 @@ def main(argv: list[str]) -> int:
         lines.append(f"  no corpora: {', '.join(combined.others)}")
     total = sum(combined.modules.values())
     lines.append(f"{_ROOT_DIR.value}: {total} modules of {len(combined.modules)} corpora")
-    print("\n".join(printable(line) for line in lines))
+    printing.say("\n".join(lines))
     return 0
 
 

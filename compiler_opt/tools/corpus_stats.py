@@ -20,10 +20,10 @@ from compiler_opt.corpus import statistics
 from compiler_opt.corpus.statistics import Statistics
 from compiler_opt.evaluation import corpus_report
 from compiler_opt.evaluation.output import csv_text
-from compiler_opt.files import check_folder_writable, printable, write_atomically
+from compiler_opt.files import check_folder_writable, write_atomically
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
-from compiler_opt.tools import corpus_flags, entry_point
+from compiler_opt.tools import corpus_flags, entry_point, printing
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus: {corpus_flags.DATA_PATH}.", required=True)
 _OUTPUT_PATH = flags.DEFINE_string(
@@ -59,8 +59,7 @@ def main(argv: list[str]) -> None:
             for each in facts
         ]
     result = Statistics(tuple(facts))
-    # A name may hold bytes that cannot be printed.
-    print("\n".join(printable(line) for line in corpus_report.table(result).splitlines()))
+    printing.say(corpus_report.table(result))
     if output is not None:
         _write(result, output)
 

@@ -9,12 +9,14 @@ An entry point ends in
         entry()
 
 and can then be started as a script from the repository's root, with `python -m`, and as a console command. Exit status:
-0 for success, 2 for something that the user can mend, 130 when interrupted; a traceback (status 1) is a bug of ours.
+0 for success, 2 for something that the user can mend, 130 when interrupted, 141 when nobody reads what is printed any
+more; a traceback (status 1) is a bug of ours.
 """
 
 import contextlib
 import errno
 import os
+import select
 import sys
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +29,8 @@ from compiler_opt.errors import CompilerOptError, ConfigError
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
+EXIT_UNREAD = 141
+"""As a shell shows what SIGPIPE has ended. We do not let it: there are compilers at the ends of pipes, too."""
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
@@ -50,6 +54,12 @@ def run(main: Callable[[list[str]], int | None]) -> NoReturn:
     except KeyboardInterrupt:
         # While flags are parsed; later, `_guarded` sees to it.
         sys.exit(_interrupted())
+    except SystemExit:
+        _flush()
+        raise
+    except BrokenPipeError:
+        _leave_if_unread()
+        raise
     raise AssertionError("app.run returned")
 
 
@@ -149,6 +159,28 @@ def _parse_flags(argv: list[str]) -> list[str]:
     except SystemExit:
         # absl has printed the help, and would exit with 1.
         sys.exit(0)
+
+
+def _flush() -> None:
+    """Prints what is left, which Python would do too late for us to see whether anybody reads it."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave_if_unread()
+        raise
+
+
+def _leave_if_unread() -> None:
+    """Exits when nobody reads what we print any more, as with `| head`."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        poll.register(stream.fileno(), 0)
+    unread = [descriptor for descriptor, event in poll.poll(0) if event & select.POLLERR]
+    for descriptor in unread:
+        # What a buffer still holds would be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+    if unread:
+        sys.exit(EXIT_UNREAD)
 
 
 def _show_help_of(module: str) -> None:

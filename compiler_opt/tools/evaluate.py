@@ -38,6 +38,7 @@ from compiler_opt.policies.network import LearnedPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl.config import NetworkConfig
 from compiler_opt.tools import corpus_flags, entry_point, gin_settings
+from compiler_opt.tools.printing import say
 
 _DATA_PATH = flags.DEFINE_string(
     "data_path", None, f"The corpus to measure on: {corpus_flags.DATA_PATH}.", required=True
@@ -127,7 +128,7 @@ def main(argv: list[str]) -> None:
             on_rollout=advance,
         )
     report = output.write(evaluation, Path(_OUTPUT_PATH.value), history)
-    print(output.terminal_table(evaluation).encode("utf-8", "backslashreplace").decode())
+    say(output.terminal_table(evaluation))
     print(f"report: {report}")
 
 

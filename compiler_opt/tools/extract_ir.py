@@ -21,7 +21,7 @@ from compiler_opt.corpus import extract, local_thinlto, sections
 from compiler_opt.corpus.builds import bazel_aquery, database, directory, params
 from compiler_opt.corpus.builds.objects import Build, listed
 from compiler_opt.errors import ConfigError
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, printing
 
 _INPUT_TYPES = ("json", "params", "directory", "bazel_aquery")
 
@@ -69,7 +69,6 @@ _THINLTO_BUILD = flags.DEFINE_enum(
 )
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is not empty.")
 
-_SHOWN_FAILURES = 10
 _LEVELS = {"debug": 1, "info": 0, "warning": -1, "error": -2, "critical": -3}
 
 
@@ -160,25 +159,17 @@ def _num_workers() -> int:
 
 
 def _report(extraction: extract.Extraction, of_what: str) -> None:
-    failures = extraction.failures
-    for _, reason in failures[:_SHOWN_FAILURES]:
-        _tell(f"left out: {reason}")
-    if len(failures) > _SHOWN_FAILURES:
-        _tell(f"left out: {len(failures) - _SHOWN_FAILURES} more")
-    _say(
+    for line in printing.first_of("left out", [reason for _, reason in extraction.failures]):
+        _tell(line)
+    printing.say(
         f"{_OUTPUT_DIR.value}: {len(extraction.modules)} modules of {of_what} "
-        f"({extraction.filtered} left out by --cmd_filter, {len(failures)} without a usable module)"
+        f"({extraction.filtered} left out by --cmd_filter, {len(extraction.failures)} without a usable module)"
     )
 
 
-def _tell(text: str) -> None:
+def _tell(line: str) -> None:
     if logging.get_verbosity() >= logging.WARNING:
-        _say(text)
-
-
-def _say(text: str) -> None:
-    # A path may hold bytes that cannot be printed.
-    print(entry_point.one_line(text).encode("utf-8", "backslashreplace").decode())
+        printing.say(line)
 
 
 def entry() -> None:

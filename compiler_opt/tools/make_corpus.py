@@ -11,8 +11,7 @@ from absl import flags
 from tqdm import tqdm
 
 from compiler_opt.corpus import make
-from compiler_opt.files import printable
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, printing
 
 _INPUT_DIR = flags.DEFINE_string("input_dir", None, "The folder with the bitcode files.", required=True)
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The corpus folder to make.", required=True)
@@ -25,8 +24,6 @@ _DEFAULT_ARGS = flags.DEFINE_string(
 )
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is not empty.")
 
-_SHOWN_FAILURES = 10
-
 
 def main(argv: list[str]) -> int:
     del argv
@@ -35,11 +32,9 @@ def main(argv: list[str]) -> int:
     paths = make.find_bitcode(input_dir, output_dir)
     with tqdm(total=len(paths), unit="file", disable=None) as bar:
         made = make.make(paths, input_dir, output_dir, options, overwrite=_OVERWRITE.value, progress=bar.update)
-    lines = [entry_point.one_line(f"left out: {reason}") for _, reason in made.failures[:_SHOWN_FAILURES]]
-    if len(made.failures) > _SHOWN_FAILURES:
-        lines.append(f"left out: {len(made.failures) - _SHOWN_FAILURES} more")
-    lines.append(f"{output_dir}: {len(made.modules)} modules of {len(paths)} files")
-    print("\n".join(printable(line) for line in lines))
+    for line in printing.first_of("left out", [reason for _, reason in made.failures]):
+        printing.say(line)
+    printing.say(f"{output_dir}: {len(made.modules)} modules of {len(paths)} files")
     return 0
 
 

@@ -41,6 +41,7 @@ from compiler_opt.optimize.learning import TRAINING, LearningSettings
 from compiler_opt.optimize.pipeline import OptimizeSettings, optimize
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig, TrainingConfig
 from compiler_opt.tools import entry_point, gin_settings
+from compiler_opt.tools.printing import say
 
 _BUILD_DIR = flags.DEFINE_string("build_dir", None, "The configured CMake build folder of the program.")
 _COMPILE_COMMANDS = flags.DEFINE_string("compile_commands", None, "Instead: the compilation database of any build.")
@@ -112,11 +113,6 @@ def main(argv: list[str]) -> int:
     say(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for -Oz")
     say(f"report: {report}")
     return EXIT_TESTS_BROKEN if result.tests_broken else 0
-
-
-def say(text: str) -> None:
-    """Prints at once, also into a file."""
-    print(text.encode("utf-8", "backslashreplace").decode(), flush=True)
 
 
 def _learning_settings() -> LearningSettings:

@@ -21,7 +21,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_atomically
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.tools import corpus_flags, entry_point
+from compiler_opt.tools import corpus_flags, entry_point, printing
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus: {corpus_flags.DATA_PATH}.", required=True)
 _ORIGINAL_DIR = flags.DEFINE_string(
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         for result in tqdm(found, total=len(modules), unit="module", disable=None):
             results.append(result)
     results.sort(key=lambda result: result.module)
-    print(_summary(results, len(corpus.modules), toolchain))
+    printing.say(_summary(results, len(corpus.modules), toolchain))
     if output is not None:
         write_atomically(output, (json.dumps(_to_json(results, toolchain), indent=1) + "\n").encode())
     return 0 if all(result.is_good for result in results) else 1
@@ -78,12 +78,9 @@ def _summary(results: Sequence[Verification], num_modules: int, toolchain: Toolc
         f"compiled by {toolchain.version_text}; not compared: {', '.join(verify.IGNORED_SECTIONS)}",
     ]
     for heading, group in (("not identical", others), ("explained", explained)):
-        for result in group[:_SHOWN]:
-            lines.append(entry_point.one_line(f"{heading}: {result.module}: {result.describe()}"))
-        if len(group) > _SHOWN:
-            lines.append(f"{heading}: {len(group) - _SHOWN} more; --output_path names them all")
-    # A name may hold bytes that cannot be printed.
-    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+        reasons = [f"{result.module}: {result.describe()}" for result in group]
+        lines += printing.first_of(heading, reasons, _SHOWN, remedy="; --output_path names them all")
+    return "\n".join(lines)
 
 
 def _to_json(results: Sequence[Verification], toolchain: Toolchain) -> dict[str, object]:

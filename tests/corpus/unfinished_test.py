@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -50,27 +48,3 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         pass
     assert "\n" not in str(error.value)
     assert (tmp_path / unfinished.FOLDER_NAME).read_text() == "the user's own"
-
-
-HOLD = """
-import sys
-from pathlib import Path
-from compiler_opt.corpus import unfinished
-with unfinished.alone_in(Path(sys.argv[1])):
-    print("there", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_another_process_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"there\n"
-        with pytest.raises(OutputError, match="another process"), unfinished.alone_in(tmp_path):
-            pass
-        child.kill()
-    with unfinished.alone_in(tmp_path):
-        pass

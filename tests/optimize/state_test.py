@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.errors import ConfigError
-from compiler_opt.optimize.state import STATE_NAME, State, locked
+from compiler_opt.optimize.state import STATE_NAME, State
 
 IDENTITY = {"compiler": "clang 22", "source folder": "/s"}
 
@@ -49,10 +49,3 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(ConfigError, match="is not empty"):
         State(tmp_path, IDENTITY)
-
-
-def test_two_runs_do_not_meet(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    with locked(folder), pytest.raises(ConfigError, match="another run is working in it"), locked(folder):
-        pass
-    assert not folder.exists()

@@ -106,6 +106,31 @@ def test_interrupted(tmp_path: Path) -> None:
     assert (process.returncode, stderr) == (130, "interrupted\n")
 
 
+@pytest.mark.parametrize(
+    ("body", "arguments"), [("print('few')", ()), ("print('many' * 1_000_000)", ()), ("print('never')", ("--help",))]
+)
+def test_when_nobody_reads_any_more(body: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(body=body, required=False))
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run(
+        [sys.executable, str(program), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_another_broken_pipe_is_a_bug_of_ours(tmp_path: Path) -> None:
+    status, _, stderr = run(tmp_path, "raise BrokenPipeError(errno.EPIPE, 'Broken pipe')")
+    assert status == 1 and "Traceback" in stderr
+
+
 def test_one_line() -> None:
     assert one_line("  two\n   lines ") == "two lines"
 
