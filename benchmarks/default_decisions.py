@@ -25,7 +25,7 @@ from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import processes, regalloc_plugin, remarks
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
-from compiler_opt.llvm.interactive import compile_interactively
+from compiler_opt.llvm.interactive import compile_interactively, llvm_channel
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import FeaturePolicy
@@ -126,8 +126,8 @@ def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path
         if problem.remark_pass is not None:
             options += remarks.options(str(remarks_path), problem.remark_pass)
 
-        def command(output: Path, *flags: str) -> list[str]:
-            return compile_command(toolchain.clang, module.options(), module.bitcode_path, output, [*options, *flags])
+        def command(output: Path) -> list[str]:
+            return compile_command(toolchain.clang, module.options(), module.bitcode_path, output, options)
 
         def score(output: Path) -> float:
             measured = problem.measure(output, remarks_path.read_bytes() if remarks_path.exists() else b"")
@@ -138,13 +138,12 @@ def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path
             return None
         plain_score = score(plain)
         result = compile_interactively(
-            command(rebuilt, *advisor.interactive_options())
+            command(rebuilt),
+            connect=llvm_channel(advisor)
             if plugin is None
-            else command(rebuilt, *regalloc_plugin.options(plugin, advisor, regalloc_plugin.make_nowhere(scratch))),
-            channel_flag=advisor.channel_base if plugin is None else None,
+            else regalloc_plugin.plugin_channel(plugin, advisor, regalloc_plugin.make_nowhere(scratch)),
             start_deciding=lambda header: default.start(header, 0),
             scratch=scratch,
-            environment_of=None if plugin is None else regalloc_plugin.channel_environment,
         )
         if not result.process.ok:
             return None

@@ -31,7 +31,7 @@ from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import CompileError, ConfigError, ToolchainError
 from compiler_opt.llvm import processes, regalloc_remarks
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION, mllvm
-from compiler_opt.llvm.interactive import Decide, StartDeciding, compile_interactively
+from compiler_opt.llvm.interactive import Decide, StartDeciding, compile_interactively, llvm_channel
 from compiler_opt.llvm.plugin import FLAGS
 from compiler_opt.llvm.regalloc_remarks import RegallocCosts
 from compiler_opt.llvm.remarks import options
@@ -237,8 +237,8 @@ class _Measurement:
             result = processes.run(self._command(module, machine_ir, extra))
         else:
             result = compile_interactively(
-                self._command(module, machine_ir, [*extra, *REGALLOC_EVICTION.interactive_options()]),
-                channel_flag=REGALLOC_EVICTION.channel_base,
+                self._command(module, machine_ir, extra),
+                connect=llvm_channel(REGALLOC_EVICTION),
                 start_deciding=decide,
                 scratch=self.scratch,
             ).process

@@ -1,7 +1,5 @@
 """Decisions made here, over the interactive channel: any policy, any problem."""
 
-from pathlib import Path
-
 import numpy as np
 
 from compiler_opt.collect.compilation import Compilation
@@ -9,7 +7,13 @@ from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import ProtocolError, ToolchainError
 from compiler_opt.llvm import regalloc_plugin, remarks
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.interactive import FunctionOfDecisions, InteractiveResult, compile_interactively
+from compiler_opt.llvm.interactive import (
+    Connect,
+    FunctionOfDecisions,
+    InteractiveResult,
+    compile_interactively,
+    llvm_channel,
+)
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy, ReplayPolicy
 
@@ -54,21 +58,13 @@ def _converse(
         decider = policy.start(header, compilation.seed)
         return decider
 
-    flags = compilation.advisor.interactive_options(include_default=include_default)
-    channel_flag: str | None = compilation.advisor.channel_base
-    plugin = _plugin(compilation)
-    if plugin is not None:
-        flags = regalloc_plugin.options(plugin, compilation.advisor, regalloc_plugin.make_nowhere(compilation.scratch))
-        channel_flag = None
     result = compile_interactively(
-        compilation.command(flags, call_sites=compilation.names_call_sites),
-        channel_flag=channel_flag,
+        compilation.command(call_sites=compilation.names_call_sites),
+        connect=_channel(compilation, include_default=include_default),
         start_deciding=start,
         scratch=compilation.scratch,
         timeout_s=compilation.settings.timeout_s,
         memory_bytes=compilation.settings.memory_bytes,
-        takes_llvm_options=compilation.uses_opt,
-        environment_of=regalloc_plugin.channel_environment if plugin is not None else None,
     )
     compilation.account(result.process)
     compilation.generate_code()
@@ -84,19 +80,19 @@ def _converse(
     return Trajectory(result.header, result.observations, advice, log_probs, sites, drawn), result
 
 
-def _plugin(compilation: Compilation) -> Path | None:
-    """The plugin that tells the default's decisions beside the rest; None when there is none, or none is wanted.
+def _channel(compilation: Compilation, *, include_default: bool) -> Connect:
+    """That of the plugin which tells the default's decisions beside the rest, where there is one; else LLVM's own.
 
     Raises:
-      ToolchainError: there is none, and the settings insist on it.
+      ToolchainError: there is no plugin, and the settings insist on it.
     """
-    backend = compilation.settings.backend
+    advisor, backend = compilation.advisor, compilation.settings.backend
     # Asked over a channel that leads nowhere, without the plugin, LLVM would wait for ever.
-    if compilation.advisor.told_default is None or backend not in ("auto", "plugin") or not compilation.loads_plugins:
-        return None
-    try:
-        return regalloc_plugin.regalloc_plugin(compilation.toolchain)
-    except ToolchainError:
-        if backend == "plugin":
-            raise
-        return None
+    if advisor.told_default is not None and backend in ("auto", "plugin") and compilation.loads_plugins:
+        try:
+            plugin = regalloc_plugin.regalloc_plugin(compilation.toolchain)
+            return regalloc_plugin.plugin_channel(plugin, advisor, regalloc_plugin.make_nowhere(compilation.scratch))
+        except ToolchainError:
+            if backend == "plugin":
+                raise
+    return llvm_channel(advisor, include_default=include_default, takes_llvm_options=compilation.uses_opt)

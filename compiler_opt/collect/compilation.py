@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.corpus import thinlto
@@ -160,7 +160,7 @@ class Compilation:
         """Whether it is asked who calls whom."""
         return self.settings.record_call_sites and self.advisor == INLINING
 
-    def command(self, flags: list[str], *, call_sites: bool = False) -> list[str]:
+    def command(self, flags: Sequence[str] = (), *, call_sites: bool = False) -> list[str]:
         """The argument list of the compiler or, when that inlines, of `opt`.
 
         Args:

@@ -23,6 +23,7 @@ import numpy as np
 
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.advisors import AdvisorFlags, mllvm
 from compiler_opt.llvm.training_log import MAX_LINE_BYTES, Header, parse_header, parse_json_line
 
 Decide = Callable[[bytes], int | float]
@@ -38,6 +39,40 @@ class FollowsContexts(Protocol):
 
     def enter(self, context: str) -> None:
         """The decisions that follow are made in this module or function."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Connection:
+    """How a compiler is told that its decisions are made here, and where.
+
+    Attributes:
+      arguments: what its command line gets.
+      environment: its whole environment; None for ours.
+    """
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str] | None = None
+
+
+Connect = Callable[[Path], Connection]
+"""Given the base name of the pipes, tells how."""
+
+
+def llvm_channel(advisor: AdvisorFlags, *, include_default: bool = False, takes_llvm_options: bool = False) -> Connect:
+    """LLVM's own channel.
+
+    Args:
+      advisor: what is decided.
+      include_default: see `AdvisorFlags.interactive_options`.
+      takes_llvm_options: the program takes LLVM's options as they are, such as `opt`; clang wants `-mllvm` before each.
+    """
+
+    def connect(base: Path) -> Connection:
+        arguments = advisor.interactive_options(include_default=include_default)
+        arguments += mllvm([f"{advisor.channel_base}={base}"])
+        return Connection([word for word in arguments if word != "-mllvm"] if takes_llvm_options else arguments)
+
+    return connect
 
 
 MAX_OBSERVATION_BYTES = 1 << 31
@@ -194,26 +229,21 @@ class _Conversation:
 def compile_interactively(
     command: Sequence[str],
     *,
-    channel_flag: str | None,
+    connect: Connect,
     start_deciding: StartDeciding,
     scratch: Path,
     timeout_s: float = processes.DEFAULT_TIMEOUT_S,
     memory_bytes: int = processes.DEFAULT_MEMORY_BYTES,
-    takes_llvm_options: bool = False,
-    environment_of: Callable[[Path], Mapping[str, str]] | None = None,
 ) -> InteractiveResult:
     """Compiles once, answering every decision.
 
     Args:
-      command: the compiler's argument list, without the channel option.
-      channel_flag: the LLVM option that takes the pipes' base name, such as `-inliner-interactive-channel-base`; None
-        when the environment says it.
+      command: the compiler's argument list, without what is about the channel.
+      connect: how it is told of the channel, such as `llvm_channel`.
       start_deciding: given the header, returns the callable that is asked for each decision.
       scratch: a directory of the caller's own, for the pipes.
       timeout_s: wall-clock seconds for the whole compilation.
       memory_bytes: limit on the compiler's address space.
-      takes_llvm_options: the program takes LLVM's options as they are, such as `opt`; clang wants `-mllvm` before each.
-      environment_of: the compiler's whole environment, for the pipes' base name; by default ours.
 
     Returns:
       what was seen and said; a compiler that fails is not an exception (see `InteractiveResult.process`).
@@ -224,17 +254,15 @@ def compile_interactively(
     """
     deadline_s = time.monotonic() + timeout_s
     base = scratch / "channel"
-    arguments = list(command)
-    if channel_flag is not None:
-        arguments += [*(() if takes_llvm_options else ("-mllvm",)), f"{channel_flag}={base}"]
+    connection = connect(base)
     with (
         _fifos(base) as (observations, replies),
         os.fdopen(os.memfd_create("stderr", os.MFD_CLOEXEC), "w+b") as stderr,
         processes.start(
-            arguments,
+            [*command, *connection.arguments],
             stderr=stderr,
             memory_bytes=memory_bytes,
-            environment=environment_of(base) if environment_of is not None else None,
+            environment=connection.environment,
         ) as child,
     ):
         conversation = _Conversation(start_deciding, replies)

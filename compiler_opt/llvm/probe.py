@@ -193,8 +193,8 @@ class Prober:
     def _converse(self, flags: AdvisorFlags, *, include_default: bool) -> interactive.InteractiveResult:
         """Compiles over the channel; raises ProtocolError when that does not come to at least one decision."""
         result = interactive.compile_interactively(
-            [*self._command, self._optimisation(flags), *flags.interactive_options(include_default=include_default)],
-            channel_flag=flags.channel_base,
+            [*self._command, self._optimisation(flags)],
+            connect=interactive.llvm_channel(flags, include_default=include_default),
             start_deciding=_STRATEGIES[flags.problem],
             scratch=self._scratch,
             timeout_s=TIMEOUT_S,

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.advisors import REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags, mllvm
+from compiler_opt.llvm.advisors import REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags
+from compiler_opt.llvm.interactive import Connect, Connection, llvm_channel
 from compiler_opt.llvm.plugin import NATIVE, PluginKind, cached_plugin, load_option
 from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
 from compiler_opt.llvm.toolchain import Toolchain
@@ -46,7 +47,7 @@ def options(plugin: Path, advisor: AdvisorFlags, nowhere: Path) -> list[str]:
       advisor: what is decided.
       nowhere: base name of two files `.in` and `.out` that lead to `/dev/null`, see `make_nowhere`.
     """
-    return [*advisor.interactive_options(), *mllvm([f"{advisor.channel_base}={nowhere}"]), load_option(plugin)]
+    return [*llvm_channel(advisor)(nowhere).arguments, load_option(plugin)]
 
 
 def make_nowhere(folder: Path) -> Path:
@@ -84,9 +85,9 @@ def environment(
     }
 
 
-def channel_environment(channel: Path) -> dict[str, str]:
-    """See `environment`."""
-    return environment(channel=channel)
+def plugin_channel(plugin: Path, advisor: AdvisorFlags, nowhere: Path) -> Connect:
+    """The channel of the plugin; see `options` for the arguments."""
+    return lambda base: Connection(options(plugin, advisor, nowhere), environment(channel=base))
 
 
 def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:

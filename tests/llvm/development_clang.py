@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from compiler_opt.llvm.advisors import ADVISORS, INLINING, REGALLOC_EVICTION, AdvisorFlags, mllvm
-from compiler_opt.llvm.interactive import InteractiveResult, compile_interactively
+from compiler_opt.llvm.interactive import InteractiveResult, compile_interactively, llvm_channel
 from compiler_opt.llvm.regalloc_remarks import REMARK_PASS, parse_costs
 from compiler_opt.llvm.remarks import options as remark_options
 from compiler_opt.llvm.toolchain import Toolchain
@@ -233,7 +233,7 @@ class Development:
         self, start: Callable[[Header], Callable[[bytes], int | float]], include_default: bool = False
     ) -> InteractiveResult:
         """Compiles; leaves as the compiler does when that fails."""
-        arguments = [*self._options.rest, *self._flags.interactive_options(include_default=include_default)]
+        arguments = list(self._options.rest)
         if self._flags != INLINING and self._remarks is None:
             arguments += [
                 word
@@ -242,7 +242,7 @@ class Development:
             ]
         result = compile_interactively(
             [self._config.clang, *arguments],
-            channel_flag=self._flags.channel_base,
+            connect=llvm_channel(self._flags, include_default=include_default),
             start_deciding=start,
             scratch=self._scratch,
         )

@@ -1,6 +1,6 @@
 """An executable that speaks the channel's format, and misbehaves as its first argument says.
 
-python fake_compiler.py BEHAVIOUR ... -mllvm -some-channel-base=BASE
+python fake_compiler.py BEHAVIOUR ... -channel=BASE
 """
 
 import json

@@ -21,11 +21,15 @@ from compiler_opt.llvm.training_log import Header
 _FAKE = Path(__file__).with_name("fake_compiler.py")
 
 
+def _connect(base: Path) -> interactive.Connection:
+    return interactive.Connection([f"-channel={base}"])
+
+
 def _converse(behaviour: str, scratch: Path, timeout_s: float = 20.0) -> interactive.InteractiveResult:
     answers = iter(range(10, 100))
     return interactive.compile_interactively(
         [sys.executable, "-S", str(_FAKE), behaviour],
-        channel_flag="-channel",
+        connect=_connect,
         start_deciding=lambda header: lambda observation: next(answers),
         scratch=scratch,
         timeout_s=timeout_s,
@@ -109,14 +113,14 @@ def test_an_error_of_the_policy_ends_the_compiler(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="a bug"):
         interactive.compile_interactively(
-            [sys.executable, "-S", str(_FAKE), "well"], channel_flag="-channel", start_deciding=start, scratch=tmp_path
+            [sys.executable, "-S", str(_FAKE), "well"], connect=_connect, start_deciding=start, scratch=tmp_path
         )
 
 
 def test_a_missing_compiler_is_named(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="/nowhere/clang: no such program"):
         interactive.compile_interactively(
-            ["/nowhere/clang"], channel_flag="-channel", start_deciding=lambda header: lambda o: 0, scratch=tmp_path
+            ["/nowhere/clang"], connect=_connect, start_deciding=lambda header: lambda o: 0, scratch=tmp_path
         )
 
 
@@ -126,7 +130,7 @@ from pathlib import Path
 from compiler_opt.llvm import interactive
 interactive.compile_interactively(
     [{sys.executable!r}, "-S", {str(_FAKE)!r}, "hang_after_asking"],
-    channel_flag="-channel",
+    connect=lambda base: interactive.Connection([f"-channel={{base}}"]),
     start_deciding=lambda header: lambda observation: print("deciding", flush=True) or 1,
     scratch=Path({str(scratch)!r}),
 )
@@ -169,8 +173,8 @@ def test_a_real_compiler_answered_never_and_always(clang_path: str, tmp_path: Pa
     calls = {}
     for advice in (0, 1):
         result = interactive.compile_interactively(
-            [clang_path, "-Oz", "-c", str(source), "-o", str(output), *INLINING.interactive_options()],
-            channel_flag=INLINING.channel_base,
+            [clang_path, "-Oz", "-c", str(source), "-o", str(output)],
+            connect=interactive.llvm_channel(INLINING),
             start_deciding=lambda header, advice=advice: lambda observation: advice,  # type: ignore[misc]
             scratch=tmp_path,
         )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compiler_opt.llvm import remarks
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.interactive import compile_interactively
+from compiler_opt.llvm.interactive import compile_interactively, llvm_channel
 
 _TEXT = b"""--- !Passed
 Pass:            inline-ml
@@ -98,10 +98,9 @@ def test_as_many_as_a_real_compiler_decides(clang_path: str, tmp_path: Path) -> 
             str(bitcode),
             "-o",
             str(tmp_path / "a.o"),
-            *INLINING.interactive_options(),
             *remarks.options(str(output)),
         ],
-        channel_flag=INLINING.channel_base,
+        connect=llvm_channel(INLINING),
         start_deciding=lambda header: lambda observation: observation[0] & 1,
         scratch=tmp_path,
     )

@@ -236,7 +236,7 @@ def test_it_ends_when_nobody_answers(
     for ending in (".in", ".out"):
         os.mkfifo(f"{base}{ending}")
     with subprocess.Popen(
-        command, env=regalloc_plugin.channel_environment(base), stderr=subprocess.PIPE, text=True
+        command, env=regalloc_plugin.environment(channel=base), stderr=subprocess.PIPE, text=True
     ) as child:
         with Path(f"{base}.in").open("wb"), Path(f"{base}.out").open("rb") as observations:
             assert observations.readline().startswith(b'{"features":')
