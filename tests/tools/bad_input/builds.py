@@ -1,0 +1,82 @@
+"""What corpora cannot be made of, or compared with."""
+
+from tests.tools.bad_input.mistake import Mistake
+
+MISTAKES = (
+    Mistake(
+        "no build",
+        ("extract_ir",),
+        {"input": "no/such/compile_commands.json"},
+        ("no/such/compile_commands.json: cannot be read", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"),
+    ),
+    Mistake("build is not JSON", ("extract_ir",), {"input": "file"}, ("file: expected JSON",)),
+    Mistake(
+        "build without bitcode",
+        ("extract_ir",),
+        {"input": "build/plain.json"},
+        ("build/plain.o", "no section .llvmbc", "compile with -Xclang -fembed-bitcode=all"),
+    ),
+    Mistake(
+        "no objects",
+        ("verify_corpus",),
+        {"original_dir": "no/such/build"},
+        ("--original_dir=no/such/build: no such folder", "give that of the build's objects"),
+    ),
+    Mistake("sample of none", ("verify_corpus",), {"sample": "0"}, ("--sample", "a positive integer")),
+    Mistake(
+        "options of no use",
+        ("make_corpus",),
+        {"default_args": "-Oz"},
+        ("--default_args=-Oz: ", "start with '-cc1'", "such as '-cc1 -Oz'"),
+    ),
+    Mistake(
+        "options that load code",
+        ("make_corpus",),
+        {"default_args": "-cc1 -load x.so"},
+        ("--default_args=-cc1 -load x.so: ", "'-load' is not an option that a corpus may use"),
+    ),
+    Mistake(
+        "no bitcode",
+        ("make_corpus",),
+        {"input_dir": "build"},
+        ("build: none of 0 files *.bc is a module", "give another --input_dir"),
+    ),
+    Mistake(
+        "no such folder",
+        ("make_corpus",),
+        {"input_dir": "no/such/folder"},
+        ("no/such/folder: cannot be read", "--input_dir"),
+    ),
+    Mistake("no parameter file", ("extract_ir",), {"input": "gone", "input_type": "params"}, ("gone: cannot be read",)),
+    Mistake(
+        "no tree of objects",
+        ("extract_ir",),
+        {"input": "file", "input_type": "directory"},
+        ("file: expected a folder of objects, found none",),
+    ),
+    Mistake(
+        "no result of a Bazel query",
+        ("extract_ir",),
+        {"input": "file", "input_type": "bazel_aquery"},
+        ("file: expected JSON", "bazel aquery --output=jsonproto"),
+    ),
+    Mistake(
+        "no link with ThinLTO",
+        ("extract_ir",),
+        {"input": "build", "input_type": "directory", "thinlto_build": "local"},
+        ("left no file that ends in .3.import.bc", "-Wl,--save-temps=import -Wl,--thinlto-emit-index-files"),
+    ),
+    Mistake(
+        "ThinLTO in the linker, of a database",
+        ("extract_ir",),
+        {"thinlto_build": "local"},
+        ("--input_type=json: says nothing about a link", "give params or directory"),
+    ),
+    Mistake("no such set", ("fetch_corpus",), {"set": "enormous"}, ("'enormous'", "smoke")),
+    Mistake(
+        "output folder holds something else",
+        ("extract_ir",),
+        {"output_dir": "corpus"},
+        ("corpus: is not empty; give another --output_dir, or --overwrite",),
+    ),
+)

@@ -1,0 +1,73 @@
+"""The entry points, flags with which each would do its work, and the form of a mistake."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+CLANG, NEWER_CLANG = "/usr/bin/clang-19", "/usr/bin/clang-22"
+
+SCRIPTS = {
+    "deploy": "compiler_opt/tools/deploy.py",
+    "doctor": "compiler_opt/tools/doctor.py",
+    "fetch_corpus": "compiler_opt/tools/fetch_corpus.py",
+    "extract_ir": "compiler_opt/tools/extract_ir.py",
+    "generate_default_trace": "compiler_opt/tools/generate_default_trace.py",
+    "generate_vocab": "compiler_opt/tools/generate_vocab.py",
+    "train_bc": "compiler_opt/rl/train_bc.py",
+    "train_locally": "compiler_opt/rl/train_locally.py",
+    "evaluate": "compiler_opt/tools/evaluate.py",
+    "export_policy": "compiler_opt/tools/export_policy.py",
+    "verify_corpus": "compiler_opt/tools/verify_corpus.py",
+    "make_corpus": "compiler_opt/tools/make_corpus.py",
+    "combine_training_corpus": "compiler_opt/tools/combine_training_corpus.py",
+    "corpus_stats": "compiler_opt/tools/corpus_stats.py",
+}
+
+GOOD: Mapping[str, Mapping[str, str]] = {
+    "deploy": {"clang_path": CLANG, "policy": "policy", "output": "out/prefix"},
+    "doctor": {"clang_path": CLANG},
+    "fetch_corpus": {"clang_path": CLANG, "output_dir": "out/corpus", "set": "smoke", "cache_dir": "out/cache"},
+    "extract_ir": {"input": "build/compile_commands.json", "output_dir": "out/corpus"},
+    "generate_default_trace": {"clang_path": CLANG, "data_path": "corpus", "output_path": "out/trace"},
+    "generate_vocab": {"input": "trace", "output_dir": "out/vocabulary"},
+    "train_bc": {"data_path": "trace", "vocab_path": "vocabulary", "root_dir": "out/run"},
+    "train_locally": {
+        "clang_path": CLANG,
+        "data_path": "corpus",
+        "vocab_path": "vocabulary",
+        "root_dir": "out/run",
+        "gin_files": str(ROOT / "gin_configs/inlining/ppo_nn_agent.gin"),
+    },
+    "evaluate": {"clang_path": CLANG, "data_path": "corpus", "policy_path": "policy", "output_path": "out/results"},
+    "export_policy": {"policy_path": "policy", "output_path": "out/exported", "format": "native"},
+    "verify_corpus": {"clang_path": CLANG, "data_path": "corpus", "original_dir": "build"},
+    "make_corpus": {"input_dir": "corpus", "output_dir": "out/corpus", "default_args": "-cc1 -Oz"},
+    "combine_training_corpus": {"root_dir": "together"},
+    "corpus_stats": {"clang_path": CLANG, "data_path": "corpus", "output_path": "out/statistics"},
+}
+"""Flags with which each would do its work, in the folder that `place.make_place` fills; a mistake replaces one."""
+
+OUTPUT_FLAG = {
+    "deploy": "output",
+    "fetch_corpus": "output_dir",
+    "extract_ir": "output_dir",
+    "generate_default_trace": "output_path",
+    "generate_vocab": "output_dir",
+    "train_bc": "root_dir",
+    "train_locally": "root_dir",
+    "evaluate": "output_path",
+    "export_policy": "output_path",
+    "make_corpus": "output_dir",
+    "corpus_stats": "output_path",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Mistake:
+    """What is wrong, in which flags; `words` stand in the message, the name of the file and the remedy among them."""
+
+    name: str
+    tools: tuple[str, ...]
+    flags: Mapping[str, str]
+    words: tuple[str, ...]

@@ -1,0 +1,119 @@
+"""What the entry points are given: the good, and what is wrong with the rest."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.vocabulary import save_vocabulary
+from compiler_opt.problems.inlining.signature import FEATURES
+from tests.small_corpus import SOURCES, make_small_corpus
+from tests.tools.bad_input.mistake import CLANG, NEWER_CLANG
+
+
+def make_place(place: Path) -> None:
+    """Fills a folder with everything that is needed, good and bad."""
+    _make_compilers(place)
+    _make_corpora(place)
+    _make_folders_of_corpora(place)
+    _make_builds(place / "build")
+    save_vocabulary(place / "vocabulary", {name: np.arange(-5.0, 60.0) for name in FEATURES})
+    shutil.copytree(place / "vocabulary", place / "vocabulary-lacking")
+    (place / "vocabulary-lacking" / "callsite_height.buckets").unlink()
+    shutil.copytree(place / "vocabulary", place / "vocabulary-damaged")
+    (place / "vocabulary-damaged" / "callsite_height.buckets").write_text("tall\n")
+    _save_policy(place / "policy", "callsite_cost")
+    _save_policy(place / "policy-other", "number_of_moons")
+    _save_policy(place / "policy-replaced", "callsite_cost")
+    NetworkWeights.load(place / "policy-other").card().save(place / "policy-replaced")
+    _save_policy(place / "policy-damaged", "callsite_cost")
+    (place / "policy-damaged" / "network.npz").write_bytes((place / "policy" / "network.npz").read_bytes()[:200])
+    (place / "file").write_text("in the way\n")
+    (place / "unknown.gin").write_text("network.colour = 'red'\n")
+    _make_trace(place / "trace")
+
+
+def _make_compilers(place: Path) -> None:
+    for name, version in {"old": "Debian clang version 14.0.6", "other": "gcc (Debian 12.2.0) 12.2.0"}.items():
+        (place / f"clang-{name}").write_text(f"#!/bin/sh\necho '{version}'\n")
+        (place / f"clang-{name}").chmod(0o755)
+    (place / "clang-not-executable").write_text("#!/bin/sh\n")
+
+
+def _make_corpora(place: Path) -> None:
+    (place / "corpus").mkdir()
+    make_small_corpus(place / "corpus", CLANG)
+    descriptions = {
+        "not-json": "modules: none",
+        "no-modules": '{"has_thinlto": false}',
+        "empty": '{"modules": [], "has_thinlto": false}',
+        "parent": '{"modules": ["../../x"], "has_thinlto": false}',
+        "absolute": '{"modules": ["/etc/passwd"], "has_thinlto": false}',
+        "not-utf8": "",
+        "huge": "",
+    }
+    for name, description in descriptions.items():
+        (place / "corpora" / name).mkdir(parents=True)
+        (place / "corpora" / name / "corpus_description.json").write_text(description)
+    (place / "corpora/not-utf8/corpus_description.json").write_bytes(
+        b'{"modules": ["caf\xe9.o"], "has_thinlto": false}'
+    )
+    with (place / "corpora/huge/corpus_description.json").open("wb") as file:
+        file.truncate(4 << 30)
+    for name in ("file-missing", "truncated", "link"):
+        shutil.copytree(place / "corpus", place / "corpora" / name)
+    (place / "corpora" / "file-missing" / "plain" / "list.c.o.bc").unlink()
+    (place / "corpora/link/plain/data.c.o.cmd").unlink()
+    (place / "corpora/link/plain/data.c.o.cmd").symlink_to("../../../corpus/plain/data.c.o.cmd")
+    truncated = place / "corpora" / "truncated" / "shapes" / "area.cpp.o.bc"
+    truncated.write_bytes(truncated.read_bytes()[:400])
+    (place / "corpora" / "newer").mkdir()
+    make_small_corpus(place / "corpora" / "newer", NEWER_CLANG)
+    shutil.copytree(place / "corpora" / "newer", place / "corpora" / "newer-recorded")
+    description_path = place / "corpora" / "newer-recorded" / "corpus_description.json"
+    description = json.loads(description_path.read_text()) | {"compiler": {"version": [22, 1, 0]}}
+    description_path.write_text(json.dumps(description))
+
+
+def _make_folders_of_corpora(place: Path) -> None:
+    for folder in ("together", "together-not"):
+        for name in ("one", "two"):
+            shutil.copytree(place / "corpus", place / folder / name)
+    description_path = place / "together-not" / "two" / "corpus_description.json"
+    description = json.loads(description_path.read_text()) | {"global_command_override": ["-cc1", "-O2"]}
+    description_path.write_text(json.dumps(description))
+
+
+def _make_builds(build: Path) -> None:
+    """Compilation databases of a build with embedded bitcode and of one without."""
+    build.mkdir()
+    (build / "data.c").write_text(SOURCES["plain/data.c"])
+    for name, options in {"compile_commands": ["-Xclang", "-fembed-bitcode=all"], "plain": []}.items():
+        arguments = [CLANG, "-Oz", *options, "-c", "data.c", "-o", f"{name}.o"]
+        subprocess.run(arguments, cwd=build, check=True)
+        entry = {"directory": str(build), "file": "data.c", "arguments": arguments}
+        (build / f"{name}.json").write_text(json.dumps([entry]))
+
+
+def _save_policy(path: Path, feature: str) -> None:
+    kernel = np.array([[0, -1], [0, 0], [0, 0]], np.float32)
+    NetworkWeights((feature,), (np.arange(9.0),), (kernel,), (np.zeros(2, np.float32),)).save(path)
+
+
+def _make_trace(path: Path) -> None:
+    """A trace as far as its description, which is all that anyone reads who finds a mistake elsewhere."""
+    path.write_bytes(b"")
+    specs = [{"name": name, "port": 0, "type": "int64_t", "shape": []} for name in (*FEATURES, "inlining_decision")]
+    description = {
+        "format": 1,
+        "problem": "inlining",
+        "features": specs[:-1],
+        "advice": specs[-1],
+        "num_contexts": 0,
+        "num_decisions": 0,
+        "trace_bytes": 0,
+    }
+    path.with_name(f"{path.name}.meta.json").write_text(json.dumps(description))

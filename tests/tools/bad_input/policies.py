@@ -1,0 +1,88 @@
+"""Vocabularies and policies that are not there, are damaged, or belong elsewhere."""
+
+from tests.tools.bad_input.mistake import Mistake
+
+MISTAKES = (
+    Mistake(
+        "vocabulary missing",
+        ("train_locally",),
+        {"vocab_path": "no/such/vocabulary"},
+        ("no/such/vocabulary: expected a vocabulary", "generate_vocab.py"),
+    ),
+    Mistake(
+        "vocabulary lacks a feature",
+        ("train_bc", "train_locally"),
+        {"vocab_path": "vocabulary-lacking"},
+        ("vocabulary-lacking: the vocabulary lacks the features callsite_height", "generate_vocab.py"),
+    ),
+    Mistake(
+        "vocabulary is no numbers",
+        ("train_locally",),
+        {"vocab_path": "vocabulary-damaged"},
+        ("callsite_height.buckets:1: expected a number, found b'tall'", "generate_vocab.py"),
+    ),
+    Mistake(
+        "policy missing",
+        ("evaluate", "export_policy"),
+        {"policy_path": "no/such/policy"},
+        ("no/such/policy: expected a policy", "train one first"),
+    ),
+    Mistake("policy missing", ("deploy",), {"policy": "no/such/policy"}, ("no/such/policy: expected a policy",)),
+    Mistake("policy damaged", ("deploy",), {"policy": "policy-damaged"}, ("policy-damaged/network.npz: damaged",)),
+    Mistake(
+        "policy for other features",
+        ("deploy",),
+        {"policy": "policy-other"},
+        ("policy-other: ", "number_of_moons", "use the compiler that it was trained with"),
+    ),
+    Mistake("no such level", ("deploy",), {"levels": "Oz,fast"}, ("--levels: expected some of O0", "found fast")),
+    Mistake("output is a file", ("deploy",), {"output": "file"}, ("file: expected the name of a folder", "another")),
+    Mistake(
+        "policy to start from missing",
+        ("train_locally",),
+        {"warmstart_policy_dir": "no/such/policy"},
+        ("no/such/policy: expected a policy", "train one first"),
+    ),
+    Mistake(
+        "policy damaged",
+        ("evaluate", "export_policy"),
+        {"policy_path": "policy-damaged"},
+        ("policy-damaged/network.npz: damaged",),
+    ),
+    Mistake(
+        "policy not its model card's",
+        ("evaluate", "export_policy"),
+        {"policy_path": "policy-replaced"},
+        ("policy-replaced: its weights are not those of its model card", "export the policy again"),
+    ),
+    Mistake(
+        "no such format",
+        ("export_policy",),
+        {"format": "native,onnx"},
+        ("--format: expected some of native, cpp, release_model, tflite, aot", "found 'onnx'"),
+    ),
+    Mistake(
+        "evaluation missing",
+        ("export_policy",),
+        {"evaluation": "no/such/evaluation"},
+        ("no/such/evaluation/summary.json: No such file", "--evaluation"),
+    ),
+    Mistake(
+        "policy for other features",
+        ("evaluate",),
+        {"policy_path": "policy-other"},
+        ("policy-other: ", "number_of_moons", "use the compiler that it was trained with"),
+    ),
+    Mistake(
+        "compared policy for other features",
+        ("generate_default_trace",),
+        {"policy_path": "policy-other", "output_performance_path": "out/performance.csv"},
+        ("policy-other: ", "number_of_moons", "use the compiler that it was trained with"),
+    ),
+    Mistake(
+        "policy to start from for other features",
+        ("train_locally",),
+        {"warmstart_policy_dir": "policy-other"},
+        ("policy-other: ", "number_of_moons", "use what was made for the same compiler"),
+    ),
+)

@@ -1,0 +1,64 @@
+"""Compilers, gin, traces, and where the output is to go."""
+
+from tests.tools.bad_input.mistake import OUTPUT_FLAG, Mistake
+
+WITH_CLANG = ("deploy", "doctor", "fetch_corpus", "generate_default_trace", "train_locally", "evaluate")
+INSTALL = "install e.g. the packages clang-19 llvm-19 lld-19, or give another by --clang_path"
+
+
+def clang(name: str, path: str, *words: str, tools: tuple[str, ...] = WITH_CLANG) -> Mistake:
+    return Mistake(f"clang {name}", tools, {"clang_path": path}, (path, *words))
+
+
+MISTAKES = (
+    clang("missing", "no/such/clang", "no such file", INSTALL),
+    clang("not on PATH", "clang-99", "no such program on PATH", INSTALL, tools=("doctor",)),
+    clang("not executable", "clang-not-executable", "not executable; check its permissions"),
+    clang("is a folder", "corpus", "found a folder", INSTALL, tools=("doctor",)),
+    clang("too old", "clang-old", "expected clang >= 17", "found 14.0.6", INSTALL),
+    clang("is another program", "clang-other", "expected clang", INSTALL, tools=("doctor",)),
+    Mistake(
+        "unknown gin parameter",
+        ("generate_default_trace", "train_bc", "train_locally"),
+        {"gin_bindings": "network.colour = 'red'"},
+        ("--gin_bindings=network.colour = 'red'", "colour", "expected name.parameter=value"),
+    ),
+    Mistake(
+        "unknown gin parameter in a file",
+        ("train_bc", "train_locally"),
+        {"gin_files": "unknown.gin"},
+        ("--gin_files=unknown.gin", "colour", "mend the file"),
+    ),
+    Mistake(
+        "gin file missing",
+        ("generate_default_trace", "train_bc", "train_locally"),
+        {"gin_files": "no/such.gin"},
+        ("--gin_files=no/such.gin: no such file",),
+    ),
+    Mistake(
+        "gin value of another type",
+        ("train_bc", "train_locally"),
+        {"gin_bindings": "train_eval.seed = 'red'"},
+        ("train_eval.seed", "expected int", "'red'"),
+    ),
+    Mistake(
+        "gin value out of range",
+        ("train_locally",),
+        {"gin_bindings": "train_eval.num_modules = 0"},
+        ("train_eval: num_modules: expected at least 1, found 0",),
+    ),
+    *(
+        Mistake(
+            "trace missing", (tool,), {flag: "no/such/trace"}, ("no/such/trace: no such", "generate_default_trace.py")
+        )
+        for tool, flag in {"generate_vocab": "input", "train_bc": "data_path"}.items()
+    ),
+    Mistake(
+        "output below a file", ("verify_corpus",), {"output_path": "file/x.json"}, ("file/x.json", "cannot be written")
+    ),
+    *(
+        Mistake(f"output folder {name}", (tool,), {flag: path}, (f"{path}", "cannot be written", "another"))
+        for tool, flag in OUTPUT_FLAG.items()
+        for name, path in {"below a file": "file/out", "on a file system that takes none": "/proc/out"}.items()
+    ),
+)
