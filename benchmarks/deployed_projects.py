@@ -18,9 +18,10 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.collect.workers import Job, WorkerPool
-from compiler_opt.corpus import archives, extract, manifest
 from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.making import extract
+from compiler_opt.corpus.ready_made import archives, manifest
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.files import default_cache_dir

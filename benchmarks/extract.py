@@ -24,7 +24,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.corpus.builds.objects import ObjectFile
-from compiler_opt.corpus.extract import extract
+from compiler_opt.corpus.making.extract import extract
 from compiler_opt.errors import CompileError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory

@@ -26,7 +26,7 @@ import numpy as np
 from absl import flags
 from tqdm import tqdm
 
-from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import CompileError, ConfigError, ToolchainError
 from compiler_opt.llvm import processes, regalloc_remarks

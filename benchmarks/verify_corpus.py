@@ -22,9 +22,10 @@ from tqdm import tqdm
 from compiler_opt.collect import verify
 from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus import archives, extract, manifest
 from compiler_opt.corpus.builds import database
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.making import extract
+from compiler_opt.corpus.ready_made import archives, manifest
 from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import processes

@@ -6,7 +6,7 @@ import pytest
 
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.collect.rollout import RolloutSettings
-from compiler_opt.corpus.problem_config import ProblemConfig
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl.config import BehavioralCloningConfig, DeviationsConfig, NetworkConfig, PPOConfig, TrainingConfig
 from compiler_opt.tools import gin_settings

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.collect.advantages import AdvantagesConfig
-from compiler_opt.corpus import manifest
+from compiler_opt.corpus.ready_made import manifest
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig, TrainingConfig
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.extract import extract
+from compiler_opt.corpus.making.extract import extract
 
 SHARED = """
 template <class T> T clamp(T x, T low, T high) { return x < low ? low : x > high ? high : x; }

@@ -5,8 +5,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus import thinlto
-from compiler_opt.corpus.command_line import compile_command, opt_command
+from compiler_opt.corpus.command_lines import thinlto
+from compiler_opt.corpus.command_lines.command_line import compile_command, opt_command
 from compiler_opt.corpus.description import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ToolchainError
 from compiler_opt.llvm import inliner_log, processes, remarks

@@ -19,8 +19,8 @@ import numpy as np
 from tqdm import tqdm
 
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.extract import extract
-from compiler_opt.corpus.writing import write_description
+from compiler_opt.corpus.making.extract import extract
+from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import alone_in, check_folder_writable
 from compiler_opt.llvm import processes

@@ -14,7 +14,7 @@ from absl import flags
 
 from compiler_opt import rl
 from compiler_opt.collect.trace_description import TraceDescription
-from compiler_opt.corpus.problem_config import ProblemConfig
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.policies.vocabulary import load_vocabulary

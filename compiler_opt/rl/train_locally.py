@@ -15,7 +15,7 @@ from absl import flags
 from compiler_opt import rl
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus.problem_config import ProblemConfig
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.toolchain import probe

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from compiler_opt.corpus.problem_config import ProblemConfig
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.policies.export.saved_model import save_policy
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.behavioral_cloning import Cloner, load_examples

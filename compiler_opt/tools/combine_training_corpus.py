@@ -11,7 +11,7 @@ from pathlib import Path
 
 from absl import flags
 
-from compiler_opt.corpus import combine
+from compiler_opt.corpus.making import combine
 from compiler_opt.tools import entry_point, printing
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "The folder whose sub-folders are corpora.", required=True)

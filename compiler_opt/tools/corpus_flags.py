@@ -4,8 +4,8 @@ _TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, corpus_flags.TRUST_CORP
 corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, problem_config=settings["problem_config"])
 """
 
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.problem_config import ProblemConfig
 
 DATA_PATH = "a folder, or a URL such as s3://BUCKET/CORPUS, which takes fsspec and is kept in a local cache"
 TRUST_CORPUS = (

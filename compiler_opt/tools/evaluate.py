@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from compiler_opt.collect.compilation import EmbeddedPolicy, check_embedded_model
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import output
 from compiler_opt.evaluation.evaluate import (

@@ -17,9 +17,9 @@ from pathlib import Path
 import tqdm
 from absl import flags, logging
 
-from compiler_opt.corpus import extract, local_thinlto, sections
 from compiler_opt.corpus.builds import bazel_aquery, database, directory, params
 from compiler_opt.corpus.builds.objects import Build, listed
+from compiler_opt.corpus.making import extract, local_thinlto, sections
 from compiler_opt.errors import ConfigError
 from compiler_opt.tools import entry_point, printing
 

@@ -19,9 +19,9 @@ from typing import NoReturn
 import tqdm
 from absl import flags
 
-from compiler_opt.corpus import manifest, ready_made, ready_made_tables
-from compiler_opt.corpus.cross_compiling import Target
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.ready_made import builder, manifest, tables
+from compiler_opt.corpus.ready_made.cross_compiling import Target
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import find_clang
 from compiler_opt.tools import entry_point
@@ -32,7 +32,7 @@ _CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default 
 _LEVEL = flags.DEFINE_enum(
     "optimization_level",
     "Oz",
-    ready_made.LEVELS,
+    builder.LEVELS,
     "What modules are compiled at: O2 or O3 to work on speed.",
 )
 _TARGET_TRIPLE = flags.DEFINE_string(
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     del argv
     if _LIST.value:
         known = manifest.load()
-        print(f"{ready_made_tables.sets_table(known)}\n\n{ready_made_tables.projects_table(known)}")
+        print(f"{tables.sets_table(known)}\n\n{tables.projects_table(known)}")
         return 0
     if not _OUTPUT_DIR.value:
         raise ConfigError("expected --output_dir, the folder that gets the corpora; see --help")
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
     target = Target(_TARGET_TRIPLE.value, Path(_SYSROOT.value) if _SYSROOT.value else None)
     with tqdm.tqdm(unit="module", dynamic_ncols=True) as bar:
         shown = _Bar(bar)
-        corpora = ready_made.build(
+        corpora = builder.build(
             _SET.value,
             Path(_OUTPUT_DIR.value),
             clang,
@@ -94,7 +94,7 @@ class _Bar:
         self._done: dict[str, int] = {}
         self._total: dict[str, int] = {}
 
-    def announce(self, plan: ready_made.Plan) -> None:
+    def announce(self, plan: builder.Plan) -> None:
         if not plan.projects:
             return
         self._bar.write(

@@ -25,8 +25,8 @@ from compiler_opt.collect import traces
 from compiler_opt.collect.baseline import Baseline, BaselineBuilder, measure_baseline
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus, Module
-from compiler_opt.corpus.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, printable, write_atomically
 from compiler_opt.llvm.toolchain import Toolchain, probe

@@ -10,7 +10,7 @@ from pathlib import Path
 from absl import flags
 from tqdm import tqdm
 
-from compiler_opt.corpus import make
+from compiler_opt.corpus.making import make
 from compiler_opt.tools import entry_point, printing
 
 _INPUT_DIR = flags.DEFINE_string("input_dir", None, "The folder with the bitcode files.", required=True)

@@ -29,7 +29,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.collect.advantages import AdvantagesConfig
-from compiler_opt.corpus.problem_config import ProblemConfig
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable

@@ -10,14 +10,14 @@ import pytest
 from compiler_opt.collect import verify
 from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus import local_thinlto
 from compiler_opt.corpus.builds.archive import objects_of_archive
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.extract import ObjectFile, extract
+from compiler_opt.corpus.making import local_thinlto
+from compiler_opt.corpus.making.extract import ObjectFile, extract
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from tests.corpus.originals_test import KEEP
-from tests.corpus.thinlto_test import compile_for_lto, run
+from tests.corpus.making.originals_test import KEEP
+from tests.corpus.making.thinlto_test import compile_for_lto, run
 from tests.small_corpus import SOURCES
 
 CPP = """

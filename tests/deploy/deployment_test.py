@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.collect.rollout import RolloutSettings, rollout
-from compiler_opt.corpus import extract
 from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.making import extract
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus.extract import extract
+from compiler_opt.corpus.making.extract import extract
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize.database_program import DatabaseProgram

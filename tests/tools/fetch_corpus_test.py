@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus import manifest
+from compiler_opt.corpus.ready_made import manifest
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from compiler_opt.corpus.builds.archive import objects_of_archive
 from compiler_opt.corpus.builds.objects import ObjectFile
-from compiler_opt.corpus.extract import extract
+from compiler_opt.corpus.making.extract import extract
 from compiler_opt.errors import CorpusError, ProtocolError
 from tests.corpus.builds.conftest import OBJECTS
 

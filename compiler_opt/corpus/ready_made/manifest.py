@@ -1,4 +1,4 @@
-"""The manifest of the ready-made corpora, `ready_made.yaml`: what is fetched, what of it is compiled, and how."""
+"""The manifest of the ready-made corpora, `projects.yaml`: what is fetched, what of it is compiled, and how."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ import yaml
 from compiler_opt.corpus.description import check_name
 from compiler_opt.errors import CorpusError
 
-MANIFEST_PATH = Path(__file__).with_name("ready_made.yaml")
+MANIFEST_PATH = Path(__file__).with_name("projects.yaml")
 
 LANGUAGES = ("c", "c++")
 
@@ -77,7 +77,7 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Project:
-    """One project of the ready-made corpora; its fields are explained at the top of `ready_made.yaml`."""
+    """One project of the ready-made corpora; its fields are explained at the top of `projects.yaml`."""
 
     name: str
     licence: str

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from compiler_opt.corpus import bitcode
-from compiler_opt.corpus.command_line import checked_options
-from compiler_opt.corpus.thinlto import INDEX_SUFFIX
-from compiler_opt.corpus.writing import CorpusWriter, Version, each, newest, write_description
+from compiler_opt.corpus.command_lines.command_line import checked_options
+from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
+from compiler_opt.corpus.making.writing import CorpusWriter, Version, each, newest, write_description
 from compiler_opt.errors import ConfigError, CorpusError, OutputError
 from compiler_opt.files import read_regular
 

@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus import archives, description, manifest, unfinished
+from compiler_opt.corpus import description
 from compiler_opt.corpus.builds.database import objects_of_database
-from compiler_opt.corpus.cross_compiling import OWN_TARGET, Target
-from compiler_opt.corpus.extract import extract
-from compiler_opt.corpus.ready_made_tables import archives_of
-from compiler_opt.corpus.writing import write_description
+from compiler_opt.corpus.making.extract import extract
+from compiler_opt.corpus.making.writing import write_description
+from compiler_opt.corpus.ready_made import archives, manifest, unfinished
+from compiler_opt.corpus.ready_made.cross_compiling import OWN_TARGET, Target
+from compiler_opt.corpus.ready_made.tables import archives_of
 from compiler_opt.errors import CorpusError, OutputError
 from compiler_opt.files import alone_in, default_cache_dir, nearest_folder
 from compiler_opt.llvm import processes
@@ -87,7 +88,7 @@ def build(
     """Makes (or completes) the corpora of a set; what is there already, of the same compiler, is kept.
 
     Args:
-      set_name: one of the sets in `ready_made.yaml`, e.g. `small`.
+      set_name: one of the sets in `projects.yaml`, e.g. `small`.
       output_dir: gets one corpus folder for each split.
       clang: the compiler.
       cache_dir: where source archives are kept; by default the user's cache folder.
@@ -96,7 +97,7 @@ def build(
       num_workers: compilers running at a time.
       progress: told about each module.
       announce: told what it is going to take, before it begins.
-      known: the sets and projects; by default those of `ready_made.yaml`. Projects for other architectures than the
+      known: the sets and projects; by default those of `projects.yaml`. Projects for other architectures than the
         target's are left out.
 
     Returns:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler_opt.corpus.problem_config import ProblemConfig
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError, CorpusError
 
 OPTIONS = (

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus import unfinished
+from compiler_opt.corpus.ready_made import unfinished
 from compiler_opt.errors import OutputError
 
 

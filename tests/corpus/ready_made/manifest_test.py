@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from compiler_opt.corpus import manifest
+from compiler_opt.corpus.ready_made import manifest
 from compiler_opt.errors import CorpusError
 
 PROJECT: dict[str, Any] = {

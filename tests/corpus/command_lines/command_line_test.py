@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler_opt.corpus import cc1_options
-from compiler_opt.corpus.command_line import checked_options, compile_command, opt_command
+from compiler_opt.corpus.command_lines import cc1_options
+from compiler_opt.corpus.command_lines.command_line import checked_options, compile_command, opt_command
 from compiler_opt.errors import CorpusError
 
 TYPICAL = (

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus import thinlto
 from compiler_opt.corpus.builds.objects import ObjectFile
-from compiler_opt.corpus.sections import BITCODE_SECTION, COMMAND_SECTION, Reader
-from compiler_opt.corpus.writing import CorpusWriter, Version, each, newest, write_description
+from compiler_opt.corpus.making import thinlto
+from compiler_opt.corpus.making.sections import BITCODE_SECTION, COMMAND_SECTION, Reader
+from compiler_opt.corpus.making.writing import CorpusWriter, Version, each, newest, write_description
 from compiler_opt.errors import CorpusError
 
 

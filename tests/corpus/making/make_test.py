@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler_opt.corpus import make
-from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.making import make
 from compiler_opt.errors import ConfigError, CorpusError, OutputError
 
 OPTIONS = ("-cc1", "-Oz", "-funwind-tables=2")

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compiler_opt.corpus import command_line
+from compiler_opt.corpus.command_lines import command_line
 from compiler_opt.errors import ConfigError, CorpusError
 
 _OF_LLVM = "-mllvm"

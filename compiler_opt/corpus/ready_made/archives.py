@@ -9,7 +9,7 @@ import sys
 import tarfile
 from pathlib import Path, PurePosixPath
 
-from compiler_opt.corpus.manifest import Archive
+from compiler_opt.corpus.ready_made.manifest import Archive
 from compiler_opt.errors import CorpusError, OutputError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory

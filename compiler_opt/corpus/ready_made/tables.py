@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from compiler_opt.corpus.manifest import SPLITS, Archive, Manifest, Project
+from compiler_opt.corpus.ready_made.manifest import SPLITS, Archive, Manifest, Project
 
 _NUMBERS = ("modules", "MB", "download, MB", "corpora, MB")
 

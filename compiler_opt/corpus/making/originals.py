@@ -9,10 +9,10 @@ import dataclasses
 import os
 from pathlib import Path, PurePosixPath
 
-from compiler_opt.corpus import sections
 from compiler_opt.corpus.builds import archive
 from compiler_opt.corpus.builds.objects import ARCHIVE, BITCODE, ObjectFile, head_of, kind_of, listed, normal
-from compiler_opt.corpus.local_thinlto import IMPORTED_SUFFIX
+from compiler_opt.corpus.making import sections
+from compiler_opt.corpus.making.local_thinlto import IMPORTED_SUFFIX
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 from compiler_opt.llvm.elf import ElfFile

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from compiler_opt.corpus import cc1_options, thinlto
+from compiler_opt.corpus.command_lines import cc1_options, thinlto
 from compiler_opt.errors import CorpusError
 
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:=+-]*")

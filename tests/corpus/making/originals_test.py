@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus import local_thinlto
 from compiler_opt.corpus.builds.archive import objects_of_archive
 from compiler_opt.corpus.builds.objects import ObjectFile
-from compiler_opt.corpus.originals import Originals
-from compiler_opt.corpus.sections import Reader
+from compiler_opt.corpus.making import local_thinlto
+from compiler_opt.corpus.making.originals import Originals
+from compiler_opt.corpus.making.sections import Reader
 from compiler_opt.errors import CorpusError
 from tests.corpus.builds.archive_test import archived
 from tests.corpus.builds.conftest import OBJECTS
 from tests.corpus.builds.conftest import tree_fixture as tree_fixture
-from tests.corpus.thinlto_test import compile_for_lto, run
+from tests.corpus.making.thinlto_test import compile_for_lto, run
 
 KEEP = ["-Wl,--save-temps=import", "-Wl,--save-temps=prelink", "-Wl,--thinlto-emit-index-files"]
 

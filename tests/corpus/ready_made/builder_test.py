@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus import ready_made
-from compiler_opt.corpus.command_line import compile_command
-from compiler_opt.corpus.cross_compiling import OWN_TARGET, Target
+from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.manifest import Archive, GeneratedFile, Manifest, Measured, Project
-from compiler_opt.corpus.ready_made_tables import archives_of
-from compiler_opt.corpus.unfinished import FOLDER_NAME
+from compiler_opt.corpus.ready_made import builder
+from compiler_opt.corpus.ready_made.cross_compiling import OWN_TARGET, Target
+from compiler_opt.corpus.ready_made.manifest import Archive, GeneratedFile, Manifest, Measured, Project
+from compiler_opt.corpus.ready_made.tables import archives_of
+from compiler_opt.corpus.ready_made.unfinished import FOLDER_NAME
 from compiler_opt.errors import CorpusError, OutputError, ToolchainError
 from compiler_opt.files import alone_in
 
@@ -69,7 +69,7 @@ def known_fixture(cache: Path) -> Manifest:
 
 def build(known: Manifest, clang: str, tmp_path: Path, folder: str = "corpora", **options: object) -> dict[str, Path]:
     options = {"cache_dir": tmp_path / "cache", "num_workers": 2, **options}
-    return ready_made.build("tiny", tmp_path / folder, clang, known=known, **options)  # type: ignore[arg-type]
+    return builder.build("tiny", tmp_path / folder, clang, known=known, **options)  # type: ignore[arg-type]
 
 
 def test_each_split_is_a_corpus(known: Manifest, clang_path: str, tmp_path: Path) -> None:
@@ -188,26 +188,26 @@ def test_what_it_takes_is_told_before_it_begins(known: Manifest, clang_path: str
         for name, (archive_bytes, corpus_bytes) in sizes.items()
     }
     known = Manifest(projects, known.sets)
-    plans: list[ready_made.Plan] = []
+    plans: list[builder.Plan] = []
     build(known, clang_path, tmp_path, announce=plans.append)
     # All archives are in the cache.
     assert (plans[-1].num_modules, plans[-1].download_bytes, plans[-1].corpus_bytes) == (6, 0, 3 + 4 + 5)
     for archive in (cache / "archives").glob("[rb]*"):
         archive.unlink()
     build(known, clang_path, tmp_path, announce=plans.append)
-    assert plans[-1] == ready_made.Plan((), 0, 0)
+    assert plans[-1] == builder.Plan((), 0, 0)
     shutil.rmtree(tmp_path / "corpora" / "train")
     with pytest.raises(_ToldError):
         build(known, clang_path, tmp_path, announce=_tell)
     # Red is to be fetched again; blue's corpus is there, so its archive is not needed.
-    assert _ToldError.plan == ready_made.Plan((projects["red"], projects["green"]), 100, 3 + 4)
+    assert _ToldError.plan == builder.Plan((projects["red"], projects["green"]), 100, 3 + 4)
 
 
 class _ToldError(Exception):
-    plan: ready_made.Plan
+    plan: builder.Plan
 
 
-def _tell(plan: ready_made.Plan) -> None:
+def _tell(plan: builder.Plan) -> None:
     _ToldError.plan = plan
     raise _ToldError
 
@@ -237,7 +237,7 @@ def test_projects_of_one_archive_share_it(clang_path: str, tmp_path: Path, cache
         for name in ("a", "b")
     }
     known = Manifest(projects, {"tiny": {"train": ("a", "b")}})
-    plans: list[ready_made.Plan] = []
+    plans: list[builder.Plan] = []
     train = Corpus.load(build(known, clang_path, tmp_path, announce=plans.append)["train"])
     assert [module.name for module in train.modules] == ["a/lib/one.c.o", "b/lib/one.c.o"]
     assert archives_of(plans[0].projects) == [red.archive]
@@ -302,8 +302,8 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.corpus.ready_made_test import FILES, build, make_project
-from compiler_opt.corpus.manifest import Manifest
+from tests.corpus.ready_made.builder_test import FILES, build, make_project
+from compiler_opt.corpus.ready_made.manifest import Manifest
 tmp = Path({tmp!r})
 files = {{**FILES, **{{f"lib/more{{i}}.c": "int x;" for i in range(12)}}}}
 projects = {{name: make_project(name, tmp / "cache", files) for name in ("red", "green", "blue")}}
@@ -314,7 +314,7 @@ build(Manifest(projects, {{"tiny": {{"train": ("red", "green"), "held_out": ("bl
 
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
 def test_a_build_that_is_killed_can_be_repeated(signal_number: int, tmp_path: Path, cache: Path) -> None:
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     code = KILLED.format(root=root, tmp=str(tmp_path))
     child = subprocess.Popen(
         [sys.executable, "-c", code],

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from compiler_opt.corpus.combine import combine
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.making.combine import combine
 from compiler_opt.errors import CorpusError, OutputError
 from tests.small_corpus import make_corpus
 

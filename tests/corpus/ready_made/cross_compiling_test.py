@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus.cross_compiling import OWN_TARGET, Target
+from compiler_opt.corpus.ready_made.cross_compiling import OWN_TARGET, Target
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import probe
 

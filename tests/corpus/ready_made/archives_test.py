@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus import archives, manifest
-from compiler_opt.corpus.manifest import Archive
+from compiler_opt.corpus.ready_made import archives, manifest
+from compiler_opt.corpus.ready_made.manifest import Archive
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import default_cache_dir
 

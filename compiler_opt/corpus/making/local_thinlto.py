@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus import bitcode, thinlto
+from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.builds import params, words
 from compiler_opt.corpus.builds.objects import checked_path, name_below, normal
-from compiler_opt.corpus.extract import Extraction
-from compiler_opt.corpus.writing import CorpusWriter, Version, each, newest, write_description
+from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
+from compiler_opt.corpus.making import thinlto
+from compiler_opt.corpus.making.extract import Extraction
+from compiler_opt.corpus.making.writing import CorpusWriter, Version, each, newest, write_description
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular
 
@@ -106,7 +108,7 @@ def extract(
     def extract_one(module: tuple[str, Path]) -> tuple[str, str, Version | None]:
         name, place = module
         code = _read_bitcode(Path(f"{place}{IMPORTED_SUFFIX}"))
-        index = thinlto.read_index_file(Path(f"{place}{thinlto.INDEX_SUFFIX}"), printable(place))
+        index = thinlto.read_index_file(Path(f"{place}{INDEX_SUFFIX}"), printable(place))
         triple = bitcode.target_triple(code)
         if triple is None:
             raise CorpusError(f"{printable(place)}: its bitcode names no target; build it again")

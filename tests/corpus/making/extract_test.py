@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.builds.objects import ObjectFile
-from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.extract import Extraction, extract
+from compiler_opt.corpus.making.extract import Extraction, extract
 from compiler_opt.errors import CorpusError, OutputError
 
 SOURCES = {

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
-from compiler_opt.corpus import local_thinlto, thinlto
 from compiler_opt.corpus.builds.directory import objects_of_directory
 from compiler_opt.corpus.builds.objects import ObjectFile
-from compiler_opt.corpus.command_line import compile_command
+from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.extract import extract
+from compiler_opt.corpus.making import local_thinlto, thinlto
+from compiler_opt.corpus.making.extract import extract
 from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems import problem as problems

@@ -1,0 +1,1 @@
+"""Corpora of builds, of loose bitcode, and of other corpora."""

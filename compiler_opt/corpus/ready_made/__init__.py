@@ -1,0 +1,1 @@
+"""Corpora of open-source projects: what there is, how it is fetched, and how it is compiled."""
