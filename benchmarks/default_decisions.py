@@ -10,7 +10,6 @@ not be spilled (see `problems.regalloc_eviction.signature.spill_weights`).
 
 import concurrent.futures
 import dataclasses
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -77,7 +76,7 @@ def main(argv: list[str]) -> None:
     order = np.random.default_rng(_SEED.value).permutation(len(corpus.modules))[: _NUM_MODULES.value]
     modules = [corpus.modules[index] for index in order]
     compared: list[Compared] = []
-    with concurrent.futures.ThreadPoolExecutor(_NUM_WORKERS.value or len(os.sched_getaffinity(0))) as pool:
+    with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
         results = pool.map(lambda module: compare(module, problem, toolchain, plugin), modules)
         compared += [found for found in tqdm(results, total=len(modules), unit="module", disable=None) if found]
     functions = [function for found in compared for function in found.functions]

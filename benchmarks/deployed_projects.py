@@ -220,7 +220,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"--projects: expected some of {', '.join(BUILDS)}; found {unknown[0]!r}")
     policy = NetworkPolicy.load(Path(_POLICY_PATH.value))
     toolchains = [probe(clang) for clang in _CLANG_PATH.value]
-    num_workers = _NUM_WORKERS.value or len(os.sched_getaffinity(0))
+    num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     good = True
     with scratch_directory() as scratch:
         deployment = deploy(Path(_POLICY_PATH.value), scratch / "prefix", _CLANG_PATH.value)

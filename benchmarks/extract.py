@@ -72,7 +72,7 @@ class Cost:
 def main(argv: list[str]) -> None:
     del argv
     toolchain = probe(_CLANG_PATH.value)
-    num_workers = _NUM_WORKERS.value or len(os.sched_getaffinity(0))
+    num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     objcopy = toolchain.tool("llvm-objcopy")
     with scratch_directory() as scratch:
         objects = _make_objects(toolchain, scratch / "objects", num_workers)

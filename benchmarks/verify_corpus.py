@@ -130,7 +130,7 @@ def main(argv: list[str]) -> int:
     if unknown := [name for name in _PROJECTS.value if name not in BUILDS]:
         raise ConfigError(f"--projects: expected some of {', '.join(BUILDS)}; found {unknown[0]!r}")
     toolchains = [probe(clang) for clang in _CLANG_PATH.value]
-    num_workers = _NUM_WORKERS.value or len(os.sched_getaffinity(0))
+    num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     good = True
     known = manifest.load().projects
     with scratch_directory() as scratch:

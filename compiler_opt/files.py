@@ -3,6 +3,8 @@
 import contextlib
 import errno
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import stat
@@ -46,6 +48,11 @@ def write_atomically(path: Path, content: bytes, *, executable: bool = False) ->
         ) from error
 
 
+def write_json(path: Path, content: object) -> None:
+    """Writes JSON for people to read, too, see `write_atomically`."""
+    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
 def open_regular(path: Path) -> int:
     """A descriptor of a regular file, to read; anything else might block or have no end.
 
@@ -70,6 +77,20 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
         if size_bytes > max_bytes:
             raise OSError(errno.EFBIG, f"expected at most {max_bytes} bytes, found {size_bytes}")
         return file.read(size_bytes)
+
+
+def size_and_sha256(path: Path) -> tuple[int, str]:
+    """Of a file, in bytes and in hexadecimal, however large it is.
+
+    Raises:
+      OSError: it cannot be read.
+    """
+    digest, size_bytes = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+            size_bytes += len(chunk)
+    return size_bytes, digest.hexdigest()
 
 
 def check_writable(path: Path) -> None:
@@ -165,6 +186,12 @@ def printable(text: object) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def shown(value: object) -> str:
+    """A value of foreign input as it can stand in a message: as Python writes it, and not too long."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _umask() -> int:

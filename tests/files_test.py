@@ -1,3 +1,5 @@
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +16,10 @@ from compiler_opt.files import (
     nearest_folder,
     read_regular,
     remove_oldest,
+    shown,
+    size_and_sha256,
     write_atomically,
+    write_json,
 )
 
 
@@ -146,3 +151,20 @@ def test_a_folder_of_which_nothing_has_come_is_not_left(tmp_path: Path) -> None:
         alone_in(tmp_path / "file", "--output"),
     ):
         pass
+
+
+def test_a_file_of_several_pieces_is_hashed_whole(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 10_000
+    (tmp_path / "file").write_bytes(content)
+    assert size_and_sha256(tmp_path / "file") == (2_560_000, hashlib.sha256(content).hexdigest())
+
+
+def test_json_ends_with_its_line(tmp_path: Path) -> None:
+    write_json(tmp_path / "file.json", {"name": ["caf\udce9"]})
+    text = (tmp_path / "file.json").read_text()
+    assert text.endswith("}\n") and json.loads(text) == {"name": ["caf\udce9"]}
+
+
+def test_long_values_are_cut() -> None:
+    assert shown("a\nb") == "'a\\nb'"
+    assert shown("x" * 100) == "'" + "x" * 79 + "..."

@@ -30,7 +30,7 @@ from compiler_opt.corpus.module import format_options as format_options
 from compiler_opt.corpus.module import parse_options as parse_options
 from compiler_opt.corpus.remote import RemoteFolder, RemoteModule, is_url, list_folder
 from compiler_opt.errors import ConfigError, CorpusError
-from compiler_opt.files import printable, write_atomically
+from compiler_opt.files import printable, shown, write_atomically
 
 DESCRIPTION_NAME = "corpus_description.json"
 
@@ -124,12 +124,12 @@ class Corpus:
             try:
                 pattern = re.compile(keep)
             except (re.error, OverflowError, RecursionError) as error:
-                raise ConfigError(f"the module filter {_shown(keep)}: not a regular expression: {error}") from None
+                raise ConfigError(f"the module filter {shown(keep)}: not a regular expression: {error}") from None
             modules = tuple(module for module in self.modules if pattern.search(module.name))
         else:
             modules = tuple(module for module in self.modules if keep(module))
         if not modules:
-            what = f" {_shown(keep)}: occurs in" if isinstance(keep, str) else " wants"
+            what = f" {shown(keep)}: occurs in" if isinstance(keep, str) else " wants"
             raise ConfigError(f"{self.root}: the module filter{what} none of {len(self.modules)} module names")
         return dataclasses.replace(self, modules=modules)
 
@@ -309,14 +309,9 @@ def _known(wanted: Iterable[str], known: Mapping[str, Any], kind: str, root: Pat
     result = set(wanted)
     missing = sorted(result - known.keys())
     if missing:
-        raise CorpusError(f"{root / DESCRIPTION_NAME}: there is no {kind} {_shown(missing[0])} in this corpus")
+        raise CorpusError(f"{root / DESCRIPTION_NAME}: there is no {kind} {shown(missing[0])} in this corpus")
     return result
 
 
 def _dotted(version: Sequence[int]) -> str:
     return ".".join(str(part) for part in version)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -9,7 +9,7 @@ from typing import Any
 from compiler_opt.corpus.contents import REMAKE
 from compiler_opt.corpus.module import check_name
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import read_regular
+from compiler_opt.files import read_regular, shown
 
 MAX_DESCRIPTION_BYTES = 1 << 28
 
@@ -68,17 +68,17 @@ def _parse(where: Path, description: Mapping[str, Any]) -> Description:
         raise CorpusError(f"{where}: the corpus is empty ('modules' lists nothing); {REMAKE}")
     has_thinlto = description.get("has_thinlto", False)
     if not isinstance(has_thinlto, bool):
-        raise CorpusError(f"{where}: 'has_thinlto': expected true or false, found {_shown(has_thinlto)}; {REMAKE}")
+        raise CorpusError(f"{where}: 'has_thinlto': expected true or false, found {shown(has_thinlto)}; {REMAKE}")
     override = description.get("global_command_override")
     if override is not None and not _is_strings(override):
-        raise CorpusError(f"{where}: 'global_command_override': expected a list of options, found {_shown(override)}")
+        raise CorpusError(f"{where}: 'global_command_override': expected a list of options, found {shown(override)}")
     projects = description.get("projects", [])
     if not _is_strings(projects):
-        raise CorpusError(f"{where}: 'projects': expected a list of names, found {_shown(projects)}")
+        raise CorpusError(f"{where}: 'projects': expected a list of names, found {shown(projects)}")
     compiler = description.get("compiler")
     if compiler is not None and not _is_compiler(compiler):
         raise CorpusError(
-            f"{where}: 'compiler': expected an object with 'version': [major, minor, patch], found {_shown(compiler)}"
+            f"{where}: 'compiler': expected an object with 'version': [major, minor, patch], found {shown(compiler)}"
         )
 
     own_name = where.parent.resolve().name or "corpus"
@@ -90,11 +90,11 @@ def _parse(where: Path, description: Mapping[str, Any]) -> Description:
         except CorpusError as error:
             raise CorpusError(f"{where}: {error}; {REMAKE}") from None
         if name in modules:
-            raise CorpusError(f"{where}: module {_shown(name)} is listed twice; {REMAKE}")
+            raise CorpusError(f"{where}: module {shown(name)} is listed twice; {REMAKE}")
         project = _project_of(name, prefixes)
         if project is None:
             if projects:
-                raise CorpusError(f"{where}: module {_shown(name)} belongs to none of 'projects'; {REMAKE}")
+                raise CorpusError(f"{where}: module {shown(name)} belongs to none of 'projects'; {REMAKE}")
             project = own_name
         modules[name] = project
     return Description(modules, has_thinlto, None if override is None else tuple(override), compiler)
@@ -123,8 +123,3 @@ def _is_compiler(value: Any) -> bool:
         and len(version) == 3
         and all(isinstance(part, int) and not isinstance(part, bool) and part >= 0 for part in version)
     )
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."

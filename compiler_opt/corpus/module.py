@@ -11,7 +11,7 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.contents import REMAKE, check_whole_bitcode
 from compiler_opt.corpus.remote import RemoteModule
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable, read_regular
+from compiler_opt.files import printable, read_regular, shown
 
 MAX_COMMAND_BYTES = 1 << 20
 
@@ -49,12 +49,6 @@ class Module:
         if self.remote is not None and self.remote.command is not None:
             return self.remote.command.fetch()
         return self.root / f"{self.name}.cmd"
-
-    @property
-    def thinlto_index_path(self) -> Path:
-        if self.remote is not None and self.remote.thinlto_index is not None:
-            return self.remote.thinlto_index.fetch()
-        return self.root / f"{self.name}.thinlto.bc"
 
     def bitcode_bytes(self) -> int:
         """The size of its bitcode.
@@ -134,10 +128,10 @@ def check_name(name: Any) -> str:
       CorpusError: it is not.
     """
     if not isinstance(name, str) or not name:
-        raise CorpusError(f"module name: expected a relative path, found {_shown(name)}")
+        raise CorpusError(f"module name: expected a relative path, found {shown(name)}")
     # Of bytes that are no UTF-8, Python makes surrogates; others stand for nothing that could be a file's name.
     if "\0" in name or not _ODD_PARTS.isdisjoint(name.split("/")) or not _is_file_name(name):
-        raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {_shown(name)}")
+        raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {shown(name)}")
     return name
 
 
@@ -150,8 +144,3 @@ def _is_file_name(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."

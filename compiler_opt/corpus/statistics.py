@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import dataclasses
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,12 +12,11 @@ import numpy as np
 from compiler_opt.corpus.description import Module
 from compiler_opt.corpus.languages import module_language
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError
+from compiler_opt.files import size_and_sha256
 from compiler_opt.llvm import function_properties, processes
 from compiler_opt.llvm.function_properties import ModuleCounts
 
 QUANTILES: Mapping[str, float] = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "95%": 0.95, "max": 1.0}
-
-_HASHED_AT_A_TIME = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,11 +153,15 @@ def with_decisions(facts: ModuleFacts, decisions: int | None, failure: str | Non
 def _facts(module: Module, opt: Path, default_target: str) -> ModuleFacts:
     counts, failure = None, None
     level, target = "?", default_target
-    size_bytes, digest = _hashed(module.bitcode_path)
+    path = module.bitcode_path
+    try:
+        size_bytes, digest = size_and_sha256(path)
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); extract the corpus again") from None
     try:
         level = optimization_level(module.options())
         target = module.target() or default_target
-        counts = function_properties.count(opt, module.bitcode_path, timeout_s=processes.DEFAULT_TIMEOUT_S)
+        counts = function_properties.count(opt, path, timeout_s=processes.DEFAULT_TIMEOUT_S)
     except (CompileError, CorpusError, ProtocolError) as error:
         failure = str(error)
     return ModuleFacts(
@@ -178,20 +180,3 @@ def _facts(module: Module, opt: Path, default_target: str) -> ModuleFacts:
 def optimization_level(options: Sequence[str]) -> str:
     """The last `-O` of recorded options; without one the compiler does not optimise."""
     return next((option for option in reversed(options) if option.startswith("-O") and len(option) <= 3), "-O0")
-
-
-def _hashed(path: Path) -> tuple[int, str]:
-    """Size in bytes and SHA-256 of a file.
-
-    Raises:
-      CorpusError: it cannot be read.
-    """
-    digest, size = hashlib.sha256(), 0
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(_HASHED_AT_A_TIME):
-                digest.update(chunk)
-                size += len(chunk)
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}); extract the corpus again") from None
-    return size, digest.hexdigest()

@@ -11,7 +11,7 @@ from compiler_opt.evaluation import score_report
 from compiler_opt.evaluation.formatting import aligned, bytes_text, change_text, count_text
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.report import never_worse, render, score_name, worst_modules
-from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, Output, ProjectResult
+from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, Output
 from compiler_opt.files import write_atomically
 from compiler_opt.problems import problem as problems
 
@@ -129,7 +129,3 @@ def _size_table(evaluation: Evaluation) -> str:
         named = ", ".join(f"{module.name} {change_text(module.change(policy))}" for module in worst[:3])
         lines.append(f"grew most: {named}")
     return "\n".join(lines)
-
-
-def _linked_text(project: ProjectResult, contender: str) -> str:
-    return bytes_text(project.linked_bytes[contender]) if contender in project.linked_bytes else "not linked"

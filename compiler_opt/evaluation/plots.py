@@ -32,7 +32,6 @@ _STAND_INS = {
 _PERCENT_TICKS = FuncFormatter(lambda value, _: f"{value:+g}%".replace("-", MINUS) if value else "0%")
 _MARKERS = "osD^vP"
 _MAX_PROJECTS = 60
-_MAX_NAMED_CURVES = 8
 
 
 def project_bars(evaluation: Evaluation) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import write_atomically
+from compiler_opt.files import write_json
 
 STATE_NAME = "state.json"
 FORMAT = 1
@@ -98,7 +98,7 @@ class State:
         """
         steps = {name: dataclasses.asdict(step) for name, step in self.steps.items()}
         content = {"format": FORMAT, "identity": self._identity, "steps": steps}
-        write_atomically(self._path, json.dumps(content, indent=1).encode() + b"\n")
+        write_json(self._path, content)
 
 
 def _read(path: Path) -> Any:

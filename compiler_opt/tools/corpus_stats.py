@@ -7,8 +7,6 @@ of it as statistics.json and modules.csv, and two plots. With --decisions each m
 the compiler's default decides in it.
 """
 
-import json
-import os
 from pathlib import Path
 
 from absl import flags
@@ -20,7 +18,7 @@ from compiler_opt.corpus import statistics
 from compiler_opt.corpus.statistics import Statistics
 from compiler_opt.evaluation import corpus_report
 from compiler_opt.evaluation.output import csv_text
-from compiler_opt.files import check_folder_writable, write_atomically
+from compiler_opt.files import check_folder_writable, write_atomically, write_json
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.tools import corpus_flags, entry_point, printing
@@ -48,7 +46,7 @@ def main(argv: list[str]) -> None:
     corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, module_filter=_MODULE_FILTER.value)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    num_workers = _NUM_WORKERS.value or len(os.sched_getaffinity(0))
+    num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)
     facts = list(tqdm(found, "counting", len(corpus.modules), unit="module", disable=None))
     if problem is not None:
@@ -66,7 +64,7 @@ def main(argv: list[str]) -> None:
 
 def _write(result: Statistics, output: Path) -> None:
     content = result.to_json()
-    write_atomically(output / "statistics.json", (json.dumps(content, indent=1) + "\n").encode())
+    write_json(output / "statistics.json", content)
     rows = csv_text(content["modules"])
     write_atomically(output / "modules.csv", rows.encode("utf-8", "backslashreplace"))
     for name, picture in corpus_report.plots(result).items():

@@ -63,6 +63,11 @@ def run(main: Callable[[list[str]], int | None]) -> NoReturn:
     raise AssertionError("app.run returned")
 
 
+def num_workers(given: int | None) -> int:
+    """How many processes or threads work at a time, by default one for each CPU that we may use."""
+    return given or len(os.sched_getaffinity(0))
+
+
 def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
     """Reads gin files, then bindings, which win.
 

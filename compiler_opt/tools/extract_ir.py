@@ -11,7 +11,6 @@ named with the reason, and left out.
 Options, names and layout are those of LLVM's mlgo-utils.
 """
 
-import os
 from pathlib import Path
 
 import tqdm
@@ -97,7 +96,7 @@ def main(argv: list[str]) -> int:
         extraction = extract.extract(
             objects,
             Path(_OUTPUT_DIR.value),
-            num_workers=_num_workers(),
+            num_workers=entry_point.num_workers(_NUM_WORKERS.value),
             cmd_filter=_CMD_FILTER.value,
             llvm_objcopy=Path(_LLVM_OBJCOPY_PATH.value) if _LLVM_OBJCOPY_PATH.value else None,
             bitcode_section=_BITCODE_SECTION_NAME.value,
@@ -130,7 +129,7 @@ def _extract_local() -> int:
         extraction = local_thinlto.extract(
             link,
             Path(_OUTPUT_DIR.value),
-            num_workers=_num_workers(),
+            num_workers=entry_point.num_workers(_NUM_WORKERS.value),
             overwrite=_OVERWRITE.value,
             progress=bar.update,
         )
@@ -152,10 +151,6 @@ def _build(path: Path) -> Build:
     if _INPUT_TYPE.value == "bazel_aquery":
         return bazel_aquery.objects_of_aquery(path, base)
     return Build(tuple(database.objects_of_database(path, base)))
-
-
-def _num_workers() -> int:
-    return _NUM_WORKERS.value or len(os.sched_getaffinity(0))
 
 
 def _report(extraction: extract.Extraction, of_what: str) -> None:

@@ -11,7 +11,6 @@ the same command goes on where it was.
 shows the sets, and each project's licence. docs/ready_made.md has the same, and how to choose.
 """
 
-import os
 import threading
 from pathlib import Path
 from typing import NoReturn
@@ -54,7 +53,7 @@ def main(argv: list[str]) -> int:
         return 0
     if not _OUTPUT_DIR.value:
         raise ConfigError("expected --output_dir, the folder that gets the corpora; see --help")
-    num_workers = _NUM_WORKERS.value or len(os.sched_getaffinity(0))
+    num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     clang = find_clang(_CLANG_PATH.value)
     target = Target(_TARGET_TRIPLE.value, Path(_SYSROOT.value) if _SYSROOT.value else None)
     with tqdm.tqdm(unit="module", dynamic_ncols=True) as bar:

@@ -22,7 +22,6 @@ Exit status: 0; 2 for something that the user can mend; 3 when the project's tes
 """
 
 import dataclasses
-import os
 import shlex
 from pathlib import Path
 
@@ -87,7 +86,7 @@ def main(argv: list[str]) -> int:
     check_folder_writable(folder)
     learning_settings = _learning_settings()
     test_command = _test_command()
-    jobs = _JOBS.value or len(os.sched_getaffinity(0))
+    jobs = entry_point.num_workers(_JOBS.value)
     program: CMakeProgram | DatabaseProgram
     if bool(_BUILD_DIR.value) == bool(_COMPILE_COMMANDS.value):
         raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")

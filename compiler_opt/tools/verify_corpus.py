@@ -7,7 +7,6 @@ section. Sections .llvmbc and .llvmcmd are left out: they are what the build add
 build. Exit status: 0 when every module is identical or it is explained why it is not, 1 otherwise.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import check_writable, write_atomically
+from compiler_opt.files import check_writable, write_json
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.tools import corpus_flags, entry_point, printing
 
@@ -63,7 +62,7 @@ def main(argv: list[str]) -> int:
     results.sort(key=lambda result: result.module)
     printing.say(_summary(results, len(corpus.modules), toolchain))
     if output is not None:
-        write_atomically(output, (json.dumps(_to_json(results, toolchain), indent=1) + "\n").encode())
+        write_json(output, _to_json(results, toolchain))
     return 0 if all(result.is_good for result in results) else 1
 
 

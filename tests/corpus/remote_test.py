@@ -13,6 +13,7 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+from compiler_opt.corpus.command_lines.thinlto import index_path
 from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus
 from compiler_opt.corpus.remote import is_url
 from tests.corpus.description_test import BITCODE, OPTIONS, refusal, write_corpus, write_description
@@ -64,8 +65,7 @@ def test_an_index_stands_beside_its_bitcode(memory: Any, tmp_path: Path) -> None
     for _ in range(2):
         module = Corpus.load(URL, cache_dir=tmp_path).by_name["q/c.o"]
         assert module.bitcode_path.read_bytes() == BITCODE * 2
-        assert module.bitcode_path.with_suffix(".thinlto.bc").read_bytes() == BITCODE * 3
-        assert module.thinlto_index_path.read_bytes() == BITCODE * 3
+        assert index_path(module.bitcode_path).read_bytes() == BITCODE * 3
 
 
 def test_the_description_may_be_named_and_projects_come_from_the_url(memory: Any, tmp_path: Path) -> None:

@@ -31,9 +31,6 @@ _MAX_MEMBERS = 1 << 20
 _GIVE_BASE = "give the folder of all objects with --obj_base_dir"
 _SPECIAL = ("/", "/SYM64/", "//", "__.SYMDEF", "__.SYMDEF SORTED", "__.SYMDEF_64")
 
-HEADER_BYTES = _HEADER_BYTES
-"""The linker names a member by the offset of its header, which is so much before its contents (with GNU's names)."""
-
 
 def objects_of_archive(path: Path, base: Path) -> list[ObjectFile]:
     """The objects in an archive; module names are `lib/libx.a/member.o`, of a thin archive the members' own paths.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import open_regular, printable
+from compiler_opt.files import open_regular, printable, shown
 
 OBJECT_SUFFIXES = (".o", ".obj", ".lo")
 
@@ -86,13 +86,13 @@ def checked_path(text: object, where: str) -> str:
       CorpusError: it is none; the message starts with `where`.
     """
     if not isinstance(text, str) or not text:
-        raise CorpusError(f"{where}: expected a path, found {_shown(text)}")
+        raise CorpusError(f"{where}: expected a path, found {shown(text)}")
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
-        raise CorpusError(f"{where}: expected a path, found letters that none can have ({_shown(text)})") from None
+        raise CorpusError(f"{where}: expected a path, found letters that none can have ({shown(text)})") from None
     if "\0" in text:
-        raise CorpusError(f"{where}: expected a path, found one with a NUL ({_shown(text)})")
+        raise CorpusError(f"{where}: expected a path, found one with a NUL ({shown(text)})")
     return text
 
 
@@ -164,8 +164,3 @@ def head_of(path: Path) -> bytes:
 def listed(paths: Sequence[str], limit: int = 3) -> str:
     """The first few of some paths, for a message."""
     return ", ".join(map(printable, paths[:limit])) + (f" and {len(paths) - limit} more" if len(paths) > limit else "")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from compiler_opt.corpus.command_lines import cc1_options, thinlto
 from compiler_opt.errors import CorpusError
+from compiler_opt.files import shown
 
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:=+-]*")
 """Values of kept options: words, numbers and lists; nothing that leads to a file elsewhere, or to `@file`."""
@@ -124,14 +125,14 @@ def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[st
       CorpusError: `options` is no cc1 command line, or one of them is not on the allow-list.
     """
     if not options or options[0] != "-cc1":
-        found = _shown(options[0]) if options else "nothing"
+        found = shown(options[0]) if options else "nothing"
         raise CorpusError(f"command line: expected cc1 options that start with '-cc1', found {found}")
     kept: list[str] = []
     for effect, words in _entries(options):
         if effect is _Effect.DROPPED or (trusted and effect is _Effect.UNLISTED and _is_input_or_output(words)):
             continue
         if words[0].startswith("@") or not (trusted or effect is _Effect.KEPT):
-            raise CorpusError(f"command line: {_shown(words[0])} is not an option that a corpus may use; {_REMEDY}")
+            raise CorpusError(f"command line: {shown(words[0])} is not an option that a corpus may use; {_REMEDY}")
         if not trusted:
             _check(words)
         kept += words
@@ -169,7 +170,7 @@ def _entries(options: Sequence[str]) -> Iterator[tuple[_Effect, tuple[str, ...]]
             takes_value = option[:1] == "-" and bool(following) and following[0][:1] not in ("-", "@")
         end = position + 1 + takes_value
         if end > len(options):
-            raise CorpusError(f"command line: {_shown(option)} is the last option, but takes a value")
+            raise CorpusError(f"command line: {shown(option)} is the last option, but takes a value")
         yield effect, tuple(options[position:end])
         position = end
 
@@ -202,9 +203,9 @@ def _check(words: Sequence[str]) -> None:
         name = value.partition("=")[0]
         # LLVM takes one dash or two.
         if f"-{name.lstrip('-')}" not in _LLVM_KNOBS or not _PLAIN_VALUE.fullmatch(value):
-            raise CorpusError(f"command line: -mllvm {_shown(value)} is not an option that a corpus may use; {_REMEDY}")
+            raise CorpusError(f"command line: -mllvm {shown(value)} is not an option that a corpus may use; {_REMEDY}")
     elif not all(_PLAIN_VALUE.fullmatch(word) for word in words):
-        raise CorpusError(f"command line: {_shown(' '.join(words))}: expected a plain word as the value; {_REMEDY}")
+        raise CorpusError(f"command line: {shown(' '.join(words))}: expected a plain word as the value; {_REMEDY}")
 
 
 def _parse_table(text: str) -> _Table:
@@ -221,10 +222,6 @@ def _parse_table(text: str) -> _Table:
         else:
             flags.add(entry)
     return _Table(frozenset(flags), frozenset(separate), tuple(sorted(joined)))
-
-
-def _shown(text: str) -> str:
-    return repr(text) if len(text) <= 80 else f"{text[:80]!r}..."
 
 
 _KEPT = _parse_table(cc1_options.KEPT)

@@ -27,6 +27,11 @@ def without_index(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     return tuple(kept), is_thinlto
 
 
+def index_path(bitcode_path: Path | str) -> Path:
+    """Where in a corpus a module's index is: beside its bitcode."""
+    return Path(f"{str(bitcode_path).removesuffix('.bc')}{INDEX_SUFFIX}")
+
+
 def own_index(bitcode_path: Path | str) -> list[str]:
     """The options that compile a module's bitcode with its own index.
 
@@ -35,7 +40,7 @@ def own_index(bitcode_path: Path | str) -> list[str]:
     Raises:
       CorpusError: there is no index; clang would compile without.
     """
-    index = Path(f"{str(bitcode_path).removesuffix('.bc')}{INDEX_SUFFIX}")
+    index = index_path(bitcode_path)
     if not index.is_file():
         raise CorpusError(
             f"{index}: expected the module's ThinLTO index, found none; extract the corpus again, with --thinlto_build"

@@ -14,7 +14,7 @@ from typing import Any
 
 from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus, check_name
 from compiler_opt.errors import CorpusError, OutputError
-from compiler_opt.files import check_folder_writable, write_atomically
+from compiler_opt.files import check_folder_writable, write_json
 
 _MERGED = ("modules", "projects", "compiler")
 
@@ -65,7 +65,7 @@ def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
         combined["compiler"] = compiler
     _check_replaceable(root_dir, set(parts), overwrite)
     check_folder_writable(root_dir)
-    write_atomically(root_dir / DESCRIPTION_NAME, (json.dumps(combined, indent=1) + "\n").encode())
+    write_json(root_dir / DESCRIPTION_NAME, combined)
     return Combination({name: len(part.modules) for name, part in parts.items()}, tuple(others))
 
 

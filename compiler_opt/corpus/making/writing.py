@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import errno
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
 from compiler_opt.corpus.description import DESCRIPTION_NAME
 from compiler_opt.corpus.module import check_name, format_options
 from compiler_opt.errors import CorpusError, OutputError, ProtocolError
-from compiler_opt.files import check_folder_writable, write_atomically
+from compiler_opt.files import check_folder_writable, write_json
 
 Version = tuple[int, int, int]
 
@@ -173,7 +172,7 @@ def write_description(
         content["projects"] = projects
     if version is not None:
         content["compiler"] = {"version": list(version)}
-    write_atomically(output_dir / DESCRIPTION_NAME, (json.dumps(content, indent=1) + "\n").encode())
+    write_json(output_dir / DESCRIPTION_NAME, content)
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:

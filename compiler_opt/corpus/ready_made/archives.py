@@ -4,13 +4,13 @@ No code of an archive ever runs: pip's request for its metadata is answered by `
 the unpacked files only those that the manifest lists are given to the compiler.
 """
 
-import hashlib
 import sys
 import tarfile
 from pathlib import Path, PurePosixPath
 
 from compiler_opt.corpus.ready_made.manifest import Archive
 from compiler_opt.errors import CorpusError, OutputError
+from compiler_opt.files import size_and_sha256
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 
@@ -36,13 +36,13 @@ def fetch(archive: Archive, cache_dir: Path) -> Path:
     """
     path = cached_path(archive, cache_dir)
     folder = path.parent
-    if path.is_file() and _sha256(path) == archive.sha256:
+    if path.is_file() and size_and_sha256(path)[1] == archive.sha256:
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with scratch_directory(folder) as scratch:
             downloaded = _download(archive, scratch)
-            if _sha256(downloaded) != archive.sha256:
+            if size_and_sha256(downloaded)[1] != archive.sha256:
                 raise CorpusError(
                     f"{archive.name} {archive.version}: the downloaded archive has another hash than listed"
                 )
@@ -120,11 +120,3 @@ def _download(archive: Archive, folder: Path) -> Path:
 def _reason(result: processes.ProcessResult) -> str:
     errors = [line for line in result.stderr_tail.splitlines() if line.startswith("ERROR:")]
     return errors[-1].removeprefix("ERROR:").strip() if errors and not result.timed_out else result.describe()
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -11,6 +11,7 @@ from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.corpus.builds.directory import objects_of_directory
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.command_lines.command_line import compile_command
+from compiler_opt.corpus.command_lines.thinlto import index_path
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import local_thinlto, thinlto
 from compiler_opt.corpus.making.extract import extract
@@ -76,7 +77,7 @@ def test_a_distributed_build_is_rebuilt(distributed: Path, clang_path: str, tmp_
     assert again == {f"{name}.o": (distributed / "plain" / f"{name}.o").read_bytes() for name in SOURCES}
     for module in corpus.modules:
         index = distributed / f"{module.name}.thinlto.bc"
-        assert module.thinlto_index_path.read_bytes() == index.read_bytes()
+        assert index_path(module.bitcode_path).read_bytes() == index.read_bytes()
 
 
 def test_a_backend_is_asked_without_plugins(distributed: Path, toolchain: Toolchain, tmp_path: Path) -> None:
@@ -114,10 +115,10 @@ def test_an_index_that_is_missing_is_named(distributed: Path, clang_path: str, t
     corpus_dir = tmp_path / "corpus"
     extract([ObjectFile(distributed / "native" / "main.o", "main.o")], corpus_dir, thinlto_base=distributed)
     module = Corpus.load(corpus_dir).modules[0]
-    module.thinlto_index_path.unlink()
+    index_path(module.bitcode_path).unlink()
     with pytest.raises(CorpusError, match=r"main.o.thinlto.bc: expected the module's ThinLTO index, found none"):
         compile_command(clang_path, module.options(), module.bitcode_path, tmp_path / "x.o")
-    module.thinlto_index_path.symlink_to("/etc/hostname")
+    index_path(module.bitcode_path).symlink_to("/etc/hostname")
     with pytest.raises(CorpusError, match=r"is a link that leaves the corpus"):
         Corpus.load(corpus_dir)
 
