@@ -1,9 +1,13 @@
 """Corpora of real CMake builds, compiled again and compared with the objects of those builds, section by section.
 
-Each project is fetched, built by its own CMakeLists.txt and Ninja with bitcode embedded, extracted from the build's
-compile_commands.json, and every module of it verified, with each compiler:
+Each project is fetched, built by its own CMakeLists.txt and Ninja, extracted, and every module of it verified, with
+each compiler:
 
     python -m benchmarks.verify_corpus --clang_path=clang-19 --clang_path=clang-22
+
+`--projects` names them, `NAME` or `NAME:WAY`. Ways to build one are `embedded` (bitcode in the objects, which come from
+the build's compile_commands.json), and two with ThinLTO: `local` (inside of the linker) and `distributed` (each backend
+a compiler of its own, see `distributed_link.py`).
 
 Prints, for each, how many objects came out the same to the byte, and why any did not. Exit status 1 when one differs
 without a known reason.
@@ -12,6 +16,7 @@ without a known reason.
 import dataclasses
 import os
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,12 +24,13 @@ from pathlib import Path
 from absl import flags
 from tqdm import tqdm
 
+from benchmarks import distributed_link
 from compiler_opt.collect import verify
 from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus.builds import database
+from compiler_opt.corpus.builds import database, directory
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.making import extract
+from compiler_opt.corpus.making import extract, local_thinlto
 from compiler_opt.corpus.ready_made import archives, manifest
 from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.files import default_cache_dir
@@ -33,12 +39,20 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.tools import entry_point
 
+WAYS = _EMBEDDED, _LOCAL, _DISTRIBUTED = "embedded", "local", "distributed"
+
 _CLANG_PATH = flags.DEFINE_multi_string("clang_path", ["clang-19", "clang-22"], "The compilers.")
-_PROJECTS = flags.DEFINE_list("projects", ["h3", "libuv", "rapidyaml", "c-blosc"], "Which projects.")
+_PROJECTS = flags.DEFINE_list(
+    "projects",
+    ["h3", "libuv", "rapidyaml", "c-blosc", *(f"{name}:{way}" for name in ("libuv", "rapidyaml") for way in WAYS[1:])],
+    "Which projects, NAME or NAME:WAY.",
+)
+_THINLTO_OPTIONS = flags.DEFINE_string("thinlto_options", "-O2 -DNDEBUG", "The same for those with ThinLTO.")
 _OPTIONS = flags.DEFINE_string("options", "-Oz -DNDEBUG", "What the projects are compiled with.")
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
 
 _EMBED = "-Xclang -fembed-bitcode=all"
+_KEEP = "-Wl,--save-temps=import -Wl,--save-temps=prelink -Wl,--thinlto-emit-index-files"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +62,12 @@ class _Build:
     Attributes:
       root: the folder of its archive with its CMakeLists.txt.
       options: for CMake.
+      thinlto_options: for CMake, of builds with ThinLTO: what makes it link something.
     """
 
     root: str = "."
     options: tuple[str, ...] = ()
+    thinlto_options: tuple[str, ...] = ("-DBUILD_SHARED_LIBS=ON",)
 
 
 _NO_H3_PROGRAMS = tuple(f"-DBUILD_{what}=OFF" for what in ("BENCHMARKS", "FUZZERS", "FILTERS", "GENERATORS"))
@@ -63,6 +79,36 @@ BUILDS: Mapping[str, _Build] = {
     "rapidyaml": _Build("cpp"),
     "ruckig": _Build(options=("-DBUILD_EXAMPLES=OFF", "-DBUILD_TESTS=OFF")),
 }
+
+
+def _settings(way: str, build: _Build, toolchain: Toolchain) -> list[str]:
+    """Of CMake, for one way to build."""
+    compilers = {"C": toolchain.clang, "CXX": toolchain.tool("clang++")}
+    settings = [f"-DCMAKE_{language}_COMPILER={path}" for language, path in compilers.items()]
+    compiled = f"{_OPTIONS.value} {_EMBED}" if way == _EMBEDDED else f"{_THINLTO_OPTIONS.value} -flto=thin"
+    settings += [f"-DCMAKE_{language}_FLAGS_MINSIZEREL={compiled}" for language in compilers]
+    settings += ["-DCMAKE_BUILD_TYPE=MinSizeRel", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *build.options]
+    if way == _EMBEDDED:
+        return settings
+    archiver = toolchain.tool("llvm-ar")
+    settings += [f"-DCMAKE_AR={archiver}", f"-DCMAKE_RANLIB={archiver.with_name('llvm-ranlib')}"]
+    linked = "-fuse-ld=lld" + (f" {_KEEP}" if way == _LOCAL else "")
+    settings += [f"-DCMAKE_{kind}_LINKER_FLAGS={linked}" for kind in ("EXE", "SHARED")]
+    if way == _DISTRIBUTED:
+        launcher = f"{sys.executable};{distributed_link.__file__}"
+        settings += [f"-DCMAKE_{language}_LINKER_LAUNCHER={launcher}" for language in compilers]
+    return [*settings, *build.thinlto_options]
+
+
+def _extract(way: str, build: Path, corpus_dir: Path, num_workers: int) -> extract.Extraction:
+    """What `extract_ir` does, with `--thinlto_build` for two of the ways."""
+    if way == _LOCAL:
+        return local_thinlto.extract(local_thinlto.link_of_directory(build), corpus_dir, num_workers=num_workers)
+    if way == _DISTRIBUTED:
+        objects = directory.objects_of_directory(build / "native", build).objects
+        return extract.extract(objects, corpus_dir, num_workers=num_workers, thinlto_base=build)
+    objects = tuple(database.objects_of_database(build / "compile_commands.json", build))
+    return extract.extract(objects, corpus_dir, num_workers=num_workers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,36 +128,33 @@ class Findings:
     verify_s: float
 
 
-def check(name: str, source: Path, toolchain: Toolchain, scratch: Path, num_workers: int, options: str) -> Findings:
+def check(name: str, way: str, source: Path, toolchain: Toolchain, scratch: Path, num_workers: int) -> Findings:
     """Builds, extracts and verifies one project.
 
     Args:
       name: one of `BUILDS`.
+      way: one of `WAYS`.
       source: its unpacked archive.
       toolchain: the compiler.
       scratch: a folder of the caller's own.
       num_workers: compilers at a time.
-      options: what it is compiled with.
 
     Raises:
       CompileError: it does not build.
     """
     build, corpus_dir = scratch / "build", scratch / "corpus"
     start_s = time.monotonic()
-    compilers = {"C": toolchain.clang, "CXX": toolchain.tool("clang++")}
-    settings = [f"-DCMAKE_{language}_COMPILER={path}" for language, path in compilers.items()]
-    settings += [f"-DCMAKE_{language}_FLAGS_MINSIZEREL={options} {_EMBED}" for language in compilers]
-    settings += ["-DCMAKE_BUILD_TYPE=MinSizeRel", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *BUILDS[name].options]
-    _run(["cmake", "-G", "Ninja", "-S", str(source / BUILDS[name].root), "-B", str(build), *settings], scratch)
+    root = source / BUILDS[name].root
+    settings = _settings(way, BUILDS[name], toolchain)
+    _run(["cmake", "-G", "Ninja", "-S", str(root), "-B", str(build), *settings], scratch)
     _run(["cmake", "--build", str(build), f"-j{num_workers}"], scratch)
     build_s = time.monotonic() - start_s
-    objects = database.objects_of_database(build / "compile_commands.json", build)
-    extraction = extract.extract(objects, corpus_dir, num_workers=num_workers)
+    extraction = _extract(way, build, corpus_dir, num_workers)
     start_s = time.monotonic()
     modules = Corpus.load(corpus_dir).modules
     with WorkerPool(toolchain, "inlining", num_workers) as pool:
         found = verify.verify(modules, build, toolchain, pool)
-        bar = tqdm(found, f"{name}, {toolchain.version[0]}", len(modules), unit="module", disable=None)
+        bar = tqdm(found, f"{name}, {way}, {toolchain.version[0]}", len(modules), unit="module", disable=None)
         verifications = tuple(bar)
     return Findings(verifications, len(extraction.failures), build_s, time.monotonic() - start_s)
 
@@ -127,33 +170,45 @@ def main(argv: list[str]) -> int:
     for tool in ("cmake", "ninja"):
         if shutil.which(tool) is None:
             raise ConfigError(f"{tool}: not found on PATH; install the packages cmake and ninja-build")
-    if unknown := [name for name in _PROJECTS.value if name not in BUILDS]:
-        raise ConfigError(f"--projects: expected some of {', '.join(BUILDS)}; found {unknown[0]!r}")
+    projects = [_project(text) for text in _PROJECTS.value]
     toolchains = [probe(clang) for clang in _CLANG_PATH.value]
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     good = True
     known = manifest.load().projects
     with scratch_directory() as scratch:
-        for name in _PROJECTS.value:
+        for name, way in projects:
             source = scratch / "sources" / name
-            archives.unpack(archives.fetch(known[name].archive, default_cache_dir()), source)
+            if not source.exists():
+                archives.unpack(archives.fetch(known[name].archive, default_cache_dir()), source)
             for toolchain in toolchains:
                 folder = scratch / f"{name}-{toolchain.version[0]}"
                 folder.mkdir()
-                found = check(name, source, toolchain, folder, num_workers, _OPTIONS.value)
+                found = check(name, way, source, toolchain, folder, num_workers)
                 good &= all(each.is_good for each in found.verifications)
-                _report(name, toolchain, found)
+                _report(f"{name}, {way}", toolchain, found)
                 shutil.rmtree(folder)
-    print(f"compiled with {_OPTIONS.value} {_EMBED}; not compared: {', '.join(verify.IGNORED_SECTIONS)}")
+    print(f"{_EMBEDDED}: compiled with {_OPTIONS.value} {_EMBED}; with ThinLTO: {_THINLTO_OPTIONS.value} -flto=thin")
+    print(f"not compared: {', '.join(verify.IGNORED_SECTIONS)}")
     print(f"{os.cpu_count()} threads, {num_workers} compilers at a time, load {os.getloadavg()[0]:.1f}")
     return 0 if good else 1
 
 
-def _report(name: str, toolchain: Toolchain, found: Findings) -> None:
+def _project(text: str) -> tuple[str, str]:
+    """Name and way of a project that is to be built."""
+    name, _, way = text.partition(":")
+    way = way or _EMBEDDED
+    if name not in BUILDS or way not in WAYS:
+        raise ConfigError(
+            f"--projects: expected NAME or NAME:WAY, of {', '.join(BUILDS)} and {', '.join(WAYS)}; found {text!r}"
+        )
+    return name, way
+
+
+def _report(what: str, toolchain: Toolchain, found: Findings) -> None:
     total = len(found.verifications)
     identical = sum(each.is_identical for each in found.verifications)
     print(
-        f"{name}, {toolchain.version_text}: {identical} of {total} modules bit-identical ({identical / total:.1%}); "
+        f"{what}, {toolchain.version_text}: {identical} of {total} modules bit-identical ({identical / total:.1%}); "
         f"{found.without_bitcode} objects without bitcode; built in {found.build_s:.0f} s, verified in "
         f"{found.verify_s:.0f} s"
     )

@@ -26,8 +26,9 @@ _SHT_STRTAB = enums.ENUM_SH_TYPE_BASE["SHT_STRTAB"]
 _SHT_ADDRSIG = 0x6FFF4C03
 """LLVM's table of symbols whose address matters: indices as ULEB128."""
 
-_NUMBERED = re.compile(r"(\.L.*)\.\d+")
-"""The compiler's own names for constants and the like, with the number that keeps them apart."""
+_NUMBERED = re.compile(r"((?:\..*\.)?\.L.*)\.\d+")
+"""The compiler's own names for constants and the like, with the number that keeps them apart; `-fdata-sections` makes
+names of sections of them, such as `.rodata..Lswitch.table.f.41`."""
 
 _Key = tuple[str, int]
 """A section: its name, and how many of that name come before it."""
@@ -75,7 +76,7 @@ def compare(
       original: a relocatable object.
       rebuilt: another.
       ignored: names of sections that are left out of both.
-      private_numbers: whether `.Lstr.3` and `.Lstr.52` are different symbols.
+      private_numbers: whether `.Lstr.3` and `.Lstr.52` are different symbols, and sections named by them.
 
     Raises:
       ProtocolError: one of them is not well-formed.
@@ -128,13 +129,14 @@ class _Contents:
         self.sections: dict[_Key, int] = {}
         seen: dict[str, int] = {}
         names = file.section_names()
+        shown = names if private_numbers else [_without_number(name) for name in names]
         for index, name in enumerate(names):
             target = int(file.sections["info"][index]) if _is_relocation(file, index) else index
             if name in ignored or (target < len(names) and names[target] in ignored):
                 self._keys.append(None)
                 continue
-            key = (name, seen.get(name, 0))
-            seen[name] = key[1] + 1
+            key = (shown[index], seen.get(shown[index], 0))
+            seen[key[0]] = key[1] + 1
             self._keys.append(key)
             self.sections[key] = index
         self._symbols: dict[int, tuple[Array, Array]] = {}
@@ -205,7 +207,7 @@ class _Contents:
             symbols, sections = self._file.symbols(self._file.checked_index(index))
             names = self._file.strings(int(self._file.sections["link"][index]), symbols["name"])
             if not self._private_numbers:
-                names = [match[1] if (match := _NUMBERED.fullmatch(name)) else name for name in names]
+                names = [_without_number(name) for name in names]
             # Those without a section are undefined, absolute or common: the field itself tells which.
             keys = [
                 self._keys[section] if section >= 0 else (f"#{shndx}", 0)
@@ -215,6 +217,10 @@ class _Contents:
             numbers = self._numbers.of(zip(names, keys, *fields, strict=True))
             self._symbols[index] = numbers, np.array([key is not None for key in keys], bool)
         return self._symbols[index]
+
+
+def _without_number(name: str) -> str:
+    return match[1] if (match := _NUMBERED.fullmatch(name)) else name
 
 
 def _is_relocation(file: ElfFile, index: int) -> bool:

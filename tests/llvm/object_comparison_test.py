@@ -120,17 +120,25 @@ def test_order_of_sections_counts(plain: ElfFile) -> None:
     assert {difference.section for difference in swapped} & {ORDER, ".symtab", ".rela.debug_info"}
 
 
-def test_numbers_of_private_symbols(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("section", "different"),
+    [
+        (".rodata.str1.1", [".rela.text", ".symtab"]),
+        # As with -fdata-sections; the string of the one is in no section of the other.
+        (".rodata..Lstr.{}", [".rela.text", ".rodata..Lstr.3", ".symtab", ".rodata..Lstr.52"]),
+    ],
+)
+def test_numbers_of_private_symbols(tmp_path: Path, section: str, different: list[str]) -> None:
     texts = []
     for number in (3, 52):
         assembly = f".text\n.globl f\nf: lea .Lstr.{number}(%rip), %rax\n"
-        strings = f'.section .rodata.str1.1,"aMS",@progbits,1\n.Lstr.{number}: .asciz "some text"\n'
+        strings = f'.section {section.format(number)},"aMS",@progbits,1\n.Lstr.{number}: .asciz "some text"\n'
         (tmp_path / f"{number}.s").write_text(assembly + strings)
         output = tmp_path / f"{number}.o"
         subprocess.run(["clang-22", "-c", f"{number}.s", "-Wa,-L", "-o", str(output)], cwd=tmp_path, check=True)
         texts.append(ElfFile.read(output))
     one, other = texts
-    assert [difference.section for difference in compare(one, other)] == [".rela.text", ".symtab"]
+    assert [difference.section for difference in compare(one, other)] == different
     assert compare(one, other, private_numbers=False) == ()
 
 
