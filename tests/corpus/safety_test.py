@@ -202,6 +202,7 @@ PATHS = re.compile(r"(?i)file(?!s can use)|\bpath|director|<dir>|<dsopath>|plugi
 
 NO_PATHS = {
     "-fbinutils-version=": "a version of binutils, whose object files it is about",
+    "-fprofile-update=": "how profiles count, if at all; nothing that is kept makes any",
     "-fdebug-info-for-profiling": "a switch; a profile is made of it later",
     "-fdebug-pass-manager": "a switch; names passes on stderr",
     "-frwpi": "a switch: data is addressed relative to where it can be written",
@@ -232,7 +233,12 @@ def test_no_option_that_is_kept_takes_a_path(clang_path: str, words: str) -> Non
     assert num_kept > 15
 
 
-KNOBS_OF_WORDS = {"enable-machine-outliner": "always, never or what stands in between"}
+KNOBS_OF_WORDS = {
+    "arm-implicit-it": "always, never or what stands in between",
+    "enable-machine-outliner": "always, never or what stands in between",
+    "global-isel-abort": "what to do when it cannot",
+    "x86-asm-syntax": "att or intel",
+}
 """LLVM's options that are kept, and take more than a number or yes and no."""
 
 

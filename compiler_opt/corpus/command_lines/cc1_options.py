@@ -136,6 +136,8 @@ KEPT = """
     -mframe-pointer=<value>
     -mregparm <value>
     -mrtd
+    -mskip-rax-setup
+    -fswift-async-fp=<value>
     -mbackchain
     -mpacked-stack
     -mstack-alignment=<value>
@@ -190,7 +192,27 @@ KEPT = """
     -fsanitize-merge=<value>
     -fno-sanitize-merge=<value>
     -fno-sanitize-memory-param-retval
+    -fsanitize-memory-track-origins=<value>
+    -fsanitize-memory-use-after-dtor
+    -fsanitize-minimal-runtime
+    -fsanitize-coverage-type=<value>
+    -fsanitize-coverage-control-flow
+    -fsanitize-coverage-indirect-calls
+    -fsanitize-coverage-inline-8bit-counters
+    -fsanitize-coverage-inline-bool-flag
+    -fsanitize-coverage-no-prune
+    -fsanitize-coverage-pc-table
+    -fsanitize-coverage-stack-depth
+    -fsanitize-coverage-trace-bb
+    -fsanitize-coverage-trace-cmp
+    -fsanitize-coverage-trace-div
+    -fsanitize-coverage-trace-gep
+    -fsanitize-coverage-trace-loads
+    -fsanitize-coverage-trace-pc
+    -fsanitize-coverage-trace-pc-guard
+    -fsanitize-coverage-trace-stores
     -fsanitize-address-use-after-scope
+    -fsanitize-address-use-after-return=<value>
     -fsanitize-address-globals-dead-stripping
     -fno-sanitize-address-use-odr-indicator
     # Debug information: how it is written down.
@@ -201,10 +223,15 @@ KEPT = """
     -gdwarf64
     -gno-column-info
     -ggnu-pubnames
+    -gpubnames
+    -gstrict-dwarf
     -gsimple-template-names=<value>
     -gkey-instructions
     -fdebug-info-for-profiling
+    -fprofile-update=<value>
+    -fexperimental-assignment-tracking=<value>
     --compress-debug-sections=<value>
+    -compress-debug-sections=<value>
     -Qn
 """
 
@@ -228,6 +255,14 @@ DROPPED = """
     -split-dwarf-file <value>
     -split-dwarf-output <value>
     -stack-usage-file <value>
+    -stats-file=<value>
+    -ftime-report
+    -ftime-report=<value>
+    -ftime-trace=<value>
+    -ftime-trace-granularity=<value>
+    -fno-temp-file
+    -fmodule-output=<value>
+    -record-command-line <value>
     -MG
     -MP
     -MQ <value>
@@ -250,6 +285,14 @@ DROPPED = """
     -iframework <value>
     -imacros <value>
     -include <value>
+    -include-pch <value>
+    -fmodule-file=<value>
+    -fmodule-map-file=<value>
+    -fmodule-name=<value>
+    -fmodules-cache-path=<value>
+    -fprebuilt-module-path=<value>
+    -fno-validate-pch
+    -fpch-instantiate-templates
     -internal-externc-isystem <value>
     -internal-iframework <value>
     -internal-isystem <value>
@@ -287,6 +330,13 @@ DROPPED = """
     -fcaret-diagnostics-max-lines=<value>
     -fcolor-diagnostics
     -fdiagnostics-<value>
+    -fdiagnostics-format <value>
+    -fno-caret-diagnostics
+    -fsafe-buffer-usage-suggestions
+    -massembler-fatal-warnings
+    -fcomment-block-commands=<value>
+    -fparse-all-comments
+    -fretain-comments-from-system-headers
     -ferror-limit <value>
     -fmacro-backtrace-limit=<value>
     -fmessage-length=<value>
@@ -303,6 +353,7 @@ DROPPED = """
     # The language.
     -std=<value>
     -pthread
+    -static-define
     -traditional-cpp
     -malign-double
     -mms-bitfields
@@ -315,6 +366,7 @@ DROPPED = """
     -no-enable-noundef-analysis
     -fapple-kext
     -fapple-pragma-pack
+    -fapplication-extension
     -fassume-nothrow-exception-dtor
     -faligned-alloc-unavailable
     -faligned-allocation
@@ -350,6 +402,7 @@ DROPPED = """
     -femit-all-decls
     -fexperimental-library
     -fexperimental-new-constant-interpreter
+    -fextend-variable-liveness=<value>
     -fexperimental-relative-c++-abi-vtables
     -fno-experimental-relative-c++-abi-vtables
     -ffixed-point
@@ -363,6 +416,7 @@ DROPPED = """
     -fimplicit-module-maps
     -fno-implicit-modules
     -fopenmp
+    -fopenmp-simd
     -fopenmp-version=<value>
     -fkeep-static-consts
     -fkeep-persistent-storage-variables
@@ -372,8 +426,26 @@ DROPPED = """
     -fms-compatibility
     -fms-compatibility-version=<value>
     -fms-extensions
+    -fms-layout-compatibility=<value>
     -fms-volatile
     -fmodules-validate-system-headers
+    -fmodules
+    -fno-gnu-keywords
+    -fobjc-arc
+    -fzvector
+    -fsanitize-undefined-strip-path-components=<value>
+    -fno-knr-functions
+    -fraw-string-literals
+    -fsemantic-interposition
+    -fvisibility-from-dllstorageclass
+    -debug-info-macro
+    -debug-forward-template-params
+    -default-function-attr <value>
+    -fdebug-ranges-base-address
+    -gembed-source
+    -gno-inline-line-tables
+    -gomit-unreferenced-methods
+    -gtemplate-alias
     -fnew-alignment=<value>
     -fnew-infallible
     -fno-new-infallible
@@ -388,6 +460,7 @@ DROPPED = """
     -fno-delete-null-pointer-checks
     -fno-elide-constructors
     -fno-gnu-inline-asm
+    -inline-asm=<value>
     -fno-operator-names
     -fno-pch-timestamp
     -fno-rtti
@@ -438,12 +511,16 @@ DROPPED = """
 """
 
 LLVM_KNOBS = """
+    -aarch64-enable-global-merge
+    -arm-implicit-it
     -emulated-tls
     -enable-dfa-jump-thread
     -enable-gvn-hoist
     -enable-gvn-sink
     -enable-machine-outliner
     -generate-type-units
+    -global-isel
+    -global-isel-abort
     -hot-cold-split
     -import-instr-limit
     -inline-threshold
@@ -455,5 +532,15 @@ LLVM_KNOBS = """
     -treat-scalable-fixed-error-as-warning
     -unroll-count
     -unroll-threshold
+    -x86-asm-syntax
 """
 """What may follow `-mllvm`, which reaches every internal switch of LLVM, also those that write files."""
+
+REASONS = {
+    "it loads code": "-load -plugin -add-plugin -fplugin -fpass-plugin",
+    "it writes other files": "-coverage-notes-file -coverage-data-file -save-temps -fcrash-diagnostics-dir -dumpdir",
+    "it reads a profile, or makes programs write one": "-fprofile- -fmemory-profile -fcoverage-mapping -fpseudo-probe",
+    "it reads other files": "@ -mlink- -fsanitize-ignorelist -fsanitize-system-ignorelist -ivfsoverlay",
+    "the object came from an assembler that is not clang's": "-fno-integrated-as",
+}
+"""Why some options are refused: what they begin with."""

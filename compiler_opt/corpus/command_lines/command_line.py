@@ -132,7 +132,8 @@ def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[st
         if effect is _Effect.DROPPED or (trusted and effect is _Effect.UNLISTED and _is_input_or_output(words)):
             continue
         if words[0].startswith("@") or not (trusted or effect is _Effect.KEPT):
-            raise CorpusError(f"command line: {shown(words[0])} is not an option that a corpus may use; {_REMEDY}")
+            what = f"{shown(words[0])} is not an option that a corpus may use{_reason(words[0])}"
+            raise CorpusError(f"command line: {what}; {_REMEDY}")
         if not trusted:
             _check(words)
         kept += words
@@ -194,6 +195,12 @@ def _effect(option: str) -> tuple[_Effect, bool]:
 def _is_input_or_output(words: Sequence[str]) -> bool:
     """Whether an unlisted option names what is compiled or made of it; joined (`-ox`), it loses to our own `-o`."""
     return words[0] in ("-o", "-", "--", "") or words[0][0] not in "-@"
+
+
+def _reason(option: str) -> str:
+    """Why it is refused, in brackets, where that is known."""
+    found = (reason for reason, starts in cc1_options.REASONS.items() if option.startswith(tuple(starts.split())))
+    return next((f" ({reason})" for reason in found), "")
 
 
 def _check(words: Sequence[str]) -> None:

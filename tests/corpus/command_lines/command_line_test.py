@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.command_lines import cc1_options
 from compiler_opt.corpus.command_lines.command_line import checked_options, compile_command, opt_command
+from compiler_opt.corpus.making.sections import BITCODE_SECTION, COMMAND_SECTION, Reader
 from compiler_opt.errors import CorpusError
+from compiler_opt.llvm.elf import ElfFile
+from compiler_opt.llvm.object_comparison import compare
 
 TYPICAL = (
     "-cc1",
@@ -61,6 +65,32 @@ DRIVER_OPTIONS = """
 -O0 -fms-extensions -fno-char8_t -fsized-deallocation -ftemplate-depth=900 -fconstexpr-steps=1000 -funsigned-char
 """
 
+SMALL_SOURCE = """
+struct Shape { virtual ~Shape(); int size; virtual int area() const { return size * size; } };
+int table[64], total;
+template <class T> T twice(T x) { return x + x; }
+int sum(const int *p, int n) { int s = 0; for (int i = 0; i < n; i++) s += p[i] * table[i & 63]; return s; }
+int area(const Shape *shape, int (*f)(int)) { static int calls; return shape->area() + twice(f(calls++)) + total++; }
+"""
+
+FEW_BUILDS = """
+-Og -g
+-static -frecord-command-line -fopenmp-simd -fno-gnu-keywords -ftime-report -save-stats -ftime-trace
+-fPIC -fsemantic-interposition -fvisibility-from-dllstorageclass -masm=intel -mskip-rax-setup
+-std=c++20 -fmodules -fmodules-cache-path=cache -fpch-instantiate-templates -fparse-all-comments -fno-caret-diagnostics
+-g -gz -gstrict-dwarf -gembed-source -gpubnames -gno-inline-line-tables -fdebug-macro -fdebug-ranges-base-address
+-g -gomit-unreferenced-methods -gtemplate-alias -gsimple-template-names -Wa,--compress-debug-sections
+-g -Xclang -fexperimental-assignment-tracking=forced -fprofile-update=atomic -fdiagnostics-format=msvc
+-fsanitize=memory -fsanitize-memory-track-origins
+-fsanitize=undefined -fsanitize-minimal-runtime -fsanitize-undefined-strip-path-components=2
+-fsanitize=fuzzer-no-link
+-fsanitize-coverage=trace-pc-guard,indirect-calls,trace-cmp
+-fsanitize=hwaddress --target=aarch64-linux-android
+--target=aarch64-linux-gnu -mglobal-merge -fglobal-isel -Wno-everything
+--target=armv7a-linux-gnueabihf -mimplicit-it=always
+"""
+"""Options that fewer builds use, with a source that every target has all for."""
+
 HOSTILE = """
 -load evil.so
 -plugin evil
@@ -75,9 +105,6 @@ HOSTILE = """
 -fprofile-sample-use=/etc/passwd
 -fprofile-instrument=clang
 -fprofile-remapping-file=/etc/passwd
--fmodule-file=evil.pcm
--fmodules-cache-path=/tmp/evil
--include-pch evil.pch
 -fthinlto-index=/etc/passwd
 -fthin-link-bitcode=/tmp/evil
 -fsanitize-ignorelist=/etc/passwd
@@ -87,7 +114,6 @@ HOSTILE = """
 -fsymbol-partition=x
 -working-directory /
 -ivfsoverlay evil.yaml
--stats-file=/tmp/evil
 -ast-dump
 -E
 -P
@@ -167,6 +193,36 @@ def test_the_object_is_the_one_that_the_build_made(clang_path: str, options: str
     assert (tmp_path / "again.o").read_bytes() == (tmp_path / "plain.o").read_bytes()
 
 
+@pytest.mark.parametrize("options", lines(FEW_BUILDS))
+def test_the_object_is_the_one_that_an_unusual_build_made(clang_path: str, options: str, tmp_path: Path) -> None:
+    (tmp_path / "a.cc").write_text(SMALL_SOURCE)
+    # Options that are recorded in the object are compared, too: there is one build.
+    command = [clang_path, "-O2", *shlex.split(options), "-Xclang", "-fembed-bitcode=all", "-c", "a.cc", "-o", "a.o"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    [module] = Reader().read(ObjectFile(tmp_path / "a.o", "a.o"))
+    (tmp_path / "a.bc").write_bytes(module.code)
+    subprocess.run(compile_command(clang_path, module.options, "a.bc", "again.o"), cwd=tmp_path, check=True)
+    original, again = (ElfFile.read(tmp_path / name) for name in ("a.o", "again.o"))
+    assert compare(original, again, (BITCODE_SECTION, COMMAND_SECTION)) == ()
+
+
+def test_reasons_of_refusal_are_told() -> None:
+    for option, reason in (
+        ("-fpass-plugin=evil.so", "it loads code"),
+        ("-coverage-notes-file=a.gcno", "it writes other files"),
+        ("-fprofile-instrument=clang", "it reads a profile, or makes programs write one"),
+        ("@response", "it reads other files"),
+        ("-fno-integrated-as", "the object came from an assembler that is not clang's"),
+    ):
+        with pytest.raises(CorpusError, match=re.escape(f"may use ({reason}); remove it from the module's .cmd file")):
+            checked_options((*TYPICAL, option))
+    starts = [start for starts in cc1_options.REASONS.values() for start in starts.split()]
+    listed = set(entries(cc1_options.KEPT + cc1_options.DROPPED))
+    # One that is never told is none.
+    on_list = {entry for entry in listed if entry.startswith(tuple(starts))}
+    assert on_list == {"-fprofile-update=<value>"}
+
+
 @pytest.mark.parametrize("options", lines(DRIVER_OPTIONS))
 def test_what_real_builds_use_is_allowed(clang_path: str, options: str, tmp_path: Path) -> None:
     assert "-emit-obj" not in checked_options(driver_cc1_options(clang_path, options, tmp_path))
@@ -182,7 +238,15 @@ def test_what_reaches_outside_is_refused_by_name(options: str) -> None:
 
 def test_other_outputs_are_dropped() -> None:
     outputs = ("-dependency-file", "/tmp/x.d", "-serialize-diagnostic-file", "/tmp/x", "-opt-record-file", "/tmp/y")
-    assert checked_options((*TYPICAL, *outputs, "-split-dwarf-output", "/tmp/z")) == checked_options(TYPICAL)
+    more = ("-split-dwarf-output", "/tmp/z", "-stats-file=/tmp/x", "-ftime-trace=/tmp/x", "-fmodule-output=/tmp/x")
+    assert checked_options((*TYPICAL, *outputs, *more)) == checked_options(TYPICAL)
+
+
+def test_modules_and_headers_that_the_bitcode_has_behind_it_are_dropped() -> None:
+    """Nothing of them is handed on: clang could read none of these files."""
+    inputs = ("-include-pch", "evil.pch", "-fmodule-file=x=evil.pcm", "-fmodule-map-file=evil", "-fmodules")
+    more = ("-fmodules-cache-path=/tmp/evil", "-fprebuilt-module-path=/tmp/evil", "-fmodule-name=x")
+    assert checked_options((*TYPICAL, *inputs, *more)) == checked_options(TYPICAL)
 
 
 @pytest.mark.parametrize("options", [(), ("-Oz",), ("clang", "-cc1"), ("@file",)])
