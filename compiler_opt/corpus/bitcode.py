@@ -13,6 +13,7 @@ _RAW_MAGIC = b"BC\xc0\xde"
 _WRAPPER_MAGIC = b"\xde\xc0\x17\x0b"
 
 _WRAPPER_BYTES = 20
+_FIRST_BYTES = 64
 
 HEAD_BYTES = 512
 """How much of a file `producer` needs."""
@@ -36,7 +37,8 @@ def problem(file: BinaryIO, size_bytes: int) -> str | None:
       file: at its start.
       size_bytes: of the file.
     """
-    head = file.read(_WRAPPER_BYTES)
+    # The first blocks are short: few reads find more than a header each.
+    head = file.read(_FIRST_BYTES)
     start, end = 0, size_bytes
     if head.startswith(_WRAPPER_MAGIC):
         if len(head) < _WRAPPER_BYTES:
@@ -46,18 +48,21 @@ def problem(file: BinaryIO, size_bytes: int) -> str | None:
         if end > size_bytes:
             return f"expected {end} bytes of bitcode, found {size_bytes} (truncated)"
         file.seek(start)
-        head = file.read(4)
+        head = file.read(_FIRST_BYTES)
     if not head.startswith(_RAW_MAGIC):
         return f"expected LLVM bitcode (it starts with 'BC' 0xC0DE), found {head[:4]!r}"
-    return _blocks_problem(file, start + 4, end)
+    return _blocks_problem(file, head, start, end)
 
 
-def _blocks_problem(file: BinaryIO, position: int, end: int) -> str | None:
-    """Follows the top-level blocks from `position` to `end`."""
+def _blocks_problem(file: BinaryIO, first: bytes, start: int, end: int) -> str | None:
+    """Follows the top-level blocks from `start`, where `first` stands and the magic begins, to `end`."""
     num_blocks = 0
+    position = start + 4
     while position < end:
-        file.seek(position)
-        head = file.read(8)
+        head = first[position - start : position - start + 8]
+        if len(head) < 8:
+            file.seek(position)
+            head = file.read(8)
         if head[:4] == _RAW_MAGIC:  # Several files in a row are one.
             position += 4
             continue

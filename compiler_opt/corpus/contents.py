@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from compiler_opt.corpus import bitcode
@@ -18,20 +19,47 @@ REMAKE = "extract the corpus again"
 
 
 class FileChecker:
-    """Checks the files of one corpus; looks at each folder once."""
+    """Checks the files of one corpus; lists each folder once, which is cheaper than to ask for file after file."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
         self._resolved_root = os.path.realpath(root)
-        self._folders: set[str] = set()
+        self._folders: dict[str, Mapping[str, bool]] = {}
 
-    def check_file(self, name: str) -> None:
-        """Checks that there is such a file in the corpus.
+    def check_module(self, name: str, *, has_command: bool) -> None:
+        """Checks that the files of a module are there: its bitcode, whole, and its options; its index, if it has one.
+
+        Args:
+          name: of the module.
+          has_command: whether it has options of its own.
 
         Raises:
-          CorpusError: it is missing, is no file, or a link out of the corpus leads to it.
+          CorpusError: one is missing, cut short, is no file, or a link out of the corpus leads to it.
         """
-        path = self._path(name)
+        path = os.path.join(self._root, name)  # noqa: PTH118
+        folder, _, short = path.rpartition("/")
+        bitcode_path = f"{path}.bc"
+        try:
+            files = self._folders.get(folder) or self._list(folder)
+        except OSError as error:
+            raise _unreadable(bitcode_path, error) from None
+        self._check_bitcode(bitcode_path)
+        for ending, is_needed in ((".thinlto.bc", False), (".cmd", has_command)):
+            # True: a file, and no link.
+            is_file = files.get(f"{short}{ending}")
+            if is_file is False or (is_needed and is_file is None):
+                self._check_file(f"{path}{ending}")
+
+    def _list(self, folder: str) -> Mapping[str, bool]:
+        """Which names are there, and whether they are files, in a folder that no link out of the corpus leads to."""
+        self._check_resolved(folder or "/")
+        with os.scandir(folder or "/") as entries:
+            files = {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
+        self._folders[folder] = files
+        return files
+
+    def _check_file(self, path: str) -> None:
+        """Raises CorpusError when there is no such file, or a link out of the corpus leads to it."""
         try:
             mode = os.lstat(path).st_mode
             if stat.S_ISLNK(mode):
@@ -42,22 +70,8 @@ class FileChecker:
         if not stat.S_ISREG(mode):
             raise CorpusError(f"{printable(path)}: expected a file, found something else; {REMAKE}")
 
-    def check_optional(self, name: str) -> None:
-        """Checks such a file, if there is one.
-
-        Raises:
-          CorpusError: it is no file, or a link out of the corpus leads to it.
-        """
-        if os.path.lexists(self._path(name)):
-            self.check_file(name)
-
-    def check_bitcode(self, name: str) -> None:
-        """Checks such a file, and that it looks like whole bitcode.
-
-        Raises:
-          CorpusError: see `check_file`; or it is something else, or cut short.
-        """
-        path = self._path(name)
+    def _check_bitcode(self, path: str) -> None:
+        """Raises CorpusError when a file is missing, or does not look like whole bitcode."""
         try:
             descriptor = self._open(path)
             try:
@@ -81,17 +95,6 @@ class FileChecker:
                 raise
         self._check_resolved(path)
         return os.open(path, flags)
-
-    def _path(self, name: str) -> str:
-        path = os.path.join(self._root, name)  # noqa: PTH118
-        folder = path[: path.rindex("/")] if "/" in path else "."
-        if folder not in self._folders:
-            try:
-                self._check_resolved(folder)
-            except OSError as error:
-                raise _unreadable(path, error) from None
-            self._folders.add(folder)
-        return path
 
     def _check_resolved(self, path: str) -> None:
         target = os.path.realpath(path, strict=True)

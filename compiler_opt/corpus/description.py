@@ -78,10 +78,7 @@ class Corpus:
         corpus = _corpus(root, trusted)
         checker = FileChecker(root)
         for module in corpus.modules:
-            checker.check_bitcode(f"{module.name}.bc")
-            checker.check_optional(f"{module.name}.thinlto.bc")
-            if module.command_override is None:
-                checker.check_file(f"{module.name}.cmd")
+            checker.check_module(module.name, has_command=module.command_override is None)
         return corpus
 
     @functools.cached_property
