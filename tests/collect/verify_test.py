@@ -172,17 +172,16 @@ def test_modules_without_a_file_of_their_own(pool: WorkerPool, newest: Toolchain
         assert not result.is_good and "that a linker made of several (ld -r)" in result.describe()
 
 
-def test_a_link_with_thinlto(toolchain: Toolchain, tmp_path: Path) -> None:
+def test_a_link_with_thinlto(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
     build = tmp_path / "build"
-    objects = compile_for_lto(str(toolchain.clang), build, "-g")
-    run(build, str(toolchain.clang), "-flto=thin", "-fuse-ld=lld", "-g", *objects, *KEEP, "-o", "program")
+    objects = compile_for_lto(str(newest.clang), build, "-g")
+    run(build, str(newest.clang), "-flto=thin", "-fuse-ld=lld", "-g", *objects, *KEEP, "-o", "program")
     local_thinlto.extract(local_thinlto.link_of_directory(build), tmp_path / "corpus")
     corpus = Corpus.load(tmp_path / "corpus")
-    with WorkerPool(toolchain, "inlining", 1) as pool:
-        results = verified(corpus, build, toolchain, pool)
-        assert [result.describe() for result in results.values()] == ["identical"] * len(objects)
-        shutil.copy(build / "lib" / "other.o.3.import.bc", build / "main.o.3.import.bc")
-        assert "holds other bitcode than the corpus" in verified(corpus, build, toolchain, pool)["main.o"].describe()
+    results = verified(corpus, build, newest, pool)
+    assert [result.describe() for result in results.values()] == ["identical"] * len(objects)
+    shutil.copy(build / "lib" / "other.o.3.import.bc", build / "main.o.3.import.bc")
+    assert "holds other bitcode than the corpus" in verified(corpus, build, newest, pool)["main.o"].describe()
 
 
 def test_fused_multiplications(toolchain: Toolchain, tmp_path: Path) -> None:
