@@ -2,20 +2,22 @@
 
 Here are the inliner's (`native/inliner_plugin.cpp`), which decides in the compiler's own process, and what it has in
 common with the register allocator's (see `regalloc_plugin`). Clang loads them by `-fpass-plugin=`. Building one takes
-some 6 seconds and LLVM's headers; nothing is built before somebody asks for it. `inliner_plugin` is the way in:
+LLVM's headers and some 6 seconds, nearly all of them for compiling our own sources: what comes of that is kept too, and
+only linked when a policy is built in. Nothing is built before somebody asks for it. `inliner_plugin` is the way in:
 
     plugin = inliner_plugin(toolchain)                                   # ToolchainError says what is missing
     processes.run([..., load_option(plugin)], environment=environment(policy=blob, seed=1, log=log))
     inliner_log.read(log, features)
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from compiler_opt.errors import CompilerOptError, OutputError, ToolchainError
@@ -54,11 +56,13 @@ class PluginKind:
         return f"mlgo-{self.name}-{major}.so"
 
 
-# Undefined symbols are found in the compiler that loads it, function by function as they are called.
 FLAGS = (
-    "-std=c++17 -O2 -DNDEBUG -fPIC -shared -s -fno-rtti -fno-exceptions -fvisibility=hidden "
-    "-fvisibility-inlines-hidden -Wl,-z,lazy"
+    "-std=c++17 -O2 -DNDEBUG -fPIC -fno-rtti -fno-exceptions -fvisibility=hidden -fvisibility-inlines-hidden"
 ).split()
+"""For compiling them."""
+
+# Undefined symbols are found in the compiler that loads it, function by function as they are called.
+_LINK_FLAGS = "-shared -s -Wl,-z,lazy".split()
 
 _BUILD_TIMEOUT_S = 900.0
 _HEADERS_VERSION = re.compile(r'^#define LLVM_VERSION_STRING "(\d+)\.(\d+)\.(\d+)', re.MULTILINE)
@@ -159,23 +163,51 @@ def build_plugin(
     """
     kind = kind or INLINER
     headers = _headers(toolchain, kind)
-    if output is not None:
-        write_atomically(output, _build(toolchain, kind, headers, extra_sources))
-        return output
     folder = (cache_dir or default_cache_dir()) / "plugins"
-    name = f"mlgo-{kind.name}-{toolchain.version[0]}-{_key(toolchain, kind, headers, extra_sources)}.so"
+    if output is not None:
+        write_atomically(
+            output, _link(toolchain, kind, _compiled_somewhere(toolchain, kind, headers, folder), extra_sources)
+        )
+        return output
+    library = folder / f"{_name(toolchain, kind, headers, extra_sources)}.so"
+    with _locked(folder):
+        if not library.is_file():
+            write_atomically(
+                library, _link(toolchain, kind, _compiled(toolchain, kind, headers, folder), extra_sources)
+            )
+    return library
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Whoever comes to the cache while something is being built waits for it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
-            raise ToolchainError(f"{folder}: belongs to another user; set XDG_CACHE_HOME to a folder of your own")
-        # Whoever comes while it is being built waits for it.
-        with (folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (folder / name).is_file():
-                write_atomically(folder / name, _build(toolchain, kind, headers, extra_sources))
+            raise OutputError(f"{folder}: belongs to another user; set XDG_CACHE_HOME to a folder of your own")
+        lock = (folder / "lock").open("w")
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written: {error.strerror}; set XDG_CACHE_HOME") from error
-    return folder / name
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _compiled(toolchain: Toolchain, kind: PluginKind, headers: Path, folder: Path) -> bytes:
+    """Our own sources as an object: the cache's, or made now and put there."""
+    path = folder / f"{_name(toolchain, kind, headers)}.o"
+    if not path.is_file():
+        write_atomically(path, _compile(toolchain, kind, headers))
+    return path.read_bytes()
+
+
+def _compiled_somewhere(toolchain: Toolchain, kind: PluginKind, headers: Path, folder: Path) -> bytes:
+    """The same, also where nothing can be kept."""
+    try:
+        with _locked(folder):
+            return _compiled(toolchain, kind, headers, folder)
+    except OutputError:
+        return _compile(toolchain, kind, headers)
 
 
 def _headers(toolchain: Toolchain, kind: PluginKind) -> Path:
@@ -203,36 +235,42 @@ def _headers(toolchain: Toolchain, kind: PluginKind) -> Path:
     return toolchain.plugin_headers
 
 
-def _key(toolchain: Toolchain, kind: PluginKind, headers: Path, extra_sources: Sequence[Path]) -> str:
-    """Names what it was built from and for; found without starting a process."""
-    digest = hashlib.sha256(" ".join(FLAGS).encode())
+def _name(toolchain: Toolchain, kind: PluginKind, headers: Path, extra_sources: Sequence[Path] = ()) -> str:
+    """Says what it was built from and for; found without starting a process."""
+    digest = hashlib.sha256(" ".join((*FLAGS, *_LINK_FLAGS)).encode())
     for source in (*kind.sources, *extra_sources):
         digest.update(hashlib.sha256(source.read_bytes()).digest())
     libraries = sorted(headers.parent.glob("lib*/libLLVM*.so*"))
     for path in (toolchain.clang.resolve(), *(library.resolve() for library in libraries)):
         status = path.stat()
         digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:20]
+    return f"mlgo-{kind.name}-{toolchain.version[0]}-{digest.hexdigest()[:20]}"
 
 
-def _build(toolchain: Toolchain, kind: PluginKind, headers: Path, extra_sources: Sequence[Path]) -> bytes:
+def _compile(toolchain: Toolchain, kind: PluginKind, headers: Path) -> bytes:
+    sources = [str(source) for source in kind.sources if source.suffix != ".h"]
+    options = [*FLAGS, *_definitions(toolchain), "-isystem", str(headers), "-I", str(NATIVE), "-c", *sources]
     with scratch_directory() as scratch:
-        library = scratch / "plugin.so"
-        _compile(toolchain, kind, headers, extra_sources, library)
+        return _run_cpp_compiler(toolchain, kind, options, scratch / "plugin.o").read_bytes()
+
+
+def _link(toolchain: Toolchain, kind: PluginKind, compiled: bytes, extra_sources: Sequence[Path]) -> bytes:
+    with scratch_directory() as scratch:
+        (scratch / "plugin.o").write_bytes(compiled)
+        standard_library = [word for word in _definitions(toolchain) if word.startswith("-stdlib=")]
+        inputs = [str(scratch / "plugin.o"), *map(str, extra_sources)]
+        options = [*FLAGS, *_LINK_FLAGS, *standard_library, *inputs]
+        library = _run_cpp_compiler(toolchain, kind, options, scratch / "plugin.so")
         kind.try_out(toolchain, library, scratch)
         return library.read_bytes()
 
 
-def _compile(
-    toolchain: Toolchain, kind: PluginKind, headers: Path, extra_sources: Sequence[Path], output: Path
-) -> None:
-    sources = [str(source) for source in (*kind.sources, *extra_sources) if source.suffix != ".h"]
-    arguments = [*FLAGS, *_definitions(toolchain), "-isystem", str(headers), "-I", str(NATIVE), *sources]
+def _run_cpp_compiler(toolchain: Toolchain, kind: PluginKind, options: Sequence[str], output: Path) -> Path:
     reason = ""
     for compiler in cpp_compilers(toolchain):
-        result = processes.run([*compiler, *arguments, "-o", str(output)], timeout_s=_BUILD_TIMEOUT_S)
+        result = processes.run([*compiler, *options, "-o", str(output)], timeout_s=_BUILD_TIMEOUT_S)
         if result.ok:
-            return
+            return output
         reason = reason or result.describe()
     raise ToolchainError(
         f"{toolchain.clang}: its {kind.name} plugin cannot be built: {reason}; "

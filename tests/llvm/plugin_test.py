@@ -37,17 +37,19 @@ def test_it_is_built_once(cache: Path, toolchain: Toolchain, monkeypatch: pytest
     def no_build(*arguments: object) -> bytes:
         raise AssertionError("built a second time")
 
-    monkeypatch.setattr(plugin, "_build", no_build)
+    for step in ("_compile", "_link"):
+        monkeypatch.setattr(plugin, step, no_build)
     path = plugin.build_plugin(toolchain, cache_dir=cache)
     assert path.is_file()
     assert f"-{toolchain.version[0]}-" in path.name
-    assert sorted(entry.name for entry in path.parent.iterdir()) == ["lock", path.name]
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["lock", f"{path.stem}.o", path.name]
 
 
 def test_it_is_built_anew_for_other_sources(
     cache: Path, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugin, "_build", lambda *arguments: b"built")
+    monkeypatch.setattr(plugin, "_compile", None)
+    monkeypatch.setattr(plugin, "_link", lambda *arguments: b"built")
     extra = tmp_path / "policy.cpp"
     paths = set()
     for text in ("int one;", "int two;"):
@@ -72,15 +74,26 @@ def test_the_compiler_asks_it(cache: Path, toolchain: Toolchain, tmp_path: Path)
     assert log.stat().st_size > 0
 
 
-def test_into_a_file_of_ones_own(cache: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    built = plugin.build_plugin(toolchain, cache_dir=cache).read_bytes()
-    monkeypatch = pytest.MonkeyPatch()
-    with monkeypatch.context() as patched:
-        patched.setattr(plugin, "_build", lambda *arguments: built)
-        path = plugin.build_plugin(toolchain, tmp_path / "new" / "plugin.so", cache_dir=tmp_path / "unused")
+def test_into_a_file_of_ones_own(
+    cache: Path, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our own sources are not compiled again."""
+    built = plugin.build_plugin(toolchain, cache_dir=cache)
+    before = sorted(built.parent.iterdir())
+    monkeypatch.setattr(plugin, "_compile", None)
+    path = plugin.build_plugin(toolchain, tmp_path / "new" / "plugin.so", cache_dir=cache)
     assert path == tmp_path / "new" / "plugin.so"
-    assert path.read_bytes() == built
-    assert not (tmp_path / "unused").exists()
+    assert path.read_bytes() == built.read_bytes()
+    assert sorted(built.parent.iterdir()) == before
+
+
+def test_into_a_file_of_ones_own_where_nothing_can_be_kept(
+    cache: Path, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = plugin.build_plugin(toolchain, cache_dir=cache)
+    monkeypatch.setattr(plugin, "_compile", lambda *arguments: built.with_suffix(".o").read_bytes())
+    path = plugin.build_plugin(toolchain, tmp_path / "plugin.so", cache_dir=Path("/proc/cache"))
+    assert path.read_bytes() == built.read_bytes()
 
 
 def test_without_headers_the_package_is_named(toolchain: Toolchain, tmp_path: Path) -> None:
@@ -117,7 +130,7 @@ def test_what_cannot_be_built_is_an_error_that_is_not_tried_again(
         with pytest.raises(ToolchainError, match="cannot be built") as caught:
             plugin.inliner_plugin(hollow)
         assert "\n" not in str(caught.value)
-        monkeypatch.setattr(plugin, "_build", None)
+        monkeypatch.setattr(plugin, "_compile", None)
     assert [path.name for path in (tmp_path / "cache" / "compiler_opt" / "plugins").iterdir()] == ["lock"]
 
 

@@ -108,9 +108,10 @@ def test_it_compiles_without_warnings(cpp: str, toolchain: Toolchain, tmp_path: 
             *warnings,
             *definitions,
             *headers,
+            "-c",
             str(plugin.SOURCES[0]),
             "-o",
-            str(tmp_path / "a.so"),
+            str(tmp_path / "a.o"),
         ],
         check=True,
     )
