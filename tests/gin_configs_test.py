@@ -8,7 +8,14 @@ from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.problems import problem as problems
-from compiler_opt.rl.config import BehavioralCloningConfig, DeviationsConfig, NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.config import (
+    BehavioralCloningConfig,
+    DeviationsConfig,
+    EvolutionConfig,
+    NetworkConfig,
+    PPOConfig,
+    TrainingConfig,
+)
 from compiler_opt.tools import gin_settings
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +37,12 @@ CLASSES: dict[str, dict[str, type]] = {
     },
 }
 CLASSES["deviations_nn_agent"] = {**CLASSES["ppo_nn_agent"], "deviations": DeviationsConfig}
+CLASSES["evolution_nn_agent"] = {
+    "train_eval": TrainingConfig,
+    "evolution": EvolutionConfig,
+    "network": NetworkConfig,
+    "problem_config": ProblemConfig,
+}
 CLASSES["optimize"] = CLASSES["ppo_nn_agent"]
 """By file: generate_default_trace, train_bc, train_locally and optimize."""
 
@@ -49,6 +62,7 @@ def test_each_problem_has_the_same_files() -> None:
         for stem in CLASSES
         if (stem != "optimize" or problems.load(name).is_size)
         and (stem != "deviations_nn_agent" or problems.load(name).candidates is not None)
+        and (stem != "evolution_nn_agent" or problems.load(name).rule is not None)
     }
     assert set(FILES) == expected
 

@@ -26,7 +26,7 @@ from compiler_opt.optimize.changes import DecisionHashes
 from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl import vocabularies
-from compiler_opt.rl.config import BehavioralCloningConfig, DeviationsConfig, NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig, TrainingConfig
 
 if TYPE_CHECKING:
     from compiler_opt.rl.trace_files import TraceWriter
@@ -167,6 +167,6 @@ def train(
     logging.getLogger("compiler_opt").setLevel(logging.INFO)
     with WorkerPool(toolchain, problem.name) as pool:
         run = Run(folder / TRAINING, corpus, toolchain, problem, pool, quantiles, config, settings.network)
-        methods.train(run, settings.ppo, settings.advantages, DeviationsConfig())
+        methods.train(run, methods.Methods(settings.ppo, settings.advantages))
     history = read_history(folder / TRAINING / HISTORY_FILE)
     return history[-1] if history else {}

@@ -19,6 +19,7 @@ from compiler_opt.policies.native import native_blob
 from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy, NetworkWeights
 from compiler_opt.policies.number import NumberPolicy, NumberScale
 from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.rule import Rule
 
 
 class Problem(abc.ABC):
@@ -51,6 +52,9 @@ class Problem(abc.ABC):
 
     scale: NumberScale | None = None
     """How what is learned becomes advice, when the decision is how much. Without either it is yes or no."""
+
+    rule: Rule | None = None
+    """A family of rules that has the compiler's own, as nearly as it can be written down, among them."""
 
     remark_pass: str | None = None
     """The pass whose optimisation remarks `measure` needs."""
@@ -194,3 +198,13 @@ def native_form(weights: NetworkWeights, problem: Problem) -> bytes:
 def reward(score: float, baseline: float) -> float:
     """The reward: the share of the baseline that was saved, `1 - score / baseline`; 0 for an empty baseline."""
     return 1 - score / baseline if baseline > 0 else 0.0
+
+
+def log_gain(before: float, after: float, offset: float, largest: float) -> float:
+    """What was gained when a score went from `before` to `after`: the logarithm of their ratio.
+
+    A ratio, since functions and modules differ by orders of magnitude; a logarithm, since twice the score is to
+    outweigh half of it. `offset` is added to both: of what costs next to nothing, even half is not much. Gains beyond
+    `largest`, either way, count as that.
+    """
+    return float(np.clip(np.log((before + offset) / (after + offset)), -largest, largest))

@@ -60,6 +60,10 @@ class BehavioralCloningConfig:
             raise ValueError(f"holdout_fraction: expected a number between 0 and 1, found {self.holdout_fraction}")
 
 
+METHODS = ("ppo", "deviations", "evolution")
+"""How training learns."""
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
     """How long and on what.
@@ -76,7 +80,7 @@ class TrainingConfig:
       learning_rate_decay: of `ppo`, what is left of the learning rate at the end, as a share of the first.
       warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
       seed: of everything that is drawn.
-      method: `ppo` (see `rl.ppo`) or `deviations` (see `rl.deviations`).
+      method: `ppo` (see `rl.ppo`), `deviations` (see `rl.deviations`) or `evolution` (see `rl.evolution`).
     """
 
     num_iterations: int = 1000
@@ -96,8 +100,8 @@ class TrainingConfig:
         _check_over_0(self, "compile_timeout_s", "learning_rate_decay")
         check_backend(self.backend)
         check_sampling(self.sampling)
-        if self.method not in ("ppo", "deviations"):
-            raise ValueError(f"method: expected ppo or deviations, found {self.method!r}")
+        if self.method not in METHODS:
+            raise ValueError(f"method: expected one of {', '.join(METHODS)}, found {self.method!r}")
         if self.max_minutes < 0:
             raise ValueError(f"max_minutes: expected at least 0, found {self.max_minutes}")
 
@@ -183,6 +187,46 @@ class DeviationsConfig:
             raise ValueError(f"averaging: expected at least 0 and less than 1, found {self.averaging}")
         if not 0 < self.uniform_share <= 1:
             raise ValueError(f"uniform_share: expected a number over 0 and at most 1, found {self.uniform_share}")
+
+
+@dataclasses.dataclass(frozen=True)
+class EvolutionConfig:
+    """How the parameters of a rule are searched for, see `rl.evolution`, and how the rule is then cloned.
+
+    Attributes:
+      exploration: standard deviation of the directions, in scales of each parameter.
+      step: how far an iteration moves a parameter whose gradient is sure, in scales.
+      sure: how many standard errors make it sure.
+      momentum: what an iteration leaves of the gradients before it.
+      averaging: what an iteration leaves of the average of the parameters before it; the average is cloned.
+      score_offset: added to scores before their ratio is taken.
+      largest_gain: where gains of a module are cut off.
+      cloned_modules: modules whose decisions under the rule the network learns.
+      num_epochs: of cloning, see `BehavioralCloningConfig`.
+      learning_rate: of cloning.
+    """
+
+    exploration: float = 0.6
+    step: float = 0.5
+    sure: float = 3.0
+    momentum: float = 0.75
+    averaging: float = 0.85
+    score_offset: float = 5.0
+    largest_gain: float = 0.4
+    cloned_modules: int = 300
+    num_epochs: int = 40
+    learning_rate: float = 2e-3
+
+    def __post_init__(self) -> None:
+        _check_at_least_1(self, "cloned_modules", "num_epochs")
+        _check_over_0(self, "exploration", "step", "sure", "score_offset", "largest_gain", "learning_rate")
+        for name in ("momentum", "averaging"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 0 and less than 1, found {getattr(self, name)}")
+
+    def cloning(self, seed: int) -> BehavioralCloningConfig:
+        """How the rule is cloned."""
+        return BehavioralCloningConfig(learning_rate=self.learning_rate, num_epochs=self.num_epochs, seed=seed)
 
 
 def _check_at_least_1(config: object, *names: str) -> None:

@@ -1,25 +1,45 @@
 """The ways to train, by the name in `train_eval.method`."""
 
+import dataclasses
+
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.rl.config import DeviationsConfig, PPOConfig
+from compiler_opt.rl.config import DeviationsConfig, EvolutionConfig, PPOConfig
 from compiler_opt.rl.deviation_training import DeviationTraining
+from compiler_opt.rl.evolution_training import EvolutionTraining
 from compiler_opt.rl.ppo_training import PPOTraining
 from compiler_opt.rl.training import Run
 
 
-def train(run: Run, ppo: PPOConfig, advantages: AdvantagesConfig, deviations: DeviationsConfig) -> NetworkWeights:
+@dataclasses.dataclass(frozen=True)
+class Methods:
+    """How each of them learns.
+
+    Attributes:
+      ppo: the policy, by `ppo`.
+      advantages: for `ppo`, what decisions are worth.
+      deviations: by `deviations`.
+      evolution: by `evolution`.
+    """
+
+    ppo: PPOConfig = dataclasses.field(default_factory=PPOConfig)
+    advantages: AdvantagesConfig = dataclasses.field(default_factory=AdvantagesConfig)
+    deviations: DeviationsConfig = dataclasses.field(default_factory=DeviationsConfig)
+    evolution: EvolutionConfig = dataclasses.field(default_factory=EvolutionConfig)
+
+
+def train(run: Run, methods: Methods) -> NetworkWeights:
     """Trains to the end and saves the policy, or goes on where it was interrupted.
 
     Args:
       run: what and where; says which method.
-      ppo: for `ppo`, how the policy learns.
-      advantages: for `ppo`, what decisions are worth.
-      deviations: for `deviations`, how the policy learns.
+      methods: how that learns.
 
     Raises:
       CorpusError, PolicyError, OutputError, ConfigError: something does not fit, or fails on the way.
     """
     if run.config.method == "deviations":
-        return DeviationTraining(run, deviations).run()
-    return PPOTraining(run, ppo, advantages.build()).run()
+        return DeviationTraining(run, methods.deviations).run()
+    if run.config.method == "evolution":
+        return EvolutionTraining(run, methods.evolution).run()
+    return PPOTraining(run, methods.ppo, methods.advantages.build()).run()

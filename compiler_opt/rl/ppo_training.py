@@ -11,6 +11,7 @@ from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import Collection, collect
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.policies.export.development import with_model
+from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl.config import NetworkConfig, PPOConfig
 from compiler_opt.rl.ppo import Batch, PPOLearner
 from compiler_opt.rl.training import Run, Training
@@ -67,6 +68,9 @@ class PPOTraining(Training[Collection]):
         decay = self._config.learning_rate_decay
         self._ppo_learner.set_learning_rate(decay + (1 - decay) * remaining)
         return self._ppo_learner.update(self._batch(collection), self._rng())
+
+    def _final_weights(self) -> NetworkWeights:
+        return self._ppo_learner.averaged_weights()
 
     def _batch(self, collection: Collection) -> Batch:
         advantages = self._advantages(collection.groups, self._problem)

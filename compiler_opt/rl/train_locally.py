@@ -21,7 +21,7 @@ from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import vocabularies
-from compiler_opt.rl.config import DeviationsConfig, NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.config import DeviationsConfig, EvolutionConfig, NetworkConfig, PPOConfig, TrainingConfig
 from compiler_opt.tools import corpus_flags, entry_point, gin_settings
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "The run's folder: checkpoints, history, summaries, policy.")
@@ -53,6 +53,7 @@ def main(argv: list[str]) -> None:
             "train_eval": TrainingConfig,
             "ppo": PPOConfig,
             "deviations": DeviationsConfig,
+            "evolution": EvolutionConfig,
             "network": NetworkConfig,
             "advantages": AdvantagesConfig,
             "problem_config": ProblemConfig,
@@ -89,7 +90,8 @@ def main(argv: list[str]) -> None:
     logging.getLogger("compiler_opt").setLevel(logging.INFO)
     with WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
         run = Run(root_dir, corpus, toolchain, problem, pool, quantiles, config, settings["network"])
-        methods.train(run, settings["ppo"], settings["advantages"], settings["deviations"])
+        how = {name: settings[name] for name in ("ppo", "advantages", "deviations", "evolution")}
+        methods.train(run, methods.Methods(**how))
     print(f"The policy is in {root_dir / POLICY_DIR}")
 
 

@@ -35,16 +35,13 @@ POLICY_DIR = "policy"
 
 
 class Learner(Protocol):
-    """Owns the network that is trained."""
+    """Owns what is trained."""
 
     def checkpointed(self) -> dict[str, Any]:
         """TensorFlow objects to keep."""
 
     def warm_start(self, weights: NetworkWeights) -> None:
         """Continues from a policy's weights."""
-
-    def averaged_weights(self) -> NetworkWeights:
-        """What is saved."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,9 +174,9 @@ class Training(abc.ABC, Generic[_Collected]):
 
         return make_sampler(config.sampling, modules, config.seed, counts)
 
+    @abc.abstractmethod
     def _final_weights(self) -> NetworkWeights:
         """What is saved."""
-        return self._learner.averaged_weights()
 
     def _method_state(self) -> dict[str, Any]:
         """What else must survive an interruption; JSON."""

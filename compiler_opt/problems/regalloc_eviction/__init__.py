@@ -3,6 +3,7 @@
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
 from compiler_opt.problems.regalloc import RegallocProblem
 from compiler_opt.problems.regalloc_eviction.default_eviction import DefaultEviction
+from compiler_opt.problems.regalloc_eviction.eviction_rule import EvictionRule
 from compiler_opt.problems.regalloc_eviction.inputs import EvictionInputs
 
 
@@ -14,6 +15,7 @@ class LiveRangeEviction(RegallocProblem):
     candidates = EvictionInputs()
     feature_names = candidates.names
     default_policy = DefaultEviction()
+    rule = EvictionRule()
 
 
 PROBLEM = LiveRangeEviction()

@@ -28,7 +28,7 @@ from compiler_opt.policies.policy import Decider, Policy
 from compiler_opt.problems.regalloc_eviction import signature
 from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
 
-_URGENT_HINTS = 10.0
+URGENT_HINTS = 10.0
 """What an urgent eviction counts in broken hints."""
 
 _SEEN = ("mask", "is_free", "nr_urgent", "nr_broken_hints", "is_hint", "is_local")
@@ -68,7 +68,7 @@ def _choose(
         if is_free[place]:
             cost = (0.0, 0.0)
         else:
-            cost = (broken[place] + _URGENT_HINTS * urgent[place], weight[place])
+            cost = (broken[place] + URGENT_HINTS * urgent[place], weight[place])
             if cost >= cheapest:
                 continue
             if may_fail and weight[place] >= weight[itself]:

@@ -1,0 +1,91 @@
+"""Searching for the parameters of a rule: evolution strategies, with one perturbation for each module.
+
+Legend: P parameters, N pairs of rollouts.
+
+    draw a direction for each module; compile it with the parameters moved a bit along it, and against it
+    what the two scores differ by says how good the direction is; move where the good ones point
+
+Evolution strategies with mirrored directions (Salimans et al., 2017, after Rechenberg, 1973), in which modules and
+directions are drawn together, so that every pair tells of another direction. A parameter is moved by how sure its
+gradient is: at most a step, and hardly where the pairs contradict each other.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from compiler_opt.rl.config import EvolutionConfig
+
+
+class ParameterSearch:
+    """Owns the parameters."""
+
+    def __init__(self, start: np.ndarray, scale: np.ndarray, config: EvolutionConfig):
+        """Begins.
+
+        Args:
+          start: `[P]`.
+          scale: `[P]`, how far a change of each parameter is a change; see `RuleParameter.scale`.
+          config: how to search.
+        """
+        self._scale = scale
+        self._config = config
+        self._current = start.astype(np.float64)
+        self._sum = np.zeros_like(self._current)
+        self._weight = 0.0
+        self._gradient = np.zeros_like(self._current)
+        self._variance = np.zeros_like(self._current)
+
+    @property
+    def current(self) -> np.ndarray:
+        """`[P]`: around which to look."""
+        return self._current
+
+    @property
+    def averaged(self) -> np.ndarray:
+        """`[P]`: the mean over the last updates, which wavers less."""
+        result: np.ndarray = self._sum / self._weight if self._weight else self._current
+        return result
+
+    def directions(self, number: int, rng: np.random.Generator) -> np.ndarray:
+        """`[N, P]`: what to look along; add to the current parameters, and subtract."""
+        return self._config.exploration * self._scale * rng.standard_normal((number, len(self._current)))
+
+    def update(self, directions: np.ndarray, gains: np.ndarray) -> np.ndarray:
+        """Moves the parameters.
+
+        Args:
+          directions: `[N, P]`, N > 1, as drawn.
+          gains: `[N]`, by how much going along each was better than going against it.
+
+        Returns:
+          `[P]`: the gradient, averaged with those before it, as a multiple of its standard error.
+        """
+        config = self._config
+        each = gains[:, np.newaxis] * directions / (2 * config.exploration**2 * self._scale)
+        kept = config.momentum
+        self._gradient = kept * self._gradient + (1 - kept) * each.mean(axis=0)
+        self._variance = kept**2 * self._variance + (1 - kept) ** 2 * each.var(axis=0, ddof=1) / len(each)
+        deviation = np.sqrt(self._variance)
+        sureness: np.ndarray = np.divide(self._gradient, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        self._current = self._current + config.step * self._scale * np.clip(sureness / config.sure, -1, 1)
+        self._sum = config.averaging * self._sum + self._current
+        self._weight = config.averaging * self._weight + 1
+        return sureness
+
+    def state(self) -> dict[str, Any]:
+        """What an interrupted search continues from; JSON."""
+        return {
+            "current": self._current.tolist(),
+            "sum": self._sum.tolist(),
+            "weight": self._weight,
+            "gradient": self._gradient.tolist(),
+            "variance": self._variance.tolist(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state()`."""
+        self._current, self._sum = np.array(state["current"]), np.array(state["sum"])
+        self._weight = state["weight"]
+        self._gradient, self._variance = np.array(state["gradient"]), np.array(state["variance"])

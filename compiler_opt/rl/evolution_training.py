@@ -1,0 +1,201 @@
+"""Training by evolution of a rule: its parameters are searched for by compilations, then a network learns the rule."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from compiler_opt.collect.advantages import Group
+from compiler_opt.collect.groups import Collection
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.collect.workers import Job
+from compiler_opt.corpus.description import Module
+from compiler_opt.errors import ConfigError, CorpusError, PolicyError
+from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.rule import Rule, RulePolicy
+from compiler_opt.problems.problem import log_gain
+from compiler_opt.rl.behavioral_cloning import Cloner, Examples, held_out_modules
+from compiler_opt.rl.config import EvolutionConfig, NetworkConfig
+from compiler_opt.rl.evolution import ParameterSearch
+from compiler_opt.rl.training import Run, Training
+
+_LOG = logging.getLogger(__name__)
+
+RULE = "rule"
+"""In a policy's metadata: the parameters of the rule that it was cloned from, by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Perturbed(Collection):
+    """An iteration whose groups are pairs of rollouts.
+
+    Attributes:
+      directions: `[N, P]`; the first rollout of each group went along it, the second against it.
+    """
+
+    directions: np.ndarray
+
+
+class RuleLearner:
+    """Owns the search; what is learned are the rule's parameters."""
+
+    def __init__(self, rule: Rule, config: EvolutionConfig):
+        self._rule = rule
+        self._config = config
+        self.search = ParameterSearch(rule.start(), rule.scale(), config)
+
+    def checkpointed(self) -> dict[str, Any]:
+        # No TensorFlow object; the search's state is JSON.
+        return {}
+
+    def warm_start(self, weights: NetworkWeights) -> None:
+        """Goes on from the parameters that an earlier search found.
+
+        Raises:
+          PolicyError: the policy does not come from one.
+        """
+        found = weights.metadata.get(RULE)
+        if not isinstance(found, Mapping):
+            raise PolicyError(
+                "evolution begins with the compiler's own rule, or with a policy that it has made: expected the "
+                f"parameters of a rule in its metadata ({RULE!r}), found none; give --vocab_path and no warm start"
+            )
+        self.search = ParameterSearch(self._rule.values(found), self._rule.scale(), self._config)
+
+
+class EvolutionTraining(Training[Perturbed]):
+    """See `rl.evolution`."""
+
+    method = "evolution strategies over the parameters of a rule, cloned"
+    told = (("score_change", "score (log ratio)", "+.4f"), ("surest", "surest parameter", ".1f standard errors"))
+
+    def __init__(self, run: Run, evolution: EvolutionConfig):
+        """Prepares a run, or continues the one in its folder.
+
+        Args:
+          run: see there; of a module's rollouts one goes along a direction, the other against it.
+          evolution: how to search, and how to clone.
+
+        Raises:
+          ConfigError: the problem has no rule.
+          CorpusError, PolicyError, OutputError: something does not fit.
+        """
+        if run.problem.rule is None:
+            raise ConfigError(f"{run.problem.name}: has no rule whose parameters could be searched for")
+        if run.config.rollouts_per_module != 2:
+            raise ConfigError("train_eval.rollouts_per_module: expected 2, along a direction and against it")
+        self._rule = run.problem.rule
+        self._evolution = evolution
+        self._found: dict[str, Any] = {}
+        super().__init__(run)
+
+    def _make_learner(self, network: NetworkConfig) -> RuleLearner:
+        self._network = network
+        self._rule_learner = RuleLearner(self._rule, self._evolution)
+        return self._rule_learner
+
+    def _method_state(self) -> dict[str, Any]:
+        return {"search": self._rule_learner.search.state()}
+
+    def _restore_method(self, state: Mapping[str, Any]) -> None:
+        self._rule_learner.search.restore(state["search"])
+
+    def _collect(self) -> Perturbed:
+        search = self._rule_learner.search
+        modules = sorted(self._draw_modules(), key=lambda module: -self._baseline.scores[module.name])
+        directions = search.directions(len(modules), self._rng())
+        jobs = [
+            self._job(module, RulePolicy(self._rule, search.current + sign * direction))
+            for module, direction in zip(modules, directions, strict=True)
+            for sign in (1, -1)
+        ]
+        results = self._rollouts(jobs, f"iteration {self._iteration + 1}")
+        pairs = list(zip(results[0::2], results[1::2], strict=True))
+        good = [pair for pair in pairs if all(rollout.failure is None for rollout in pair)]
+        is_decided = [_all_decide(pair) for pair in pairs]
+        scores, contexts = self._baseline.scores, self._baseline.contexts
+        return Perturbed(
+            [
+                Group(pair[0].module, pair, scores[pair[0].module], contexts[pair[0].project])
+                for pair, decided in zip(pairs, is_decided, strict=True)
+                if decided
+            ],
+            [pair[0].module for pair in good if all(rollout.trajectory is None for rollout in pair)],
+            [rollout.failure for rollout in results if rollout.failure is not None],
+            len(results),
+            sum(rollout.cpu_s + rollout.host_cpu_s for rollout in results),
+            directions[is_decided],
+        )
+
+    def _job(self, module: Module, policy: RulePolicy) -> Job:
+        config = self._config
+        return Job(module, policy, 0, RolloutSettings(timeout_s=config.compile_timeout_s, backend=config.backend))
+
+    def _rollouts(self, jobs: Sequence[Job], title: str) -> list[Rollout]:
+        """In the order of the jobs, not that in which they are done: learning must not depend on that."""
+        results = {}
+        with tqdm(total=len(jobs), desc=title, unit="compile", leave=False, disable=None) as progress:
+            for job, result in self._pool.rollouts(jobs):
+                results[id(job)] = result
+                progress.update()
+        return [results[id(job)] for job in jobs]
+
+    def _improve(self, collection: Perturbed) -> dict[str, float]:
+        # [N, 2], against the default.
+        gains = np.array([[self._gain(group, rollout) for rollout in group.rollouts] for group in collection.groups])
+        search = self._rule_learner.search
+        metrics = {"score_change": -float(gains.mean())}
+        if len(gains) > 1:
+            sureness = search.update(collection.directions, gains[:, 0] - gains[:, 1])
+            metrics["surest"] = float(np.abs(sureness).max())
+        return metrics | {f"rule/{name}": value for name, value in self._rule.named(search.current).items()}
+
+    def _gain(self, group: Group, rollout: Rollout) -> float:
+        score = self._problem.score(rollout.measurement, group.context)
+        return log_gain(group.baseline, score, self._evolution.score_offset, self._evolution.largest_gain)
+
+    def _final_weights(self) -> NetworkWeights:
+        """A network that has learned the rule from what modules ask when the rule decides."""
+        found = self._rule_learner.search.averaged
+        policy = RulePolicy(self._rule, found)
+        modules = self._sampler.draw(0, self._evolution.cloned_modules)
+        jobs = [self._job(module, policy) for module in modules if module.name not in self._undecided]
+        results = self._rollouts(jobs, "what is to be cloned")
+        trajectories = {
+            result.module: result.trajectory
+            for result in results
+            if result.failure is None and result.trajectory is not None
+        }
+        if len(trajectories) < 2:
+            raise CorpusError("expected at least 2 modules with decisions to learn the rule from, found fewer")
+        cloning = self._evolution.cloning(self._config.seed)
+        held_out = held_out_modules(trajectories, cloning.holdout_fraction, cloning.seed)
+        training, unseen = (
+            self._examples([trajectory for name, trajectory in trajectories.items() if (name in held_out) == is_held])
+            for is_held in (False, True)
+        )
+        cloned = Cloner(self._kind, self._action_name, self._network, cloning).clone(training, unseen)
+        _LOG.info(
+            "the network decides as the rule does in %.2f%% of %d decisions of modules it has not seen",
+            100 * cloned.best["accuracy"],
+            len(unseen),
+        )
+        self._found = {RULE: self._rule.named(found), "accuracy": cloned.best["accuracy"]}
+        return cloned.weights
+
+    def _examples(self, trajectories: Sequence[Trajectory]) -> Examples:
+        observed = [self._kind.observe(trajectory.features()) for trajectory in trajectories]
+        advice = np.concatenate([trajectory.advice for trajectory in trajectories])
+        columns = {name: np.concatenate([part[name] for part in observed]) for name in observed[0]}
+        return Examples(columns, self._kind.actions(advice), len(trajectories))
+
+    def _metadata(self) -> dict[str, Any]:
+        return {**super()._metadata(), **self._found}
+
+
+def _all_decide(pair: Sequence[Rollout]) -> bool:
+    return all(rollout.failure is None and rollout.trajectory is not None for rollout in pair)

@@ -1,0 +1,62 @@
+"""Evolution strategies: what pairs of rollouts tell is followed, as far as it is sure."""
+
+import numpy as np
+import pytest
+
+from compiler_opt.rl.config import EvolutionConfig
+from compiler_opt.rl.evolution import ParameterSearch
+
+_SCALE = np.array([0.1, 1.0, 0.5])
+_BEST = np.array([0.3, -2.0, 0.0])
+
+
+def _quality(values: np.ndarray) -> np.ndarray:
+    """Of rows of parameters; the third one does not matter."""
+    result: np.ndarray = -(((values - _BEST) / _SCALE) ** 2)[..., :2].sum(axis=-1)
+    return result
+
+
+def _search(search: ParameterSearch, iterations: int, noise: float, seed: int = 1) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(iterations):
+        directions = search.directions(40, rng)
+        difference = _quality(search.current + directions) - _quality(search.current - directions)
+        search.update(directions, difference + noise * rng.standard_normal(len(directions)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_finds_what_is_best_in_noise(seed: int) -> None:
+    search = ParameterSearch(np.zeros(3), _SCALE, EvolutionConfig())
+    _search(search, 80, noise=3.0, seed=seed)
+    found = (search.averaged - _BEST) / _SCALE
+    assert np.abs(found[:2]).max() < 0.5
+    # What does not matter has not run away.
+    assert abs(found[2]) < 3
+
+
+def test_it_stays_where_nothing_is_told() -> None:
+    search = ParameterSearch(np.ones(3), _SCALE, EvolutionConfig())
+    directions = search.directions(8, np.random.default_rng(0))
+    assert not search.update(directions, np.zeros(8)).any()
+    assert search.current.tolist() == search.averaged.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_step_is_no_longer_than_configured() -> None:
+    search = ParameterSearch(np.zeros(3), _SCALE, EvolutionConfig(step=0.5))
+    directions = search.directions(64, np.random.default_rng(0))
+    sureness = search.update(directions, directions[:, 0] * 1e6)
+    assert sureness[0] > 3
+    assert search.current[0] == pytest.approx(0.05)
+
+
+def test_it_goes_on_from_its_state() -> None:
+    config = EvolutionConfig()
+    whole, first = (ParameterSearch(np.zeros(3), _SCALE, config) for _ in range(2))
+    _search(whole, 3, noise=0.0)
+    _search(whole, 2, noise=0.0, seed=2)
+    _search(first, 3, noise=0.0)
+    second = ParameterSearch(np.zeros(3), _SCALE, config)
+    second.restore(first.state())
+    _search(second, 2, noise=0.0, seed=2)
+    assert second.averaged.tolist() == whole.averaged.tolist()
+    assert second.current.tolist() == whole.current.tolist()
