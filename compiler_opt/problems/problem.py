@@ -198,13 +198,3 @@ def native_form(weights: NetworkWeights, problem: Problem) -> bytes:
 def reward(score: float, baseline: float) -> float:
     """The reward: the share of the baseline that was saved, `1 - score / baseline`; 0 for an empty baseline."""
     return 1 - score / baseline if baseline > 0 else 0.0
-
-
-def log_gain(before: float, after: float, offset: float, largest: float) -> float:
-    """What was gained when a score went from `before` to `after`: the logarithm of their ratio.
-
-    A ratio, since functions and modules differ by orders of magnitude; a logarithm, since twice the score is to
-    outweigh half of it. `offset` is added to both: of what costs next to nothing, even half is not much. Gains beyond
-    `largest`, either way, count as that.
-    """
-    return float(np.clip(np.log((before + offset) / (after + offset)), -largest, largest))

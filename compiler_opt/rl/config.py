@@ -199,8 +199,9 @@ class EvolutionConfig:
       sure: how many standard errors make it sure.
       momentum: what an iteration leaves of the gradients before it.
       averaging: what an iteration leaves of the average of the parameters before it; the average is cloned.
-      score_offset: added to scores before their ratio is taken.
-      largest_gain: where gains of a module are cut off.
+      hotness: what makes a function count, as a power of its score: with 0 all count alike and what is better is better
+        by a share of the function's score, with 1 what is better is the total.
+      score_offset: added to scores that are divided by: of a function that costs next to nothing even half is not much.
       cloned_modules: modules whose decisions under the rule the network learns.
       num_epochs: of cloning, see `BehavioralCloningConfig`.
       learning_rate: of cloning.
@@ -211,15 +212,17 @@ class EvolutionConfig:
     sure: float = 3.0
     momentum: float = 0.75
     averaging: float = 0.85
+    hotness: float = 0.3
     score_offset: float = 5.0
-    largest_gain: float = 0.4
     cloned_modules: int = 300
     num_epochs: int = 40
     learning_rate: float = 2e-3
 
     def __post_init__(self) -> None:
         _check_at_least_1(self, "cloned_modules", "num_epochs")
-        _check_over_0(self, "exploration", "step", "sure", "score_offset", "largest_gain", "learning_rate")
+        _check_over_0(self, "exploration", "step", "sure", "score_offset", "learning_rate")
+        if not 0 <= self.hotness <= 1:
+            raise ValueError(f"hotness: expected a number from 0 to 1, found {self.hotness}")
         for name in ("momentum", "averaging"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 0 and less than 1, found {getattr(self, name)}")

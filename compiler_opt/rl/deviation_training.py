@@ -15,10 +15,9 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.policies.deviations import DeviatingPolicy
 from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.problems.problem import log_gain
 from compiler_opt.rl.config import DeviationsConfig, NetworkConfig
 from compiler_opt.rl.decisions import OneOfCandidates
-from compiler_opt.rl.deviations import DeviationLearner, Samples, Trial, Trials
+from compiler_opt.rl.deviations import DeviationLearner, Samples, Trial, Trials, log_gain
 from compiler_opt.rl.networks import mean_network
 from compiler_opt.rl.sample_files import SampleFiles
 from compiler_opt.rl.training import Run, Training

@@ -73,6 +73,15 @@ class Trial:
     positions: np.ndarray
 
 
+def log_gain(before: float, after: float, offset: float, largest: float) -> float:
+    """What a function gained when its score went from `before` to `after`: the logarithm of their ratio.
+
+    A ratio, since functions differ by orders of magnitude; a logarithm, since twice the score is to outweigh half of
+    it. `offset` is added to both: of a function that costs next to nothing, even half is not much.
+    """
+    return float(np.clip(np.log((before + offset) / (after + offset)), -largest, largest))
+
+
 class Trials:
     """Draws what to try in a module: for each function, different deviations for different rollouts."""
 

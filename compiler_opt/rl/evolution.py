@@ -89,3 +89,21 @@ class ParameterSearch:
         self._current, self._sum = np.array(state["current"]), np.array(state["sum"])
         self._weight = state["weight"]
         self._gradient, self._variance = np.array(state["gradient"]), np.array(state["variance"])
+
+
+def weighted_gain(along: Mapping[str, float], against: Mapping[str, float], *, hotness: float, offset: float) -> float:
+    """By how much less one rollout of a module scores than another.
+
+    Each function counts by what it saved, divided by the mean of its two scores to the power of `1 - hotness`: with 0
+    by the share that was saved, with 1 by all of it. Most functions cost little and a few very much, so a search by
+    total scores would hear of these few only.
+
+    Args:
+      along: scores by function.
+      against: of the other rollout.
+      hotness: see above.
+      offset: added to the means.
+    """
+    names = sorted(along.keys() | against.keys())
+    scores = np.array([[side.get(name, 0.0) for name in names] for side in (along, against)]).reshape(2, -1)
+    return float(((scores[1] - scores[0]) / (scores.mean(axis=0) + offset) ** (1 - hotness)).sum())

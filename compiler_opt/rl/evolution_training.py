@@ -17,10 +17,9 @@ from compiler_opt.corpus.description import Module
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.policies.rule import Rule, RulePolicy
-from compiler_opt.problems.problem import log_gain
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples, held_out_modules
 from compiler_opt.rl.config import EvolutionConfig, NetworkConfig
-from compiler_opt.rl.evolution import ParameterSearch
+from compiler_opt.rl.evolution import ParameterSearch, weighted_gain
 from compiler_opt.rl.training import Run, Training
 
 _LOG = logging.getLogger(__name__)
@@ -71,7 +70,7 @@ class EvolutionTraining(Training[Perturbed]):
     """See `rl.evolution`."""
 
     method = "evolution strategies over the parameters of a rule, cloned"
-    told = (("score_change", "score (log ratio)", "+.4f"), ("surest", "surest parameter", ".1f standard errors"))
+    told = (("surest", "surest parameter by standard errors", ".1f"),)
 
     def __init__(self, run: Run, evolution: EvolutionConfig):
         """Prepares a run, or continues the one in its folder.
@@ -145,18 +144,19 @@ class EvolutionTraining(Training[Perturbed]):
         return [results[id(job)] for job in jobs]
 
     def _improve(self, collection: Perturbed) -> dict[str, float]:
-        # [N, 2], against the default.
-        gains = np.array([[self._gain(group, rollout) for rollout in group.rollouts] for group in collection.groups])
         search = self._rule_learner.search
-        metrics = {"score_change": -float(gains.mean())}
-        if len(gains) > 1:
-            sureness = search.update(collection.directions, gains[:, 0] - gains[:, 1])
-            metrics["surest"] = float(np.abs(sureness).max())
+        metrics: dict[str, float] = {}
+        if len(collection.groups) > 1:
+            gains = np.array([self._gain(*group.rollouts) for group in collection.groups])
+            metrics["surest"] = float(np.abs(search.update(collection.directions, gains)).max())
         return metrics | {f"rule/{name}": value for name, value in self._rule.named(search.current).items()}
 
-    def _gain(self, group: Group, rollout: Rollout) -> float:
-        score = self._problem.score(rollout.measurement, group.context)
-        return log_gain(group.baseline, score, self._evolution.score_offset, self._evolution.largest_gain)
+    def _gain(self, along: Rollout, against: Rollout) -> float:
+        """By how much the first rollout of a module is better."""
+        first, second = (self._problem.by_function(rollout.measurement) for rollout in (along, against))
+        if first is None or second is None:
+            raise ConfigError(f"{self._problem.name}: has no score by function, which evolution needs")
+        return weighted_gain(first, second, hotness=self._evolution.hotness, offset=self._evolution.score_offset)
 
     def _final_weights(self) -> NetworkWeights:
         """A network that has learned the rule from what modules ask when the rule decides."""

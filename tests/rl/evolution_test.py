@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.rl.config import EvolutionConfig
-from compiler_opt.rl.evolution import ParameterSearch
+from compiler_opt.rl.evolution import ParameterSearch, weighted_gain
 
 _SCALE = np.array([0.1, 1.0, 0.5])
 _BEST = np.array([0.3, -2.0, 0.0])
@@ -60,3 +60,10 @@ def test_it_goes_on_from_its_state() -> None:
     _search(second, 2, noise=0.0, seed=2)
     assert second.averaged.tolist() == whole.averaged.tolist()
     assert second.current.tolist() == whole.current.tolist()
+
+
+def test_what_a_function_counts() -> None:
+    along, against = {"cold": 5.0, "hot": 900.0, "new": 10.0}, {"cold": 15.0, "hot": 1100.0}
+    assert weighted_gain(along, against, hotness=1.0, offset=1.0) == pytest.approx(10 + 200 - 10)
+    assert weighted_gain(along, against, hotness=0.0, offset=10.0) == pytest.approx(10 / 20 + 200 / 1010 - 10 / 15)
+    assert weighted_gain({}, {}, hotness=0.5, offset=1.0) == 0
