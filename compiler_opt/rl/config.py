@@ -215,7 +215,7 @@ class EvolutionConfig:
     hotness: float = 0.3
     score_offset: float = 5.0
     cloned_modules: int = 300
-    num_epochs: int = 40
+    num_epochs: int = 50
     learning_rate: float = 2e-3
 
     def __post_init__(self) -> None:
@@ -228,8 +228,14 @@ class EvolutionConfig:
                 raise ValueError(f"{name}: expected at least 0 and less than 1, found {getattr(self, name)}")
 
     def cloning(self, seed: int) -> BehavioralCloningConfig:
-        """How the rule is cloned."""
-        return BehavioralCloningConfig(learning_rate=self.learning_rate, num_epochs=self.num_epochs, seed=seed)
+        """How the rule is cloned: more exactly than what is to be a mere beginning."""
+        return BehavioralCloningConfig(
+            learning_rate=self.learning_rate,
+            num_epochs=self.num_epochs,
+            batch_size=512,
+            label_smoothing=0.01,
+            seed=seed,
+        )
 
 
 def _check_at_least_1(config: object, *names: str) -> None:
