@@ -14,5 +14,6 @@ export PATH="$PWD/.venv/bin:$PATH"
 ruff check .
 ruff format --check .
 mypy
-# Two workers: the tests start compilers, and TensorFlow takes half a gigabyte in each.
-python -m pytest -q -n 2 "${selection[@]}" "$@"
+# Two workers: the tests start compilers, and TensorFlow takes half a gigabyte in each. Each takes neighbours, which share
+# what a module of tests has made, until it has to steal.
+python -m pytest -q -n 2 --dist worksteal "${selection[@]}" "$@"
