@@ -122,14 +122,6 @@ class DeviationTraining(Training[Deviated]):
         cpu_s = sum(result.cpu_s + result.host_cpu_s for result in everything)
         return Deviated(groups, undecided, failures, len(everything), cpu_s, samples)
 
-    def _rollouts(self, jobs: Sequence[Job], progress: tqdm) -> list[Rollout]:
-        """In the order of the jobs, not that in which they are done: learning must not depend on that."""
-        results = {}
-        for job, result in self._pool.rollouts(jobs):
-            results[id(job)] = result
-            progress.update()
-        return [results[id(job)] for job in jobs]
-
     def _draw_trials(self, result: Rollout, weights: NetworkWeights, rng: np.random.Generator) -> list[list[Trial]]:
         """What to try in the module that was compiled."""
         trajectory = result.trajectory

@@ -104,7 +104,7 @@ class EvolutionTraining(Training[Perturbed]):
         self._rule_learner.search.restore(state["search"])
 
     def _collect(self) -> Perturbed:
-        search = self._rule_learner.search
+        search, title = self._rule_learner.search, f"iteration {self._iteration + 1}"
         modules = sorted(self._draw_modules(), key=lambda module: -self._baseline.scores[module.name])
         directions = search.directions(len(modules), self._rng())
         jobs = [
@@ -112,7 +112,8 @@ class EvolutionTraining(Training[Perturbed]):
             for module, direction in zip(modules, directions, strict=True)
             for sign in (1, -1)
         ]
-        results = self._rollouts(jobs, f"iteration {self._iteration + 1}")
+        with tqdm(total=len(jobs), desc=title, unit="compile", leave=False, disable=None) as progress:
+            results = self._rollouts(jobs, progress)
         pairs = list(zip(results[0::2], results[1::2], strict=True))
         good = [pair for pair in pairs if all(rollout.failure is None for rollout in pair)]
         is_decided = [_all_decide(pair) for pair in pairs]
@@ -133,15 +134,6 @@ class EvolutionTraining(Training[Perturbed]):
     def _job(self, module: Module, policy: RulePolicy) -> Job:
         config = self._config
         return Job(module, policy, 0, RolloutSettings(timeout_s=config.compile_timeout_s, backend=config.backend))
-
-    def _rollouts(self, jobs: Sequence[Job], title: str) -> list[Rollout]:
-        """In the order of the jobs, not that in which they are done: learning must not depend on that."""
-        results = {}
-        with tqdm(total=len(jobs), desc=title, unit="compile", leave=False, disable=None) as progress:
-            for job, result in self._pool.rollouts(jobs):
-                results[id(job)] = result
-                progress.update()
-        return [results[id(job)] for job in jobs]
 
     def _improve(self, collection: Perturbed) -> dict[str, float]:
         search = self._rule_learner.search
@@ -164,7 +156,8 @@ class EvolutionTraining(Training[Perturbed]):
         policy = RulePolicy(self._rule, found)
         modules = self._sampler.draw(0, self._evolution.cloned_modules)
         jobs = [self._job(module, policy) for module in modules if module.name not in self._undecided]
-        results = self._rollouts(jobs, "what is to be cloned")
+        with tqdm(total=len(jobs), desc="what is to be cloned", unit="compile", disable=None) as progress:
+            results = self._rollouts(jobs, progress)
         trajectories = {
             result.module: result.trajectory
             for result in results

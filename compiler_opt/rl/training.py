@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from tqdm import tqdm
 
 from compiler_opt.collect.baseline import Baseline, cached_baseline, check_failures
 from compiler_opt.collect.decision_counts import cached_decision_counts
 from compiler_opt.collect.groups import Collection
-from compiler_opt.collect.rollout import RolloutSettings
-from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.corpus.sampling import ModuleSampler, make_sampler
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
@@ -191,6 +192,14 @@ class Training(abc.ABC, Generic[_Collected]):
         modules = self._sampler.draw(self._position, self._config.num_modules)
         self._position += len(modules)
         return [module for module in modules if module.name not in self._undecided]
+
+    def _rollouts(self, jobs: Sequence[Job], progress: tqdm) -> list[Rollout]:
+        """In the order of the jobs, not that in which they are done: learning must not depend on that."""
+        results = {}
+        for job, result in self._pool.rollouts(jobs):
+            results[id(job)] = result
+            progress.update()
+        return [results[id(job)] for job in jobs]
 
     def _learn(self, collection: _Collected, start_s: float) -> None:
         metrics: dict[str, float] = {}
