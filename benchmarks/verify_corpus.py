@@ -31,6 +31,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.builds import database, directory
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import extract, local_thinlto
+from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.corpus.ready_made import archives, manifest
 from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.files import default_cache_dir
@@ -100,7 +101,7 @@ def _settings(way: str, build: _Build, toolchain: Toolchain) -> list[str]:
     return [*settings, *build.thinlto_options]
 
 
-def _extract(way: str, build: Path, corpus_dir: Path, num_workers: int) -> extract.Extraction:
+def _extract(way: str, build: Path, corpus_dir: Path, num_workers: int) -> MadeCorpus:
     """What `extract_ir` does, with `--thinlto_build` for two of the ways."""
     if way == _LOCAL:
         return local_thinlto.extract(local_thinlto.link_of_directory(build), corpus_dir, num_workers=num_workers)

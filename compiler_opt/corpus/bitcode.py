@@ -6,8 +6,11 @@ version, offset, size, CPU type), and its first block is IDENTIFICATION_BLOCK: r
 and says how long it is, so a file that was cut short shows without reading it. Nothing else is looked at.
 """
 
+import io
 import re
 from typing import BinaryIO
+
+from compiler_opt.errors import CorpusError
 
 _RAW_MAGIC = b"BC\xc0\xde"
 _WRAPPER_MAGIC = b"\xde\xc0\x17\x0b"
@@ -52,6 +55,21 @@ def problem(file: BinaryIO, size_bytes: int) -> str | None:
     if not head.startswith(_RAW_MAGIC):
         return f"expected LLVM bitcode (it starts with 'BC' 0xC0DE), found {head[:4]!r}"
     return _blocks_problem(file, head, start, end)
+
+
+def check(data: bytes, shown: str, remedy: str) -> None:
+    """Checks bitcode in memory.
+
+    Args:
+      data: what should be bitcode.
+      shown: what the message calls it.
+      remedy: what the user can do.
+
+    Raises:
+      CorpusError: it does not look whole.
+    """
+    if wrong := problem(io.BytesIO(data), len(data)):
+        raise CorpusError(f"{shown}: {wrong}; {remedy}")
 
 
 def _blocks_problem(file: BinaryIO, first: bytes, start: int, end: int) -> str | None:

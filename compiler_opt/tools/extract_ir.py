@@ -19,6 +19,7 @@ from absl import flags, logging
 from compiler_opt.corpus.builds import bazel_aquery, database, directory, params
 from compiler_opt.corpus.builds.objects import Build, listed
 from compiler_opt.corpus.making import extract, local_thinlto, sections
+from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.tools import entry_point, printing
 
@@ -153,7 +154,7 @@ def _build(path: Path) -> Build:
     return Build(tuple(database.objects_of_database(path, base)))
 
 
-def _report(extraction: extract.Extraction, of_what: str) -> None:
+def _report(extraction: MadeCorpus, of_what: str) -> None:
     for line in printing.first_of("left out", [reason for _, reason in extraction.failures]):
         _tell(line)
     printing.say(

@@ -16,23 +16,8 @@ from typing import Any
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.sections import BITCODE_SECTION, COMMAND_SECTION, Reader
-from compiler_opt.corpus.making.writing import CorpusWriter, Version, each, newest, write_description
+from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, Version, each, newest, write_description
 from compiler_opt.errors import CorpusError
-
-
-@dataclasses.dataclass(frozen=True)
-class Extraction:
-    """What became of the objects of a build.
-
-    Attributes:
-      modules: names of the modules in the corpus, sorted.
-      filtered: how many were left out by the command filter.
-      failures: object and reason of those that have no usable bitcode.
-    """
-
-    modules: tuple[str, ...]
-    filtered: int
-    failures: tuple[tuple[Path, str], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +40,7 @@ def extract(
     thinlto_base: Path | None = None,
     overwrite: bool = False,
     progress: Callable[[int], Any] = lambda _: None,
-) -> Extraction:
+) -> MadeCorpus:
     """Writes the modules of `objects` as a corpus; its description comes last, so a part of a corpus never looks whole.
 
     Args:
@@ -102,7 +87,7 @@ def extract(
         raise CorpusError(_nothing_extracted(objects, filtered, failures))
     modules = sorted(versions)
     write_description(output_dir, modules, version=newest(versions.values()), has_thinlto=thinlto_base is not None)
-    return Extraction(tuple(modules), filtered, failures)
+    return MadeCorpus(tuple(modules), failures, filtered)
 
 
 def compiled_filter(cmd_filter: str | None) -> re.Pattern[str] | None:

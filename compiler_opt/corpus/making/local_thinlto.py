@@ -7,7 +7,6 @@ of the link, as `global_command_override` in the corpus's description has them f
 """
 
 import dataclasses
-import io
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,8 +17,7 @@ from compiler_opt.corpus.builds import params, words
 from compiler_opt.corpus.builds.objects import checked_path, name_below, normal
 from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
 from compiler_opt.corpus.making import thinlto
-from compiler_opt.corpus.making.extract import Extraction
-from compiler_opt.corpus.making.writing import CorpusWriter, Version, each, newest, write_description
+from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, Version, each, newest, write_description
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular
 
@@ -87,7 +85,7 @@ def extract(
     num_workers: int = 1,
     overwrite: bool = False,
     progress: Callable[[int], Any] = lambda _: None,
-) -> Extraction:
+) -> MadeCorpus:
     """Writes the modules of a link as a corpus.
 
     Args:
@@ -132,7 +130,7 @@ def extract(
         has_thinlto=True,
         command_override=override,
     )
-    return Extraction(tuple(modules), 0, failures)
+    return MadeCorpus(tuple(modules), failures)
 
 
 def command_override(link_options: Iterable[str], triple: str) -> list[str]:
@@ -198,6 +196,5 @@ def _read_bitcode(path: Path) -> bytes:
         code = read_regular(path, bitcode.MAX_FILE_BYTES)
     except OSError as error:
         raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {_LINK_SO}") from None
-    if wrong := bitcode.problem(io.BytesIO(code), len(code)):
-        raise CorpusError(f"{printable(path)}: {wrong}; link again")
+    bitcode.check(code, printable(path), "link again")
     return code

@@ -5,8 +5,6 @@ Layout and names are those of LLVM's mlgo-utils: `lib/a.bc` in the folder become
 such a corpus can be combined with extracted ones.
 """
 
-import dataclasses
-import io
 import os
 import shlex
 from collections.abc import Callable, Sequence
@@ -16,24 +14,11 @@ from typing import Any
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.command_lines.command_line import checked_options
 from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
-from compiler_opt.corpus.making.writing import CorpusWriter, Version, each, newest, write_description
+from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, Version, each, newest, write_description
 from compiler_opt.errors import ConfigError, CorpusError, OutputError
 from compiler_opt.files import read_regular
 
 _SUFFIX = ".bc"
-
-
-@dataclasses.dataclass(frozen=True)
-class MadeCorpus:
-    """What became of the files of a folder.
-
-    Attributes:
-      modules: names of the modules in the corpus, sorted.
-      failures: file and reason of those that are no module.
-    """
-
-    modules: tuple[str, ...]
-    failures: tuple[tuple[Path, str], ...]
 
 
 def parse_args(text: str) -> tuple[str, ...]:
@@ -124,6 +109,5 @@ def _read(path: Path, root: Path) -> bytes:
         code = read_regular(target, bitcode.MAX_FILE_BYTES)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
-    if wrong := bitcode.problem(io.BytesIO(code), len(code)):
-        raise CorpusError(f"{path}: {wrong}; compile it again")
+    bitcode.check(code, str(path), "compile it again")
     return code

@@ -5,7 +5,6 @@ sections. `llvm-objcopy` knows other formats too.
 """
 
 import dataclasses
-import io
 import os
 import re
 from collections.abc import Sequence
@@ -91,8 +90,7 @@ class Reader:
         return [Embedded(*pair) for pair in zip(codes, command_lines, strict=True)]
 
     def _check_bitcode(self, item: ObjectFile, code: bytes) -> None:
-        if wrong := bitcode.problem(io.BytesIO(code), len(code)):
-            raise CorpusError(f"{item.shown}: {self.bitcode_section}: {wrong}; compile it again")
+        bitcode.check(code, f"{item.shown}: {self.bitcode_section}", "compile it again")
 
 
 def read_object(item: ObjectFile) -> bytes:

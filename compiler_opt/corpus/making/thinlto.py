@@ -5,7 +5,6 @@ embed that bitcode and its options (`-Xclang -fembed-bitcode=all` crashes such a
 it once more, clang needs the module's index for what the link decided about its symbols, and must not import again.
 """
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,6 +56,5 @@ def read_index_file(path: Path, shown: str) -> bytes:
         raise CorpusError(
             f"{what} cannot be read ({error.strerror}); give the folder that the build ran in with --obj_base_dir"
         ) from None
-    if wrong := bitcode.problem(io.BytesIO(data), len(data)):
-        raise CorpusError(f"{what}: {wrong}; build it again")
+    bitcode.check(data, what, "build it again")
     return data

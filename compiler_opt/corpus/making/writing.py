@@ -1,6 +1,7 @@
 """How corpora are written, whatever they are made of; the format stands in `description.py`."""
 
 import concurrent.futures
+import dataclasses
 import errno
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,6 +18,21 @@ Version = tuple[int, int, int]
 
 _Source = TypeVar("_Source")
 _Result = TypeVar("_Result")
+
+
+@dataclasses.dataclass(frozen=True)
+class MadeCorpus:
+    """What became of that which a corpus was to be made of.
+
+    Attributes:
+      modules: names of the modules in the corpus, sorted.
+      failures: path and reason of what has no usable module.
+      filtered: how many modules were left out as asked.
+    """
+
+    modules: tuple[str, ...]
+    failures: tuple[tuple[Path, str], ...]
+    filtered: int = 0
 
 
 class CorpusWriter:

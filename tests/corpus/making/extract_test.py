@@ -13,7 +13,8 @@ from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.making.extract import Extraction, extract
+from compiler_opt.corpus.making.extract import extract
+from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.errors import CorpusError, OutputError
 
 SOURCES = {
@@ -45,7 +46,7 @@ def write_database(path: Path, entries: Any) -> Path:
     return path
 
 
-def run(build: Path, output: Path, **options: Any) -> Extraction:
+def run(build: Path, output: Path, **options: Any) -> MadeCorpus:
     return extract(objects_of_database(build / "compile_commands.json"), output, **options)
 
 
@@ -54,7 +55,7 @@ def test_a_build_becomes_a_corpus_that_rebuilds_it(
     build: Path, clang_path: str, tmp_path: Path, num_workers: int
 ) -> None:
     extraction = run(build, tmp_path / "corpus", num_workers=num_workers)
-    assert extraction == Extraction(("out/lib/list.c.o", "out/lib/sum.cc.o", "out/main.cc.o"), 0, ())
+    assert extraction == MadeCorpus(("out/lib/list.c.o", "out/lib/sum.cc.o", "out/main.cc.o"), ())
     corpus = Corpus.load(tmp_path / "corpus")
     assert tuple(module.name for module in corpus.modules) == extraction.modules
     assert corpus.compiler_version() is not None

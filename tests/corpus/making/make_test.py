@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import make
+from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.errors import ConfigError, CorpusError, OutputError
 
 OPTIONS = ("-cc1", "-Oz", "-funwind-tables=2")
@@ -38,13 +39,13 @@ def spoil(folder: Path) -> None:
     (folder / "hangs.bc").symlink_to("nowhere")
 
 
-def made(folder: Path, output: Path, overwrite: bool = False) -> make.MadeCorpus:
+def made(folder: Path, output: Path, overwrite: bool = False) -> MadeCorpus:
     return make.make(make.find_bitcode(folder, output), folder, output, OPTIONS, overwrite=overwrite)
 
 
 def test_modules_get_the_options(loose: Path, tmp_path: Path) -> None:
     result = made(loose, tmp_path / "corpus")
-    assert result == make.MadeCorpus(("a", "lib/deep er/b.o"), ())
+    assert result == MadeCorpus(("a", "lib/deep er/b.o"), ())
     assert (tmp_path / "corpus" / "a.cmd").read_bytes() == b"-cc1\0-Oz\0-funwind-tables=2\0"
     assert (tmp_path / "corpus" / "a.bc").read_bytes() == (loose / "a.bc").read_bytes()
     description = json.loads((tmp_path / "corpus" / "corpus_description.json").read_text())

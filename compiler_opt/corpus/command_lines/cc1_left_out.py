@@ -1,0 +1,285 @@
+"""The cc1 options of a corpus that are left out, and why others are refused; in the form of `cc1_options.py`."""
+
+DROPPED = """
+    # What is made: always an object, without the bitcode in it.
+    -cc1
+    -S
+    -emit-llvm
+    -emit-llvm-bc
+    -emit-llvm-uselists
+    -emit-obj
+    -fembed-bitcode=<value>
+    # Other outputs.
+    -dependency-file <value>
+    -header-include-file <value>
+    -object-file-name=<value>
+    -opt-record-file <value>
+    -opt-record-format <value>
+    -opt-record-passes <value>
+    -serialize-diagnostic-file <value>
+    -split-dwarf-file <value>
+    -split-dwarf-output <value>
+    -stack-usage-file <value>
+    -stats-file=<value>
+    -ftime-report
+    -ftime-report=<value>
+    -ftime-trace=<value>
+    -ftime-trace-granularity=<value>
+    -fno-temp-file
+    -fmodule-output=<value>
+    -record-command-line <value>
+    -MG
+    -MP
+    -MQ <value>
+    -MT <value>
+    -MV
+    -sys-header-deps
+    # Where sources and headers are, and macros.
+    -x <value>
+    -D <value>
+    -D<value>
+    -U <value>
+    -U<value>
+    -F <value>
+    -F<value>
+    -I <value>
+    -I<value>
+    -c-isystem <value>
+    -cxx-isystem <value>
+    -idirafter <value>
+    -iframework <value>
+    -imacros <value>
+    -include <value>
+    -include-pch <value>
+    -fmodule-file=<value>
+    -fmodule-map-file=<value>
+    -fmodule-name=<value>
+    -fmodules-cache-path=<value>
+    -fprebuilt-module-path=<value>
+    -fno-validate-pch
+    -fpch-instantiate-templates
+    -internal-externc-isystem <value>
+    -internal-iframework <value>
+    -internal-isystem <value>
+    -iprefix <value>
+    -iquote <value>
+    -isysroot <value>
+    -isystem <value>
+    -iwithprefix <value>
+    -iwithprefixbefore <value>
+    -iwithsysroot <value>
+    -nobuiltininc
+    -nostdinc++
+    -nostdsysteminc
+    -resource-dir <value>
+    -stdlib=<value>
+    -undef
+    -fdebug-compilation-dir=<value>
+    -fcoverage-compilation-dir=<value>
+    -fcoverage-prefix-map=<value>
+    -fdebug-prefix-map=<value>
+    -fmacro-prefix-map=<value>
+    -ffile-reproducible
+    -fno-file-reproducible
+    -dwarf-debug-flags <value>
+    -main-file-name <value>
+    -source-date-epoch <value>
+    # Messages.
+    -R<value>
+    -W<value>
+    -pedantic
+    -pedantic-errors
+    -v
+    -w
+    -fansi-escape-codes
+    -fcaret-diagnostics-max-lines=<value>
+    -fcolor-diagnostics
+    -fdiagnostics-<value>
+    -fdiagnostics-format <value>
+    -fno-caret-diagnostics
+    -fsafe-buffer-usage-suggestions
+    -massembler-fatal-warnings
+    -fcomment-block-commands=<value>
+    -fparse-all-comments
+    -fretain-comments-from-system-headers
+    -ferror-limit <value>
+    -fmacro-backtrace-limit=<value>
+    -fmessage-length=<value>
+    -fno-diagnostics-<value>
+    -fno-elide-type
+    -fno-show-column
+    -fno-show-source-location
+    -fno-spell-checking
+    -fspell-checking-limit=<value>
+    -fshow-overloads=<value>
+    -ftabstop <value>
+    -ftemplate-backtrace-limit=<value>
+    -fconstexpr-backtrace-limit=<value>
+    # The language.
+    -std=<value>
+    -pthread
+    -static-define
+    -traditional-cpp
+    -malign-double
+    -mms-bitfields
+    -mdouble=<value>
+    -relaxed-aliasing
+    -no-struct-path-tbaa
+    -pointer-tbaa
+    -no-pointer-tbaa
+    -enable-noundef-analysis
+    -no-enable-noundef-analysis
+    -fapple-kext
+    -fapple-pragma-pack
+    -fapplication-extension
+    -fassume-nothrow-exception-dtor
+    -faligned-alloc-unavailable
+    -faligned-allocation
+    -fno-aligned-allocation
+    -fblocks
+    -fborland-extensions
+    -fbracket-depth <value>
+    -fc++-abi=<value>
+    -fc++-static-destructors=<value>
+    -fchar8_t
+    -fno-char8_t
+    -fcheck-new
+    -fcommon
+    -fno-common
+    -fconst-strings
+    -fno-const-strings
+    -fconstexpr-depth=<value>
+    -fconstexpr-steps=<value>
+    -fconvergent-functions
+    -fcoro-aligned-allocation
+    -fcoroutines
+    -fcx-fortran-rules
+    -fcx-limited-range
+    -fdeclspec
+    -fno-declspec
+    -fdelayed-template-parsing
+    -fdeprecated-macro
+    -fno-deprecated-macro
+    -fdigraphs
+    -fno-digraphs
+    -fdollars-in-identifiers
+    -fno-dollars-in-identifiers
+    -femit-all-decls
+    -fexperimental-library
+    -fexperimental-new-constant-interpreter
+    -fextend-variable-liveness=<value>
+    -fexperimental-relative-c++-abi-vtables
+    -fno-experimental-relative-c++-abi-vtables
+    -ffixed-point
+    -fforbid-guard-variables
+    -fforce-emit-vtables
+    -ffp-eval-method=<value>
+    -ffreestanding
+    -fgnu-keywords
+    -fgnu89-inline
+    -fgnuc-version=<value>
+    -fimplicit-module-maps
+    -fno-implicit-modules
+    -fopenmp
+    -fopenmp-simd
+    -fopenmp-version=<value>
+    -fkeep-static-consts
+    -fkeep-persistent-storage-variables
+    -flax-vector-conversions=<value>
+    -fmax-type-align=<value>
+    -fmerge-all-constants
+    -fms-compatibility
+    -fms-compatibility-version=<value>
+    -fms-extensions
+    -fms-layout-compatibility=<value>
+    -fms-volatile
+    -fmodules-validate-system-headers
+    -fmodules
+    -fno-gnu-keywords
+    -fobjc-arc
+    -fzvector
+    -fsanitize-undefined-strip-path-components=<value>
+    -fno-knr-functions
+    -fraw-string-literals
+    -fsemantic-interposition
+    -fvisibility-from-dllstorageclass
+    -debug-info-macro
+    -debug-forward-template-params
+    -default-function-attr <value>
+    -fdebug-ranges-base-address
+    -gembed-source
+    -gno-inline-line-tables
+    -gomit-unreferenced-methods
+    -gtemplate-alias
+    -fnew-alignment=<value>
+    -fnew-infallible
+    -fno-new-infallible
+    -fno-access-control
+    -fno-assume-sane-operator-new
+    -fno-assume-unique-vtables
+    -fno-assumptions
+    -fno-autolink
+    -fno-bitfield-type-align
+    -fno-c++-static-destructors
+    -fno-constant-cfstrings
+    -fno-delete-null-pointer-checks
+    -fno-elide-constructors
+    -fno-gnu-inline-asm
+    -inline-asm=<value>
+    -fno-operator-names
+    -fno-pch-timestamp
+    -fno-rtti
+    -fno-rtti-data
+    -fno-signed-char
+    -fno-signed-wchar
+    -fsigned-wchar
+    -fno-sized-deallocation
+    -fsized-deallocation
+    -fno-skip-odr-check-in-gmf
+    -fskip-odr-check-in-gmf
+    -fno-strict-float-cast-overflow
+    -fno-strict-return
+    -fno-threadsafe-statics
+    -fno-trigraphs
+    -ftrigraphs
+    -fno-use-cxa-atexit
+    -fno-wchar
+    -foperator-arrow-depth=<value>
+    -fpack-struct=<value>
+    -fpascal-strings
+    -fpcc-struct-return
+    -fprotect-parens
+    -freg-struct-return
+    -fregister-global-dtors-with-atexit
+    -fno-relaxed-template-template-args
+    -fshort-enums
+    -fstrict-enums
+    -fstrict-flex-arrays=<value>
+    -fstrict-vtable-pointers
+    -ftemplate-depth=<value>
+    -ftrapv
+    -ftrivial-auto-var-init=<value>
+    -ftrivial-auto-var-init-max-size=<value>
+    -ftrivial-auto-var-init-stop-after=<value>
+    -ftype-visibility=<value>
+    -fuse-line-directives
+    -fvisibility=<value>
+    -fvisibility-global-new-delete=<value>
+    -fvisibility-inlines-hidden
+    -fvisibility-inlines-hidden-static-local-var
+    -fwchar-type=<value>
+    -fwrapv
+    -fwrapv-pointer
+    -fwritable-strings
+    -fxl-pragma-pack
+    -funique-internal-linkage-names
+"""
+
+REASONS = {
+    "it loads code": "-load -plugin -add-plugin -fplugin -fpass-plugin",
+    "it writes other files": "-coverage-notes-file -coverage-data-file -save-temps -fcrash-diagnostics-dir -dumpdir",
+    "it reads a profile, or makes programs write one": "-fprofile- -fmemory-profile -fcoverage-mapping -fpseudo-probe",
+    "it reads other files": "@ -mlink- -fsanitize-ignorelist -fsanitize-system-ignorelist -ivfsoverlay",
+    "the object came from an assembler that is not clang's": "-fno-integrated-as",
+}
+"""Why some options are refused: what they begin with."""
