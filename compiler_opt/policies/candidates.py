@@ -7,24 +7,18 @@ one alone is legal it is chosen.
 """
 
 import abc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.network import LearnedPolicy, NetworkWeights, outputs
-from compiler_opt.policies.policy import Decider, uniforms
+from compiler_opt.policies.policy import Decider, UsesFeatures, uniforms
 
 
-class CandidateInputs(abc.ABC):
+class CandidateInputs(UsesFeatures, abc.ABC):
     """What a network sees of candidates, made of what the compiler sends."""
-
-    features: tuple[str, ...]
-    """What the compiler must send."""
-
-    optional: tuple[str, ...] = ()
-    """What is made use of when it is sent."""
 
     mask: str
     """The feature, one of those, whose elements are the C places."""
@@ -34,10 +28,6 @@ class CandidateInputs(abc.ABC):
 
     default_input: str | None = None
     """Which of them is 1 for what the compiler's own heuristic would choose, else 0; None when that is not known."""
-
-    def used(self, sent: Collection[str]) -> tuple[str, ...]:
-        """What is made use of where the compiler sends this much."""
-        return (*self.features, *(name for name in self.optional if name in sent))
 
     @abc.abstractmethod
     def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:

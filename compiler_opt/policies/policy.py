@@ -7,12 +7,12 @@ decider.drawn()                               # and what, when that is more than
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
 from compiler_opt.errors import PolicyError, ProtocolError
-from compiler_opt.llvm.training_log import Header
+from compiler_opt.llvm.training_log import Header, record_dtype
 
 
 class Decider(abc.ABC):
@@ -127,6 +127,47 @@ class ReplayPolicy(Policy):
             return advice
 
         return _Calling(replay)
+
+
+class UsesFeatures:
+    """What looks at features by name."""
+
+    features: tuple[str, ...]
+    """What the compiler must send."""
+
+    optional: tuple[str, ...] = ()
+    """What is made use of when it is sent."""
+
+    def used(self, sent: Collection[str]) -> tuple[str, ...]:
+        """What is made use of where the compiler sends this much."""
+        return (*self.features, *(name for name in self.optional if name in sent))
+
+
+def deciding_by(
+    choose: Callable[[dict[str, np.ndarray]], np.ndarray], names: Sequence[str], header: Header, policy: str
+) -> Decider:
+    """Decides each time by a function of features.
+
+    Args:
+      choose: from features by name, of one decision as the compiler sends them, to `[1]`, the advice.
+      names: of the features.
+      header: what the compiler sends.
+      policy: what an error calls it.
+
+    Raises:
+      PolicyError: the compiler does not send them all.
+    """
+    missing = [name for name in names if name not in header.names]
+    if missing:
+        raise PolicyError(f"policy {policy!r}: the compiler does not send the features {', '.join(missing)}")
+    dtype = record_dtype(header.features)
+
+    def decide(observation: bytes) -> int | float:
+        record = np.frombuffer(observation, dtype)
+        advice: int | float = choose({name: record[name] for name in names})[0].item()
+        return advice
+
+    return _Calling(decide)
 
 
 _BLOCK = 1024

@@ -5,13 +5,13 @@ Legend: P parameters, T decisions.
 
 import abc
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.llvm.training_log import Header, record_dtype
-from compiler_opt.policies.policy import Decider, Policy
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import Decider, Policy, UsesFeatures, deciding_by
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,14 +29,8 @@ class RuleParameter:
     scale: float
 
 
-class Rule(abc.ABC):
+class Rule(UsesFeatures, abc.ABC):
     """Decides by what the compiler sends and P numbers."""
-
-    features: tuple[str, ...]
-    """What the compiler must send."""
-
-    optional: tuple[str, ...] = ()
-    """What is made use of when it is sent."""
 
     parameters: tuple[RuleParameter, ...]
     """The numbers, in order."""
@@ -65,10 +59,6 @@ class Rule(abc.ABC):
             raise PolicyError(f"the rule's parameters are {', '.join(names)}; they differ in {', '.join(odd)}")
         return np.array([named[name] for name in names], np.float64)
 
-    def used(self, sent: Collection[str]) -> tuple[str, ...]:
-        """What is made use of where the compiler sends this much."""
-        return (*self.features, *(name for name in self.optional if name in sent))
-
     @abc.abstractmethod
     def choose(self, values: np.ndarray, features: Mapping[str, np.ndarray]) -> np.ndarray:
         """Decides.
@@ -92,20 +82,9 @@ class RulePolicy(Policy):
 
     def start(self, header: Header, seed: int) -> Decider:
         del seed
-        missing = [name for name in self._rule.features if name not in header.names]
-        if missing:
-            raise PolicyError(f"policy {self.name!r}: the compiler does not send the features {', '.join(missing)}")
-        return _Applying(self._rule, self._values, header)
-
-
-class _Applying(Decider):
-    def __init__(self, rule: Rule, values: np.ndarray, header: Header):
-        self._rule = rule
-        self._values = values
-        self._used = rule.used(header.names)
-        self._dtype = record_dtype(header.features)
-
-    def __call__(self, observation: bytes) -> int | float:
-        record = np.frombuffer(observation, self._dtype)
-        advice: int | float = self._rule.choose(self._values, {name: record[name] for name in self._used})[0].item()
-        return advice
+        return deciding_by(
+            lambda features: self._rule.choose(self._values, features),
+            self._rule.used(header.names),
+            header,
+            self.name,
+        )

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,19 +116,39 @@ def load_examples(
         all_actions = kind.actions(np.concatenate(actions))
     except PolicyError as error:
         raise PolicyError(f"{trace.path}: {error}") from error
-    held_out = held_out_modules(names, config.holdout_fraction, config.seed)
-    is_held_out = np.repeat([name in held_out for name in names], lengths)
-    columns = {name: np.concatenate(parts) for name, parts in observations.items()}
-    parts = [
-        Examples({name: values[chosen] for name, values in columns.items()}, all_actions[chosen], num_modules)
-        for chosen, num_modules in (
-            (~is_held_out, len(set(names)) - len(held_out)),
-            (is_held_out, len(held_out)),
-        )
-    ]
+    parts = split_by_module(observations, all_actions, names, lengths, config)
     if not all(len(part) for part in parts):
         raise ProtocolError(f"{trace.path}: too few decisions to learn from some and measure by others")
-    return parts[0], parts[1]
+    return parts
+
+
+def split_by_module(
+    observations: Mapping[str, Sequence[np.ndarray]],
+    actions: np.ndarray,
+    modules: Sequence[str],
+    lengths: Sequence[int],
+    config: BehavioralCloningConfig,
+) -> tuple[Examples, Examples]:
+    """Makes examples to learn from, and examples to measure by, which come from other modules.
+
+    Args:
+      observations: by name, parts which together are `[N, ...]`.
+      actions: `[N]`.
+      modules: the modules that the decisions come from, in order; one may come several times.
+      lengths: how many decisions each time.
+      config: says how to split them.
+    """
+    held_out = held_out_modules(modules, config.holdout_fraction, config.seed)
+    is_held_out = np.repeat([name in held_out for name in modules], lengths)
+    columns = {name: np.concatenate(parts) for name, parts in observations.items()}
+    training, unseen = (
+        Examples({name: values[chosen] for name, values in columns.items()}, actions[chosen], num_modules)
+        for chosen, num_modules in (
+            (~is_held_out, len(set(modules)) - len(held_out)),
+            (is_held_out, len(held_out)),
+        )
+    )
+    return training, unseen
 
 
 class Cloner:

@@ -11,13 +11,12 @@ from tqdm import tqdm
 from compiler_opt.collect.advantages import Group
 from compiler_opt.collect.groups import Collection
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
-from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job
 from compiler_opt.corpus.description import Module
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.policies.rule import Rule, RulePolicy
-from compiler_opt.rl.behavioral_cloning import Cloner, Examples, held_out_modules
+from compiler_opt.rl.behavioral_cloning import Cloner, split_by_module
 from compiler_opt.rl.config import EvolutionConfig, NetworkConfig
 from compiler_opt.rl.evolution import ParameterSearch, weighted_gain
 from compiler_opt.rl.training import Run, Training
@@ -89,7 +88,6 @@ class EvolutionTraining(Training[Perturbed]):
             raise ConfigError("train_eval.rollouts_per_module: expected 2, along a direction and against it")
         self._rule = run.problem.rule
         self._evolution = evolution
-        self._found: dict[str, Any] = {}
         super().__init__(run)
 
     def _make_learner(self, network: NetworkConfig) -> RuleLearner:
@@ -158,37 +156,28 @@ class EvolutionTraining(Training[Perturbed]):
         jobs = [self._job(module, policy) for module in modules if module.name not in self._undecided]
         with tqdm(total=len(jobs), desc="what is to be cloned", unit="compile", disable=None) as progress:
             results = self._rollouts(jobs, progress)
-        trajectories = {
-            result.module: result.trajectory
-            for result in results
-            if result.failure is None and result.trajectory is not None
-        }
-        if len(trajectories) < 2:
+        decided = [result for result in results if _all_decide([result])]
+        if len(decided) < 2:
             raise CorpusError("expected at least 2 modules with decisions to learn the rule from, found fewer")
+        trajectories = [result.trajectory for result in decided if result.trajectory is not None]
+        observed = [self._kind.observe(trajectory.features()) for trajectory in trajectories]
         cloning = self._evolution.cloning(self._config.seed)
-        held_out = held_out_modules(trajectories, cloning.holdout_fraction, cloning.seed)
-        training, unseen = (
-            self._examples([trajectory for name, trajectory in trajectories.items() if (name in held_out) == is_held])
-            for is_held in (False, True)
+        training, unseen = split_by_module(
+            {name: [part[name] for part in observed] for name in observed[0]},
+            self._kind.actions(np.concatenate([trajectory.advice for trajectory in trajectories])),
+            [result.module for result in decided],
+            [len(trajectory) for trajectory in trajectories],
+            cloning,
         )
         cloned = Cloner(self._kind, self._action_name, self._network, cloning).clone(training, unseen)
+        accuracy = cloned.best["accuracy"]
         _LOG.info(
             "the network decides as the rule does in %.2f%% of %d decisions of modules it has not seen",
-            100 * cloned.best["accuracy"],
+            100 * accuracy,
             len(unseen),
         )
-        self._found = {RULE: self._rule.named(found), "accuracy": cloned.best["accuracy"]}
-        return cloned.weights
-
-    def _examples(self, trajectories: Sequence[Trajectory]) -> Examples:
-        observed = [self._kind.observe(trajectory.features()) for trajectory in trajectories]
-        advice = np.concatenate([trajectory.advice for trajectory in trajectories])
-        columns = {name: np.concatenate([part[name] for part in observed]) for name in observed[0]}
-        return Examples(columns, self._kind.actions(advice), len(trajectories))
-
-    def _metadata(self) -> dict[str, Any]:
-        return {**super()._metadata(), **self._found}
+        return dataclasses.replace(cloned.weights, metadata={RULE: self._rule.named(found), "accuracy": accuracy})
 
 
-def _all_decide(pair: Sequence[Rollout]) -> bool:
-    return all(rollout.failure is None and rollout.trajectory is not None for rollout in pair)
+def _all_decide(rollouts: Sequence[Rollout]) -> bool:
+    return all(rollout.failure is None and rollout.trajectory is not None for rollout in rollouts)

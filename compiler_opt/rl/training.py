@@ -143,7 +143,8 @@ class Training(abc.ABC, Generic[_Collected]):
             for failure in collection.failures:
                 _LOG.warning("rollout failed: %s", failure)
             self._learn(collection, start_s)
-        weights = dataclasses.replace(self._final_weights(), metadata=self._metadata())
+        weights = self._final_weights()
+        weights = dataclasses.replace(weights, metadata={**self._metadata(), **weights.metadata})
         save_policy(self._root_dir / POLICY_DIR, weights, self._action_name, scale=self._problem.scale, sent=self._sent)
         return weights
 
@@ -177,7 +178,7 @@ class Training(abc.ABC, Generic[_Collected]):
 
     @abc.abstractmethod
     def _final_weights(self) -> NetworkWeights:
-        """What is saved."""
+        """What is saved; its metadata are added to the run's."""
 
     def _method_state(self) -> dict[str, Any]:
         """What else must survive an interruption; JSON."""

@@ -99,25 +99,43 @@ def test_the_evaluation_speaks_of_the_score(problem: problems.Problem, place: Pa
     assert "$" not in page.replace("$HOME", "")
 
 
-def _by_deviations(place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int) -> str:
+def _train(method: str, place: Path, problem: problems.Problem, toolchain: Toolchain, *more: str, status: int) -> str:
+    """Trains eviction by another method, into a folder of its name."""
     return run(
         "rl/train_locally",
         f"--compile_task={problem.name}",
         f"--data_path={place / 'corpus'}",
         f"--clang_path={toolchain.clang}",
-        f"--root_dir={place / 'deviations'}",
-        f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}",
-        "--gin_files=gin_configs/regalloc_eviction/deviations_nn_agent.gin",
-        f"--gin_bindings=train_eval.num_iterations={iterations}",
-        "--gin_bindings=train_eval.num_modules=3",
-        "--gin_bindings=train_eval.rollouts_per_module=4",
-        "--gin_bindings=deviations.first_samples=12",
-        "--gin_bindings=deviations.steps=40",
-        "--gin_bindings=deviations.final_networks=2",
-        "--gin_bindings=deviations.final_steps=40",
+        f"--root_dir={place / method}",
+        f"--gin_files=gin_configs/regalloc_eviction/{method}_nn_agent.gin",
         "--num_workers=2",
+        *more,
         status=status,
     )
+
+
+def _by_deviations(place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int) -> str:
+    bindings = (
+        f"train_eval.num_iterations={iterations}",
+        "train_eval.num_modules=3",
+        "train_eval.rollouts_per_module=4",
+        "deviations.first_samples=12",
+        "deviations.steps=40",
+        "deviations.final_networks=2",
+        "deviations.final_steps=40",
+    )
+    more = [f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}", *_gin(*bindings)]
+    return _train("deviations", place, problem, toolchain, *more, status=status)
+
+
+def _by_evolution(place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int) -> str:
+    bindings = (f"train_eval.num_iterations={iterations}", "train_eval.num_modules=16", "evolution.num_epochs=3")
+    more = [f"--vocab_path={place / 'vocabulary'}", *_gin(*bindings)]
+    return _train("evolution", place, problem, toolchain, *more, status=status)
+
+
+def _gin(*bindings: str) -> list[str]:
+    return [f"--gin_bindings={binding}" for binding in bindings]
 
 
 def test_single_deviations_are_learned_from(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
@@ -143,23 +161,6 @@ def test_single_deviations_are_learned_from(problem: problems.Problem, place: Pa
     assert [len(bias) for bias in last.biases] == [128, 128, 1]
     card = ModelCard.load(place / "deviations" / "policy")
     assert card is not None and "single deviations" in (card.algorithm or "")
-
-
-def _by_evolution(place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int) -> str:
-    return run(
-        "rl/train_locally",
-        f"--compile_task={problem.name}",
-        f"--data_path={place / 'corpus'}",
-        f"--clang_path={toolchain.clang}",
-        f"--root_dir={place / 'evolution'}",
-        f"--vocab_path={place / 'vocabulary'}",
-        "--gin_files=gin_configs/regalloc_eviction/evolution_nn_agent.gin",
-        f"--gin_bindings=train_eval.num_iterations={iterations}",
-        "--gin_bindings=train_eval.num_modules=16",
-        "--gin_bindings=evolution.num_epochs=3",
-        "--num_workers=2",
-        status=status,
-    )
 
 
 def test_a_rule_is_evolved_and_cloned(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:

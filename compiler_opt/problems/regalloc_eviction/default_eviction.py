@@ -22,9 +22,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from compiler_opt.errors import PolicyError
-from compiler_opt.llvm.training_log import Header, record_dtype
-from compiler_opt.policies.policy import Decider, Policy
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import Decider, Policy, deciding_by
 from compiler_opt.problems.regalloc_eviction import signature
 from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
 
@@ -89,17 +88,6 @@ class DefaultEviction(Policy):
 
     def start(self, header: Header, seed: int) -> Decider:
         del seed
-        missing = [name for name in (*_SEEN, "use_def_density") if name not in header.names]
-        if missing:
-            raise PolicyError(f"eviction: the compiler does not send the features {', '.join(missing)}")
-        return _Deciding(header, (*_SEEN, "use_def_density"))
-
-
-class _Deciding(Decider):
-    def __init__(self, header: Header, seen: tuple[str, ...]):
-        self._dtype = record_dtype(header.features)
-        self._seen = (signature.TOLD_DEFAULT,) if signature.TOLD_DEFAULT in header.names else seen
-
-    def __call__(self, observation: bytes) -> int:
-        record = np.frombuffer(observation, self._dtype)
-        return int(default_choices({name: record[name] for name in self._seen})[0])
+        told = signature.TOLD_DEFAULT in header.names
+        names = (signature.TOLD_DEFAULT,) if told else (*_SEEN, "use_def_density")
+        return deciding_by(default_choices, names, header, self.name)

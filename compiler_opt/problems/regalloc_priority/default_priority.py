@@ -10,11 +10,12 @@ whether a range stays within its block, where in it, and of which class it is. H
 yet counts as local when it is short.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from compiler_opt.errors import PolicyError
-from compiler_opt.llvm.training_log import Header, record_dtype
-from compiler_opt.policies.policy import Decider, Policy
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import Decider, Policy, deciding_by
 from compiler_opt.problems.regalloc_priority import signature
 
 _SHORT_SLOTS = 128
@@ -32,20 +33,12 @@ class DefaultPriority(Policy):
 
     def start(self, header: Header, seed: int) -> Decider:
         del seed
-        missing = [name for name in ("li_size", "stage") if name not in header.names]
-        if missing:
-            raise PolicyError(f"priority: the compiler does not send the features {', '.join(missing)}")
-        return _Deciding(header)
+        return deciding_by(_advice, ("li_size", "stage"), header, self.name)
 
 
-class _Deciding(Decider):
-    def __init__(self, header: Header):
-        self._dtype = record_dtype(header.features)
-
-    def __call__(self, observation: bytes) -> float:
-        record = np.frombuffer(observation, self._dtype, 1)[0]
-        action = default_action(int(record["li_size"].item()), int(record["stage"].item()))
-        return float(signature.ADVICE.to_advice(np.array(action)))
+def _advice(features: Mapping[str, np.ndarray]) -> np.ndarray:
+    action = default_action(int(features["li_size"].item()), int(features["stage"].item()))
+    return signature.ADVICE.to_advice(np.array([action]))
 
 
 def default_action(size_slots: int, stage: int) -> float:
