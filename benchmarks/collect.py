@@ -2,11 +2,13 @@
 
 Plain compilation, the plugin and the channel take turns, module by module, on one thread, so that a machine whose speed
 drifts treats them alike. A rollout is what training does: the network samples every decision, call sites are recorded,
-the object is measured; the compiler's and our own CPU time are added. 1.0 would be collecting for free.
+the object is measured; the compiler's and our own CPU time are added. 1.0 is collecting for free, more is faster than
+compiling: a worker forks its compilers from one that is loaded already (`llvm/fork_server.py`), while plain
+compilation is clang, started each time, as a build does.
 
 A network that explores makes other objects, mostly bigger ones, which take the compiler longer: that counts too. Beside
-it stands the plugin with the default's own decisions, whose objects are those of plain compilation: what is missing to
-1.0 there is what features and log cost.
+it stands the plugin with the default's own decisions, whose objects are those of plain compilation, and only compiling,
+by forks: what the two differ by is what features and log cost.
 """
 
 import dataclasses
@@ -19,11 +21,13 @@ import numpy as np
 from absl import flags
 from tqdm import tqdm
 
+from benchmarks.spawned import spawn
+from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.launcher import find_launcher
+from compiler_opt.llvm.fork_server import ForkServers, find_library
 from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -51,7 +55,7 @@ def main(argv: list[str]) -> None:
     rng = np.random.default_rng(_SEED.value)
     chosen = rng.permutation(len(corpus.modules))[: _NUM_MODULES.value]
     modules = [corpus.modules[index] for index in chosen]
-    ways: dict[str, tuple[Policy, str]] = {"channel": (policy, "channel")}
+    ways: dict[str, tuple[Policy | None, str]] = {"channel": (policy, "channel"), "only compiling": (None, "auto")}
     if _has_plugin(toolchain):
         ways = {
             "plugin": (policy, "plugin"),
@@ -60,14 +64,17 @@ def main(argv: list[str]) -> None:
         }
     costs = {way: _Cost.zeros(_REPETITIONS.value) for way in ways}
     failures = 0
-    # As a worker does; plain compilations gain by it, too.
-    processes.use_launcher(find_launcher(toolchain.clang))
+    # As a worker does.
+    library = find_library(toolchain.clang)
+    processes.use_starter(None if library is None else ForkServers(library))
     with scratch_directory() as scratch:
         for module in tqdm(modules, unit="module", disable=None):
+            settings = RolloutSettings(record_call_sites=True)
+            command = Compilation(module, problem, toolchain, scratch, _SEED.value, settings).command()
             # The first run of each reads the module into the page cache and is not counted.
-            rollout(module, None, problem, toolchain, scratch=scratch)
+            spawn(command, scratch)
             for repetition in range(_REPETITIONS.value):
-                plain = rollout(module, None, problem, toolchain, scratch=scratch)
+                plain_cpu_s, _ = spawn(command, scratch)
                 collected = {
                     way: rollout(
                         module,
@@ -76,15 +83,15 @@ def main(argv: list[str]) -> None:
                         toolchain,
                         scratch=scratch,
                         seed=_SEED.value,
-                        settings=RolloutSettings(record_call_sites=True, backend=backend),
+                        settings=dataclasses.replace(settings, backend=backend),
                     )
                     for way, (decider, backend) in ways.items()
                 }
-                if plain.failure or any(result.failure for result in collected.values()):
+                if any(result.failure for result in collected.values()):
                     failures += 1
                     continue
                 for way, result in collected.items():
-                    costs[way].add(repetition, plain, result)
+                    costs[way].add(repetition, plain_cpu_s, result)
     print("plain compilation / collecting, CPU seconds; medians over the repetitions")
     for way, cost in costs.items():
         cost.report(way)
@@ -114,8 +121,8 @@ class _Cost:
     def zeros(cls, repetitions: int) -> "_Cost":
         return cls(np.zeros(repetitions), np.zeros(repetitions), np.zeros(repetitions))
 
-    def add(self, repetition: int, plain: Rollout, collected: Rollout) -> None:
-        self.plain_cpu_s[repetition] += plain.cpu_s
+    def add(self, repetition: int, plain_cpu_s: float, collected: Rollout) -> None:
+        self.plain_cpu_s[repetition] += plain_cpu_s
         self.compiler_cpu_s[repetition] += collected.cpu_s
         self.host_cpu_s[repetition] += collected.host_cpu_s
         self.decisions += len(collected.trajectory or ())

@@ -8,16 +8,16 @@ them alike. CPU seconds are user and system, of the driver and all that it start
 import os
 import platform
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from absl import flags
 from tqdm import tqdm
 
+from benchmarks.spawned import spawn
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.deployment import deploy
-from compiler_opt.errors import CompileError, ConfigError
+from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.tools import entry_point
@@ -52,13 +52,13 @@ def main(argv: list[str]) -> None:
         )
         level = deployment.levels[0]
         compilers = {_PLAIN: toolchain.clang, _POLICY: deployment.driver()}
-        start_s = statistics.median(_run([str(deployment.driver()), "--mlgo-info"], scratch)[0] for _ in range(200))
+        start_s = statistics.median(spawn([str(deployment.driver()), "--mlgo-info"], scratch)[0] for _ in range(200))
         for row, module in enumerate(tqdm(modules, unit="module", disable=None)):
             objects = {way: scratch / f"{way}.o" for way in compilers}
             for repetition in range(-1, _REPETITIONS.value):
                 for way, compiler in compilers.items():
                     command = [str(compiler), f"-{level}", "-w", "-x", "ir", "-c", str(module.bitcode_path)]
-                    measured = _run([*command, "-o", str(objects[way])], scratch)
+                    measured = spawn([*command, "-o", str(objects[way])], scratch)
                     # The first of each reads the module into the page cache and is not counted.
                     if repetition >= 0:
                         cpu_s[row, repetition, way], peak_bytes[row, repetition, way] = measured
@@ -76,22 +76,6 @@ def main(argv: list[str]) -> None:
     print(f"  {text_changed} objects differ from plain clang's; {'never worse; ' if _NEVER_WORSE.value else ''}strict")
     print(f"  {_REPETITIONS.value} repetitions; {toolchain.version_text}, -{level}; policy {_POLICY_PATH.value}")
     print(f"  {platform.machine()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}")
-
-
-def _run(command: Sequence[str], scratch: Path) -> tuple[float, float]:
-    """Runs a command; returns CPU seconds and peak bytes of the largest process, of it and all that it started.
-
-    Raises:
-      CompileError: it failed.
-    """
-    output = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
-    errors = (os.POSIX_SPAWN_OPEN, 2, str(scratch / "stderr"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    child = os.posix_spawn(command[0], list(command), os.environ, file_actions=[output, errors])
-    _, status, usage = os.wait4(child, 0)
-    if status != 0:
-        said = entry_point.one_line((scratch / "stderr").read_text(errors="replace"))
-        raise CompileError(f"{' '.join(command)}: exit status {os.waitstatus_to_exitcode(status)}: {said[:500]}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024.0
 
 
 def entry() -> None:

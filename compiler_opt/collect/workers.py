@@ -20,7 +20,7 @@ from compiler_opt.collect.rollout import Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Module
 from compiler_opt.errors import CompilerOptError
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.launcher import find_launcher
+from compiler_opt.llvm.fork_server import ForkServers, find_library
 from compiler_opt.llvm.processes import die_with_parent
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
@@ -48,7 +48,8 @@ class _Worker:
         self.toolchain = toolchain
         self.problem = problems.load(problem_name)
         self.scratch = Path(tempfile.mkdtemp(dir=scratch))
-        processes.use_launcher(find_launcher(toolchain.clang))
+        library = find_library(toolchain.clang)
+        processes.use_starter(None if library is None else ForkServers(library))
 
 
 def _start_worker(toolchain: Toolchain, problem_name: str, scratch: Path, host_pid: int) -> None:

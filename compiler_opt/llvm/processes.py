@@ -13,13 +13,12 @@ import os
 import resource
 import select
 import shlex
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from compiler_opt.errors import ToolchainError
 
@@ -109,46 +108,57 @@ def _prepare_child(memory_bytes: int | None, parent_pid: int, death_signal: int)
     return prepare
 
 
-_launcher: Path | None = None
+@dataclasses.dataclass(frozen=True)
+class Started:
+    """A child of ours.
 
-
-def use_launcher(launcher: Path | None) -> None:
-    """From now on this process starts others by `native/launcher.c` (see `launcher.py`), which saves it forking Python.
-
-    Args:
-      launcher: the built program; None goes back to forking.
+    Attributes:
+      pid: of it.
+      cpu_s: CPU seconds that starting it has cost some other process.
+      popen: who started it, if it was Python.
     """
-    global _launcher
-    _launcher = launcher
+
+    pid: int
+    cpu_s: float = 0.0
+    popen: "subprocess.Popen[bytes] | None" = None
 
 
-def _launched(
-    command: Sequence[str], memory_bytes: int | None, death_signal: int
-) -> tuple[list[str], Callable[[], None] | None]:
-    """The command to start, and what is to be done between fork and exec."""
-    if _launcher is not None and memory_bytes is not None and death_signal == signal.SIGKILL:
-        program = shutil.which(command[0])
-        # One that is missing is left to Popen, which says why it cannot be started.
-        if program is not None:
-            return [str(_launcher), str(os.getpid()), str(memory_bytes), program, *command[1:]], None
-    # The workers that start compilers have one thread, for which preexec_fn is safe.
-    return list(command), _prepare_child(memory_bytes, os.getpid(), death_signal)
+class Starter(Protocol):
+    """Another way to start processes; see `fork_server.ForkServers`."""
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        stdout: int,
+        stderr: int,
+        memory_bytes: int,
+        cwd: Path | None,
+        environment: Mapping[str, str] | None,
+    ) -> Started | None:
+        """Starts a process as `start` below does, or returns None."""
+
+
+_starter: Starter | None = None
+
+
+def use_starter(starter: Starter | None) -> None:
+    """From now on this process starts others by that, where it can; None goes back to forking this one."""
+    global _starter
+    _starter = starter
 
 
 class Child:
     """A running process; made by `start`, which sees to its end."""
 
-    def __init__(self, command: Sequence[str], popen: "subprocess.Popen[bytes]", stderr: IO[bytes]):
+    def __init__(self, command: Sequence[str], started: Started, stdout: IO[bytes] | None, stderr: IO[bytes]):
         self.command = tuple(command)
-        self.pid = popen.pid
-        self.pidfd = os.pidfd_open(popen.pid)
-        self._popen = popen
+        self.pid = started.pid
+        self.pidfd = os.pidfd_open(started.pid)
+        self.stdout = stdout
+        self._started = started
         self._stderr = stderr
         self._result: ProcessResult | None = None
-
-    @property
-    def stdout(self) -> IO[bytes] | None:
-        return self._popen.stdout
 
     def terminate(self) -> None:
         """Asks the process itself to end, so that a build tool can stop its compilers and tidy up."""
@@ -166,13 +176,15 @@ class Child:
         """Reaps the process (which must have ended or be about to) and tells how it ended."""
         if self._result is None:
             _, status, usage = os.wait4(self.pid, 0)
-            # Popen must not wait for a pid that is reaped already.
-            self._popen.returncode = os.waitstatus_to_exitcode(status)
+            returncode = os.waitstatus_to_exitcode(status)
+            if self._started.popen is not None:
+                # It must not wait for a pid that is reaped already.
+                self._started.popen.returncode = returncode
+            cpu_s = usage.ru_utime + usage.ru_stime + self._started.cpu_s
             size = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, size - _STDERR_TAIL_BYTES))
             tail = self._stderr.read().decode("utf-8", "replace")
-            cpu_s = usage.ru_utime + usage.ru_stime
-            self._result = ProcessResult(self.command, self._popen.returncode, stdout, tail, cpu_s, timed_out)
+            self._result = ProcessResult(self.command, returncode, stdout, tail, cpu_s, timed_out)
         return self._result
 
     def close(self) -> None:
@@ -183,8 +195,8 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         os.close(self.pidfd)
-        if self._popen.stdout is not None:
-            self._popen.stdout.close()
+        if self.stdout is not None:
+            self.stdout.close()
 
 
 @contextlib.contextmanager
@@ -214,17 +226,58 @@ def start(
     Raises:
       ToolchainError: the executable is missing or cannot be run.
     """
-    launched, prepare = _launched(command, memory_bytes, death_signal)
+    with contextlib.ExitStack() as opened:
+        reader: IO[bytes] | None = None
+        if stdout is None and capture_stdout:
+            ours, theirs = os.pipe()
+            reader, stdout = os.fdopen(ours, "rb", buffering=0), opened.enter_context(os.fdopen(theirs, "wb"))
+        elif stdout is None:
+            stdout = opened.enter_context(Path(os.devnull).open("wb"))
+        try:
+            started = _start(command, stdout, stderr, memory_bytes, cwd, environment, death_signal)
+        except BaseException:
+            if reader is not None:
+                reader.close()
+            raise
+    child = Child(command, started, reader, stderr)
+    try:
+        yield child
+    finally:
+        child.close()
+
+
+def _start(
+    command: Sequence[str],
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+    memory_bytes: int | None,
+    cwd: Path | None,
+    environment: Mapping[str, str] | None,
+    death_signal: int,
+) -> Started:
+    """See `start`, which see for the errors, too."""
+    if _starter is not None and memory_bytes is not None and death_signal == signal.SIGKILL:
+        started = _starter.start(
+            command,
+            stdout=stdout.fileno(),
+            stderr=stderr.fileno(),
+            memory_bytes=memory_bytes,
+            cwd=cwd,
+            environment=environment,
+        )
+        if started is not None:
+            return started
     try:
         popen = subprocess.Popen(
-            launched,
+            command,
             stdin=subprocess.DEVNULL,
-            stdout=stdout or (subprocess.PIPE if capture_stdout else subprocess.DEVNULL),
+            stdout=stdout,
             stderr=stderr,
             cwd=cwd,
             env=environment,
             start_new_session=True,
-            preexec_fn=prepare,
+            # The workers that start compilers have one thread, for which this is safe.
+            preexec_fn=_prepare_child(memory_bytes, os.getpid(), death_signal),
         )
     except FileNotFoundError as error:
         raise ToolchainError(f"{command[0]}: no such program; give the path of an installed one") from error
@@ -232,11 +285,7 @@ def start(
         raise ToolchainError(f"{command[0]}: cannot be executed; check its permissions") from error
     except OSError as error:
         raise ToolchainError(f"{command[0]}: cannot be started: {error.strerror}") from error
-    child = Child(command, popen, stderr)
-    try:
-        yield child
-    finally:
-        child.close()
+    return Started(popen.pid, popen=popen)
 
 
 def run(

@@ -13,21 +13,24 @@ import pytest
 
 from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.launcher import find_launcher
+from compiler_opt.llvm.fork_server import ForkServers, find_library
 
 
-@pytest.fixture(scope="module", params=["fork", "launcher"], autouse=True)
+@pytest.fixture(scope="module", params=["start", "fork"], autouse=True)
 def _way_to_start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Either way has to do all that is tested here."""
-    launcher = None
-    if request.param == "launcher":
+    servers = None
+    if request.param == "fork":
         clang = shutil.which("clang-22")
         assert clang is not None
-        launcher = find_launcher(Path(clang), tmp_path_factory.mktemp("cache"))
-        assert launcher is not None
-    processes.use_launcher(launcher)
+        library = find_library(Path(clang), tmp_path_factory.mktemp("cache"))
+        assert library is not None
+        servers = ForkServers(library)
+    processes.use_starter(servers)
     yield
-    processes.use_launcher(None)
+    processes.use_starter(None)
+    if servers is not None:
+        servers.close()
 
 
 def test_output_status_and_cost() -> None:
@@ -74,6 +77,9 @@ def test_an_interrupted_caller_leaves_no_process() -> None:
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
+    # With a server, that one stays.
+    assert processes.run(["sleep", "0"]).ok
+    children = psutil.Process().children()
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.3)
@@ -81,7 +87,7 @@ def test_an_interrupted_caller_leaves_no_process() -> None:
             processes.run(["sleep", "60"])
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert [child for child in psutil.Process().children() if child.name() == "sleep"] == []
+    assert psutil.Process().children() == children
 
 
 def test_descriptors_do_not_leak() -> None:

@@ -1,0 +1,166 @@
+// A library that makes a program wait, loaded, to be forked: LD_PRELOAD it, and hand it one end of a stream socket.
+//
+// Most of what a small compilation costs is starting the compiler: its libraries are mapped and relocated, and thousands of
+// options registered, before main. Here that is done once. When main is about to run, the process waits for requests, and
+// each is answered by a fork, which runs main with the request's arguments as if it had just been started. See
+// llvm/fork_server.py, which is at the other end.
+//
+//   MLGO_FORK_SERVER   the socket's descriptor; without it the program runs as ever
+//
+// What is forked is a child of the process that started this one (CLONE_PARENT), which can wait for it and kill it as if
+// it had started it itself.
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+typedef int Main(int, char **, char **);
+
+// Followed by `num_bytes` of strings, each with its NUL: the folder to work in, the arguments, the environment. Two
+// descriptors come along: standard output and error. All numbers are the machine's own.
+struct Request {
+  uint64_t memory_bytes; // limit on the address space
+  uint32_t num_arguments;
+  uint32_t num_variables;
+  uint32_t num_bytes;
+};
+
+// By the forked process, before anything of the program runs.
+struct Reply {
+  int32_t pid;
+  int32_t error; // errno of what failed, and then the process is gone; 0 if nothing did
+};
+
+enum { kMaxStrings = 1 << 20, kMaxBytes = 1 << 26 };
+
+static Main *program_main;
+static int host = -1;
+
+static int receive(void *buffer, size_t size) {
+  for (char *next = buffer; size != 0;) {
+    const ssize_t received = recv(host, next, size, 0);
+    if (received < 0 && errno == EINTR)
+      continue;
+    if (received <= 0)
+      return 0;
+    next += received;
+    size -= (size_t)received;
+  }
+  return 1;
+}
+
+// Also the descriptors; 0 when the host has gone or speaks otherwise.
+static int receive_request(struct Request *request, int descriptors[2]) {
+  union {
+    char bytes[CMSG_SPACE(2 * sizeof(int))];
+    struct cmsghdr aligned;
+  } control;
+  struct iovec part = {request, sizeof *request};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  ssize_t received;
+  do
+    received = recvmsg(host, &message, MSG_CMSG_CLOEXEC);
+  while (received < 0 && errno == EINTR);
+  const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  if (received <= 0 || header == NULL || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(2 * sizeof(int)))
+    return 0;
+  memcpy(descriptors, CMSG_DATA(header), 2 * sizeof(int));
+  return receive((char *)request + received, sizeof *request - (size_t)received) &&
+         request->num_arguments <= kMaxStrings && request->num_variables <= kMaxStrings && request->num_bytes != 0 &&
+         request->num_bytes <= kMaxBytes;
+}
+
+// Points each of `count` to the next string, and ends them with NULL; the byte behind them, or NULL if there are fewer.
+static char *point(char **to, uint32_t count, char *next, const char *end) {
+  for (; count != 0; --count) {
+    if (next == end)
+      return NULL;
+    *to++ = next;
+    next += strlen(next) + 1;
+  }
+  *to = NULL;
+  return next;
+}
+
+static int become(const struct Request *request, const int descriptors[2], const char *folder, pid_t parent) {
+  const struct rlimit memory = {request->memory_bytes, request->memory_bytes};
+  const struct rlimit core = {0, 0};
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || setsid() < 0 || dup2(descriptors[0], 1) < 0 ||
+      dup2(descriptors[1], 2) < 0 || chdir(folder) != 0 || setrlimit(RLIMIT_CORE, &core) != 0 ||
+      setrlimit(RLIMIT_AS, &memory) != 0)
+    return errno;
+  // The host may have died before that: then no signal will ever come.
+  return getppid() == parent ? 0 : ESRCH;
+}
+
+static int serve(int argc, char **argv, char **envp) {
+  if (host < 0)
+    return program_main(argc, argv, envp);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const pid_t parent = getppid();
+  for (;;) {
+    struct Request request;
+    int descriptors[2];
+    if (!receive_request(&request, descriptors))
+      _exit(0);
+    char *strings = malloc(request.num_bytes);
+    char **pointers = malloc(((size_t)request.num_arguments + request.num_variables + 2) * sizeof *pointers);
+    if (strings == NULL || pointers == NULL || !receive(strings, request.num_bytes) ||
+        strings[request.num_bytes - 1] != '\0')
+      _exit(1);
+    char **const variables = pointers + request.num_arguments + 1;
+    const char *end = strings + request.num_bytes;
+    char *next = point(pointers, request.num_arguments, strings + strlen(strings) + 1, end);
+    if (next == NULL || point(variables, request.num_variables, next, end) != end)
+      _exit(1);
+
+    // What fork() of the C library does besides is for threads, of which there are none yet.
+    const long pid = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+    if (pid <= 0) {
+      struct Reply reply = {(int32_t)getpid(), pid == 0 ? become(&request, descriptors, strings, parent) : errno};
+      if (pid < 0)
+        reply.pid = 0;
+      const int is_told = send(host, &reply, sizeof reply, MSG_NOSIGNAL) == (ssize_t)sizeof reply;
+      if (pid == 0) {
+        if (!is_told || reply.error != 0)
+          _exit(127);
+        close(host);
+        close(descriptors[0]);
+        close(descriptors[1]);
+        environ = variables;
+        return program_main((int)request.num_arguments, pointers, variables);
+      }
+    }
+    close(descriptors[0]);
+    close(descriptors[1]);
+    free(pointers);
+    free(strings);
+  }
+}
+
+// Called by the program's first instructions, with its main; the C library's own is next.
+int __libc_start_main(Main *main, int argc, char **argv, void (*init)(void), void (*fini)(void), void (*rtld_fini)(void),
+                      void *stack_end);
+
+int __libc_start_main(Main *main, int argc, char **argv, void (*init)(void), void (*fini)(void), void (*rtld_fini)(void),
+                      void *stack_end) {
+  int (*start)(Main *, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
+  *(void **)&start = dlsym(RTLD_NEXT, "__libc_start_main");
+  const char *descriptor = getenv("MLGO_FORK_SERVER");
+  if (descriptor != NULL)
+    host = atoi(descriptor);
+  program_main = main;
+  return start(serve, argc, argv, init, fini, rtld_fini, stack_end);
+}
