@@ -5,7 +5,7 @@ import numpy as np
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import ProtocolError, ToolchainError
-from compiler_opt.llvm import regalloc_plugin, remarks
+from compiler_opt.llvm import ir2vec, regalloc_plugin, remarks
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.interactive import (
     Connect,
@@ -55,11 +55,12 @@ def _converse(
 
     def start(header: Header) -> Decider:
         nonlocal decider
-        decider = policy.start(header, compilation.seed)
+        decider = policy.start(ir2vec.flattened(header), compilation.seed)
         return decider
 
+    options = compilation.embeddings.options() if compilation.embeddings is not None else ()
     result = compile_interactively(
-        compilation.command(call_sites=compilation.names_call_sites),
+        compilation.command(options, call_sites=compilation.names_call_sites),
         connect=_channel(compilation, include_default=include_default),
         start_deciding=start,
         scratch=compilation.scratch,
@@ -77,7 +78,8 @@ def _converse(
         sites = result.functions()
     advice = np.array(result.advice, result.header.advice.dtype)
     log_probs, drawn = decider.log_probs(), decider.drawn()
-    return Trajectory(result.header, result.observations, advice, log_probs, sites, drawn), result
+    header = ir2vec.flattened(result.header)
+    return Trajectory(header, result.observations, advice, log_probs, sites, drawn), result
 
 
 def _channel(compilation: Compilation, *, include_default: bool) -> Connect:

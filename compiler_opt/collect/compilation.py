@@ -9,7 +9,7 @@ from compiler_opt.corpus.command_lines import thinlto
 from compiler_opt.corpus.command_lines.command_line import compile_command, opt_command
 from compiler_opt.corpus.description import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ToolchainError
-from compiler_opt.llvm import inliner_log, processes, remarks
+from compiler_opt.llvm import inliner_log, ir2vec, processes, remarks
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
@@ -101,6 +101,7 @@ class Compilation:
     Attributes:
       object_path: where the object is afterwards.
       log_path: for a backend's log of decisions.
+      embeddings: the vocabulary that the compiler is to make embeddings by, if any.
       cpu_s: CPU seconds of the compiler so far.
     """
 
@@ -117,6 +118,7 @@ class Compilation:
 
         Raises:
           ToolchainError: the compiler cannot hand over the problem's decisions.
+          ConfigError: the settings do not go together.
         """
         self.module = module
         self.problem = problem
@@ -131,6 +133,12 @@ class Compilation:
         self.cpu_s = 0.0
         self._remarks_path = scratch / "remarks.yaml"
         self._optimised_path = scratch / "optimised.bc"
+        self.embeddings = toolchain.embeddings if problem.advisor == INLINING else None
+        if self.embeddings is not None and settings.backend not in ("auto", "channel"):
+            raise ConfigError(
+                f"backend: IR2Vec embeddings ({ir2vec.SETTING}) come over the channel only; found the backend "
+                f"{settings.backend}; use auto, or leave {ir2vec.SETTING} out"
+            )
         self.uses_opt = settings.inliner == "opt"
         if self.uses_opt and (problem.advisor != INLINING or problem.remark_pass is not None):
             raise ConfigError(

@@ -116,7 +116,7 @@ def _run(compilation: Compilation, policy: Policy | None) -> Trajectory | None:
         compilation.compile_by_embedded_model()
         return None
     backend = compilation.settings.backend
-    if compilation.uses_opt:
+    if compilation.uses_opt or compilation.embeddings is not None:
         return channel_backend.run(compilation, policy)
     if backend in ("auto", "plugin"):
         plugin = plugin_backend.prepare(compilation, policy)

@@ -4,14 +4,14 @@ Nothing here looks at a version. A compiler may be patched, or built without a p
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from compiler_opt.errors import ProtocolError
-from compiler_opt.llvm import interactive, processes
+from compiler_opt.errors import ProtocolError, ToolchainError
+from compiler_opt.llvm import interactive, ir2vec, processes
 from compiler_opt.llvm.advisors import INLINING, REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import read_log
@@ -154,6 +154,7 @@ class Prober:
     """Runs one compiler on the tiny module; construct with a scratch directory of its own."""
 
     def __init__(self, clang: Path, scratch: Path):
+        self._clang = clang
         self._scratch = scratch
         source = scratch / "probe.ll"
         source.write_text(probe_module())
@@ -184,16 +185,40 @@ class Prober:
             default_in_callee_slot=misplaced,
         )
 
+    def features_with_embeddings(self, vocabulary: ir2vec.Ir2VecVocabulary) -> tuple[TensorSpec, ...]:
+        """What the compiler tells about each call when it is given a vocabulary.
+
+        Raises:
+          ToolchainError: it takes none, or not this one.
+        """
+        what = f"{self._clang}: sends no embeddings by {ir2vec.OPTION}={vocabulary.path}"
+        remedy = f"use a clang >= 22 and a vocabulary that it reads, or leave {ir2vec.SETTING} out"
+        try:
+            header = self._converse(INLINING, include_default=False, options=vocabulary.options()).header
+        except ProtocolError as error:
+            raise ToolchainError(f"{what}: {str(error).partition(' (command')[0]}; {remedy}") from None
+        assert header is not None
+        features = ir2vec.flattened(header).features
+        found = len(ir2vec.components(spec.name for spec in features))
+        if found != len(ir2vec.TENSORS) * vocabulary.dimensions:
+            raise ToolchainError(
+                f"{what}: expected {len(ir2vec.TENSORS)} of {vocabulary.dimensions} numbers, found {found} in all; "
+                f"{remedy}"
+            )
+        return features
+
     def accepts_pass_plugins(self) -> bool:
         """Whether the compiler tries to load a pass plugin (a missing one, so it fails to)."""
         missing = self._scratch / "missing.so"
         result = processes.run([*self._command, f"-fpass-plugin={missing}"], timeout_s=TIMEOUT_S)
         return "unable to load plugin" in result.stderr_tail
 
-    def _converse(self, flags: AdvisorFlags, *, include_default: bool) -> interactive.InteractiveResult:
+    def _converse(
+        self, flags: AdvisorFlags, *, include_default: bool, options: Sequence[str] = ()
+    ) -> interactive.InteractiveResult:
         """Compiles over the channel; raises ProtocolError when that does not come to at least one decision."""
         result = interactive.compile_interactively(
-            [*self._command, self._optimisation(flags)],
+            [*self._command, self._optimisation(flags), *options],
             connect=interactive.llvm_channel(flags, include_default=include_default),
             start_deciding=_STRATEGIES[flags.problem],
             scratch=self._scratch,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler_opt.errors import ToolchainError
-from compiler_opt.llvm import processes
-from compiler_opt.llvm.advisors import ADVISORS
+from compiler_opt.llvm import ir2vec, processes
+from compiler_opt.llvm.advisors import ADVISORS, INLINING
 from compiler_opt.llvm.probe import TIMEOUT_S, Prober, ProblemSupport
 from compiler_opt.llvm.scratch import scratch_directory
 
@@ -49,6 +49,7 @@ class Toolchain:
       problems: what it offers for each problem of `advisors.ADVISORS`.
       pass_plugins: it loads pass plugins.
       plugin_headers: folder of the LLVM headers that building a pass plugin needs, or None when they are missing.
+      embeddings: the vocabulary that it makes embeddings by, which are then among the features of inlining.
     """
 
     clang: Path
@@ -59,6 +60,7 @@ class Toolchain:
     problems: Mapping[str, ProblemSupport]
     pass_plugins: bool
     plugin_headers: Path | None
+    embeddings: ir2vec.Ir2VecVocabulary | None = None
 
     @property
     def development_mode(self) -> bool:
@@ -98,7 +100,8 @@ class Toolchain:
 
     def identity(self) -> dict[str, Any]:
         """What a corpus, trace or policy records of the compiler that made it (no paths: they differ by machine)."""
-        return {"version": ".".join(map(str, self.version)), "version_text": self.version_text, "target": self.target}
+        known = {"version": ".".join(map(str, self.version)), "version_text": self.version_text, "target": self.target}
+        return known if self.embeddings is None else {**known, ir2vec.IDENTITY: self.embeddings.sha256}
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON values."""
@@ -109,6 +112,7 @@ class Toolchain:
             "problems": {name: support.to_json() for name, support in self.problems.items()},
             "pass_plugins": self.pass_plugins,
             "plugin_headers": str(self.plugin_headers) if self.plugin_headers else None,
+            "embeddings": self.embeddings.to_json() if self.embeddings else None,
         }
 
     @classmethod
@@ -124,6 +128,7 @@ class Toolchain:
             problems={name: ProblemSupport.from_json(support) for name, support in value["problems"].items()},
             pass_plugins=value["pass_plugins"],
             plugin_headers=Path(value["plugin_headers"]) if value["plugin_headers"] else None,
+            embeddings=ir2vec.Ir2VecVocabulary.from_json(value["embeddings"]) if value["embeddings"] else None,
         )
 
 
@@ -162,12 +167,16 @@ def find_clang(clang: str | Path | None = None) -> Path:
     return path
 
 
-def probe(clang: str | Path | None = None) -> Toolchain:
+def probe(clang: str | Path | None = None, embeddings: ir2vec.Ir2VecVocabulary | None = None) -> Toolchain:
     """Finds a compiler (see `find_clang`) and its tools, and tries out what it can do, in some 0.5 s.
 
+    Args:
+      clang: the compiler.
+      embeddings: the vocabulary that it is to make embeddings by.
+
     Raises:
-      ToolchainError: there is no usable compiler. One that lacks tools or modes is no error here: see `Toolchain.tool`
-        and `Toolchain.require`.
+      ToolchainError: there is no usable compiler, or it makes no embeddings. One that lacks tools or modes is no error
+        here: see `Toolchain.tool` and `Toolchain.require`.
     """
     path = find_clang(clang)
     version = _read_version(path)
@@ -176,6 +185,10 @@ def probe(clang: str | Path | None = None) -> Toolchain:
         prober = Prober(path, scratch)
         problems = {name: prober.support(flags) for name, flags in ADVISORS.items()}
         pass_plugins = prober.accepts_pass_plugins()
+        inlining = problems[INLINING.problem]
+        if embeddings is not None and inlining.interactive:
+            features = prober.features_with_embeddings(embeddings)
+            problems[INLINING.problem] = dataclasses.replace(inlining, features=features)
     return Toolchain(
         clang=path,
         version=version.version,
@@ -185,6 +198,7 @@ def probe(clang: str | Path | None = None) -> Toolchain:
         problems=problems,
         pass_plugins=pass_plugins,
         plugin_headers=_plugin_headers(tools),
+        embeddings=embeddings,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import write_atomically
+from compiler_opt.llvm.ir2vec import IDENTITY
 
 CARD_FILE = "model_card.json"
 MARKDOWN_FILE = "MODEL_CARD.md"
@@ -117,6 +118,7 @@ class ModelCard:
             "decides": self.problem,
             "compiler": compiler.get("version_text", compiler.get("version", _UNKNOWN)),
             "target": compiler.get("target", _UNKNOWN),
+            **({"IR2Vec vocabulary (SHA-256)": f"`{compiler[IDENTITY]}`"} if IDENTITY in compiler else {}),
             "algorithm": self.algorithm or _UNKNOWN,
             **{f"seed of {what}": seed for what, seed in self.seeds.items()},
             **{key.replace("_", " "): value for key, value in self.training.items()},

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from compiler_opt.errors import PolicyError
+from compiler_opt.llvm import ir2vec
 from compiler_opt.policies.network import TRANSFORMS, NetworkWeights, expand
 
 NATIVE_FILE = "network.mlgo"
@@ -50,8 +51,13 @@ def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Map
       about: what else its metadata say.
 
     Raises:
-      PolicyError: the network is larger than the evaluator allows, or its products overflow.
+      PolicyError: the network sees embeddings, is larger than the evaluator allows, or its products overflow.
     """
+    if of_integers and ir2vec.components(weights.features):
+        raise PolicyError(
+            "policy network: sees IR2Vec embeddings, so it has no native form, and no plugin decides by it (they "
+            f"compute integers only); train one without {ir2vec.SETTING} for that"
+        )
     widths = [len(bias) for bias in weights.biases]
     _check_limits(weights, widths)
     boundaries, rows = [], []

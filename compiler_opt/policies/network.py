@@ -9,6 +9,7 @@ gathers and adds F rows instead of multiplying. The result is that of the dense 
 
 import abc
 import dataclasses
+import functools
 import hashlib
 import io
 import json
@@ -26,7 +27,8 @@ import numpy as np
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import write_atomically
-from compiler_opt.llvm.training_log import Header
+from compiler_opt.llvm import ir2vec
+from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies import model_card
 from compiler_opt.policies.policy import Decider, Policy, uniforms
 from compiler_opt.tensor_spec import TensorSpec
@@ -235,16 +237,24 @@ class NetworkPolicy(LearnedPolicy):
     def check(self, feature_names: Sequence[str]) -> None:
         self._require(self.weights.features, feature_names)
 
+    @functools.cached_property
+    def _sees_embeddings(self) -> bool:
+        return bool(ir2vec.components(self.weights.features))
+
     def check_specs(self, specs: Sequence[TensorSpec]) -> None:
-        """Raises PolicyError when the compiler lacks a feature or sends other than integers."""
+        """Raises PolicyError when the compiler lacks a feature or, beside embeddings, sends other than integers."""
         self.check([spec.name for spec in specs])
         for spec in specs:
+            if self._sees_embeddings and ir2vec.components([spec.name]):
+                continue
             if spec.dtype != np.int64 or spec.num_elements != 1:
                 raise PolicyError(f"{self._origin}: expected scalar int64 features, found {spec.to_json()}")
 
     def start(self, header: Header, seed: int) -> Decider:
         self.check_specs(header.features)
-        return _NetworkDecider(self._first_layer(), self.weights, header, seed, self.temperature)
+        if self._sees_embeddings:
+            return _DeciderByNumbers(self.weights, header, seed, self.temperature)
+        return _DeciderByIntegers(self._first_layer(), self.weights, header, seed, self.temperature)
 
     def _first_layer(self) -> "_FirstLayer":
         # A worker is sent the same policy with each job; the table stays with the process that made it.
@@ -304,29 +314,18 @@ _MAX_FIRST_LAYERS = 8
 
 
 class _NetworkDecider(Decider):
-    def __init__(self, first: _FirstLayer, weights: NetworkWeights, header: Header, seed: int, temperature: float):
-        self._first = first
-        self._columns = np.array([header.names.index(name) for name in weights.features])
-        self._layers = list(zip(weights.kernels, weights.biases, strict=True))[1:]
+    def __init__(self, seed: int, temperature: float):
         self._temperature = temperature
         self._uniform = uniforms(seed)
         self._scaled_logits: list[float] = []
         self._actions: list[int] = []
 
+    @abc.abstractmethod
+    def _logits(self, observation: bytes) -> np.ndarray:
+        """`[2]` float32."""
+
     def __call__(self, observation: bytes) -> int:
-        first = self._first
-        values = np.frombuffer(observation, np.int64).take(self._columns)
-        np.maximum(values, first.low, out=values)
-        np.minimum(values, first.high, out=values)
-        values += first.shift
-        rows = first.boundaries.searchsorted(values, "right")
-        rows += first.row_offset
-        activations = np.add.reduce(first.table.take(rows, axis=0), axis=0)
-        for kernel, bias in self._layers:
-            np.maximum(activations, 0, out=activations)
-            activations = activations.dot(kernel)
-            activations += bias
-        off, on = activations.tolist()
+        off, on = self._logits(observation).tolist()
         if not self._temperature:
             return int(on > off)
         scaled = (on - off) / self._temperature
@@ -340,6 +339,50 @@ class _NetworkDecider(Decider):
         if not self._temperature:
             return None
         return _sampled_log_probs(np.array(self._actions), np.array(self._scaled_logits))
+
+
+class _DeciderByIntegers(_NetworkDecider):
+    def __init__(self, first: _FirstLayer, weights: NetworkWeights, header: Header, seed: int, temperature: float):
+        super().__init__(seed, temperature)
+        self._first = first
+        self._columns = np.array([header.names.index(name) for name in weights.features])
+        self._layers = list(zip(weights.kernels, weights.biases, strict=True))[1:]
+
+    def _logits(self, observation: bytes) -> np.ndarray:
+        first = self._first
+        values = np.frombuffer(observation, np.int64).take(self._columns)
+        np.maximum(values, first.low, out=values)
+        np.minimum(values, first.high, out=values)
+        values += first.shift
+        rows = first.boundaries.searchsorted(values, "right")
+        rows += first.row_offset
+        activations = np.add.reduce(first.table.take(rows, axis=0), axis=0)
+        for kernel, bias in self._layers:
+            np.maximum(activations, 0, out=activations)
+            activations = activations.dot(kernel)
+            activations += bias
+        result: np.ndarray = activations
+        return result
+
+
+class _DeciderByNumbers(_NetworkDecider):
+    """Of features that need not be integers: each is compared with all of its quantiles."""
+
+    def __init__(self, weights: NetworkWeights, header: Header, seed: int, temperature: float):
+        super().__init__(seed, temperature)
+        self._weights = weights
+        self._dtype = record_dtype(header.features)
+        self._lengths = np.array([len(column) for column in weights.quantiles])
+        # [F, Q]; what a list lacks of the longest is not a number, which nothing reaches.
+        self._quantiles = np.full((len(self._lengths), self._lengths.max()), np.nan)
+        for row, column in zip(self._quantiles, weights.quantiles, strict=True):
+            row[: len(column)] = column
+
+    def _logits(self, observation: bytes) -> np.ndarray:
+        record = np.frombuffer(observation, self._dtype, 1)[0]
+        values = np.array([record[name].item() for name in self._weights.features], np.float64)
+        reached = np.count_nonzero(self._quantiles <= values[:, np.newaxis], axis=1)
+        return outputs(self._weights, (reached / self._lengths).astype(np.float32))
 
 
 def _sampled_log_probs(actions: np.ndarray, scaled_logits: np.ndarray) -> np.ndarray:

@@ -76,14 +76,19 @@ class Problem(abc.ABC):
         """Whether advice is 0 or 1."""
         return self.candidates is None and self.scale is None
 
+    def known(self, sent: Iterable[str]) -> tuple[str, ...]:
+        """`feature_names`, and what else of the features that the compiler sends policies may see."""
+        del sent
+        return self.feature_names
+
     def visible(self, sent: Sequence[str]) -> list[str]:
-        """Which of `feature_names` policies can see when the compiler sends these features.
+        """Which features policies can see when the compiler sends these.
 
         Raises:
           PolicyError: candidates cannot be compared by them.
         """
         if self.candidates is None:
-            return [name for name in self.feature_names if name in sent]
+            return [name for name in self.known(sent) if name in sent]
         missing = [name for name in self.candidates.features if name not in sent]
         if missing:
             raise PolicyError(f"{self.name}: this compiler does not send the features {', '.join(missing)}")

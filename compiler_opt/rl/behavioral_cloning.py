@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from compiler_opt.errors import PolicyError, ProtocolError
+from compiler_opt.llvm import ir2vec
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.rl import networks
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
@@ -89,7 +90,8 @@ def load_examples(
             f"{trace.path}: {trace.advice.name} is a {found} and no {expected}; make a trace of what is to be cloned"
         )
     for spec in trace.features if isinstance(kind, YesOrNo) else ():
-        if spec.name in kind.sent and (spec.shape or spec.dtype.kind == "f"):
+        is_odd = spec.shape or (spec.dtype.kind == "f" and not ir2vec.components([spec.name]))
+        if spec.name in kind.sent and is_odd:
             raise PolicyError(
                 f"{trace.path}: expected the feature {spec.name} to be one integer, found {spec.to_json()}"
             )

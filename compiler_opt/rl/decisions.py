@@ -16,6 +16,7 @@ from tf_agents.networks import network, value_network
 from tf_agents.specs import tensor_spec
 
 from compiler_opt.errors import PolicyError
+from compiler_opt.llvm import ir2vec
 from compiler_opt.policies.candidates import CandidateInputs
 from compiler_opt.policies.network import NetworkWeights, outputs, positions_of
 from compiler_opt.policies.number import NumberScale, log_density, log_deviation_of, mean_and_log_deviation
@@ -208,6 +209,32 @@ class YesOrNo(Choice):
         return networks.critic_network(self.observation_spec(), inputs, config, seed)
 
 
+class YesOrNoByPositions(YesOrNo):
+    """Advice 0 or 1 by numbers of any kind that describe the whole decision.
+
+    Observations are the features' positions among the quantiles, `[N, F]` float32.
+    """
+
+    def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return positions_observed(self.features, self.quantiles, features)
+
+    def observation_spec(self) -> dict[str, tf.TensorSpec]:
+        return positions_spec(self.features)
+
+    def legal(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.ones((len(observations["positions"]), self.num_actions), bool)
+
+    def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
+        return outputs(weights, observations["positions"]).astype(np.float64)
+
+    def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
+        action = self.action_spec(action_name)
+        return networks.positions_actor(networks.ChoiceActor, self.observation_spec(), action, config, seed)
+
+    def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
+        return networks.critic_network(self.observation_spec(), networks.ExpandedPositions(), config, seed)
+
+
 class OneOfCandidates(Choice):
     """Advice is the place of a candidate; the last place leaves things as they are.
 
@@ -280,11 +307,10 @@ class Number(DecisionKind):
         return self.features
 
     def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        columns = [features[name].reshape(len(features[name])) for name in self.features]
-        return {"positions": positions_of(self.quantiles, np.stack(columns, axis=-1))}
+        return positions_observed(self.features, self.quantiles, features)
 
     def observation_spec(self) -> dict[str, tf.TensorSpec]:
-        return {"positions": tf.TensorSpec((len(self.features),), tf.float32, "positions")}
+        return positions_spec(self.features)
 
     def actions(self, advice: np.ndarray) -> np.ndarray:
         return self.scale.to_actions(advice)
@@ -358,15 +384,28 @@ def decision_kind(problem: Problem, quantiles: Mapping[str, np.ndarray], sent: S
     Raises:
       PolicyError: the compiler sends other than the problem needs.
     """
-    known = {name: quantiles[name] for name in problem.feature_names if name in quantiles}
+    known = {name: quantiles[name] for name in problem.known(spec.name for spec in sent) if name in quantiles}
     if problem.scale is not None:
         return Number(known, problem.scale)
     if problem.candidates is None:
-        return YesOrNo(known)
+        return YesOrNoByPositions(known) if ir2vec.components(known) else YesOrNo(known)
     places = {spec.num_elements for spec in sent if spec.name == problem.candidates.mask}
     if len(places) != 1:
         raise PolicyError(f"{problem.name}: the compiler does not send {problem.candidates.mask!r}")
     return OneOfCandidates(known, problem.candidates, places.pop(), [spec.name for spec in sent])
+
+
+def positions_observed(
+    names: Sequence[str], quantiles: Sequence[np.ndarray], features: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Positions among the quantiles `[N, F]` float32 of features `[N]` or `[N, 1]`."""
+    columns = [features[name].reshape(len(features[name])) for name in names]
+    return {"positions": positions_of(quantiles, np.stack(columns, axis=-1))}
+
+
+def positions_spec(features: Sequence[str]) -> dict[str, tf.TensorSpec]:
+    """Of one decision's positions."""
+    return {"positions": tf.TensorSpec((len(features),), tf.float32, "positions")}
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

@@ -95,11 +95,8 @@ class _PositionsActor(network.DistributionNetwork):
         return self.distribution(observation), network_state
 
 
-class CandidateActor(_PositionsActor):
-    """Scores every candidate by the same network; a categorical distribution over the legal ones.
-
-    The same computation as `policies.candidates`, of `positions` `[..., C, F]` and `legal` `[..., C]`.
-    """
+class ChoiceActor(_PositionsActor):
+    """A categorical distribution over A actions, of `positions` `[..., F]`."""
 
     def __init__(
         self,
@@ -109,12 +106,33 @@ class CandidateActor(_PositionsActor):
         seed: int,
         name: str = "actor",
     ):
-        logits = tf.TensorSpec(observation["legal"].shape, tf.float32, f"{name}_logits")
+        num_actions = int(action.maximum) + 1
+        logits = tf.TensorSpec((num_actions,), tf.float32, f"{name}_logits")
         categorical = distribution_spec.DistributionSpec(
             tfp.distributions.Categorical, {"logits": logits}, sample_spec=action, dtype=action.dtype
         )
-        super().__init__(observation, categorical, fc_layer_params, 1, seed, name)
+        super().__init__(observation, categorical, fc_layer_params, self._num_outputs(num_actions), seed, name)
         self._dtype_of_action = action.dtype
+
+    @staticmethod
+    def _num_outputs(num_actions: int) -> int:
+        """Of the network."""
+        return num_actions
+
+    def distribution(self, observation: Any) -> tfp.distributions.Categorical:
+        return tfp.distributions.Categorical(logits=self.outputs(observation["positions"]), dtype=self._dtype_of_action)
+
+
+class CandidateActor(ChoiceActor):
+    """Scores every candidate by the same network; a categorical distribution over the legal ones.
+
+    The same computation as `policies.candidates`, of `positions` `[..., C, F]` and `legal` `[..., C]`.
+    """
+
+    @staticmethod
+    def _num_outputs(num_actions: int) -> int:
+        del num_actions
+        return 1
 
     def distribution(self, observation: Any) -> tfp.distributions.Categorical:
         scores = tf.squeeze(self.outputs(observation["positions"]), axis=-1)
@@ -207,13 +225,13 @@ def actor_network(
 
 
 def positions_actor(
-    actor_class: type[CandidateActor] | type[NumberActor],
+    actor_class: type[ChoiceActor] | type[NumberActor],
     observation: Mapping[str, tf.TensorSpec],
     action: tensor_spec.BoundedTensorSpec,
     config: NetworkConfig,
     seed: int,
-) -> CandidateActor | NumberActor:
-    """The policy that chooses among candidates, or answers with a number."""
+) -> ChoiceActor | NumberActor:
+    """The policy that sees positions: of candidates or of a whole decision, to choose or to answer with a number."""
     actor = actor_class(observation, action, config.fc_layer_params, seed)
     actor.create_variables()
     return actor

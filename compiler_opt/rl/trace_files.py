@@ -184,6 +184,12 @@ def _encoded_list(values: np.ndarray) -> bytes:
     bytes.
     """
     encoded = _encoded_feature
+    if values.dtype.kind == "f" and values.size:
+        # Few of these occur twice; but however many they are in a row, only their own bytes differ.
+        rows = np.ascontiguousarray(values.reshape(len(values), -1), "<f4").view(np.uint8)
+        zeros = np.frombuffer(encoded(*[0.0] * (rows.shape[1] // 4)), np.uint8)
+        before = np.broadcast_to(zeros[: -rows.shape[1]], (len(rows), len(zeros) - rows.shape[1]))
+        return np.concatenate([before, rows], axis=1).tobytes()
     if values.ndim == 1:
         return b"".join([encoded(value) for value in values.tolist()])
     return b"".join([encoded(*row) for row in values.reshape(len(values), -1).tolist()])

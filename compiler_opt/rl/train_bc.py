@@ -17,6 +17,7 @@ from compiler_opt.collect.trace_description import TraceDescription
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.policies.vocabulary import load_vocabulary
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
@@ -38,7 +39,12 @@ def main(argv: list[str]) -> None:
     if (root_dir / "checkpoints").exists():
         raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
     # The flags that gin may speak of are those of compilations: how the trace was made is known from its description.
-    classes = {"train_eval": BehavioralCloningConfig, "network": NetworkConfig, "problem_config": ProblemConfig}
+    classes = {
+        "train_eval": BehavioralCloningConfig,
+        "network": NetworkConfig,
+        "problem_config": ProblemConfig,
+        "inlining": InliningConfig,
+    }
     settings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)
     config: BehavioralCloningConfig = settings["train_eval"]
     if _VOCAB_PATH.value:
@@ -46,8 +52,12 @@ def main(argv: list[str]) -> None:
     if not config.vocab_path:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
     trace_path = Path(_DATA_PATH.value)
-    problem = problems.load(TraceDescription(trace_path).about.get("problem", "inlining"))
-    quantiles = load_vocabulary(Path(config.vocab_path), problem.feature_names)
+    trace = TraceDescription(trace_path)
+    problem = problems.load(trace.about.get("problem", "inlining"))
+    embeddings = settings["inlining"].vocabulary(problem.name)
+    if embeddings is not None:
+        check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
+    quantiles = load_vocabulary(Path(config.vocab_path), problem.known(spec.name for spec in trace.features))
 
     # Everything that can be wrong before the work is known by now.
     rl.load_tensorflow()

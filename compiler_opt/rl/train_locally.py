@@ -18,6 +18,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.ir2vec import InliningConfig
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import vocabularies
@@ -57,6 +58,7 @@ def main(argv: list[str]) -> None:
             "network": NetworkConfig,
             "advantages": AdvantagesConfig,
             "problem_config": ProblemConfig,
+            "inlining": InliningConfig,
         },
         _GIN_FILES.value,
         _GIN_BINDINGS.value,
@@ -77,10 +79,12 @@ def main(argv: list[str]) -> None:
         problem_config=settings["problem_config"],
         module_filter=_MODULE_FILTER.value,
     )
-    toolchain = probe(_CLANG_PATH.value)
+    toolchain = probe(_CLANG_PATH.value, settings["inlining"].vocabulary(problem.name))
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    visible = problem.visible([spec.name for spec in toolchain.require(problem.advisor.problem).features])
-    quantiles = vocabularies.of_run(_VOCAB_PATH.value, config.warmstart_policy_dir, problem.feature_names, visible)
+    sent = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
+    known, visible = problem.known(sent), problem.visible(sent)
+    start = config.warmstart_policy_dir
+    quantiles = vocabularies.of_run(_VOCAB_PATH.value, start, known, visible, toolchain.embeddings)
 
     # Everything that a user may have got wrong is known by now. A worker imports this module too, and never needs this.
     rl.load_tensorflow()

@@ -21,6 +21,7 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.corpus.sampling import ModuleSampler, make_sampler
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
+from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.export.saved_model import save_policy
 from compiler_opt.policies.network import NetworkWeights
@@ -106,7 +107,7 @@ class Training(abc.ABC, Generic[_Collected]):
             "targets": corpus.targets(toolchain.target),
         }
         action = support.advice
-        self._vocabulary = _fingerprint(self._features, quantiles)
+        self._vocabulary = _fingerprint(self._features, quantiles, toolchain.embeddings)
         self._action_name = action.name if action is not None else problem.name
         self._learner = self._make_learner(run.network)
         self._checkpoints = Checkpoints(root_dir / "checkpoints", **self._learner.checkpointed())
@@ -299,9 +300,11 @@ class Training(abc.ABC, Generic[_Collected]):
         }
 
 
-def _fingerprint(features: Sequence[str], quantiles: Mapping[str, np.ndarray]) -> str:
-    """Tells one vocabulary from another."""
-    digest = hashlib.sha256()
+def _fingerprint(
+    features: Sequence[str], quantiles: Mapping[str, np.ndarray], embeddings: Ir2VecVocabulary | None
+) -> str:
+    """Tells one vocabulary from another, and what embeddings are made by."""
+    digest = hashlib.sha256(embeddings.sha256.encode() if embeddings is not None else b"")
     for name in features:
         digest.update(f"{name} {np.asarray(quantiles[name], np.float64).tolist()}\n".encode())
     return digest.hexdigest()

@@ -6,12 +6,17 @@ from pathlib import Path
 import numpy as np
 
 from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.llvm.ir2vec import Ir2VecVocabulary, check_same
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.policies.vocabulary import load_vocabulary
 
 
 def of_run(
-    vocab_path: str | None, warmstart_policy_dir: str, features: Sequence[str], sent: Collection[str]
+    vocab_path: str | None,
+    warmstart_policy_dir: str,
+    features: Sequence[str],
+    sent: Collection[str],
+    embeddings: Ir2VecVocabulary | None = None,
 ) -> Mapping[str, np.ndarray]:
     """A vocabulary by feature: that of the policy to start from, else the given one.
 
@@ -20,14 +25,17 @@ def of_run(
       warmstart_policy_dir: folder of the policy; empty for none.
       features: what the problem lets a policy see.
       sent: what the compiler sends.
+      embeddings: what it makes embeddings by.
 
     Raises:
       ConfigError: neither is given.
-      PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy is for other features.
+      PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy is for other features or
+        embeddings.
     """
     if warmstart_policy_dir:
         # A policy's weights mean nothing under other quantiles than its own.
         weights = NetworkWeights.load(Path(warmstart_policy_dir))
+        check_same(weights.metadata.get("toolchain"), embeddings, warmstart_policy_dir)
         quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
     elif vocab_path:
         quantiles = load_vocabulary(Path(vocab_path), features)

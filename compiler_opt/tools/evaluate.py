@@ -32,6 +32,7 @@ from compiler_opt.evaluation.evaluate import (
 )
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.network import LearnedPolicy
@@ -91,7 +92,10 @@ def main(argv: list[str]) -> None:
     names = known_baselines(problem) if _BASELINES.value is None else [name for name in _BASELINES.value if name]
     others = baselines(problem, names)
     history = load_history(Path(_TRAINING_LOG.value)) if _TRAINING_LOG.value else None
-    toolchain = probe(_CLANG_PATH.value)
+    embeddings = settings["inlining"].vocabulary(problem.name)
+    made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
+    check_same(made_by, embeddings, f"--policy_path={_POLICY_PATH.value}")
+    toolchain = probe(_CLANG_PATH.value, embeddings)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     if learned is None:
         check_embedded_model(toolchain, problem)
@@ -134,7 +138,12 @@ def main(argv: list[str]) -> None:
 
 def _settings() -> dict[str, Any]:
     """What gin and flags say about compilations; gin may speak of networks too, which is none of our business."""
-    classes = {"rollout": RolloutSettings, "problem_config": ProblemConfig, "network": NetworkConfig}
+    classes = {
+        "rollout": RolloutSettings,
+        "problem_config": ProblemConfig,
+        "inlining": InliningConfig,
+        "network": NetworkConfig,
+    }
     settings = {name: config_class() for name, config_class in classes.items()}
     if _GIN_FILES.value or _GIN_BINDINGS.value:
         settings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)

@@ -29,6 +29,7 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, printable, write_atomically
+from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.export.development import with_model
 from compiler_opt.policies.network import LearnedPolicy
@@ -67,13 +68,16 @@ PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
 def main(argv: list[str]) -> None:
     del argv
     output_path, performance_path = _output_paths()
-    settings, problem_config = _settings()
+    settings, problem_config, inlining = _settings()
     problem = problems.load(_COMPILE_TASK.value)
+    embeddings = inlining.vocabulary(problem.name)
     corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, problem_config=problem_config)
     filtered = corpus.filter(_MODULE_FILTER.value) if _MODULE_FILTER.value else corpus
     modules = traces.sample_modules(filtered.modules, _SAMPLING_RATE.value, _SEED.value)
     policy = problem.load_policy(Path(str(_POLICY_PATH.value))) if performance_path is not None else None
-    toolchain = probe(_CLANG_PATH.value)
+    if policy is not None:
+        check_same(policy.weights.metadata.get("toolchain"), embeddings, str(_POLICY_PATH.value))
+    toolchain = probe(_CLANG_PATH.value, embeddings)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     support = toolchain.require(problem.advisor.problem)
     if policy is not None:
@@ -119,13 +123,18 @@ def _output_paths() -> tuple[Path | None, Path | None]:
     return output_path, performance_path
 
 
-def _settings() -> tuple[RolloutSettings, ProblemConfig]:
+def _settings() -> tuple[RolloutSettings, ProblemConfig, InliningConfig]:
     """What gin says about compilations. Its files may speak of networks too, which is none of our business."""
     if not _GIN_FILES.value and not _GIN_BINDINGS.value:
-        return RolloutSettings(), ProblemConfig()
-    classes = {"rollout": RolloutSettings, "problem_config": ProblemConfig, "network": NetworkConfig}
+        return RolloutSettings(), ProblemConfig(), InliningConfig()
+    classes = {
+        "rollout": RolloutSettings,
+        "problem_config": ProblemConfig,
+        "inlining": InliningConfig,
+        "network": NetworkConfig,
+    }
     settings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)
-    return settings["rollout"], settings["problem_config"]
+    return settings["rollout"], settings["problem_config"], settings["inlining"]
 
 
 def _trace_writer(path: Path) -> "TraceWriter":

@@ -7,6 +7,7 @@ from typing import Any
 
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.files import check_folder_writable, write_atomically
+from compiler_opt.llvm.ir2vec import components
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
 from compiler_opt.policies.export.aot import write_aot
 from compiler_opt.policies.export.release_model import EMBEDDED_MODELS, EmbeddedModel, write_release_model
@@ -59,6 +60,12 @@ def export_policy(
                 if possible
                 else "compiler_opt/tools/deploy.py takes it as it is"
             )
+        )
+    of_integers = [form for form in formats if form != "aot"]
+    if of_integers and components(weights.features):
+        raise PolicyError(
+            f"{policy_dir}: sees IR2Vec embeddings, for which the format {of_integers[0]} has no place; expected aot, "
+            "or a policy that was trained without them"
         )
     check_folder_writable(output)
     written = {name: FORMATS[name](policy_dir, weights, model, output) for name in formats}

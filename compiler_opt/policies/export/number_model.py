@@ -40,6 +40,20 @@ def number_policy(
     return actor_policy.ActorPolicy(ts.time_step_spec(observation), advice, _Advising(observation, weights, scale))
 
 
+def positions(features: Mapping[str, tf.Tensor], columns: Sequence[tuple[str, np.ndarray]]) -> tf.Tensor:
+    """Features `[N]` by name, and the names with their quantiles, to positions `[N, F]` float32."""
+    reached = [
+        # In 64 bits all that is sent compares exactly, infinity included.
+        tf.searchsorted(tf.constant(quantiles), tf.cast(features[name], tf.float64), side="right")
+        for name, quantiles in columns
+    ]
+    shares = [
+        tf.cast(count, tf.float32) / np.float32(len(quantiles))
+        for count, (_, quantiles) in zip(reached, columns, strict=True)
+    ]
+    return tf.stack(shares, axis=-1)
+
+
 class _Advising(network.Network):
     """The same computation as `policies.number.NumberPolicy`."""
 
@@ -47,26 +61,17 @@ class _Advising(network.Network):
         super().__init__(input_tensor_spec=observation, state_spec=(), name="advising")
         self._columns = list(zip(weights.features, weights.quantiles, strict=True))
         self._scale = scale
-        positions = {"positions": tf.TensorSpec((len(weights.features),), tf.float32, "positions")}
+        seen = {"positions": tf.TensorSpec((len(weights.features),), tf.float32, "positions")}
         action = networks.number_spec("action", scale.lowest, scale.highest)
         hidden = tuple(len(bias) for bias in weights.biases[:-1])
         config = NetworkConfig(fc_layer_params=hidden)
-        self._actor = networks.positions_actor(networks.NumberActor, positions, action, config, seed=0)
+        self._actor = networks.positions_actor(networks.NumberActor, seen, action, config, seed=0)
         networks.assign(self._actor, weights)
 
     def call(
         self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False
     ) -> tuple[Any, Any]:
         del step_type, training
-        reached = [
-            # In 64 bits all that is sent compares exactly, infinity included.
-            tf.searchsorted(tf.constant(quantiles), tf.cast(observation[name], tf.float64), side="right")
-            for name, quantiles in self._columns
-        ]
-        shares = [
-            tf.cast(count, tf.float32) / np.float32(len(quantiles))
-            for count, (_, quantiles) in zip(reached, self._columns, strict=True)
-        ]
-        distribution, _ = self._actor({"positions": tf.stack(shares, axis=-1)})
+        distribution, _ = self._actor({"positions": positions(observation, self._columns)})
         steps = tf.round((tf.cast(distribution.loc, tf.float64) - self._scale.lowest) * self._scale.steps)
         return tf.cast(tf.clip_by_value(steps, 0, self._scale.largest_advice), tf.float32), network_state

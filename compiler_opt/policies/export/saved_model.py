@@ -7,8 +7,9 @@ network.mlgo                  the native form, see `policies.native`
 model.tflite                  the same for LLVM's development mode, see `policies.export.tflite`
 model_card.json, MODEL_CARD.md  see `policies.model_card`
 
-The native form and TFLite are for policies that say yes or no. One that answers with a number has the SavedModel,
-whose action is the advice, beside `network.npz`; one that scores candidates has that and the card only.
+The native form and TFLite are for policies that say yes or no by integers. One that answers with a number, or sees
+embeddings, has the SavedModel, whose action is the advice, beside `network.npz`; one that scores candidates has that
+and the card only.
 """
 
 import contextlib
@@ -22,8 +23,10 @@ from tf_agents.policies import actor_policy, greedy_policy, policy_saver, tf_pol
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import OutputError
+from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
+from compiler_opt.policies.export.embeddings_model import embeddings_policy
 from compiler_opt.policies.export.number_model import number_policy
 from compiler_opt.policies.export.tflite import tflite_model
 from compiler_opt.policies.native import NATIVE_FILE, native_blob
@@ -57,6 +60,8 @@ def save_policy(
     with _replacing(directory) as partial:
         if scale is not None:
             _save_tensorflow_policy(partial, number_policy(weights, action_name, scale, sent))
+        elif components(weights.features):
+            _save_tensorflow_policy(partial, embeddings_policy(weights, action_name))
         elif len(weights.biases[-1]) > 1:
             _save_for_tensorflow(partial, weights, action_name)
             (partial / NATIVE_FILE).write_bytes(native_blob(weights))

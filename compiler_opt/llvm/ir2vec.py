@@ -1,0 +1,188 @@
+"""IR2Vec embeddings of caller and callee, which LLVM 22 and later send beside the inliner's features.
+
+The user brings a vocabulary, as LLVM reads it (`llvm/include/llvm/Analysis/IR2Vec.h`): vectors of one length for what
+IR consists of, in JSON,
+
+    {"Opcodes": {"Add": [0.1, ...], ...}, "Types": {"IntegerTy": [...], ...}, "Arguments": {"Constant": [...], ...}}
+
+LLVM makes one vector of each function, and sends two tensors, `callee_embedding` and `caller_embedding`, of D floats.
+To everything here each number is a feature of its own, `callee_embedding_0` and so on: the same bytes, other names.
+"""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.files import printable, read_regular, shown
+from compiler_opt.llvm.advisors import INLINING, mllvm
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.tensor_spec import TensorSpec
+
+OPTION = "-ml-inliner-ir2vec-vocab-file"
+"""Has the inliner's features include embeddings."""
+
+SETTING = "inlining.ir2vec_vocabulary"
+"""How gin calls it."""
+
+IDENTITY = "ir2vec_vocabulary"
+"""What traces and policies record the vocabulary's SHA-256 as, among what they say of the compiler."""
+
+TENSORS = ("callee_embedding", "caller_embedding")
+MAX_BYTES = 1 << 24
+MAX_DIMENSIONS = 512
+
+_PATH_OPTION = "-ir2vec-vocab-path"  # The other one only says that there is a vocabulary.
+_SECTIONS = ("Opcodes", "Types", "Arguments")
+_LARGEST = 1e6
+"""Embeddings are sums over functions, in single precision."""
+
+_COMPONENT = re.compile(rf"({'|'.join(TENSORS)})_(\d+)", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True)
+class InliningConfig:
+    """What gin says of inlining, under the name `inlining`.
+
+    Attributes:
+      ir2vec_vocabulary: file of an IR2Vec vocabulary, by which policies also see what caller and callee consist of;
+        empty for none.
+    """
+
+    ir2vec_vocabulary: str = ""
+
+    def vocabulary(self, problem: str) -> "Ir2VecVocabulary | None":
+        """What the file says; None when there is none.
+
+        Args:
+          problem: what is decided.
+
+        Raises:
+          ConfigError: it is no vocabulary, or something else than inlining is decided.
+        """
+        if not self.ir2vec_vocabulary:
+            return None
+        if problem != INLINING.problem:
+            raise ConfigError(f"{SETTING}: expected --compile_task={INLINING.problem}, found {problem}; leave it out")
+        return read_vocabulary(Path(self.ir2vec_vocabulary))
+
+
+@dataclasses.dataclass(frozen=True)
+class Ir2VecVocabulary:
+    """A vocabulary that was found good.
+
+    Attributes:
+      path: of the file, absolute.
+      sha256: of its content, in hexadecimal digits.
+      dimensions: the length of its vectors, D.
+    """
+
+    path: Path
+    sha256: str
+    dimensions: int
+
+    def options(self) -> list[str]:
+        """Clang arguments that have embeddings made by it."""
+        return mllvm([f"{OPTION}={self.path}", f"{_PATH_OPTION}={self.path}"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "path": str(self.path)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Ir2VecVocabulary":
+        """The inverse of `to_json`."""
+        return cls(Path(value["path"]), value["sha256"], value["dimensions"])
+
+
+def read_vocabulary(path: Path) -> Ir2VecVocabulary:
+    """Checks a vocabulary.
+
+    Raises:
+      ConfigError: it cannot be read, or is not what LLVM takes for one.
+    """
+    where = f"{SETTING}: {printable(path)}"
+    try:
+        content = read_regular(path, MAX_BYTES)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{where}: cannot be read: {getattr(error, 'strerror', error)}; give another file") from None
+    try:
+        dimensions = _dimensions(json.loads(content))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{where}: expected an IR2Vec vocabulary (JSON with {', '.join(_SECTIONS)}, each of names with vectors of "
+            f"one length); {printable(str(error)[:200])}; give one that LLVM reads"
+        ) from None
+    return Ir2VecVocabulary(path.absolute(), hashlib.sha256(content).hexdigest(), dimensions)
+
+
+def _dimensions(value: Any) -> int:
+    """The length of all vectors; raises ValueError when they have not one."""
+    if not isinstance(value, dict):
+        raise ValueError(f"found {type(value).__name__}")
+    lengths: set[int] = set()
+    for section in _SECTIONS:
+        entries = value.get(section)
+        if not isinstance(entries, dict) or not entries:
+            raise ValueError(f"found {section} to be missing or empty")
+        for name, vector in entries.items():
+            if not isinstance(vector, list) or not all(map(_is_usable, vector)):
+                raise ValueError(f"found {section} {shown(name)} not to be numbers of at most {_LARGEST:.0e}")
+            lengths.add(len(vector))
+    if len(lengths) > 1:
+        raise ValueError(f"found vectors of {' and '.join(map(str, sorted(lengths)[:2]))} numbers")
+    if not 1 <= min(lengths) <= MAX_DIMENSIONS:
+        raise ValueError(f"found vectors of {min(lengths)} numbers, where 1 to {MAX_DIMENSIONS} are possible")
+    return min(lengths)
+
+
+def _is_usable(number: Any) -> bool:
+    return isinstance(number, (int, float)) and not isinstance(number, bool) and abs(number) <= _LARGEST
+
+
+def components(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of some features that are numbers of embeddings."""
+    return tuple(name for name in names if _COMPONENT.fullmatch(name))
+
+
+def tensor_and_place(name: str) -> tuple[str, int] | None:
+    """The tensor that a feature is a number of, and which; None when it is none."""
+    match = _COMPONENT.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
+
+
+def flattened(header: Header) -> Header:
+    """The same bytes, with each number of an embedding as a feature."""
+    features: list[TensorSpec] = []
+    for spec in header.features:
+        if spec.name in TENSORS:
+            features += (TensorSpec(f"{spec.name}_{i}", spec.dtype, ()) for i in range(spec.num_elements))
+        else:
+            features.append(spec)
+    return dataclasses.replace(header, features=tuple(features))
+
+
+def check_same(made_by: Any, given: Ir2VecVocabulary | None, what: str) -> None:
+    """Refuses to use a policy or trace with other embeddings than it was made with.
+
+    Args:
+      made_by: what it says of its compiler, see `Toolchain.identity`.
+      given: the vocabulary, if there is one.
+      what: what an error calls it.
+
+    Raises:
+      PolicyError: that is another one.
+    """
+    recorded = made_by.get(IDENTITY) if isinstance(made_by, Mapping) else None
+    if recorded == (given.sha256 if given is not None else None):
+        return
+    found = f"{SETTING} = {printable(given.path)!r} (SHA-256 {given.sha256[:12]}...)" if given is not None else "none"
+    if recorded is None:
+        raise PolicyError(f"{what}: was made without IR2Vec embeddings, found {found}; leave {SETTING} out")
+    raise PolicyError(
+        f"{what}: was made with the IR2Vec vocabulary of SHA-256 {printable(str(recorded)[:12])}..., found {found}; "
+        f"give the same file as {SETTING} in gin"
+    )
