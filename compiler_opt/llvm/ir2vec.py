@@ -19,7 +19,7 @@ from typing import Any
 
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.files import printable, read_regular, shown
-from compiler_opt.llvm.advisors import INLINING, mllvm
+from compiler_opt.llvm.advisors import INLINING, AdvisorFlags, mllvm
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -55,19 +55,19 @@ class InliningConfig:
 
     ir2vec_vocabulary: str = ""
 
-    def vocabulary(self, problem: str) -> "Ir2VecVocabulary | None":
+    def vocabulary(self, advisor: AdvisorFlags) -> "Ir2VecVocabulary | None":
         """What the file says; None when there is none.
 
         Args:
-          problem: what is decided.
+          advisor: of what is decided.
 
         Raises:
           ConfigError: it is no vocabulary, or something else than inlining is decided.
         """
         if not self.ir2vec_vocabulary:
             return None
-        if problem != INLINING.problem:
-            raise ConfigError(f"{SETTING}: expected --compile_task={INLINING.problem}, found {problem}; leave it out")
+        if advisor != INLINING:
+            raise ConfigError(f"{SETTING}: expected decisions of inlining, found {advisor.problem}; leave it out")
         return read_vocabulary(Path(self.ir2vec_vocabulary))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from compiler_opt import problems
 from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.llvm import ir2vec
 from compiler_opt.llvm.advisors import AdvisorFlags
 from compiler_opt.policies.candidates import CandidateInputs, CandidatePolicy
 from compiler_opt.policies.native import native_blob
@@ -77,9 +78,8 @@ class Problem(abc.ABC):
         return self.candidates is None and self.scale is None
 
     def known(self, sent: Iterable[str]) -> tuple[str, ...]:
-        """`feature_names`, and what else of the features that the compiler sends policies may see."""
-        del sent
-        return self.feature_names
+        """`feature_names` and, of what the compiler sends, the embeddings where they can be made use of."""
+        return (*self.feature_names, *(ir2vec.components(sent) if self.is_yes_or_no else ()))
 
     def visible(self, sent: Sequence[str]) -> list[str]:
         """Which features policies can see when the compiler sends these.

@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
     trace_path = Path(_DATA_PATH.value)
     trace = TraceDescription(trace_path)
     problem = problems.load(trace.about.get("problem", "inlining"))
-    embeddings = settings["inlining"].vocabulary(problem.name)
+    embeddings = settings["inlining"].vocabulary(problem.advisor)
     if embeddings is not None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
     quantiles = load_vocabulary(Path(config.vocab_path), problem.known(spec.name for spec in trace.features))

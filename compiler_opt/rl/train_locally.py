@@ -79,7 +79,7 @@ def main(argv: list[str]) -> None:
         problem_config=settings["problem_config"],
         module_filter=_MODULE_FILTER.value,
     )
-    toolchain = probe(_CLANG_PATH.value, settings["inlining"].vocabulary(problem.name))
+    toolchain = probe(_CLANG_PATH.value, settings["inlining"].vocabulary(problem.advisor))
     corpus.check_compiler(toolchain.version, toolchain.clang)
     sent = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
     known, visible = problem.known(sent), problem.visible(sent)

@@ -92,7 +92,7 @@ def main(argv: list[str]) -> None:
     names = known_baselines(problem) if _BASELINES.value is None else [name for name in _BASELINES.value if name]
     others = baselines(problem, names)
     history = load_history(Path(_TRAINING_LOG.value)) if _TRAINING_LOG.value else None
-    embeddings = settings["inlining"].vocabulary(problem.name)
+    embeddings = settings["inlining"].vocabulary(problem.advisor)
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
     check_same(made_by, embeddings, f"--policy_path={_POLICY_PATH.value}")
     toolchain = probe(_CLANG_PATH.value, embeddings)

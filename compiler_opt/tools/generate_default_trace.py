@@ -70,7 +70,7 @@ def main(argv: list[str]) -> None:
     output_path, performance_path = _output_paths()
     settings, problem_config, inlining = _settings()
     problem = problems.load(_COMPILE_TASK.value)
-    embeddings = inlining.vocabulary(problem.name)
+    embeddings = inlining.vocabulary(problem.advisor)
     corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, problem_config=problem_config)
     filtered = corpus.filter(_MODULE_FILTER.value) if _MODULE_FILTER.value else corpus
     modules = traces.sample_modules(filtered.modules, _SAMPLING_RATE.value, _SEED.value)

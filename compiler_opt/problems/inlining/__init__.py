@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.llvm import ir2vec
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.object_file import ObjectSizes, read_object_sizes
 from compiler_opt.llvm.remarks import CallSites
@@ -25,9 +24,6 @@ class InliningForSize(Problem):
     is_size = True
     feature_names = signature.FEATURES
     context_policies = (ConstantPolicy(0, name="never"),)
-
-    def known(self, sent: Iterable[str]) -> tuple[str, ...]:
-        return (*self.feature_names, *ir2vec.components(sent))
 
     def measure(self, object_path: Path, remarks: bytes) -> ObjectSizes:
         del remarks

@@ -1,0 +1,132 @@
+"""IR2Vec embeddings from the command line, at smoke size: trace, vocabulary, cloning, training, evaluation, refusals."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compiler_opt import rl
+from compiler_opt.llvm.ir2vec import components, read_vocabulary
+from compiler_opt.policies.model_card import MARKDOWN_FILE, ModelCard
+from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
+from compiler_opt.problems import problem as problems
+from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from tests import programs
+from tests.ir2vec_vocabulary import write_vocabulary
+from tests.small_corpus import make_small_corpus
+
+_GIN = "gin_configs/inlining"
+_TRAIN = (
+    f"--gin_files={_GIN}/ppo_nn_agent.gin",
+    f"--gin_files={_GIN}/ir2vec.gin",
+    "--gin_bindings=train_eval.num_iterations=2",
+    "--gin_bindings=train_eval.num_modules=3",
+    "--gin_bindings=train_eval.rollouts_per_module=3",
+    "--num_workers=2",
+)
+
+
+def run(program: str, *arguments: str, vocabulary: Path | None = None, status: int = 0) -> str:
+    """Standard output, or the error of a run that is expected to fail."""
+    given = () if vocabulary is None else (f"--gin_bindings=inlining.ir2vec_vocabulary='{vocabulary}'",)
+    result = programs.run(f"compiler_opt/{program}.py", *arguments, *given)
+    assert result.returncode == status, result.stderr
+    if not status:
+        return result.stdout
+    (line,) = (line for line in result.stderr.splitlines() if line.startswith("error: "))
+    return line
+
+
+@pytest.fixture(scope="module")
+def clang() -> str:
+    path = shutil.which("clang-22")
+    assert path is not None
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(clang: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything that came of it."""
+    place = tmp_path_factory.mktemp("ir2vec")
+    corpus, vocabulary = place / "corpus", write_vocabulary(place / "ir2vec.json")
+    write_vocabulary(place / "other.json", seed=2)
+    corpus.mkdir()
+    make_small_corpus(corpus, clang)
+    with_clang = (f"--clang_path={clang}", f"--data_path={corpus}")
+    trace = f"--output_path={place / 'trace'}"
+    run("tools/generate_default_trace", *with_clang, trace, "--num_workers=2", vocabulary=vocabulary)
+    _vocabulary_and_clone(place)
+    start = f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}"
+    run("rl/train_locally", *with_clang, f"--root_dir={place / 'training'}", start, *_TRAIN, vocabulary=vocabulary)
+    return place
+
+
+def _vocabulary_and_clone(place: Path) -> None:
+    """What generate_vocab and train_bc do, without waiting for TensorFlow twice more."""
+    rl.load_tensorflow()
+    from compiler_opt.rl.quantiles import trace_quantiles
+    from compiler_opt.rl.trace_files import Trace
+    from compiler_opt.rl.warm_start import clone_default
+
+    trace, inlining = Trace(place / "trace"), problems.load("inlining")
+    save_vocabulary(place / "vocabulary", trace_quantiles(trace, 16))
+    quantiles = load_vocabulary(place / "vocabulary", inlining.known(spec.name for spec in trace.features))
+    config = BehavioralCloningConfig(num_epochs=3, batch_size=4)
+    clone_default(place / "warm_start", trace.path, inlining, quantiles, NetworkConfig(), config)
+
+
+def test_each_step_knows_the_vocabulary(place: Path) -> None:
+    expected = read_vocabulary(place / "ir2vec.json").sha256
+    assert json.loads((place / "trace.meta.json").read_text())["toolchain"]["ir2vec_vocabulary"] == expected
+    for policy in (place / "warm_start" / "policy", place / "training" / "policy"):
+        weights = NetworkWeights.load(policy)
+        assert len(weights.features) == 38 + 16 and len(components(weights.features)) == 16
+        card = ModelCard.load(policy)
+        assert card is not None and card.compiler is not None
+        assert card.compiler["ir2vec_vocabulary"] == expected
+        assert expected in (policy / MARKDOWN_FILE).read_text()
+        assert (policy / "saved_model.pb").is_file() and not (policy / "model.tflite").exists()
+    history = (place / "training" / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["failures"] for line in history] == [0, 0]
+
+
+def test_the_policy_is_evaluated(place: Path, clang: str) -> None:
+    data, policy = f"--data_path={place / 'corpus'}", f"--policy_path={place / 'training' / 'policy'}"
+    arguments = (data, policy, f"--output_path={place / 'evaluation'}", "--baselines=never")
+    table = run("tools/evaluate", f"--clang_path={clang}", *arguments, vocabulary=place / "ir2vec.json")
+    assert "together" in table and "0 failures" in table
+    assert read_vocabulary(place / "ir2vec.json").sha256 in (place / "evaluation" / "summary.json").read_text()
+
+    error = run("tools/evaluate", f"--clang_path={clang}", *arguments, status=2)
+    assert "found none; give the same file as inlining.ir2vec_vocabulary in gin" in error
+    error = run("tools/evaluate", f"--clang_path={clang}", *arguments, vocabulary=place / "other.json", status=2)
+    assert "was made with the IR2Vec vocabulary of SHA-256" in error and "other.json" in error
+    error = run("tools/evaluate", "--clang_path=clang-19", *arguments, vocabulary=place / "ir2vec.json", status=2)
+    assert "clang-19: sends no embeddings by -ml-inliner-ir2vec-vocab-file=" in error
+    insisting = (*arguments, f"--clang_path={clang}", "--gin_bindings=rollout.backend='plugin'")
+    error = run("tools/evaluate", *insisting, vocabulary=place / "ir2vec.json", status=2)
+    assert "found the backend plugin; use auto" in error
+    error = run("tools/deploy", f"--policy={place / 'training' / 'policy'}", f"--output={place / 'prefix'}", status=2)
+    assert "sees IR2Vec embeddings, so it has no native form" in error
+
+
+def test_training_with_another_vocabulary_is_refused(place: Path, clang: str) -> None:
+    other = place / "other.json"
+    cloning = (f"--root_dir={place / 'no'}", f"--data_path={place / 'trace'}", f"--vocab_path={place / 'vocabulary'}")
+    assert "other.json" in run("rl/train_bc", *cloning, vocabulary=other, status=2)
+    training = (f"--clang_path={clang}", f"--data_path={place / 'corpus'}", *_TRAIN)
+    start = (f"--root_dir={place / 'no'}", f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}")
+    assert "other.json" in run("rl/train_locally", *training, *start, vocabulary=other, status=2)
+    goes_on = (f"--root_dir={place / 'training'}", f"--vocab_path={place / 'vocabulary'}")
+    error = run("rl/train_locally", *training, *goes_on, vocabulary=other, status=2)
+    assert "holds a run with another vocabulary" in error
+    assert not (place / "no").exists()
+
+
+def test_what_is_missing_is_named(place: Path, clang: str) -> None:
+    """The shipped file names one that the user has to bring."""
+    arguments = (f"--clang_path={clang}", f"--data_path={place / 'corpus'}", f"--output_path={place / 'no'}")
+    error = run("tools/generate_default_trace", *arguments, f"--gin_files={_GIN}/ir2vec.gin", status=2)
+    assert "inlining.ir2vec_vocabulary: seedEmbeddingVocab75D.json: cannot be read: No such file" in error
