@@ -107,7 +107,7 @@ class Training(abc.ABC, Generic[_Collected]):
             "targets": corpus.targets(toolchain.target),
         }
         action = support.advice
-        self._vocabulary = _fingerprint(self._features, quantiles, toolchain.embeddings)
+        self._vocabulary = fingerprint(self._features, quantiles, toolchain.embeddings)
         self._action_name = action.name if action is not None else problem.name
         self._learner = self._make_learner(run.network)
         self._checkpoints = Checkpoints(root_dir / "checkpoints", **self._learner.checkpointed())
@@ -300,7 +300,7 @@ class Training(abc.ABC, Generic[_Collected]):
         }
 
 
-def _fingerprint(
+def fingerprint(
     features: Sequence[str], quantiles: Mapping[str, np.ndarray], embeddings: Ir2VecVocabulary | None
 ) -> str:
     """Tells one vocabulary from another, and what embeddings are made by."""

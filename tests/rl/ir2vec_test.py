@@ -1,18 +1,23 @@
-"""IR2Vec embeddings from the command line, at smoke size: trace, vocabulary, cloning, training, evaluation, refusals."""
+"""IR2Vec embeddings from the command line, at smoke size: trace, training, evaluation, refusals; and cloning."""
 
 import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from compiler_opt import rl
 from compiler_opt.llvm.ir2vec import components, read_vocabulary
 from compiler_opt.policies.model_card import MARKDOWN_FILE, ModelCard
 from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
 from compiler_opt.problems import problem as problems
+from compiler_opt.rl import training
+from compiler_opt.rl.behavioral_cloning import Cloner, Examples
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.decisions import YesOrNoByPositions, decision_kind
+from compiler_opt.rl.quantiles import trace_quantiles
+from compiler_opt.rl.trace_files import Trace
 from tests import programs
 from tests.ir2vec_vocabulary import write_vocabulary
 from tests.small_corpus import make_small_corpus
@@ -21,7 +26,7 @@ _GIN = "gin_configs/inlining"
 _TRAIN = (
     f"--gin_files={_GIN}/ppo_nn_agent.gin",
     f"--gin_files={_GIN}/ir2vec.gin",
-    "--gin_bindings=train_eval.num_iterations=2",
+    "--gin_bindings=train_eval.num_iterations=1",
     "--gin_bindings=train_eval.num_modules=3",
     "--gin_bindings=train_eval.rollouts_per_module=3",
     "--num_workers=2",
@@ -57,39 +62,47 @@ def place(clang: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with_clang = (f"--clang_path={clang}", f"--data_path={corpus}")
     trace = f"--output_path={place / 'trace'}"
     run("tools/generate_default_trace", *with_clang, trace, "--num_workers=2", vocabulary=vocabulary)
-    _vocabulary_and_clone(place)
-    start = f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}"
-    run("rl/train_locally", *with_clang, f"--root_dir={place / 'training'}", start, *_TRAIN, vocabulary=vocabulary)
+    # As generate_vocab does, without waiting for TensorFlow once more.
+    save_vocabulary(place / "vocabulary", trace_quantiles(Trace(place / "trace"), 16))
+    quantiles = f"--vocab_path={place / 'vocabulary'}"
+    run("rl/train_locally", *with_clang, f"--root_dir={place / 'training'}", quantiles, *_TRAIN, vocabulary=vocabulary)
     return place
-
-
-def _vocabulary_and_clone(place: Path) -> None:
-    """What generate_vocab and train_bc do, without waiting for TensorFlow twice more."""
-    rl.load_tensorflow()
-    from compiler_opt.rl.quantiles import trace_quantiles
-    from compiler_opt.rl.trace_files import Trace
-    from compiler_opt.rl.warm_start import clone_default
-
-    trace, inlining = Trace(place / "trace"), problems.load("inlining")
-    save_vocabulary(place / "vocabulary", trace_quantiles(trace, 16))
-    quantiles = load_vocabulary(place / "vocabulary", inlining.known(spec.name for spec in trace.features))
-    config = BehavioralCloningConfig(num_epochs=3, batch_size=4)
-    clone_default(place / "warm_start", trace.path, inlining, quantiles, NetworkConfig(), config)
 
 
 def test_each_step_knows_the_vocabulary(place: Path) -> None:
     expected = read_vocabulary(place / "ir2vec.json").sha256
     assert json.loads((place / "trace.meta.json").read_text())["toolchain"]["ir2vec_vocabulary"] == expected
-    for policy in (place / "warm_start" / "policy", place / "training" / "policy"):
-        weights = NetworkWeights.load(policy)
-        assert len(weights.features) == 38 + 16 and len(components(weights.features)) == 16
-        card = ModelCard.load(policy)
-        assert card is not None and card.compiler is not None
-        assert card.compiler["ir2vec_vocabulary"] == expected
-        assert expected in (policy / MARKDOWN_FILE).read_text()
-        assert (policy / "saved_model.pb").is_file() and not (policy / "model.tflite").exists()
+    policy = place / "training" / "policy"
+    weights, card = NetworkWeights.load(policy), ModelCard.load(policy)
+    assert len(weights.features) == 38 + 16 and len(components(weights.features)) == 16
+    assert card is not None and card.compiler is not None
+    assert card.compiler["ir2vec_vocabulary"] == expected
+    assert expected in (policy / MARKDOWN_FILE).read_text()
+    assert (policy / "saved_model.pb").is_file() and not (policy / "model.tflite").exists()
     history = (place / "training" / "history.jsonl").read_text().splitlines()
-    assert [json.loads(line)["failures"] for line in history] == [0, 0]
+    assert [json.loads(line)["failures"] for line in history] == [0]
+
+
+def test_what_only_embeddings_tell_is_cloned(place: Path) -> None:
+    """The trace's decisions replaced by the sign of one number, with all else made useless."""
+    trace = Trace(place / "trace")
+    (batch,) = trace.batches()
+    quantiles = load_vocabulary(place / "vocabulary", problems.load("inlining").known(batch.features))
+    told = {name: values for name, values in quantiles.items() if name.startswith("callee_embedding")}
+    kind = decision_kind(problems.load("inlining"), told, trace.features)
+    assert isinstance(kind, YesOrNoByPositions) and kind.features == tuple(told)
+    observations = kind.observe(batch.features)
+    labels = (observations["positions"][:, 3] > 0.5).astype(np.int64)
+    examples = Examples(observations, labels, 2)
+    config = BehavioralCloningConfig(num_epochs=30, batch_size=8, learning_rate=1e-2, patience=30)
+    cloned = Cloner(kind, "inlining_decision", NetworkConfig((16,)), config).clone(examples, examples)
+    assert cloned.best["accuracy"] == 1 > cloned.best["majority_rate"]
+
+
+def test_a_run_tells_vocabularies_apart(place: Path) -> None:
+    quantiles = {"callee_embedding_0": np.arange(3.0)}
+    one, other = (read_vocabulary(place / name) for name in ("ir2vec.json", "other.json"))
+    assert len({training.fingerprint(tuple(quantiles), quantiles, given) for given in (one, other, None)}) == 3
 
 
 def test_the_policy_is_evaluated(place: Path, clang: str) -> None:
@@ -105,9 +118,6 @@ def test_the_policy_is_evaluated(place: Path, clang: str) -> None:
     assert "was made with the IR2Vec vocabulary of SHA-256" in error and "other.json" in error
     error = run("tools/evaluate", "--clang_path=clang-19", *arguments, vocabulary=place / "ir2vec.json", status=2)
     assert "clang-19: sends no embeddings by -ml-inliner-ir2vec-vocab-file=" in error
-    insisting = (*arguments, f"--clang_path={clang}", "--gin_bindings=rollout.backend='plugin'")
-    error = run("tools/evaluate", *insisting, vocabulary=place / "ir2vec.json", status=2)
-    assert "found the backend plugin; use auto" in error
     error = run("tools/deploy", f"--policy={place / 'training' / 'policy'}", f"--output={place / 'prefix'}", status=2)
     assert "sees IR2Vec embeddings, so it has no native form" in error
 
@@ -116,12 +126,9 @@ def test_training_with_another_vocabulary_is_refused(place: Path, clang: str) ->
     other = place / "other.json"
     cloning = (f"--root_dir={place / 'no'}", f"--data_path={place / 'trace'}", f"--vocab_path={place / 'vocabulary'}")
     assert "other.json" in run("rl/train_bc", *cloning, vocabulary=other, status=2)
-    training = (f"--clang_path={clang}", f"--data_path={place / 'corpus'}", *_TRAIN)
-    start = (f"--root_dir={place / 'no'}", f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}")
-    assert "other.json" in run("rl/train_locally", *training, *start, vocabulary=other, status=2)
-    goes_on = (f"--root_dir={place / 'training'}", f"--vocab_path={place / 'vocabulary'}")
-    error = run("rl/train_locally", *training, *goes_on, vocabulary=other, status=2)
-    assert "holds a run with another vocabulary" in error
+    arguments = (f"--clang_path={clang}", f"--data_path={place / 'corpus'}", *_TRAIN)
+    start = (f"--root_dir={place / 'no'}", f"--warmstart_policy_dir={place / 'training' / 'policy'}")
+    assert "other.json" in run("rl/train_locally", *arguments, *start, vocabulary=other, status=2)
     assert not (place / "no").exists()
 
 
