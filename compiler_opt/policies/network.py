@@ -371,18 +371,31 @@ class _DeciderByNumbers(_NetworkDecider):
     def __init__(self, weights: NetworkWeights, header: Header, seed: int, temperature: float):
         super().__init__(seed, temperature)
         self._weights = weights
-        self._dtype = record_dtype(header.features)
+        # By type: which of the F features, and where in an observation their bytes are.
+        self._gathered: list[tuple[np.dtype, np.ndarray, np.ndarray]] = []
+        fields = [record_dtype(header.features)[name].base for name in weights.features]
+        offsets = np.array([_offset(header, name) for name in weights.features])
+        for dtype in dict.fromkeys(fields):
+            places = np.array([place for place, field in enumerate(fields) if field == dtype])
+            self._gathered.append((dtype, places, np.add.outer(offsets[places], np.arange(dtype.itemsize)).reshape(-1)))
         self._lengths = np.array([len(column) for column in weights.quantiles])
-        # [F, Q]; what a list lacks of the longest is not a number, which nothing reaches.
-        self._quantiles = np.full((len(self._lengths), self._lengths.max()), np.nan)
-        for row, column in zip(self._quantiles, weights.quantiles, strict=True):
-            row[: len(column)] = column
+        # [Q, F]; what a list lacks of the longest is not a number, which nothing reaches.
+        self._quantiles = np.full((self._lengths.max(), len(self._lengths)), np.nan)
+        for index, column in enumerate(weights.quantiles):
+            self._quantiles[: len(column), index] = column
 
     def _logits(self, observation: bytes) -> np.ndarray:
-        record = np.frombuffer(observation, self._dtype, 1)[0]
-        values = np.array([record[name].item() for name in self._weights.features], np.float64)
-        reached = np.count_nonzero(self._quantiles <= values[:, np.newaxis], axis=1)
+        content = np.frombuffer(observation, np.uint8)
+        values = np.empty(len(self._lengths))
+        for dtype, places, sources in self._gathered:
+            values[places] = content[sources].view(dtype)
+        reached = (self._quantiles <= values).sum(axis=0, dtype=np.uint32)
         return outputs(self._weights, (reached / self._lengths).astype(np.float32))
+
+
+def _offset(header: Header, name: str) -> int:
+    """Where in an observation the bytes of a feature begin."""
+    return sum(spec.num_bytes for spec in header.features[: header.names.index(name)])
 
 
 def _sampled_log_probs(actions: np.ndarray, scaled_logits: np.ndarray) -> np.ndarray:

@@ -114,7 +114,8 @@ def test_another_vocabulary_is_refused_by_name(tmp_path: Path) -> None:
     mine, other = (ir2vec.read_vocabulary(write_vocabulary(tmp_path / f"{seed}.json", seed=seed)) for seed in (1, 2))
     made_by = {ir2vec.IDENTITY: mine.sha256}
     ir2vec.check_same(made_by, mine, "policy")
-    for nothing in (None, {}, "clang"):
+    nothings: tuple[Any, ...] = (None, {}, "clang")
+    for nothing in nothings:
         ir2vec.check_same(nothing, None, "policy")
         with pytest.raises(PolicyError, match=r"policy: was made without IR2Vec embeddings, found .*1\.json.*leave"):
             ir2vec.check_same(nothing, mine, "policy")
