@@ -22,11 +22,10 @@ from compiler_opt.errors import CompilerOptError, ConfigError, CorpusError
 from compiler_opt.llvm import regalloc_remarks
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.rule import Rule, RulePolicy
+from compiler_opt.policies.rule import RULE, Rule, RulePolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc import function_scores
-from compiler_opt.rl.evolution_training import RULE
 from compiler_opt.tools import entry_point
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus, such as fetch_corpus makes at O2.", required=True)

@@ -13,6 +13,9 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy, UsesFeatures, deciding_by
 
+RULE = "rule"
+"""In a policy's metadata: the parameters of the rule that it was cloned from, by name."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RuleParameter:

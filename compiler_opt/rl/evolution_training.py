@@ -15,16 +15,13 @@ from compiler_opt.collect.workers import Job
 from compiler_opt.corpus.description import Module
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.policies.rule import Rule, RulePolicy
+from compiler_opt.policies.rule import RULE, Rule, RulePolicy
 from compiler_opt.rl.behavioral_cloning import Cloner, split_by_module
 from compiler_opt.rl.config import EvolutionConfig, NetworkConfig
 from compiler_opt.rl.evolution import ParameterSearch, weighted_gain
 from compiler_opt.rl.training import Run, Training
 
 _LOG = logging.getLogger(__name__)
-
-RULE = "rule"
-"""In a policy's metadata: the parameters of the rule that it was cloned from, by name."""
 
 
 @dataclasses.dataclass(frozen=True)
