@@ -49,7 +49,7 @@ class _Worker:
         self.problem = problems.load(problem_name)
         self.scratch = Path(tempfile.mkdtemp(dir=scratch))
         library = find_library(toolchain.clang)
-        processes.use_starter(None if library is None else ForkServers(library))
+        processes.use_starter(None if library is None else ForkServers(library).start)
 
 
 def _start_worker(toolchain: Toolchain, problem_name: str, scratch: Path, host_pid: int) -> None:

@@ -9,17 +9,18 @@ import contextlib
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from compiler_opt.errors import CompilerOptError, ToolchainError
 from compiler_opt.files import default_cache_dir, write_atomically
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.processes import Started
+from compiler_opt.llvm.processes import Launch, Started
 from compiler_opt.llvm.scratch import scratch_directory
 
 SOURCE = Path(__file__).parents[1] / "native" / "fork_server.c"
@@ -42,7 +43,8 @@ class _Server:
           OSError, subprocess.SubprocessError: it cannot be started.
         """
         self._socket, theirs = socket.socketpair()
-        with theirs:
+        with contextlib.ExitStack() as failing, theirs:
+            failing.enter_context(self._socket)
             variables = {"LD_PRELOAD": str(library), "MLGO_FORK_SERVER": str(theirs.fileno())}
             # A program that takes no notice of the library tells its version, and ends.
             self._popen = subprocess.Popen(
@@ -54,32 +56,27 @@ class _Server:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+            failing.pop_all()
         self._socket.settimeout(_REPLY_TIMEOUT_S)
         # Linux's name for the CPU clock of a process.
         self._clock = (~self._popen.pid << 3) | 2
         self._program = program
 
-    def start(
-        self,
-        command: Sequence[str],
-        stdout: int,
-        stderr: int,
-        memory_bytes: int,
-        folder: str,
-        environment: Mapping[str, str],
-    ) -> Started | None:
+    def start(self, launch: Launch) -> Started | None:
         """See `ForkServers.start`; None also when the program could not be put into the state asked for.
 
         Raises:
           OSError: the server does not answer.
         """
+        environment = os.environ if launch.environment is None else launch.environment
         variables = [f"{name}={value}" for name, value in environment.items()]
-        strings = b"".join(os.fsencode(text) + b"\0" for text in (folder, *command, *variables))
-        if strings.count(b"\0") != 1 + len(command) + len(variables):
+        texts = (str(launch.cwd or Path.cwd()), *launch.command, *variables)
+        strings = b"".join(os.fsencode(text) + b"\0" for text in texts)
+        if strings.count(b"\0") != len(texts):
             return None
-        request = _REQUEST.pack(memory_bytes, len(command), len(variables), len(strings))
+        request = _REQUEST.pack(launch.memory_bytes, len(launch.command), len(variables), len(strings))
         begun_s = time.clock_gettime(self._clock)
-        sent = socket.send_fds(self._socket, [request, strings], [stdout, stderr])
+        sent = socket.send_fds(self._socket, [request, strings], [launch.stdout, launch.stderr])
         self._socket.sendall((request + strings)[sent:])
         reply = b""
         while len(reply) < _REPLY.size:
@@ -105,71 +102,34 @@ class _Server:
 
 
 class ForkServers:
-    """Starts programs by servers of their own, which end with it."""
+    """Starts programs by servers of their own, which end with it; for one thread."""
 
     def __init__(self, library: Path):
         self._library = library
         self._servers: dict[str, _Server | None] = {}
 
-    def start(
-        self,
-        command: Sequence[str],
-        *,
-        stdout: int,
-        stderr: int,
-        memory_bytes: int,
-        cwd: Path | None,
-        environment: Mapping[str, str] | None,
-    ) -> Started | None:
-        """Starts a process of a session of its own, which is killed when we die; its standard input is empty.
-
-        Args:
-          command: argument list.
-          stdout: a descriptor.
-          stderr: another.
-          memory_bytes: limit on its address space.
-          cwd: its working directory; by default ours.
-          environment: all of its environment variables; by default ours.
+    def start(self, launch: Launch) -> Started | None:
+        """Starts a process of a session of its own, whose standard input is empty.
 
         Returns:
           a child of ours; None when it has to be started in the usual way, which also tells what is wrong with it.
         """
-        program = shutil.which(command[0])
-        environment = os.environ if environment is None else environment
-        if program is None or not Path(program).is_absolute():
+        if launch.memory_bytes is None or launch.death_signal != signal.SIGKILL:
             return None
-        # What else is to be loaded first may come with its own main.
-        if "LD_PRELOAD" in environment or _of_loader(environment) != _of_loader(os.environ):
+        program = shutil.which(launch.command[0])
+        if program is None or not Path(program).is_absolute() or not _is_loaded_alike(launch.environment):
             return None
         try:
             if program not in self._servers:
-                self._servers[program] = self._try_out(program)
+                self._servers[program] = _tried_out(self._library, program)
             server = self._servers[program]
-            if server is None:
-                return None
-            return server.start(command, stdout, stderr, memory_bytes, str(cwd or Path.cwd()), environment)
+            return None if server is None else server.start(launch)
         except (OSError, subprocess.SubprocessError):
-            self._give_up(program)
+            server = self._servers.get(program)
+            self._servers[program] = None
+            if server is not None:
+                server.close()
             return None
-
-    def _try_out(self, program: str) -> _Server | None:
-        server = _Server(self._library, program)
-        self._servers[program] = server
-        with Path(os.devnull).open("wb") as nowhere:
-            arguments = (nowhere.fileno(), nowhere.fileno(), processes.DEFAULT_MEMORY_BYTES, "/", os.environ)
-            forked = server.start([program, "--version"], *arguments)
-        if forked is not None:
-            os.waitpid(forked.pid, 0)
-            if server.is_program():
-                return server
-        server.close()
-        return None
-
-    def _give_up(self, program: str) -> None:
-        server = self._servers.get(program)
-        self._servers[program] = None
-        if server is not None:
-            server.close()
 
     def close(self) -> None:
         """Ends the servers; what they have started goes on."""
@@ -177,6 +137,32 @@ class ForkServers:
             if server is not None:
                 server.close()
         self._servers.clear()
+
+
+def _tried_out(library: Path, program: str) -> _Server | None:
+    """A server that works; None when the program takes no notice of the library, or is another one's script.
+
+    Raises:
+      OSError, subprocess.SubprocessError: it does not work.
+    """
+    with contextlib.ExitStack() as failing:
+        server = _Server(library, program)
+        failing.callback(server.close)
+        with Path(os.devnull).open("wb") as nowhere:
+            started = server.start(Launch([program, "--version"], nowhere.fileno(), nowhere.fileno()))
+        if started is not None:
+            os.waitpid(started.pid, 0)
+            if server.is_program():
+                failing.pop_all()
+                return server
+    return None
+
+
+def _is_loaded_alike(environment: Mapping[str, str] | None) -> bool:
+    """Whether the loader would do the same with these variables as with ours."""
+    environment = os.environ if environment is None else environment
+    # What else is to be loaded first may come with its own main.
+    return "LD_PRELOAD" not in environment and _of_loader(environment) == _of_loader(os.environ)
 
 
 def _of_loader(environment: Mapping[str, str]) -> dict[str, str]:
@@ -192,12 +178,13 @@ def find_library(clang: Path, cache_dir: Path | None = None) -> Path | None:
     """
     folder = (cache_dir or default_cache_dir()) / "plugins"
     path = folder / f"fork-server-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:20]}.so"
+    # What LD_PRELOAD names is separated by these.
+    if set(str(path)) & set(" :"):
+        return None
     with contextlib.suppress(CompilerOptError, OSError):
         if not path.is_file():
             write_atomically(path, _build(clang), executable=True)
-        # What LD_PRELOAD names is separated by these.
-        if not set(str(path)) & set(" :"):
-            return path
+        return path
     return None
 
 

@@ -18,7 +18,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from compiler_opt.errors import ToolchainError
 
@@ -123,21 +123,31 @@ class Started:
     popen: "subprocess.Popen[bytes] | None" = None
 
 
-class Starter(Protocol):
-    """Another way to start processes; see `fork_server.ForkServers`."""
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """A process to be started.
 
-    def start(
-        self,
-        command: Sequence[str],
-        *,
-        stdout: int,
-        stderr: int,
-        memory_bytes: int,
-        cwd: Path | None,
-        environment: Mapping[str, str] | None,
-    ) -> Started | None:
-        """Starts a process as `start` below does, or returns None."""
+    Attributes:
+      command: argument list; the first is the executable.
+      stdout: a descriptor.
+      stderr: another.
+      memory_bytes: limit on its address space; None for none.
+      cwd: its working directory; None for ours.
+      environment: all of its environment variables; None for ours.
+      death_signal: what it gets when we die.
+    """
 
+    command: Sequence[str]
+    stdout: int
+    stderr: int
+    memory_bytes: int | None = DEFAULT_MEMORY_BYTES
+    cwd: Path | None = None
+    environment: Mapping[str, str] | None = None
+    death_signal: int = signal.SIGKILL
+
+
+Starter = Callable[[Launch], Started | None]
+"""Another way to start processes, as `_start` below does; None where it cannot. See `fork_server.ForkServers.start`."""
 
 _starter: Starter | None = None
 
@@ -234,7 +244,9 @@ def start(
         elif stdout is None:
             stdout = opened.enter_context(Path(os.devnull).open("wb"))
         try:
-            started = _start(command, stdout, stderr, memory_bytes, cwd, environment, death_signal)
+            started = _start(
+                Launch(command, stdout.fileno(), stderr.fileno(), memory_bytes, cwd, environment, death_signal)
+            )
         except BaseException:
             if reader is not None:
                 reader.close()
@@ -246,45 +258,31 @@ def start(
         child.close()
 
 
-def _start(
-    command: Sequence[str],
-    stdout: IO[bytes],
-    stderr: IO[bytes],
-    memory_bytes: int | None,
-    cwd: Path | None,
-    environment: Mapping[str, str] | None,
-    death_signal: int,
-) -> Started:
-    """See `start`, which see for the errors, too."""
-    if _starter is not None and memory_bytes is not None and death_signal == signal.SIGKILL:
-        started = _starter.start(
-            command,
-            stdout=stdout.fileno(),
-            stderr=stderr.fileno(),
-            memory_bytes=memory_bytes,
-            cwd=cwd,
-            environment=environment,
-        )
+def _start(launch: Launch) -> Started:
+    """Starts a process of a session of its own, whose standard input is empty; see `start` for the errors."""
+    if _starter is not None:
+        started = _starter(launch)
         if started is not None:
             return started
+    program = launch.command[0]
     try:
         popen = subprocess.Popen(
-            command,
+            launch.command,
             stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=cwd,
-            env=environment,
+            stdout=launch.stdout,
+            stderr=launch.stderr,
+            cwd=launch.cwd,
+            env=launch.environment,
             start_new_session=True,
             # The workers that start compilers have one thread, for which this is safe.
-            preexec_fn=_prepare_child(memory_bytes, os.getpid(), death_signal),
+            preexec_fn=_prepare_child(launch.memory_bytes, os.getpid(), launch.death_signal),
         )
     except FileNotFoundError as error:
-        raise ToolchainError(f"{command[0]}: no such program; give the path of an installed one") from error
+        raise ToolchainError(f"{program}: no such program; give the path of an installed one") from error
     except PermissionError as error:
-        raise ToolchainError(f"{command[0]}: cannot be executed; check its permissions") from error
+        raise ToolchainError(f"{program}: cannot be executed; check its permissions") from error
     except OSError as error:
-        raise ToolchainError(f"{command[0]}: cannot be started: {error.strerror}") from error
+        raise ToolchainError(f"{program}: cannot be started: {error.strerror}") from error
     return Started(popen.pid, popen=popen)
 
 

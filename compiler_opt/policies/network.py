@@ -373,10 +373,12 @@ class _DeciderByNumbers(_NetworkDecider):
         self._weights = weights
         # By type: which of the F features, and where in an observation their bytes are.
         self._gathered: list[tuple[np.dtype, np.ndarray, np.ndarray]] = []
-        fields = [record_dtype(header.features)[name].base for name in weights.features]
-        offsets = np.array([_offset(header, name) for name in weights.features])
-        for dtype in dict.fromkeys(fields):
-            places = np.array([place for place, field in enumerate(fields) if field == dtype])
+        known = record_dtype(header.features).fields
+        assert known is not None
+        dtypes = [known[name][0].base for name in weights.features]
+        offsets = np.array([known[name][1] for name in weights.features])
+        for dtype in dict.fromkeys(dtypes):
+            places = np.array([place for place, each in enumerate(dtypes) if each == dtype])
             self._gathered.append((dtype, places, np.add.outer(offsets[places], np.arange(dtype.itemsize)).reshape(-1)))
         self._lengths = np.array([len(column) for column in weights.quantiles])
         # [Q, F]; what a list lacks of the longest is not a number, which nothing reaches.
@@ -391,11 +393,6 @@ class _DeciderByNumbers(_NetworkDecider):
             values[places] = content[sources].view(dtype)
         reached = (self._quantiles <= values).sum(axis=0, dtype=np.uint32)
         return outputs(self._weights, (reached / self._lengths).astype(np.float32))
-
-
-def _offset(header: Header, name: str) -> int:
-    """Where in an observation the bytes of a feature begin."""
-    return sum(spec.num_bytes for spec in header.features[: header.names.index(name)])
 
 
 def _sampled_log_probs(actions: np.ndarray, scaled_logits: np.ndarray) -> np.ndarray:

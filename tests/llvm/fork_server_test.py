@@ -30,7 +30,7 @@ def library(cache: Path) -> Path:
 @pytest.fixture
 def servers(library: Path) -> Iterator[ForkServers]:
     servers = ForkServers(library)
-    processes.use_starter(servers)
+    processes.use_starter(servers.start)
     yield servers
     processes.use_starter(None)
     servers.close()
@@ -70,7 +70,7 @@ def test_a_compiler_does_the_same(servers: ForkServers, clang_path: str, tmp_pat
     path = tmp_path / "source.c"
     path.write_text(source)
     results, objects = [], []
-    for starter in (None, servers, servers):
+    for starter in (None, servers.start, servers.start):
         processes.use_starter(starter)
         # By paths that depend on the working directory and the environment.
         result = processes.run(
@@ -90,7 +90,7 @@ def test_it_starts_a_compiler_for_less(servers: ForkServers, clang_path: str) ->
     costs: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(15):
         for serves in costs:
-            processes.use_starter(servers if serves else None)
+            processes.use_starter(servers.start if serves else None)
             costs[serves].append(processes.run([clang_path, "-c", "-x", "c", "/dev/null", "-o", "/dev/null"]).cpu_s)
     assert sorted(costs[True])[7] < 0.8 * sorted(costs[False])[7]
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_is_told_as_ever(servers: ForkServers, tmp_path: Path) ->
 
 def test_closed_it_leaves_no_process(library: Path) -> None:
     servers = ForkServers(library)
-    processes.use_starter(servers)
+    processes.use_starter(servers.start)
     assert processes.run(["echo", "a"]).ok
     processes.use_starter(None)
     (server,) = _waiting()
@@ -172,7 +172,7 @@ def test_when_the_host_is_killed_its_processes_die(library: Path) -> None:
         "from pathlib import Path\n"
         "from compiler_opt.llvm import processes\n"
         "from compiler_opt.llvm.fork_server import ForkServers\n"
-        "processes.use_starter(ForkServers(Path(sys.argv[1])))\n"
+        "processes.use_starter(ForkServers(Path(sys.argv[1])).start)\n"
         "print('started', flush=True)\n"
         "processes.run(['sleep', '60'])\n"
     )
