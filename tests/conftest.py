@@ -2,11 +2,16 @@
 
 import shutil
 
+import hypothesis
 import numpy as np
 import pytest
 
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from tests.real_observations import real_observations
+
+# A deadline would be a timed test: on a busy machine it fails.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 
 @pytest.fixture(params=["clang-19", "clang-22"], scope="session")

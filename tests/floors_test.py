@@ -19,6 +19,7 @@ FLOORS = {
     "compiler_opt.tensor_spec": 0,
     "compiler_opt.corpus": 1,
     "compiler_opt.llvm": 1,
+    "compiler_opt.report": 3,
     "compiler_opt.policies": 2,
     "compiler_opt.problems": 2,
     "compiler_opt.collect": 3,

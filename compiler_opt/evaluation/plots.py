@@ -16,9 +16,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from compiler_opt.evaluation.formatting import MINUS, change_text
 from compiler_opt.evaluation.history import History, smoothed
 from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.report.formatting import MINUS, change_text
 
 _STAND_INS = {
     "text": "#010101",

@@ -1,7 +1,7 @@
 """What an evaluation found: one record per module and per project, and what they add up to.
 
-A *contender* is whoever decides: the compiler's own heuristic (`default`), the policy, and the baselines. *Change* is
-relative to the default; negative is smaller.
+Policies go by their names: the compiler's own heuristic is `default`, `Evaluation.policy` is the one that is evaluated,
+the others are baselines. *Change* is relative to the default; negative is smaller.
 """
 
 import dataclasses
@@ -14,18 +14,18 @@ from compiler_opt.evaluation import statistics
 DEFAULT = "default"
 
 NEVER_WORSE = "never worse"
-"""No contender: of each module the object with less text, the default's or the policy's, as `deploy --never_worse` has
+"""Not a policy: of each module the object with less text, the default's or the policy's, as `deploy --never_worse` has
 it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """One module compiled by one contender.
+    """One module compiled under one policy.
 
     Attributes:
       text_bytes: text of the object.
       score: what the problem makes of the object; what policies are trained to lower.
-      num_decisions: how often the contender was asked; 0 for a plain compilation.
+      num_decisions: how often the policy was asked; 0 for a plain compilation.
       cpu_s: CPU seconds of the compiler.
       host_cpu_s: CPU seconds of the process that answered it.
     """
@@ -42,8 +42,8 @@ class ModuleResult:
     """One module.
 
     Attributes:
-      outputs: by contender; whoever is missing has failed.
-      failures: contender -> why, one line.
+      outputs: by policy; whoever is missing has failed.
+      failures: policy -> why, one line.
     """
 
     name: str
@@ -52,16 +52,16 @@ class ModuleResult:
     outputs: Mapping[str, Output]
     failures: Mapping[str, str]
 
-    def output(self, contender: str) -> Output:
-        """The contender's output, or the default's where the contender has failed."""
-        return self.outputs.get(contender, self.outputs[DEFAULT])
+    def output(self, policy: str) -> Output:
+        """The policy's output, or the default's where the policy failed."""
+        return self.outputs.get(policy, self.outputs[DEFAULT])
 
-    def score_change(self, contender: str) -> float:
-        return statistics.relative_change(self.outputs[DEFAULT].score, self.output(contender).score)
+    def score_change(self, policy: str) -> float:
+        return statistics.relative_change(self.outputs[DEFAULT].score, self.output(policy).score)
 
-    def change(self, contender: str) -> float:
+    def change(self, policy: str) -> float:
         """Change of the object's text."""
-        return statistics.relative_change(self.outputs[DEFAULT].text_bytes, self.output(contender).text_bytes)
+        return statistics.relative_change(self.outputs[DEFAULT].text_bytes, self.output(policy).text_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +71,8 @@ class ProjectResult:
     Attributes:
       modules: those that the default compiles.
       excluded: the others: module -> why; they are in no number.
-      linked_bytes: text of the linked program, by contender, and `NEVER_WORSE`; whoever is missing could not be linked.
-      link_failures: contender -> why.
+      linked_bytes: text of the linked program, by policy, and `NEVER_WORSE`; whoever is missing could not be linked.
+      link_failures: policy -> why.
     """
 
     name: str
@@ -86,38 +86,38 @@ class ProjectResult:
         """The languages of its modules, as in `C, C++`."""
         return ", ".join(sorted({module.language for module in self.modules}))
 
-    def object_bytes(self, contender: str) -> int:
-        """Sum of the objects' text, the default's where the contender has failed."""
-        return sum(module.output(contender).text_bytes for module in self.modules)
+    def object_bytes(self, policy: str) -> int:
+        """Sum of the objects' text, the default's where the policy has failed."""
+        return sum(module.output(policy).text_bytes for module in self.modules)
 
-    def score(self, contender: str) -> float:
+    def score(self, policy: str) -> float:
         """Sum of the modules' scores."""
-        return sum(module.output(contender).score for module in self.modules)
+        return sum(module.output(policy).score for module in self.modules)
 
-    def object_change(self, contender: str) -> float:
-        return statistics.relative_change(self.object_bytes(DEFAULT), self.object_bytes(contender))
+    def object_change(self, policy: str) -> float:
+        return statistics.relative_change(self.object_bytes(DEFAULT), self.object_bytes(policy))
 
-    def score_change(self, contender: str) -> float:
-        return statistics.relative_change(self.score(DEFAULT), self.score(contender))
+    def score_change(self, policy: str) -> float:
+        return statistics.relative_change(self.score(DEFAULT), self.score(policy))
 
-    def linked_change(self, contender: str) -> float | None:
+    def linked_change(self, policy: str) -> float | None:
         """Change of the linked program's text; None when either could not be linked."""
-        if contender not in self.linked_bytes or DEFAULT not in self.linked_bytes:
+        if policy not in self.linked_bytes or DEFAULT not in self.linked_bytes:
             return None
-        return statistics.relative_change(self.linked_bytes[DEFAULT], self.linked_bytes[contender])
+        return statistics.relative_change(self.linked_bytes[DEFAULT], self.linked_bytes[policy])
 
-    def num_substituted(self, contender: str) -> int:
-        """How many of the contender's compilations failed, so that the default's object was used."""
-        return sum(contender in module.failures for module in self.modules)
+    def num_substituted(self, policy: str) -> int:
+        """How many of the policy's compilations failed, so that the default's object was used."""
+        return sum(policy in module.failures for module in self.modules)
 
 
 @dataclasses.dataclass(frozen=True)
 class Total:
-    """All projects together, one contender against the default.
+    """All projects together, one policy against the default.
 
     Attributes:
       default_linked_bytes: sum over the projects that both could be linked for.
-      linked_bytes: the contender's sum over the same projects.
+      linked_bytes: the policy's sum over the same projects.
       objects: module by module, text of the objects.
       scores: module by module, the problem's score (for inlining, COMDAT-weighted text bytes).
       num_failures: compilations that failed; the default's object stands in for them.
@@ -125,7 +125,7 @@ class Total:
       host_cpu_s: CPU seconds of the processes that answered them.
     """
 
-    contender: str
+    policy: str
     default_linked_bytes: int
     linked_bytes: int
     objects: statistics.Comparison
@@ -143,7 +143,7 @@ class Total:
 class Failure:
     """Something that did not compile or link: `where` is a module or a project."""
 
-    contender: str
+    policy: str
     where: str
     reason: str
 
@@ -154,8 +154,8 @@ class Evaluation:
 
     Attributes:
       problem: what is decided, e.g. `inlining`.
-      policy: name of the contender that all this is about.
-      baselines: names of the other contenders, without the default.
+      policy: name of the policy that is evaluated.
+      baselines: names of the other policies, but for the default.
       projects: in the order of the corpus.
       started_at: local time, ISO 8601 to the minute.
       wall_s: how long it took.
@@ -173,8 +173,8 @@ class Evaluation:
     provenance: Mapping[str, str]
 
     @property
-    def contenders(self) -> tuple[str, ...]:
-        """Everyone but the default."""
+    def policies(self) -> tuple[str, ...]:
+        """All but the default."""
         return (self.policy, *self.baselines)
 
     @property
@@ -188,8 +188,8 @@ class Evaluation:
 
     @functools.cached_property
     def totals(self) -> dict[str, Total]:
-        """What the results add up to, by contender (without the default)."""
-        return {contender: self._total(contender) for contender in self.contenders}
+        """What the results add up to, by policy (without the default)."""
+        return {policy: self._total(policy) for policy in self.policies}
 
     def never_worse_change(self) -> float | None:
         """Change of the linked text with `NEVER_WORSE`, all projects together; None when none was linked."""
@@ -204,32 +204,32 @@ class Evaluation:
     def _linked(self, name: str) -> list[ProjectResult]:
         return [project for project in self.projects if project.linked_change(name) is not None]
 
-    def _total(self, contender: str) -> Total:
-        modules, linked = self.modules, self._linked(contender)
-        outputs = [module.outputs[contender] for module in modules if contender in module.outputs]
+    def _total(self, policy: str) -> Total:
+        modules, linked = self.modules, self._linked(policy)
+        outputs = [module.outputs[policy] for module in modules if policy in module.outputs]
         return Total(
-            contender=contender,
+            policy=policy,
             default_linked_bytes=sum(project.linked_bytes[DEFAULT] for project in linked),
-            linked_bytes=sum(project.linked_bytes[contender] for project in linked),
-            objects=self._compare(contender, lambda output: output.text_bytes),
-            scores=self._compare(contender, lambda output: output.score),
-            num_failures=sum(contender in module.failures for module in modules),
+            linked_bytes=sum(project.linked_bytes[policy] for project in linked),
+            objects=self._compare(policy, lambda output: output.text_bytes),
+            scores=self._compare(policy, lambda output: output.score),
+            num_failures=sum(policy in module.failures for module in modules),
             cpu_s=sum(output.cpu_s for output in outputs),
             host_cpu_s=sum(output.host_cpu_s for output in outputs),
         )
 
-    def _compare(self, contender: str, size: Callable[[Output], float]) -> statistics.Comparison:
+    def _compare(self, policy: str, size: Callable[[Output], float]) -> statistics.Comparison:
         modules = self.modules
         return statistics.compare(
             [size(module.outputs[DEFAULT]) for module in modules],
-            [size(module.output(contender)) for module in modules],
+            [size(module.output(policy)) for module in modules],
             [module.project for module in modules],
             seed=self.seed,
         )
 
     def failures(self) -> list[Failure]:
         """Everything that went wrong, the default's failures (which exclude a module) first."""
-        return sorted(self._failures(), key=lambda failure: failure.contender != DEFAULT)
+        return sorted(self._failures(), key=lambda failure: failure.policy != DEFAULT)
 
     def _failures(self) -> Iterable[Failure]:
         for project in self.projects:
@@ -254,8 +254,8 @@ class Evaluation:
             },
             "provenance": dict(self.provenance),
             "totals": {
-                contender: {**dataclasses.asdict(total), "linked_change": total.linked_change}
-                for contender, total in self.totals.items()
+                policy: {**dataclasses.asdict(total), "linked_change": total.linked_change}
+                for policy, total in self.totals.items()
             },
             "never_worse_change": self.never_worse_change(),
             "projects": [self._project_summary(project) for project in self.projects],
@@ -271,15 +271,15 @@ class Evaluation:
             "default_linked_bytes": project.linked_bytes.get(DEFAULT),
             "default_object_bytes": project.object_bytes(DEFAULT),
             "never_worse_change": project.linked_change(NEVER_WORSE),
-            "contenders": {
-                contender: {
-                    "linked_bytes": project.linked_bytes.get(contender),
-                    "linked_change": project.linked_change(contender),
-                    "object_bytes": project.object_bytes(contender),
-                    "object_change": project.object_change(contender),
-                    "score_change": project.score_change(contender),
-                    "num_failures": project.num_substituted(contender),
+            "policies": {
+                policy: {
+                    "linked_bytes": project.linked_bytes.get(policy),
+                    "linked_change": project.linked_change(policy),
+                    "object_bytes": project.object_bytes(policy),
+                    "object_change": project.object_change(policy),
+                    "score_change": project.score_change(policy),
+                    "num_failures": project.num_substituted(policy),
                 }
-                for contender in self.contenders
+                for policy in self.policies
             },
         }

@@ -2,26 +2,21 @@
 
 import json
 import shlex
-import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from compiler_opt.evaluation import page, plots
-from compiler_opt.evaluation.formatting import (
-    aligned,
-    bytes_text,
-    change_text,
-    count_text,
-    duration_text,
-    signed_bytes_text,
-)
+from markupsafe import Markup
+
+from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.output import csv_text
-from compiler_opt.evaluation.page import cells, colored, escape
+from compiler_opt.evaluation.report import change_headline, training_curve
 from compiler_opt.files import write_atomically
-from compiler_opt.optimize.results import Result, TargetSize
+from compiler_opt.optimize.results import Cost, Result, TargetSize
+from compiler_opt.report import page
+from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text, signed_bytes_text
+from compiler_opt.report.table import Cell, Change, Table
 
-_TEMPLATE = Path(__file__).with_name("report.html")
 _MAX_BARS = 40
 _MAX_NAMED = 8
 
@@ -61,22 +56,6 @@ def _target_row(target: TargetSize) -> dict[str, str | int | float]:
 
 def terminal_table(result: Result) -> str:
     """The result as plain text."""
-    main = result.main
-    others = [target for target in result.targets if target.role != "main"]
-    rows = [_terminal_row(target) for target in main]
-    together = [
-        "together",
-        "",
-        bytes_text(result.default_bytes),
-        bytes_text(result.optimized_bytes),
-        signed_bytes_text(result.optimized_bytes - result.default_bytes),
-        change_text(result.change),
-    ]
-    header = ["target", "kind", "-Oz", "optimized", "bytes", "change"]
-    shown = [header, *rows, together, *(_terminal_row(target) for target in others)]
-    rules = (1, len(rows) + 1, *([len(rows) + 2] if others else []))
-    lines = aligned(shown, num_text_columns=2, rules=rules)
-    lines += ["", *(f"tests, {name}: {run}" for name, run in _test_lines(result))]
     cost = ", ".join(
         [
             duration_text(sum(cost.wall_s for cost in result.costs)),
@@ -84,27 +63,40 @@ def terminal_table(result: Result) -> str:
             count_text(sum(cost.compiles for cost in result.costs), "compilation"),
         ]
     )
-    lines.append(f"cost: {cost}")
-    lines += change_lines(result)
-    lines += result.notes[1:]
-    return "\n".join(lines)
+    return "\n".join(
+        [*_targets(result).lines(), "", *_test_lines(result), f"cost: {cost}", *change_lines(result), *result.notes[1:]]
+    )
 
 
-def _terminal_row(target: TargetSize) -> list[str]:
+def _targets(result: Result) -> Table:
+    together = ["together", "", *_sizes(result.default_bytes, result.optimized_bytes, result.change)]
+    return Table(
+        ["target", "kind", "-Oz", "optimized", "bytes", "change"],
+        [_target(target) for target in result.main],
+        together,
+        extra=[_target(target) for target in result.targets if target.role != "main"],
+        num_text_columns=2,
+    )
+
+
+def _target(target: TargetSize) -> list[Cell]:
     role = "" if target.role == "main" else f" ({target.role})"
     return [
         target.name,
         target.kind + role,
-        bytes_text(target.default_bytes),
-        bytes_text(target.optimized_bytes),
-        signed_bytes_text(target.optimized_bytes - target.default_bytes),
-        change_text(target.change),
+        *_sizes(target.default_bytes, target.optimized_bytes, target.change),
     ]
 
 
-def _test_lines(result: Result) -> Iterable[tuple[str, str]]:
-    for name, run in zip(("plain -Oz", "optimized"), result.tests, strict=False):
-        yield name, f"{'passed' if run.passed else 'FAILED'} ({run.summary}; {run.log})"
+def _sizes(before: int, after: int, change: float) -> list[Cell]:
+    return [bytes_text(before), bytes_text(after), signed_bytes_text(after - before), Change(change)]
+
+
+def _test_lines(result: Result) -> list[str]:
+    return [
+        f"tests, {name}: {'passed' if run.passed else 'FAILED'} ({run.summary}; {run.log})"
+        for name, run in zip(("plain -Oz", "optimized"), result.tests, strict=False)
+    ]
 
 
 def change_lines(result: Result) -> list[str]:
@@ -145,34 +137,35 @@ def usage(drivers: Path) -> list[str]:
 def render(result: Result, drivers: Path, history: History | None = None) -> str:
     """The page; see `write`."""
     shown = result.main[:_MAX_BARS]
-    fields = {
-        "eyebrow": escape(f"{result.program} · inlining policy against clang -Oz"),
-        "headline": escape(_headline(result)),
-        "lead": escape(_lead(result)),
-        "cards": _cards(result),
-        "plot": plots.change_bars(
-            [target.name for target in shown], [target.change for target in shown], "change of linked text"
+    smaller = sum(target.change < 0 for target in result.main)
+    wall_s, cpu_s = (sum(getattr(cost, name) for cost in result.costs) for name in ("wall_s", "cpu_s"))
+    return page.render(
+        "optimization.html",
+        result=result,
+        title=f"{result.program}: {change_text(result.change)} linked text",
+        headline=change_headline(result.program, result.change, ("smaller", "bigger")),
+        lead=_lead(result),
+        cards=[
+            ("Linked text", Change(result.change), "main targets together"),
+            ("Targets smaller", f"{smaller} of {len(result.main)}", "main targets"),
+            ("Modules", f"{result.num_modules:,}", f"{result.num_decisions:,} decisions"),
+            ("Time", duration_text(wall_s), "all steps"),
+            ("CPU", duration_text(cpu_s), "all processes"),
+            ("Compilations", f"{sum(cost.compiles for cost in result.costs):,}", "all steps"),
+        ],
+        plot=Markup(
+            plots.change_bars(
+                [target.name for target in shown], [target.change for target in shown], "change of linked text"
+            )
         ),
-        "target_table": _target_table(result),
-        "tests": _tests(result),
-        "changes": _paragraphs("How well the policy still holds", change_lines(result)),
-        "training": _training(history),
-        "cost_table": _cost_table(result),
-        "drivers": escape(str(drivers)),
-        "usage": "".join(f"<p><code>{escape(line)}</code></p>" for line in usage(drivers)),
-        "notes": "".join(f"<li>{escape(note)}</li>" for note in result.notes),
-        "provenance": "".join(
-            f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in result.provenance.items()
-        ),
-    }
-    title = f"{result.program}: {change_text(result.change)} linked text"
-    return page.whole(title, string.Template(_TEMPLATE.read_text()).substitute(fields))
-
-
-def _headline(result: Result) -> str:
-    if change_text(result.change) == change_text(0):
-        return f"{result.program} is as large as with clang -Oz"
-    return f"{result.program} is {change_text(abs(result.change))[1:]} {'smaller' if result.change < 0 else 'bigger'}"
+        targets=_targets(result),
+        tests=_test_lines(result),
+        changes=change_lines(result),
+        training_curve=training_curve(history),
+        costs=_costs(result),
+        drivers=drivers,
+        usage=usage(drivers),
+    )
 
 
 def _lead(result: Result) -> str:
@@ -191,68 +184,14 @@ def _lead(result: Result) -> str:
     return " ".join(sentences)
 
 
-def _cards(result: Result) -> str:
-    smaller = sum(target.change < 0 for target in result.main)
-    return page.cards(
-        [
-            ("Linked text", colored(result.change), "main targets together"),
-            ("Targets smaller", f"{smaller} of {len(result.main)}", "main targets"),
-            ("Modules", f"{result.num_modules:,}", f"{result.num_decisions:,} decisions"),
-            ("Time", duration_text(sum(cost.wall_s for cost in result.costs)), "all steps"),
-            ("CPU", duration_text(sum(cost.cpu_s for cost in result.costs)), "all processes"),
-            ("Compilations", f"{sum(cost.compiles for cost in result.costs):,}", "all steps"),
+def _costs(result: Result) -> Table:
+    def row(name: str, costs: Sequence[Cost]) -> list[Cell]:
+        return [
+            name,
+            duration_text(sum(cost.wall_s for cost in costs)),
+            f"{sum(cost.cpu_s for cost in costs):,.0f}",
+            f"{sum(cost.compiles for cost in costs):,}",
         ]
-    )
 
-
-def _target_table(result: Result) -> str:
-    names = ("-Oz", "optimized", "bytes", "change")
-    head = '<th class="text">target</th><th class="text">kind</th><th class="text">role</th>'
-    head += "".join(f"<th>{name}</th>" for name in names)
-    rows = [
-        f'<td class="text">{escape(target.name)}</td><td class="text">{escape(target.kind)}</td>'
-        f'<td class="text">{target.role}</td>' + _sizes(target.default_bytes, target.optimized_bytes, target.change)
-        for target in result.targets
-    ]
-    foot = '<td class="text">main targets together</td><td></td><td></td>'
-    return page.table([head], rows, foot + _sizes(result.default_bytes, result.optimized_bytes, result.change))
-
-
-def _sizes(before: int, after: int, change: float) -> str:
-    values = (bytes_text(before), bytes_text(after), signed_bytes_text(after - before), f"<b>{colored(change)}</b>")
-    return "".join(f"<td>{value}</td>" for value in values)
-
-
-def _tests(result: Result) -> str:
-    if not result.tests:
-        return _paragraphs("Tests", ["The project registers none, and no --test_command was given: nothing was run."])
-    return _paragraphs("Tests", [f"{name}: {run}" for name, run in _test_lines(result)])
-
-
-def _paragraphs(title: str, lines: Sequence[str]) -> str:
-    return f"<h2>{title}</h2>" + "".join(f"<p>{escape(line)}</p>" for line in lines) if lines else ""
-
-
-def _training(history: History | None) -> str:
-    if history is None or not history.reward.values:
-        return ""
-    return (
-        f"<h2>How the policy was trained</h2><figure>{plots.training_curve(history)}"
-        "<figcaption>Reward is the share of the default's COMDAT-weighted text that was saved, with decisions sampled; "
-        "the deployed policy decides greedily.</figcaption></figure>"
-    )
-
-
-def _cost_table(result: Result) -> str:
-    head = '<th class="text">step</th><th>time</th><th>CPU s</th><th>compilations</th>'
-    rows = [
-        cells(escape(cost.step), duration_text(cost.wall_s), f"{cost.cpu_s:,.0f}", f"{cost.compiles:,}")
-        for cost in result.costs
-    ]
-    foot = cells(
-        "together",
-        duration_text(sum(cost.wall_s for cost in result.costs)),
-        f"{sum(cost.cpu_s for cost in result.costs):,.0f}",
-        f"{sum(cost.compiles for cost in result.costs):,}",
-    )
-    return page.table([head], rows, foot)
+    rows = [row(cost.step, [cost]) for cost in result.costs]
+    return Table(["step", "time", "CPU s", "compilations"], rows, row("together", result.costs))

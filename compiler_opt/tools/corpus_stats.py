@@ -16,11 +16,11 @@ from compiler_opt.collect.decision_counts import count_decisions
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus import statistics
 from compiler_opt.corpus.statistics import Statistics
-from compiler_opt.evaluation import corpus_report
 from compiler_opt.evaluation.output import csv_text
 from compiler_opt.files import check_folder_writable, write_atomically, write_json
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
+from compiler_opt.report import corpus_report
 from compiler_opt.tools import corpus_flags, entry_point, printing
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus: {corpus_flags.DATA_PATH}.", required=True)

@@ -331,7 +331,7 @@ def test_any_command_file_is_refused_in_one_line_or_harmless(
     assert not any("/" in word or word.startswith("@") for word in command)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(listed_words, max_size=6))
 def test_what_is_kept_writes_nothing_but_the_object(
     clang_path: str, place: Path, tmp_path: Path, words: list[bytes]

@@ -65,14 +65,14 @@ def test_projects_and_languages(result: Evaluation) -> None:
 
 def test_numbers_are_those_of_the_kept_objects(result: Evaluation, kept: Path) -> None:
     for project in result.projects:
-        for contender in ("default", *result.contenders):
-            objects = {module.name: read_object_sizes(kept / contender / module.name) for module in project.modules}
+        for policy in ("default", *result.policies):
+            objects = {module.name: read_object_sizes(kept / policy / module.name) for module in project.modules}
             defaults = [read_object_sizes(kept / "default" / module.name) for module in project.modules]
             # Whatever the default emits nowhere counts as often as it is emitted when nothing is inlined.
             never = [read_object_sizes(kept / "never" / module.name) for module in project.modules]
             copies = {**comdat_copies(never), **comdat_copies(defaults)}
             for module in project.modules:
-                output = module.outputs[contender]
+                output = module.outputs[policy]
                 assert output.text_bytes == objects[module.name].text_bytes
                 assert output.score == pytest.approx(weighted_text_bytes(objects[module.name], copies))
     shapes = result.projects[0]
@@ -174,7 +174,7 @@ def test_lld_is_needed(corpus: Corpus, toolchain: Toolchain) -> None:
         evaluate(corpus, ConstantPolicy(0, "policy"), problem_name="inlining", toolchain=without)
 
 
-def test_contenders_must_differ(corpus: Corpus, toolchain: Toolchain) -> None:
+def test_policys_must_differ(corpus: Corpus, toolchain: Toolchain) -> None:
     with pytest.raises(ConfigError, match="differ in name"):
         evaluate(corpus, ConstantPolicy(0, "default"), problem_name="inlining", toolchain=toolchain)
 

@@ -12,8 +12,9 @@ import pytest
 
 from compiler_opt.evaluation import output
 from compiler_opt.evaluation.history import Curve, History
-from compiler_opt.evaluation.report import lead, render, worst_modules
+from compiler_opt.evaluation.report import worst_modules
 from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.evaluation.size_report import lead, render
 
 HISTORY = History(
     Curve("mean", (1, 2, 3), (0.0, 0.01, 0.02)), (Curve("a", (1, 2), (0.0, 0.02)),), Curve("held out", (2,), (0.01,))

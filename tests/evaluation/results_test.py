@@ -47,5 +47,5 @@ def test_summary_is_json(evaluation: Evaluation) -> None:
     summary = json.loads(json.dumps(evaluation.summary(), allow_nan=False))
     assert summary["totals"]["policy"]["objects"]["wins"] == 1
     assert [project["project"] for project in summary["projects"]] == ["shapes", "plain"]
-    assert summary["projects"][1]["contenders"]["never"]["linked_change"] is None
+    assert summary["projects"][1]["policies"]["never"]["linked_change"] is None
     assert len(summary["failures"]) == 3

@@ -4,8 +4,8 @@ import dataclasses
 import re
 
 from compiler_opt.evaluation import output, score_report
-from compiler_opt.evaluation.formatting import MINUS
 from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.report.formatting import MINUS
 
 
 def of_eviction(evaluation: Evaluation) -> Evaluation:
@@ -49,5 +49,5 @@ def test_without_changes_it_says_so(evaluation: Evaluation) -> None:
     )
     same = dataclasses.replace(of_eviction(evaluation), projects=projects)
     page = score_report.render(same)
-    assert "The score is that of the compiler's default" in page.replace("&#x27;", "'")
+    assert "The score is the same as with the compiler&#39;s default" in page
     assert page.count("None.") == 2

@@ -22,7 +22,6 @@ def _decode(content: bytes) -> TrainingLog | None:
         return None
 
 
-@settings(deadline=None)
 @given(samples, st.data())
 def test_a_log_that_breaks_off_keeps_its_whole_records(sample: Sample, data: st.DataObject) -> None:
     end = data.draw(st.integers(0, len(sample.content)))
@@ -42,7 +41,7 @@ def test_a_log_that_breaks_off_keeps_its_whole_records(sample: Sample, data: st.
         assert found == sum(place <= end for place in places)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(samples, st.data())
 def test_a_byte_that_is_changed_changes_what_it_stands_for_or_is_found(sample: Sample, data: st.DataObject) -> None:
     place = data.draw(st.integers(sample.header_bytes - 1, len(sample.content) - 1))
@@ -66,7 +65,7 @@ def test_a_byte_that_is_changed_changes_what_it_stands_for_or_is_found(sample: S
         assert found.tobytes() == content[end - 1 - score_size : end - 1]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(samples, st.data())
 def test_what_comes_before_bytes_cut_or_inserted_is_right(sample: Sample, data: st.DataObject) -> None:
     place = data.draw(st.integers(sample.header_bytes, len(sample.content)))
@@ -80,7 +79,7 @@ def test_what_comes_before_bytes_cut_or_inserted_is_right(sample: Sample, data: 
         check(log, sample, place)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.integers(0, 1 << 32), st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1), st.binary(max_size=9)), min_size=1)
 )
@@ -99,7 +98,6 @@ def test_any_damage_is_an_error_or_other_numbers(seed: int, faults: list[tuple[i
         assert log.left_bytes <= len(content)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes(content: bytes) -> None:
     with pytest.raises(ProtocolError):

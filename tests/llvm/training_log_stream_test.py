@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler_opt.errors import ProtocolError
@@ -56,7 +56,6 @@ def _whole(stream: LogStream) -> TrainingLog:
 _sizes = st.lists(st.integers(1, 400) | st.integers(1, 10_000), min_size=1, max_size=20)
 
 
-@settings(deadline=None)
 @given(samples, _sizes)
 def test_a_log_in_any_pieces_is_the_whole_log(sample: Sample, sizes: list[int]) -> None:
     stream = LogStream(_Pieces(sample.content, sizes))  # type: ignore[arg-type]
@@ -64,7 +63,6 @@ def test_a_log_in_any_pieces_is_the_whole_log(sample: Sample, sizes: list[int]) 
     assert stream.left_bytes == 0
 
 
-@settings(deadline=None)
 @given(samples, _sizes, st.integers(0, 3), st.floats(0, 1), st.binary(max_size=9))
 def test_damage_is_found_as_it_is_in_the_whole_log(
     sample: Sample, sizes: list[int], cut: int, where: float, inserted: bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.training_log import MAX_FEATURES, MAX_LINE_BYTES, Header, parse_header, parse_json_line
@@ -16,7 +16,6 @@ from compiler_opt.tensor_spec import TensorSpec
 from tests.llvm.training_log_samples import Sample, check_all, same, samples, write
 
 
-@settings(deadline=None)
 @given(samples)
 def test_every_log_is_read_as_it_was_written(sample: Sample) -> None:
     log = decode_log(sample.content)
@@ -25,7 +24,6 @@ def test_every_log_is_read_as_it_was_written(sample: Sample) -> None:
     check_all(log, sample)
 
 
-@settings(deadline=None)
 @given(samples)
 def test_each_feature_has_its_bytes_of_every_observation(sample: Sample) -> None:
     log = decode_log(sample.content)

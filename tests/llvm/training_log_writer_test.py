@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.training_log_reader import decode_log
@@ -17,7 +17,6 @@ from tests.llvm.training_log_samples import Sample, samples_of_llvm
 DRIVER = Path(__file__).with_name("training_log_driver.cpp")
 
 
-@settings(deadline=None)
 @given(samples_of_llvm)
 def test_a_log_that_was_read_is_written_again(sample: Sample) -> None:
     log = decode_log(sample.content)

@@ -60,7 +60,7 @@ def _observation(rng: np.random.Generator, mask: np.ndarray) -> bytes:
 
 
 @given(st.integers(0, _PLACES - 1), st.integers(0, 2**32 - 1), st.floats(0, 1e6), st.sampled_from([0.0, 1.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_only_legal_candidate_is_chosen_for_any_weights(
     place: int, seed: int, scale: float, temperature: float
 ) -> None:

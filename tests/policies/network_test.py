@@ -49,7 +49,7 @@ def _slow_logits(weights: NetworkWeights, values: dict[str, int]) -> list[float]
     return inputs
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 1000), st.lists(st.integers(-(2**62), 2**62) | st.integers(-20, 20), min_size=6, max_size=6))
 def test_decisions_are_those_of_the_network_written_out(seed: int, values: list[int]) -> None:
     weights = _weights(seed)
@@ -111,7 +111,7 @@ def test_it_survives_the_disk(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [NETWORK_FILE]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_damaged_file_is_refused(data: st.DataObject) -> None:
     import tempfile

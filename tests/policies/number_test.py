@@ -48,7 +48,7 @@ def _observation(size: int, weight: float) -> bytes:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2), st.floats(-100, 100), st.floats(0.1, 100), st.integers(1, 1000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_advice_is_whole_and_keeps_the_order(actions: list[float], lowest: float, width: float, steps: int) -> None:
     scale = NumberScale(lowest, lowest + width, steps + 10)
     advice = scale.to_advice(np.sort(actions))

@@ -145,7 +145,7 @@ def test_training_and_evaluation(
     summary = json.loads((output / "summary.json").read_text())
     target = f"{architecture}-unknown-linux-gnu"
     assert summary["provenance"]["Target"] == f"{target} ({len(corpus.modules)} modules)"
-    policy_linked = summary["projects"][0]["contenders"]["policy"]
+    policy_linked = summary["projects"][0]["policies"]["policy"]
     assert policy_linked["linked_bytes"] > 100
     assert policy_linked["num_failures"] == 0
     assert target in (output / "report.html").read_text()

@@ -53,7 +53,7 @@ def by_module(batches: list[TraceBatch]) -> dict[str, dict[str, np.ndarray]]:
     return result
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
         st.one_of(

@@ -92,7 +92,7 @@ def libraries_fixture(clang_path: str, tree: Path, tmp_path_factory: pytest.Temp
 
 
 @given(st.data())
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 def test_damaged_archives_are_refused_or_read(
     libraries: list[bytes], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

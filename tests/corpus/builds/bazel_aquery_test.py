@@ -132,7 +132,7 @@ QUERIES: st.SearchStrategy[Any] = st.fixed_dictionaries(
 
 
 @given(QUERIES)
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_query_is_refused_or_gives_names_that_stay_inside(tmp_path: Path, query: Any) -> None:
     try:
         build = objects_of_aquery(write(tmp_path / "aquery.json", query), tmp_path)

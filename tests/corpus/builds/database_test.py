@@ -91,7 +91,7 @@ entry_objects = st.dictionaries(st.sampled_from(["directory", "file", "command",
 
 
 @given(st.lists(entry_objects, max_size=3))
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_database_is_refused_in_one_line_or_gives_names_that_stay_inside(tmp_path: Path, entries: Any) -> None:
     path = write_database(tmp_path / "compile_commands.json", entries)
     try:

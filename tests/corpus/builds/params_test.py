@@ -95,7 +95,7 @@ link_words = st.lists(
 
 
 @given(link_words, st.binary(max_size=100))
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_parameter_file_is_refused_or_gives_names_that_stay_inside(
     tmp_path: Path, found: list[str], content: bytes
 ) -> None:

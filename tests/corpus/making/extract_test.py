@@ -203,7 +203,7 @@ def test_paths_that_are_not_utf8(build: Path, clang_path: str, tmp_path: Path) -
 
 
 @given(st.data())
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_damaged_objects_are_refused_or_extracted(
     build: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

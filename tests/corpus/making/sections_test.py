@@ -111,7 +111,7 @@ values = st.one_of(st.integers(0, 2048), st.integers(0, 2**64 - 1), st.sampled_f
 
 
 @given(st.lists(st.tuples(st.sampled_from([BITCODE_SECTION, COMMAND_SECTION, ".symtab"]), fields, values), max_size=4))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_any_sections_are_read_or_refused_in_one_line(path: Path, lies: list[tuple[str, int, int]]) -> None:
     changes = {header(path, section) + field: struct.pack("<Q", value) for section, field, value in lies}
     read_or_refuse(damaged(path, changes))

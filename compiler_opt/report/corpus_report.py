@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compiler_opt.corpus.statistics import QUANTILES, Statistics
-from compiler_opt.evaluation.formatting import aligned, count_text
+from compiler_opt.report.formatting import aligned, count_text
 
 NUMBERS: Mapping[str, str] = {
     "functions": "functions",

@@ -15,6 +15,11 @@ def change_text(change: float | None, digits: int = 2) -> str:
     return (MINUS if change < 0 else "+") + text
 
 
+def interval_text(low: float, high: float) -> str:
+    """The bounds of a relative change."""
+    return f"{change_text(low)} to {change_text(high)}"
+
+
 def bytes_text(count: float) -> str:
     """A number of bytes with thousands separators."""
     return f"{round(count):,}"

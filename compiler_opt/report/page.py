@@ -1,0 +1,61 @@
+"""HTML pages, made from the templates beside this file by Jinja2, which escapes everything that is not marked as HTML.
+
+A page is one file that needs nothing else: no script, no font and no image from elsewhere.
+"""
+
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from compiler_opt.report import formatting
+from compiler_opt.report.table import Cell, Change, Table
+
+
+def render(template: str, **values: object) -> str:
+    """Renders a page.
+
+    Args:
+      template: the name of a template that extends `base.html`.
+      **values: what it shows; plain text unless it is `Markup`.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "bytes": formatting.bytes_text,
+        "cell": cell,
+        "count": formatting.count_text,
+        "duration": formatting.duration_text,
+        "shown": _shown,
+    }
+    return environment.get_template(template).render(values)
+
+
+def _change(value: float | None, digits: int) -> Markup:
+    """A relative change, green where it is smaller."""
+    text = formatting.change_text(value, digits)
+    side = "good" if text.startswith(formatting.MINUS) else "bad" if text.startswith("+") else "muted"
+    return Markup('<span class="{}">{}</span>').format(side, text)
+
+
+def _shown(value: Cell) -> Markup:
+    """What a cell or a card shows, changes coloured."""
+    return _change(value.value, value.digits) if isinstance(value, Change) else Markup.escape(value)
+
+
+def cell(value: Cell, column: int, table: Table) -> Markup:
+    """A table's cell."""
+    content = _shown(value)
+    if isinstance(value, Change) and value.interval is not None:
+        content += Markup('<span class="range">{}</span>').format(formatting.interval_text(*value.interval))
+    if column in table.wrapped:
+        # What is long is a path or what a compiler said.
+        return Markup('<td class="wrap"><code>{}</code></td>').format(content)
+    if column < table.num_text_columns:
+        return Markup('<td class="text">{}</td>').format(content)
+    return Markup("<td>{}</td>").format(content)

@@ -1,0 +1,36 @@
+"""One description of a table, as text and on a page."""
+
+from compiler_opt.report import page
+from compiler_opt.report.formatting import MINUS
+from compiler_opt.report.table import Change, Table
+
+TABLE = Table(
+    ["project", "bytes", "change"],
+    [["<b>", "1,000", Change(-0.0123)], ["c", "20", Change(None)]],
+    ["together", "1,020", Change(0.5, digits=0, interval=(0.25, 1.0))],
+    extra=[["left out", "1", Change(0.0)]],
+)
+
+
+def test_lines_are_aligned_with_rules_around_the_total() -> None:
+    assert TABLE.lines() == [
+        "project   bytes  change",
+        "--------  -----  ------",
+        f"<b>       1,000  {MINUS}1.23%",
+        "c            20       \N{EN DASH}",
+        "--------  -----  ------",
+        "together  1,020    +50%",
+        "--------  -----  ------",
+        "left out      1   0.00%",
+    ]
+
+
+def test_a_page_escapes_text_and_colours_changes() -> None:
+    name, size, change = (str(page.cell(value, column, TABLE)) for column, value in enumerate(TABLE.rows[0]))
+    assert name == '<td class="text">&lt;b&gt;</td>'
+    assert size == "<td>1,000</td>"
+    assert change == f'<td><span class="good">{MINUS}1.23%</span></td>'
+    assert TABLE.total is not None
+    assert str(page.cell(TABLE.total[2], 2, TABLE)) == (
+        '<td><span class="bad">+50%</span><span class="range">+25.00% to +100.00%</span></td>'
+    )
