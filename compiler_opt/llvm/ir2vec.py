@@ -89,14 +89,6 @@ class Ir2VecVocabulary:
         """Clang arguments that have embeddings made by it."""
         return mllvm([f"{OPTION}={self.path}", f"{_PATH_OPTION}={self.path}"])
 
-    def to_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "path": str(self.path)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Ir2VecVocabulary":
-        """The inverse of `to_json`."""
-        return cls(Path(value["path"]), value["sha256"], value["dimensions"])
-
 
 def read_vocabulary(path: Path) -> Ir2VecVocabulary:
     """Checks a vocabulary.

@@ -6,7 +6,6 @@ Nothing here looks at a version. A compiler may be patched, or built without a p
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -98,25 +97,6 @@ class ProblemSupport:
     advice: TensorSpec | None = None
     default_in_callee_slot: bool = False
     reason: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **dataclasses.asdict(self),
-            "features": [feature.to_json() for feature in self.features],
-            "advice": self.advice.to_json() if self.advice else None,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "ProblemSupport":
-        """The inverse of `to_json`."""
-        advice = value["advice"]
-        return cls(
-            **{
-                **value,
-                "features": tuple(TensorSpec.from_json(feature) for feature in value["features"]),
-                "advice": TensorSpec.from_json(advice) if advice is not None else None,
-            }
-        )
 
 
 def _feature(header: Header, observation: bytes, name: str) -> np.ndarray:

@@ -103,34 +103,6 @@ class Toolchain:
         known = {"version": ".".join(map(str, self.version)), "version_text": self.version_text, "target": self.target}
         return known if self.embeddings is None else {**known, ir2vec.IDENTITY: self.embeddings.sha256}
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything, as JSON values."""
-        return {
-            "clang": str(self.clang),
-            **self.identity(),
-            "tools": {name: str(path) for name, path in self.tools.items()},
-            "problems": {name: support.to_json() for name, support in self.problems.items()},
-            "pass_plugins": self.pass_plugins,
-            "plugin_headers": str(self.plugin_headers) if self.plugin_headers else None,
-            "embeddings": self.embeddings.to_json() if self.embeddings else None,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Toolchain":
-        """The inverse of `to_json`."""
-        major, minor, patch = map(int, value["version"].split("."))
-        return cls(
-            clang=Path(value["clang"]),
-            version=(major, minor, patch),
-            version_text=value["version_text"],
-            target=value["target"],
-            tools={name: Path(path) for name, path in value["tools"].items()},
-            problems={name: ProblemSupport.from_json(support) for name, support in value["problems"].items()},
-            pass_plugins=value["pass_plugins"],
-            plugin_headers=Path(value["plugin_headers"]) if value["plugin_headers"] else None,
-            embeddings=ir2vec.Ir2VecVocabulary.from_json(value["embeddings"]) if value["embeddings"] else None,
-        )
-
 
 def find_clang(clang: str | Path | None = None) -> Path:
     """Absolute path of the compiler to use.

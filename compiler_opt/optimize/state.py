@@ -2,18 +2,19 @@
 
 import contextlib
 import dataclasses
-import json
 import resource
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from compiler_opt.checked_values import read_json
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import write_json
 
 STATE_NAME = "state.json"
 FORMAT = 1
+_MAX_BYTES = 1 << 24
 
 
 @dataclasses.dataclass
@@ -31,6 +32,13 @@ class Step:
     wall_s: float = 0.0
     cpu_s: float = 0.0
     result: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    format: Literal[1]
+    identity: dict[str, str]
+    steps: dict[str, Step]
 
 
 class State:
@@ -55,7 +63,7 @@ class State:
             if folder.is_dir() and any(folder.iterdir()):
                 raise ConfigError(f"{folder}: is not empty, and holds no optimisation; give another --output")
             return
-        before = stored["identity"]
+        before = stored.identity
         other = [name for name in {**identity, **before} if before.get(name) != identity.get(name)]
         if other and start_over:
             return
@@ -64,7 +72,7 @@ class State:
                 f"{folder}: holds an optimisation with another {', another '.join(other)}; give another --output, or "
                 f"remove {folder} to start over"
             )
-        self.steps = {name: Step(**values) for name, values in stored["steps"].items()}
+        self.steps = stored.steps
 
     def is_done(self, name: str) -> bool:
         """Whether a step is behind us."""
@@ -101,20 +109,13 @@ class State:
         write_json(self._path, content)
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> "_File | None":
     """The stored state; None when there is none."""
+    remedy = f"remove {path.parent}, or give another --output"
     try:
-        stored = json.loads(path.read_bytes())
-        if stored["format"] != FORMAT:
-            raise ConfigError(f"{path}: expected format {FORMAT}, found {stored['format']!r}; give another --output")
-        for values in stored["steps"].values():
-            Step(**values)
-        dict(stored["identity"])
+        return read_json(path, _File, max_bytes=_MAX_BYTES, error=ConfigError, remedy=remedy)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); remove {path.parent}, or give another --output") from None
-    return stored
 
 
 def _cpu_s() -> float:

@@ -6,11 +6,10 @@
 Only the dataclasses' own fields can be bound, with values of their types: a misspelt name or a wrong value is an error.
 """
 
-import types
-import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from compiler_opt.checked_values import convert
 from compiler_opt.errors import ConfigError
 from compiler_opt.tools import entry_point
 
@@ -43,34 +42,9 @@ def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[s
 
 
 def _build(name: str, config_class: type, values: Mapping[str, Any]) -> Any:
-    hints = typing.get_type_hints(config_class)
-    for field, value in values.items():
-        if not _has_type(value, hints[field]):
-            raise ConfigError(f"gin: {name}.{field}: expected {_type_name(hints[field])}, found {value!r:.80}")
     try:
-        # A list in gin is a tuple here: frozen settings hold nothing that can change.
-        return config_class(**{field: tuple(v) if isinstance(v, list) else v for field, v in values.items()})
+        return convert(values, config_class)
     except ValueError as error:
-        raise ConfigError(f"gin: {name}: {error}") from error
-
-
-def _has_type(value: Any, hint: Any) -> bool:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return any(_has_type(value, argument) for argument in arguments)
-    if origin is tuple:
-        # Only `tuple[X, ...]` occurs in settings.
-        return isinstance(value, (tuple, list)) and all(_has_type(item, arguments[0]) for item in value)
-    if origin is Mapping:
-        return isinstance(value, dict) and all(
-            _has_type(key, arguments[0]) and _has_type(item, arguments[1]) for key, item in value.items()
-        )
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, origin or hint)
-
-
-def _type_name(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
+        # A field by its name in gin; what a class says of several fields begins with its own.
+        dot = "." if str(error).partition(":")[0].partition(".")[0] in values else ": "
+        raise ConfigError(f"gin: {name}{dot}{error}") from error

@@ -138,10 +138,10 @@ def test_global_command_override(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "expected a JSON object, found list"),
+        ([], "expected a mapping, found []"),
         ({}, "expected the key 'modules'"),
-        ({"modules": []}, "the corpus is empty"),
-        ({"modules": "m.o"}, "'modules': expected a list, found str"),
+        ({"modules": []}, "modules: expected a list of length >= 1, found []"),
+        ({"modules": "m.o"}, "modules: expected a list, found 'm.o'"),
         ({"modules": ["m.o", "m.o"]}, "'m.o' is listed twice"),
         ({"modules": [""]}, "expected a relative path"),
         ({"modules": [7]}, "expected a relative path"),
@@ -149,11 +149,14 @@ def test_global_command_override(tmp_path: Path) -> None:
         ({"modules": ["a/../../x"]}, "stays inside the corpus"),
         ({"modules": ["/etc/passwd"]}, "found '/etc/passwd'"),
         ({"modules": ["a\0b"]}, "stays inside the corpus"),
-        ({"modules": ["m.o"], "has_thinlto": "no"}, "'has_thinlto': expected true or false"),
-        ({"modules": ["m.o"], "global_command_override": "-cc1"}, "'global_command_override': expected a list"),
-        ({"modules": ["m.o"], "projects": "m"}, "'projects': expected a list"),
+        ({"modules": ["m.o"], "has_thinlto": "no"}, "has_thinlto: expected bool, found 'no'"),
+        (
+            {"modules": ["m.o"], "global_command_override": "-cc1"},
+            "global_command_override: expected a list | None, found '-cc1'",
+        ),
+        ({"modules": ["m.o"], "projects": "m"}, "projects: expected a list, found 'm'"),
         ({"modules": ["m.o"], "projects": ["p"]}, "'m.o' belongs to none of 'projects'"),
-        ({"modules": ["m.o"], "compiler": {"version": "22"}}, "'compiler': expected an object"),
+        ({"modules": ["m.o"], "compiler": {"version": "22"}}, "compiler.version: expected a list"),
     ],
 )
 def test_descriptions_that_are_refused(tmp_path: Path, content: Any, message: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.llvm.advisors import ADVISORS, INLINING, REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags
-from compiler_opt.llvm.probe import Prober, ProblemSupport
+from compiler_opt.llvm.probe import Prober
 from compiler_opt.llvm.toolchain import Toolchain
 from tests.llvm import development_clang
 
@@ -51,11 +51,6 @@ def test_the_default_decision_lands_in_the_wrong_slot_before_22(toolchain: Toolc
 
 def test_no_development_mode_in_a_stock_compiler(toolchain: Toolchain) -> None:
     assert not toolchain.development_mode
-
-
-def test_json_round_trip(toolchain: Toolchain) -> None:
-    for support in toolchain.problems.values():
-        assert ProblemSupport.from_json(support.to_json()) == support
 
 
 def test_pass_plugins(clang_path: str, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_name_can_mean_another_class_next_time() -> None:
         ("cooking.swaps = {'a': 'b'}", "cooking.swaps: expected"),
         ("cooking.swaps = {1: 2}", "cooking.swaps: expected"),
         ("cooking.swaps = ['a']", "cooking.swaps: expected"),
-        ("cooking.minutes = 0", "cooking: minutes: expected at least 1, found 0"),
+        ("cooking.minutes = 0", "cooking.minutes: expected at least 1, found 0"),
         ("cooking.minutes", "cooking.minutes"),
     ],
 )

@@ -199,6 +199,9 @@ DROPPED = """
     -fobjc-arc
     -fzvector
     -fsanitize-undefined-strip-path-components=<value>
+    # What they exempt has no attribute by then. A system's list is given when its runtime libraries are installed.
+    -fsanitize-ignorelist=<value>
+    -fsanitize-system-ignorelist=<value>
     -fno-knr-functions
     -fraw-string-literals
     -fsemantic-interposition
@@ -279,7 +282,7 @@ REASONS = {
     "it loads code": "-load -plugin -add-plugin -fplugin -fpass-plugin",
     "it writes other files": "-coverage-notes-file -coverage-data-file -save-temps -fcrash-diagnostics-dir -dumpdir",
     "it reads a profile, or makes programs write one": "-fprofile- -fmemory-profile -fcoverage-mapping -fpseudo-probe",
-    "it reads other files": "@ -mlink- -fsanitize-ignorelist -fsanitize-system-ignorelist -ivfsoverlay",
+    "it reads other files": "@ -mlink- -ivfsoverlay",
     "the object came from an assembler that is not clang's": "-fno-integrated-as",
 }
 """Why some options are refused: what they begin with."""

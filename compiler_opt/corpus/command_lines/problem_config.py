@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from compiler_opt.checked_values import convert
 from compiler_opt.corpus.command_lines import command_line
 from compiler_opt.errors import ConfigError, CorpusError
 
@@ -85,20 +86,10 @@ class ProblemConfig:
         Raises:
           ConfigError: it is something else.
         """
-        value = about.get("problem_config", {})
-        fields = {field.name for field in dataclasses.fields(cls)}
-        if isinstance(value, dict) and value.keys() <= fields:
-            words = {name: value.get(name, []) for name in ("flags_to_add", "flags_to_delete")}
-            replace = value.get("flags_to_replace", {})
-            if isinstance(replace, dict) and all(map(_are_words, (*words.values(), [*replace, *replace.values()]))):
-                return cls(**{name: tuple(found) for name, found in words.items()}, flags_to_replace=replace)
-        raise ConfigError(
-            f"problem_config: expected {', '.join(sorted(fields))}, found {value!r:.80}; train the policy again"
-        )
-
-
-def _are_words(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
+        try:
+            return convert(about.get("problem_config", {}), cls)
+        except ValueError as error:
+            raise ConfigError(f"problem_config: {error}; train the policy again") from None
 
 
 def _is_named(words: Sequence[str], name: str) -> bool:

@@ -7,10 +7,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import yaml
 
+from compiler_opt.checked_values import NonNegativeInt, convert
 from compiler_opt.corpus.description import check_name
 from compiler_opt.errors import CorpusError
 
@@ -140,6 +142,41 @@ class Manifest:
         return {split: tuple(self.projects[name] for name in names) for split, names in self.sets[set_name].items()}
 
 
+class _ArchiveEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    name: str
+    version: str
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    bytes: NonNegativeInt = 0
+
+
+class _MeasuredEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    modules: NonNegativeInt = 0
+    bytes: NonNegativeInt = 0
+
+
+class _TemplateEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    template: str
+    values: dict[str, str]
+
+
+class _ProjectEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    licence: str
+    language: str
+    archive: _ArchiveEntry
+    root: str
+    sources: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    generated: dict[str, str | _TemplateEntry] = {}
+    architectures: tuple[str, ...] = ()
+    measured: _MeasuredEntry = _MeasuredEntry()
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    sets: dict[str, dict[str, tuple[str, ...]]]
+    projects: dict[str, Any]
+
+
 @functools.cache
 def load(path: Path = MANIFEST_PATH) -> Manifest:
     """Reads and checks a manifest.
@@ -154,13 +191,14 @@ def load(path: Path = MANIFEST_PATH) -> Manifest:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CorpusError(f"{path}: expected YAML, found something else ({' '.join(str(error).split())})") from None
     try:
-        top = _fields(content, ("sets", "projects"))
-        projects = {name: _project(name, value) for name, value in _mapping(top["projects"]).items()}
-        sets = {name: _splits(name, value, projects) for name, value in _mapping(top["sets"]).items()}
-        _check_sides(sets)
-    except CorpusError as error:
+        file = convert(content, _File)
+        projects = {name: _project(name, value) for name, value in file.projects.items()}
+        for name, splits in file.sets.items():
+            _check_splits(name, splits, projects)
+        _check_sides(file.sets)
+    except (CorpusError, ValueError) as error:
         raise CorpusError(f"{path}: {error}") from None
-    return Manifest(projects, sets)
+    return Manifest(projects, file.sets)
 
 
 def configure(template: str, values: Mapping[str, str]) -> str:
@@ -177,67 +215,44 @@ def configure(template: str, values: Mapping[str, str]) -> str:
 
 
 def _project(name: str, value: Any) -> Project:
-    required = ("licence", "language", "archive", "root", "sources")
-    optional = ("exclude", "flags", "generated", "architectures", "measured")
-    where = f"project {name}"
-    fields = _fields(value, required, optional, where=where)
-    if fields["language"] not in LANGUAGES:
-        raise CorpusError(f"{where}: language: expected one of {', '.join(LANGUAGES)}, found {fields['language']!r}")
-    archive = _fields(fields["archive"], ("name", "version", "sha256"), ("bytes",), where=f"{where}: archive")
-    measured = _fields(fields.get("measured", {}), (), ("modules", "bytes"), where=f"{where}: measured")
-    if not re.fullmatch(r"[0-9a-f]{64}", str(archive["sha256"])):
-        raise CorpusError(f"{where}: archive: sha256: expected 64 hexadecimal digits, found {archive['sha256']!r}")
-    if not all(isinstance(archive[key], str) for key in ("name", "version")):
-        raise CorpusError(f"{where}: archive: expected name and version to be strings; quote them")
-    root = fields["root"]
+    try:
+        entry = convert(value, _ProjectEntry)
+    except ValueError as error:
+        raise CorpusError(f"project {name}: {error}") from None
+    if entry.language not in LANGUAGES:
+        raise CorpusError(f"project {name}: language: expected one of {', '.join(LANGUAGES)}, found {entry.language!r}")
+    archive, measured = entry.archive, entry.measured
     return Project(
         name=check_name(name),
-        licence=fields["licence"],
-        language=fields["language"],
-        archive=Archive(
-            archive["name"],
-            archive["version"],
-            archive["sha256"],
-            num_bytes=_count(archive.get("bytes", 0), f"{where}: archive: bytes"),
-        ),
-        root=root if root == "." else check_name(root),
-        sources=_strings(fields["sources"], f"{where}: sources"),
-        exclude=_strings(fields.get("exclude", []), f"{where}: exclude"),
-        flags=_strings(fields.get("flags", []), f"{where}: flags"),
-        generated=tuple(_generated(path, item, where) for path, item in _mapping(fields.get("generated", {})).items()),
-        architectures=_strings(fields.get("architectures", []), f"{where}: architectures"),
-        measured=Measured(
-            modules=_count(measured.get("modules", 0), f"{where}: measured: modules"),
-            num_bytes=_count(measured.get("bytes", 0), f"{where}: measured: bytes"),
-        ),
+        licence=entry.licence,
+        language=entry.language,
+        archive=Archive(archive.name, archive.version, archive.sha256, archive.bytes),
+        root=entry.root if entry.root == "." else check_name(entry.root),
+        sources=entry.sources,
+        exclude=entry.exclude,
+        flags=entry.flags,
+        generated=tuple(_generated(check_name(path), item) for path, item in entry.generated.items()),
+        architectures=entry.architectures,
+        measured=Measured(measured.modules, measured.bytes),
     )
 
 
-def _generated(path: str, value: Any, where: str) -> GeneratedFile:
-    where = f"{where}: generated: {path}"
-    check_name(path)
-    if isinstance(value, str):
-        return GeneratedFile(path, text=value)
-    fields = _fields(value, ("template", "values"), where=where)
-    values = _mapping(fields["values"])
-    if not all(isinstance(item, str) for item in values.values()):
-        raise CorpusError(f"{where}: values: expected strings; quote them")
-    return GeneratedFile(path, template=check_name(fields["template"]), values=tuple(sorted(values.items())))
+def _generated(path: str, entry: str | _TemplateEntry) -> GeneratedFile:
+    if isinstance(entry, str):
+        return GeneratedFile(path, text=entry)
+    return GeneratedFile(path, template=check_name(entry.template), values=tuple(sorted(entry.values.items())))
 
 
-def _splits(name: str, value: Any, projects: Mapping[str, Project]) -> Mapping[str, tuple[str, ...]]:
-    result: dict[str, tuple[str, ...]] = {}
+def _check_splits(name: str, splits: Mapping[str, Iterable[str]], projects: Mapping[str, Project]) -> None:
     where: dict[str, str] = {}
-    for split, names in _mapping(value).items():
+    for split, names in splits.items():
         if split not in SPLITS:
             raise CorpusError(f"set {name}: expected the splits {', '.join(SPLITS)}, found {split!r}")
-        result[split] = _strings(names, f"set {name}: {split}")
-        for project in result[split]:
+        for project in names:
             if project not in projects:
                 raise CorpusError(f"set {name}: {split}: there is no project {project!r}")
             if where.setdefault(project, split) != split:
                 raise CorpusError(f"set {name}: project {project!r} is in both {where[project]} and {split}")
-    return result
 
 
 def _check_sides(sets: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
@@ -262,32 +277,3 @@ def _matcher(patterns: Iterable[str]) -> Any:
         for pattern in patterns
     ]
     return re.compile("|".join(parts) or r"(?!)").fullmatch
-
-
-def _fields(value: Any, required: Iterable[str], optional: Iterable[str] = (), where: str = "") -> dict[str, Any]:
-    prefix = f"{where}: " if where else ""
-    fields = dict(_mapping(value))
-    required = set(required)
-    if missing := sorted(required - fields.keys()):
-        raise CorpusError(f"{prefix}expected the key {missing[0]!r}")
-    if unknown := sorted(fields.keys() - required - set(optional)):
-        raise CorpusError(f"{prefix}unknown key {unknown[0]!r}")
-    return fields
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise CorpusError(f"expected a mapping with names as keys, found {value!r:.80}")
-    return value
-
-
-def _count(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise CorpusError(f"{where}: expected a number that is not negative, found {value!r:.80}")
-    return value
-
-
-def _strings(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise CorpusError(f"{where}: expected a list of strings, found {value!r:.80}")
-    return tuple(value)

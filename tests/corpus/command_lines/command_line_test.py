@@ -107,7 +107,6 @@ HOSTILE = """
 -fprofile-remapping-file=/etc/passwd
 -fthinlto-index=/etc/passwd
 -fthin-link-bitcode=/tmp/evil
--fsanitize-ignorelist=/etc/passwd
 -fxray-instrument
 -fembed-offload-object=/etc/passwd
 -fbasic-block-sections=list=/etc/passwd

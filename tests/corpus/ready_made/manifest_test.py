@@ -146,10 +146,16 @@ def write_temporary(content: Any) -> Path:
         (with_project(licence=None), "project one: expected the key 'licence'"),
         (with_project(licenc="MIT"), "project one: unknown key 'licenc'"),
         (with_project(language="rust"), "language: expected one of c, c++, found 'rust'"),
-        (with_project(archive={"name": "x", "version": "1.0", "sha256": "abc"}), "expected 64 hexadecimal digits"),
-        (with_project(archive={"name": "x", "version": 1.0, "sha256": "0" * 64}), "quote them"),
+        (
+            with_project(archive={"name": "x", "version": "1.0", "sha256": "abc"}),
+            "archive.sha256: expected str matching",
+        ),
+        (
+            with_project(archive={"name": "x", "version": 1.0, "sha256": "0" * 64}),
+            "archive.version: expected str, found 1.0",
+        ),
         (with_project(root="../elsewhere"), "stays inside"),
-        (with_project(sources="*.c"), "sources: expected a list of strings"),
+        (with_project(sources="*.c"), "sources: expected a list, found"),
         (with_project(generated={"/etc/passwd": "x"}), "stays inside"),
         (with_project(generated={"a.h": {"template": "../x", "values": {}}}), "stays inside"),
         ({**with_project(), "sets": {"small": {"train": ["two"]}}}, "there is no project 'two'"),
@@ -162,10 +168,10 @@ def write_temporary(content: Any) -> Path:
             "project 'one' is in validation of the set large, and in train of small",
         ),
         ({**with_project(), "sets": {"small": {"test": ["one"]}}}, "expected the splits train, validation, held_out"),
-        (with_project(measured={"modules": -1}), "measured: modules: expected a number that is not negative, found -1"),
-        (with_project(measured={"bytes": "many"}), "measured: bytes: expected a number that is not negative"),
+        (with_project(measured={"modules": -1}), "measured.modules: expected int >= 0, found -1"),
+        (with_project(measured={"bytes": "many"}), "measured.bytes: expected int, found 'many'"),
         (with_project(measured={"functions": 1}), "project one: measured: unknown key 'functions'"),
-        (with_project(archive={**PROJECT["archive"], "bytes": True}), "archive: bytes: expected a number"),
+        (with_project(archive={**PROJECT["archive"], "bytes": True}), "archive.bytes: expected int, found True"),
     ],
 )
 def test_manifests_that_are_refused(content: Any, message: str) -> None:

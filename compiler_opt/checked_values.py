@@ -1,0 +1,102 @@
+"""Values from JSON, YAML and gin become typed objects here, checked by msgspec; what is wrong is said in one line.
+
+A model is a dataclass, which has all the keys that there may be, or any type that msgspec knows: a `msgspec.Struct`
+ignores further keys unless it says otherwise. Values are
+parsed by `json` rather than by msgspec, since names in our files may hold bytes that are not UTF-8, as lone surrogates.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from compiler_opt.errors import CompilerOptError
+from compiler_opt.files import read_regular, shown
+
+T = TypeVar("T")
+
+NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
+
+_JSON_WORDS = {"array": "a list", "object": "a mapping", "null": "None"}
+
+
+def convert(value: object, model: type[T]) -> T:
+    """Makes a model of plain values (dictionaries, lists, numbers, text).
+
+    Raises:
+      ValueError: it does not fit; one line, such as `archive.bytes: expected int, found 'many'`.
+    """
+    if dataclasses.is_dataclass(model) and isinstance(value, Mapping):
+        unknown = sorted(value.keys() - {field.name for field in dataclasses.fields(model)})
+        if unknown:
+            raise ValueError(f"unknown key {shown(unknown[0])}")
+    try:
+        return msgspec.convert(value, model)
+    except msgspec.ValidationError as error:
+        raise ValueError(_explained(str(error), value)) from None
+
+
+def read_json(path: Path, model: type[T], *, max_bytes: int, error: type[CompilerOptError], remedy: str) -> T:
+    """Reads a JSON file into a model.
+
+    Args:
+      path: the file.
+      model: what it is to hold.
+      max_bytes: a larger file is not read.
+      error: what is raised.
+      remedy: what the user can do, which ends each message.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      CompilerOptError: as `error`, when it cannot be read or holds something else.
+    """
+    try:
+        return convert(json.loads(read_regular(path, max_bytes)), model)
+    except FileNotFoundError:
+        raise
+    except OSError as problem:
+        raise error(f"{path}: cannot be read ({problem.strerror}); {remedy}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        reason = " ".join(str(problem).split())
+        raise error(f"{path}: expected JSON, found something else ({reason}); {remedy}") from None
+    except ValueError as problem:
+        raise error(f"{path}: {problem}; {remedy}") from None
+
+
+def _explained(message: str, value: object) -> str:
+    """A message of msgspec's in our form, with what was found."""
+    reason, _, place = message.partition(" - at `")
+    place = place.rstrip("`")
+    if place.startswith("key` in `"):
+        place = place.removeprefix("key` in `")
+    name, found = _at(value, place.removeprefix("$"))
+    if match := re.fullmatch(r"Object missing required field `(.*)`", reason):
+        reason = f"expected the key {match[1]!r}"
+    elif match := re.fullmatch(r"Object contains unknown field `(.*)`", reason):
+        reason = f"unknown key {match[1]!r}"
+    elif reason.startswith(("Expected", "Invalid")):
+        expected = re.sub(r", got `.*", "", reason).replace("`", "")
+        for theirs, ours in _JSON_WORDS.items():
+            expected = re.sub(rf"\b{theirs}\b", ours, expected)
+        reason = f"{expected[0].lower()}{expected[1:]}, found {shown(found)}"
+    return f"{name}: {reason}" if name else reason
+
+
+def _at(value: object, place: str) -> tuple[str, object]:
+    """The name of a place such as `.projects[...].archive` and what is there, as far as that is known."""
+    names: list[str] = []
+    for step in re.findall(r"\.([^.\[\]]+)|\[([^\]]*)\]", place):
+        field, index = step
+        if field and isinstance(value, dict):
+            names.append(field)
+            value = value.get(field)
+        elif index.isdigit() and isinstance(value, list | tuple):
+            value = value[int(index)]
+        else:
+            # msgspec does not say which key of a mapping it was.
+            break
+    return ".".join(names), value
