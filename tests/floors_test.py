@@ -14,6 +14,7 @@ PACKAGE = "compiler_opt"
 
 FLOORS = {
     "compiler_opt": 0,
+    "compiler_opt.array_files": 0,
     "compiler_opt.checked_values": 0,
     "compiler_opt.errors": 0,
     "compiler_opt.files": 0,

@@ -8,18 +8,16 @@ no difference.
 
 import dataclasses
 import hashlib
-import io
 import json
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import PolicyError
-from compiler_opt.files import write_atomically
 
 REFERENCE_NAME = "reference.npz"
 """Beside the policy's training, in the folder of its optimisation."""
@@ -87,9 +85,8 @@ class Reference:
     def save(self, folder: Path) -> None:
         """Raises OutputError when it cannot be written."""
         about = {"modules": dict(self.modules), "summary": dict(self.summary)}
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, about=np.frombuffer(json.dumps(about).encode(), np.uint8), decisions=self.decisions)
-        write_atomically(folder / REFERENCE_NAME, buffer.getvalue())
+        arrays = {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), "decisions": self.decisions}
+        save_arrays(folder / REFERENCE_NAME, arrays, compressed=True)
 
     @classmethod
     def load(cls, folder: Path) -> "Reference | None":
@@ -102,13 +99,10 @@ class Reference:
         if not path.is_file():
             return None
         try:
-            with zipfile.ZipFile(path) as archive:
-                if sum(entry.file_size for entry in archive.infolist()) > _MAX_BYTES:
-                    raise ValueError("it unpacks to more than any program")
-            with np.load(path, allow_pickle=False) as arrays:
-                about = json.loads(arrays["about"].tobytes())
-                return cls(dict(about["modules"]), arrays["decisions"].astype(np.uint64), dict(about["summary"]))
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            arrays = load_arrays(path, _MAX_BYTES)
+            about = json.loads(arrays["about"].tobytes())
+            return cls(dict(about["modules"]), arrays["decisions"].astype(np.uint64), dict(about["summary"]))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise PolicyError(f"{path}: damaged ({error}); remove it to go without it") from error
 
 

@@ -94,10 +94,17 @@ class ModelCard:
         if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
             raise PolicyError(f"{path}: expected a model card of format {FORMAT}; export the policy again")
         fields = {field.name: field for field in dataclasses.fields(cls)}
-        problem = _misfit(values, fields)
-        if problem is not None:
-            raise PolicyError(f"{path}: damaged ({problem}); export the policy again")
+        try:
+            _check(values, fields)
+        except PolicyError as error:
+            raise PolicyError(f"{path}: damaged ({error}); export the policy again") from None
         return cls(**{**values, "features": tuple(values["features"]), "layers": tuple(values["layers"])})
+
+    def check(self) -> None:
+        """Raises PolicyError: a value is not of its type, as may happen to one that was made of foreign metadata."""
+        values = dataclasses.asdict(self)
+        lists = {name: list(values[name]) for name in ("features", "layers", "results")}
+        _check({**values, **lists}, values)
 
     def save(self, directory: Path) -> None:
         """Writes both forms.
@@ -171,21 +178,20 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 }
 
 
-def _misfit(values: Mapping[str, Any], fields: Mapping[str, Any]) -> str | None:
-    """What keeps values from being a card's; None when nothing does."""
+def _check(values: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    """Raises PolicyError when values are not a card's."""
     odd = sorted(set(values) ^ set(fields))
     if odd:
-        return f"{odd[0]!r} is {'unknown' if odd[0] in values else 'missing'}"
+        raise PolicyError(f"{odd[0]!r} is {'unknown' if odd[0] in values else 'missing'}")
     for name, expected in _TYPES.items():
         if not isinstance(values[name], expected):
-            return f"{name!r} has the wrong type"
+            raise PolicyError(f"{name!r} has the wrong type")
     if not all(isinstance(name, str) for name in values["features"]):
-        return "'features' are not names"
+        raise PolicyError("'features' are not names")
     if not all(isinstance(width, int) for width in values["layers"]):
-        return "'layers' are not widths"
+        raise PolicyError("'layers' are not widths")
     if not all(isinstance(result, dict) for result in values["results"]):
-        return "'results' are not objects"
-    return None
+        raise PolicyError("'results' are not objects")
 
 
 def _cell(value: Any) -> str:

@@ -11,22 +11,18 @@ import abc
 import dataclasses
 import functools
 import hashlib
-import io
 import json
 import math
-import struct
-import tokenize
 import uuid
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.errors import PolicyError
-from compiler_opt.files import write_atomically
+from compiler_opt.files import shown
 from compiler_opt.llvm import ir2vec
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies import model_card
@@ -36,19 +32,8 @@ from compiler_opt.tensor_spec import TensorSpec
 NETWORK_FILE = "network.npz"
 FORMAT = 1
 _MAX_FILE_BYTES = 1 << 28
-
-# What zipfile, zlib and numpy raise over bytes that are not what they say.
-_DAMAGE: tuple[type[Exception], ...] = (
-    KeyError,
-    ValueError,
-    TypeError,
-    OSError,
-    EOFError,
-    RuntimeError,
-    SyntaxError,
-    zipfile.BadZipFile,
-)
-_DAMAGE += (zlib.error, struct.error, tokenize.TokenError)
+_MAX_SPAN = 1 << 62
+"""Of all integer features' quantiles, which have one number line."""
 
 TRANSFORMS = ("x", "sqrt(x)", "x^2")
 """What the first layer sees of a feature whose quantile position is x; a width of 3 per feature, in this order."""
@@ -77,6 +62,8 @@ class NetworkWeights:
         if len(self.quantiles) != len(self.features) or len(self.kernels) != len(self.biases) or not self.kernels:
             raise PolicyError("policy network: the numbers of features, quantiles, kernels and biases disagree")
         for kernel, bias in zip(self.kernels, self.biases, strict=True):
+            if bias.ndim != 1:
+                raise PolicyError(f"policy network: expected biases in one dimension, found {bias.ndim}")
             if kernel.shape != (width, len(bias)):
                 raise PolicyError(
                     f"policy network: expected a kernel of shape {(width, len(bias))}, found {kernel.shape}; "
@@ -86,7 +73,8 @@ class NetworkWeights:
                 raise PolicyError("policy network: a weight is not a finite number")
             width = len(bias)
         for name, quantiles in zip(self.features, self.quantiles, strict=True):
-            if len(quantiles) == 0 or not np.isfinite(quantiles).all() or (np.diff(quantiles) < 0).any():
+            is_list = quantiles.ndim == 1 and len(quantiles) > 0
+            if not is_list or not np.isfinite(quantiles).all() or (quantiles[1:] < quantiles[:-1]).any():
                 raise PolicyError(f"vocabulary of {name!r}: expected ascending finite numbers")
 
     def checksum(self) -> str:
@@ -114,9 +102,7 @@ class NetworkWeights:
         arrays |= {f"quantiles_{index}": value for index, value in enumerate(self.quantiles)}
         arrays |= {f"kernel_{index}": value for index, value in enumerate(self.kernels)}
         arrays |= {f"bias_{index}": value for index, value in enumerate(self.biases)}
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
-        write_atomically(directory / NETWORK_FILE, buffer.getvalue())
+        save_arrays(directory / NETWORK_FILE, arrays)
 
     @classmethod
     def load(cls, directory: Path) -> "NetworkWeights":
@@ -136,28 +122,39 @@ class NetworkWeights:
             raise PolicyError(
                 f"{directory}: expected a policy (a folder with {NETWORK_FILE}), found none; train one first"
             )
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise PolicyError(f"{path}: larger than any policy ({_MAX_FILE_BYTES} bytes)")
         try:
-            content = path.read_bytes()
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                if sum(entry.file_size for entry in archive.infolist()) > _MAX_FILE_BYTES:
-                    raise ValueError("it unpacks to more than any policy")
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                header = json.loads(arrays["header"].tobytes())
-                if header["format"] != FORMAT:
-                    raise PolicyError(f"{path}: expected format {FORMAT}, found {header['format']!r}; export it again")
-                features = tuple(str(name) for name in header["features"])
-                num_layers = sum(name.startswith("kernel_") for name in arrays)
-                return cls(
-                    features,
-                    tuple(arrays[f"quantiles_{index}"].astype(np.float64) for index in range(len(features))),
-                    tuple(arrays[f"kernel_{index}"].astype(np.float32) for index in range(num_layers)),
-                    tuple(arrays[f"bias_{index}"].astype(np.float32) for index in range(num_layers)),
-                    header["metadata"],
-                )
-        except _DAMAGE as error:
+            arrays = load_arrays(path, _MAX_FILE_BYTES)
+            header = json.loads(arrays["header"].tobytes())
+            if header["format"] == FORMAT:
+                return cls._of_arrays(header, arrays)
+        except OSError as error:
+            raise PolicyError(f"{path}: cannot be read ({error.strerror}); export the policy again") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise PolicyError(f"{path}: damaged ({type(error).__name__}: {error}); export the policy again") from error
+        except PolicyError as error:
+            raise PolicyError(f"{path}: {error}; export the policy again") from error
+        raise PolicyError(f"{path}: expected format {FORMAT}, found {shown(header['format'])}; export it again")
+
+    @classmethod
+    def _of_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "NetworkWeights":
+        features = list(header["features"])
+        for name in features:
+            if not (isinstance(name, str) and name.isascii() and name.isprintable() and features.count(name) == 1):
+                raise PolicyError(f"policy network: expected the name of a feature, once, found {shown(name)}")
+        if not isinstance(header["metadata"], dict):
+            raise PolicyError(f"policy network: expected metadata by name, found {shown(header['metadata'])}")
+        num_layers = sum(name.startswith("kernel_") for name in arrays)
+        # A weight that no float32 can hold is infinite after this, and refused for it.
+        with np.errstate(over="ignore"):
+            weights = cls(
+                tuple(features),
+                tuple(arrays[f"quantiles_{index}"].astype(np.float64) for index in range(len(features))),
+                tuple(arrays[f"kernel_{index}"].astype(np.float32) for index in range(num_layers)),
+                tuple(arrays[f"bias_{index}"].astype(np.float32) for index in range(num_layers)),
+                header["metadata"],
+            )
+        weights.card().check()
+        return weights
 
 
 def quantile_positions(quantiles: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -236,6 +233,11 @@ class NetworkPolicy(LearnedPolicy):
 
     def check(self, feature_names: Sequence[str]) -> None:
         self._require(self.weights.features, feature_names)
+        if not self._sees_embeddings:
+            spans = (float(quantiles[-1]) - float(quantiles[0]) + 2 for quantiles in self.weights.quantiles)
+            largest = max(float(np.abs(quantiles).max()) for quantiles in self.weights.quantiles)
+            if max(sum(spans), largest) >= _MAX_SPAN:
+                raise PolicyError(f"{self._origin}: its vocabulary spans more than 62 bits; make it again")
 
     @functools.cached_property
     def _sees_embeddings(self) -> bool:

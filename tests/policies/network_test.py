@@ -1,14 +1,18 @@
 """The numpy network against the same computation written out, and its file against damage."""
 
 import itertools
+import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiler_opt.array_files import save_arrays
 from compiler_opt.errors import OutputError, PolicyError
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.network import NETWORK_FILE, NetworkPolicy, NetworkWeights
@@ -129,6 +133,58 @@ def test_a_damaged_file_is_refused(data: st.DataObject) -> None:
             NetworkWeights.load(directory)
         except PolicyError as error:
             assert str(directory) in str(error) or "policy network" in str(error) or "vocabulary" in str(error)
+
+
+_GOOD_HEADER: Mapping[str, Any] = {"format": 1, "features": ["a", "b"], "metadata": {"seed": 1}}
+_GOOD_ARRAYS = {
+    "quantiles_0": np.arange(4.0),
+    "quantiles_1": np.arange(3.0),
+    "kernel_0": np.ones((6, 3), "f4"),
+    "bias_0": np.ones(3, "f4"),
+    "kernel_1": np.ones((3, 2), "f4"),
+    "bias_1": np.ones(2, "f4"),
+}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"metadata": None},
+        {"metadata": [1]},
+        {"metadata": "x"},
+        {"metadata": {"toolchain": "clang"}},
+        {"metadata": {"corpus": [1]}},
+        {"metadata": {"method": {}}},
+        {"features": {"a": 1, "b": 2}, "metadata": 5},
+        {"features": ["a", "a"]},
+        {"features": ["a", "\ud800"]},
+        {"features": ["a", 1]},
+        {"features": 5},
+        {"format": "x" * 999},
+        {"quantiles_0": np.zeros((2, 2))},
+        {"quantiles_0": np.zeros((2, 0))},
+        {"quantiles_0": np.array([1e308, -1e308])},
+        {"quantiles_0": np.array([-(2.0**63), 2.0**62])},
+        {"bias_0": np.zeros((3, 1), "f4")},
+        {"bias_0": np.full(3, 1e300)},
+        {"kernel_0": np.zeros((6, 3, 1), "f4")},
+    ],
+    ids=str,
+)
+def test_a_file_that_says_something_odd_is_refused(header: dict[str, Any], tmp_path: Path) -> None:
+    """And not half-way through an evaluation: by what loads the policy, or asks whether it fits the compiler."""
+    arrays = {**_GOOD_ARRAYS, **{name: header.pop(name) for name in list(header) if name in _GOOD_ARRAYS}}
+    text = json.dumps({**_GOOD_HEADER, **header})
+    save_arrays(tmp_path / NETWORK_FILE, {**arrays, "header": np.frombuffer(text.encode(), np.uint8)})
+    with pytest.raises(PolicyError) as error:
+        NetworkPolicy.load(tmp_path).check(["a", "b"])
+    assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_file_that_these_are_made_of_is_good(tmp_path: Path) -> None:
+    header = {"header": np.frombuffer(json.dumps(_GOOD_HEADER).encode(), np.uint8)}
+    save_arrays(tmp_path / NETWORK_FILE, {**_GOOD_ARRAYS, **header})
+    NetworkPolicy.load(tmp_path).check(["a", "b"])
 
 
 def test_a_missing_policy_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""Arrays by name in a `.npz` file, which may be damaged or anybody's: nothing in it is executed or unpickled."""
+
+import io
+import math
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.files import read_regular, write_atomically
+
+_SUFFIX = ".npy"
+_NUMBERS = "biuf"
+"""Kinds of types: integers and real numbers."""
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compressed: bool = False) -> None:
+    """Writes arrays of numbers, whole or not at all.
+
+    Raises:
+      OutputError: the file cannot be written.
+    """
+    buffer = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(buffer, **arrays)
+    write_atomically(path, buffer.getvalue())
+
+
+def load_arrays(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
+    """Reads what `save_arrays` has written.
+
+    Args:
+      path: the file.
+      max_bytes: a file that is larger, or unpacks to more, is refused before it takes the memory.
+
+    Raises:
+      OSError: it cannot be read.
+      ValueError: it is damaged, is something else, or is too large; the message says so in one line.
+    """
+    content = read_regular(path, max_bytes)
+    try:
+        with warnings.catch_warnings(), zipfile.ZipFile(io.BytesIO(content)) as archive:
+            # Of the headers of Python 2, for one: we have never written any.
+            warnings.simplefilter("error")
+            if sum(entry.file_size for entry in archive.infolist()) > max_bytes:
+                raise ValueError(f"it unpacks to more than {max_bytes} bytes")
+            return {
+                entry.filename.removesuffix(_SUFFIX): _array(entry.filename, archive.read(entry))
+                for entry in archive.infolist()
+            }
+    except Exception as error:
+        # Over bytes that are not what they say, zipfile, its decompressors and numpy raise whatever their code runs
+        # into: IndexError, LZMAError, OverflowError... No list of these has ever been complete.
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{type(error).__name__}: {reason:.200}") from error
+
+
+def _array(name: str, content: bytes) -> np.ndarray:
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    if not name.endswith(_SUFFIX) or version != (1, 0):
+        raise ValueError(f"{name!r:.80}: expected an array")
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    size_bytes = len(content) - file.tell()
+    if dtype.kind not in _NUMBERS or math.prod(shape) * dtype.itemsize != size_bytes:
+        raise ValueError(f"{name!r:.80}: expected numbers, as many as fit its {size_bytes} bytes")
+    flat: np.ndarray = np.frombuffer(content, dtype, offset=file.tell())
+    # A copy: it can be written to, and does not keep the file's content in memory.
+    return flat.reshape(shape, order="F" if is_fortran else "C").copy()

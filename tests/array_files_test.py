@@ -1,0 +1,89 @@
+"""Arrays on disk: what is not what `save_arrays` has written is refused by a ValueError, whatever it is."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.array_files import load_arrays, save_arrays
+
+_MAX_BYTES = 1 << 20
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_what_is_saved_comes_back(compressed: bool, tmp_path: Path) -> None:
+    arrays: dict[str, np.ndarray] = {
+        "empty": np.zeros((0, 3), np.float32),
+        "one": np.array(7, np.uint8),
+        "by column": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    }
+    save_arrays(tmp_path / "a.npz", arrays, compressed=compressed)
+    found = load_arrays(tmp_path / "a.npz", _MAX_BYTES)
+    assert found.keys() == arrays.keys()
+    for name, expected in arrays.items():
+        assert found[name].dtype == expected.dtype
+        np.testing.assert_array_equal(found[name], expected)
+
+
+def _header(text: str) -> bytes:
+    """An array in numpy's format whose header is anything."""
+    padded = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\0" + len(padded).to_bytes(2, "little") + padded + bytes(64)
+
+
+def _zip(name: str, content: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def _array(descr: str = "'<f8'", shape: str = "(8,)") -> bytes:
+    return _zip("a.npy", _header(f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}"))
+
+
+def _npy(values: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, values)
+    return buffer.getvalue()
+
+
+_LZMA = _zip("a.npy", _npy(np.arange(9.0)), zipfile.ZIP_LZMA)
+
+DAMAGE = {
+    "nothing": b"",
+    "no zip": b"PK\x03\x04 and then nothing",
+    "an array before a zip": _npy(np.zeros(3)) + _zip("a.npy", b"x"),
+    "no array": _zip("a.npy", b"hello world"),
+    "an empty entry": _zip("a.npy", b""),
+    "an entry of another kind": _zip("a.txt", _npy(np.zeros(3))),
+    "lzma that is damaged": _LZMA[:60] + b"\xff\xff" + _LZMA[62:],
+    "more than the memory": _array(shape="(99999999999,)"),
+    "more than 64 bits": _array(shape="(99999999999999999999999,)"),
+    "less than nothing": _array(shape="(-1,)"),
+    "a type of no fields": _array(descr="()"),
+    "long strings": _array(descr="'|S999999999'"),
+    "dates": _array(descr="'<M8[Y]'"),
+    "complex numbers": _array(descr="'<c8'"),
+    "objects": _array(descr="'|O'"),
+    "Python 2": _array(shape="(8L,)"),
+    "brackets": _zip("a.npy", _header("(" * 100)),
+    "a bomb": _zip("a.npy", _npy(np.zeros(1 << 20)), zipfile.ZIP_DEFLATED),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_anything_else_is_refused_in_one_line(what: str, tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(DAMAGE[what])
+    with pytest.raises(ValueError) as error:
+        load_arrays(tmp_path / "a.npz", _MAX_BYTES)
+    assert str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_large_file_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "a.npz").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="expected at most 1048576 bytes"):
+        load_arrays(tmp_path / "a.npz", _MAX_BYTES)
