@@ -1,18 +1,28 @@
 """Files and folders: written so that nobody sees half of one; read though others may mean ill; kept to one process."""
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from compiler_opt.errors import OutputError
+
+_PARTIAL, _OLD = ".partial", ".old"
+_TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.(partial|old)", re.DOTALL)
+"""What `tempfile` calls those of `write_atomically` and `replaced_folder`."""
+
+_CHECKSUM = "sha256"
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def write_atomically(path: Path, content: bytes, *, executable: bool = False) -> None:
@@ -29,7 +39,7 @@ def write_atomically(path: Path, content: bytes, *, executable: bool = False) ->
     partial: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent)
         partial = Path(name)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -51,6 +61,103 @@ def write_atomically(path: Path, content: bytes, *, executable: bool = False) ->
 def write_json(path: Path, content: object) -> None:
     """Writes JSON for people to read, too, see `write_atomically`."""
     write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a JSON object that `read_checked_json` knows to be whole, see `write_atomically`."""
+    write_atomically(path, json.dumps({**content, _CHECKSUM: _json_sha256(content)}).encode())
+
+
+def read_checked_json(path: Path, max_bytes: int = 1 << 30) -> dict[str, Any]:
+    """Reads what `write_checked_json` has written.
+
+    Raises:
+      OSError: it cannot be read.
+      ValueError: it is damaged; the message says so in one line.
+    """
+    try:
+        content = json.loads(read_regular(path, max_bytes))
+        if isinstance(content, dict) and content.pop(_CHECKSUM, None) == _json_sha256(content):
+            return content
+    except (ValueError, RecursionError):
+        raise ValueError("not JSON") from None
+    raise ValueError("not what its checksum says")
+
+
+def set_aside(path: Path) -> Path:
+    """Renames what is damaged, a file or a folder, so that it is out of the way and not lost; returns its new name."""
+    for number in range(1, 1000):
+        aside = path.with_name(f"{path.name}.damaged" + (f".{number}" if number > 1 else ""))
+        if not os.path.lexists(aside):
+            break
+    try:
+        path.rename(aside)
+    except OSError as error:
+        raise OutputError(f"{path}: is damaged, and cannot be renamed: {error.strerror}; remove it") from error
+    return aside
+
+
+@contextlib.contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """A new folder that takes the place of another, or of none, when all went well; until then the old one stands.
+
+    At no moment is there none: killed, the program has left the old folder or the new one. A folder has one writer at
+    a time; what earlier ones have left half-written is removed.
+
+    Args:
+      folder: the place.
+
+    Raises:
+      OSError: something cannot be written.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sweep_temporaries(folder.parent, folder.name)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=_PARTIAL, dir=folder.parent))
+    try:
+        yield partial
+        partial.chmod(0o777 & ~_umask())
+        flush_tree(partial)
+        if folder.is_dir():
+            _exchange(partial, folder)
+        else:
+            partial.rename(folder)
+        _flush(folder.parent)
+    finally:
+        # The old one, if all went well.
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def sweep_temporaries(folder: Path, name: str | None = None) -> None:
+    """Removes what killed writers have left beside the files and folders of a folder that is ours alone.
+
+    A folder that one of them was about to replace, and had moved away, is put back.
+
+    Args:
+      folder: where they wrote.
+      name: of the file or folder whose leftovers to remove; by default everyone's.
+    """
+    with contextlib.suppress(OSError):
+        for path in list(folder.iterdir()):
+            found = _TEMPORARY.fullmatch(path.name)
+            if found and name in (None, found[1]):
+                moved = path / found[1]
+                if moved.is_dir() and path.name.endswith(_OLD) and not (folder / found[1]).exists():
+                    moved.rename(folder / found[1])
+                _remove(path)
+
+
+def flush_tree(folder: Path) -> None:
+    """Sees to it that all files of a folder, and their names, are on disk.
+
+    Raises:
+      OSError: they cannot be written.
+    """
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place, name)
+            if not path.is_symlink():
+                _flush(path)
+        _flush(Path(place))
 
 
 def open_regular(path: Path) -> int:
@@ -125,6 +232,8 @@ def check_folder_writable(folder: Path, *, naming: Path | None = None) -> None:
 def alone_in(folder: Path, flag: str) -> Iterator[None]:
     """Makes a folder, and sees to it that one process at a time works in it; goes without it when nothing comes of it.
 
+    What killed processes have left half-written in it is removed.
+
     Args:
       folder: where the work is done.
       flag: by which the user gives another, for messages.
@@ -132,8 +241,10 @@ def alone_in(folder: Path, flag: str) -> Iterator[None]:
     Raises:
       OutputError: it cannot be made, or another process is at work in it.
     """
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder}: expected the name of a folder, found a file; give another {flag}")
     try:
-        is_new = not folder.is_dir()
+        missing = [place for place in (folder, *folder.parents) if not place.is_dir()]
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -148,12 +259,14 @@ def alone_in(folder: Path, flag: str) -> Iterator[None]:
         except OSError:
             # Some network file systems lock no folders. There, it is up to the user.
             pass
+        else:
+            sweep_temporaries(folder)
         try:
             yield
         finally:
-            if is_new:
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
+            with contextlib.suppress(OSError):
+                for place in missing:
+                    place.rmdir()
     finally:
         os.close(descriptor)
 
@@ -162,10 +275,7 @@ def remove_oldest(paths: Iterable[Path], keep: int) -> None:
     """Removes all of some files and folders but so many, those that were changed last."""
     by_age = sorted(paths, key=lambda path: path.stat().st_mtime_ns)
     for path in by_age[: max(0, len(by_age) - keep)]:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        _remove(path)
 
 
 def nearest_folder(folder: Path) -> Path:
@@ -192,6 +302,47 @@ def shown(value: object) -> str:
     """A value of foreign input as it can stand in a message: as Python writes it, and not too long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _exchange(new: Path, place: Path) -> None:
+    """Has two folders change names: in one step, where the file system can."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        failed = libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(place), _RENAME_EXCHANGE)
+    except AttributeError:  # Not in every C library.
+        failed = -1
+    if failed:
+        # Killed between the two renames, the program leaves what `sweep_temporaries` puts back.
+        aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=_OLD, dir=place.parent))
+        place.rename(aside / place.name)
+        try:
+            new.rename(place)
+        except OSError:
+            (aside / place.name).rename(place)
+            raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _json_sha256(content: Any) -> str:
+    # As it comes back from the file, where all keys are strings.
+    content = json.loads(json.dumps(content))
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _umask() -> int:

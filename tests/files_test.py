@@ -1,8 +1,10 @@
+import concurrent.futures
 import hashlib
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,15 @@ from compiler_opt.files import (
     check_writable,
     default_cache_dir,
     nearest_folder,
+    read_checked_json,
     read_regular,
     remove_oldest,
+    replaced_folder,
+    set_aside,
     shown,
     size_and_sha256,
     write_atomically,
+    write_checked_json,
     write_json,
 )
 
@@ -147,7 +153,7 @@ def test_a_folder_of_which_nothing_has_come_is_not_left(tmp_path: Path) -> None:
     assert not (tmp_path / "new" / "folder").exists()
     (tmp_path / "file").touch()
     with (
-        pytest.raises(OutputError, match="cannot be written: File exists; give another --output"),
+        pytest.raises(OutputError, match="expected the name of a folder, found a file; give another --output"),
         alone_in(tmp_path / "file", "--output"),
     ):
         pass
@@ -163,6 +169,93 @@ def test_json_ends_with_its_line(tmp_path: Path) -> None:
     write_json(tmp_path / "file.json", {"name": ["caf\udce9"]})
     text = (tmp_path / "file.json").read_text()
     assert text.endswith("}\n") and json.loads(text) == {"name": ["caf\udce9"]}
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff", b"[" * 99_999, b'{"a": 1}', "flip", "cut", "zeros"])
+def test_damaged_json_is_known(damage: bytes | str, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    write_checked_json(path, {"scores": {"a": 1.5, "b": 2.0}, "pairs": [(1, 2)], "by number": {10: 1, 9: 2}})
+    assert read_checked_json(path)["scores"] == {"a": 1.5, "b": 2.0}
+    good = path.read_bytes()
+    others = {"flip": good.replace(b"1.5", b"1.6"), "cut": good[:-5], "zeros": bytes(len(good))}
+    path.write_bytes(others[damage] if isinstance(damage, str) else damage)
+    with pytest.raises(ValueError, match=r"^not JSON$|^not what its checksum says$"):
+        read_checked_json(path)
+
+
+def test_what_is_set_aside_never_replaces_what_was(tmp_path: Path) -> None:
+    for content in ("first", "second", "third"):
+        (tmp_path / "file").write_text(content)
+        set_aside(tmp_path / "file")
+    (tmp_path / "file").mkdir()
+    assert set_aside(tmp_path / "file").is_dir()
+    assert (tmp_path / "file.damaged").read_text() == "first"
+    assert (tmp_path / "file.damaged.3").read_text() == "third"
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def _replace(folder: Path, content: str) -> None:
+    with replaced_folder(folder) as partial:
+        (partial / "file").write_text(content)
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "place"
+    _replace(place, "first")
+    with pytest.raises(KeyError), replaced_folder(place) as partial:
+        (partial / "file").write_text("half")
+        raise KeyError
+    assert (place / "file").read_text() == "first"
+    _replace(place, "second")
+    assert (place / "file").read_text() == "second"
+    assert list(place.parent.iterdir()) == [place]
+    assert place.stat().st_mode & 0o777 == 0o777 & ~_umask()
+
+
+def _umask() -> int:
+    value = os.umask(0)
+    os.umask(value)
+    return value
+
+
+def test_at_no_moment_is_there_no_folder(tmp_path: Path) -> None:
+    """Whenever the writer is killed: the old one is there, or the new one."""
+    _replace(tmp_path / "place", "first")
+    looked, stop, missing = threading.Event(), threading.Event(), 0
+
+    def look() -> None:
+        nonlocal missing
+        while not stop.is_set():
+            missing += not (tmp_path / "place" / "file").exists()
+            looked.set()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(look)
+        looked.wait(10)
+        for number in range(100):
+            _replace(tmp_path / "place", str(number))
+        stop.set()
+        watching.result()
+    assert missing == 0
+
+
+def test_what_killed_writers_left_is_removed_and_what_they_moved_away_is_put_back(tmp_path: Path) -> None:
+    (tmp_path / ".run.abcd1234.partial").mkdir()
+    (tmp_path / ".run.abcd1234.old" / "run").mkdir(parents=True)
+    (tmp_path / ".run.abcd1234.old" / "run" / "file").write_text("old")
+    (tmp_path / ".file.12345678.partial").write_text("half")
+    theirs = [tmp_path / name for name in (".file.partial", "file.12345678.partial", ".x.12345678.partial.txt")]
+    for path in theirs:
+        path.touch()
+    with alone_in(tmp_path, "--output"):
+        assert (tmp_path / "run" / "file").read_text() == "old"
+        assert sorted(tmp_path.iterdir()) == sorted([*theirs, tmp_path / "run"])
+    # Where the folder stands, an older one is not wanted any more; other folders' leftovers are not looked at.
+    (tmp_path / ".run.abcd1234.old" / "run").mkdir(parents=True)
+    (tmp_path / ".file.12345678.partial").write_text("half")
+    _replace(tmp_path / "run", "new")
+    assert (tmp_path / "run" / "file").read_text() == "new"
+    assert sorted(tmp_path.iterdir()) == sorted([*theirs, tmp_path / "run", tmp_path / ".file.12345678.partial"])
 
 
 def test_long_values_are_cut() -> None:

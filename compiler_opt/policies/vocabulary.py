@@ -4,16 +4,15 @@ On disk a folder with one text file per feature, `FEATURE.buckets`: one number p
 (a value that 30% of the decisions have takes 30% of the lines). The position of a value is the share of lines up to it.
 """
 
+import contextlib
 import math
-import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from compiler_opt.errors import OutputError, PolicyError
-from compiler_opt.files import write_atomically
+from compiler_opt.files import replaced_folder, write_atomically
 
 SUFFIX = ".buckets"
 
@@ -30,19 +29,21 @@ def save_vocabulary(directory: Path, quantiles: Mapping[str, np.ndarray]) -> Non
     """
     for feature, values in quantiles.items():
         _check(_path(directory, feature), values.tolist())
-    partial = directory if directory.exists() else directory.with_name(f".{directory.name}.{os.getpid()}.partial")
-    try:
+    is_new = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
+    with _new_folder(directory) if is_new else contextlib.nullcontext(directory) as folder:
         for feature, values in quantiles.items():
             # repr gives the shortest text that reads back as the same number.
             text = "".join(f"{value!r}\n" for value in values.tolist())
-            write_atomically(_path(partial, feature), text.encode())
-        if partial != directory:
-            partial.rename(directory)
+            write_atomically(_path(folder, feature), text.encode())
+
+
+@contextlib.contextmanager
+def _new_folder(directory: Path) -> Iterator[Path]:
+    try:
+        with replaced_folder(directory) as partial:
+            yield partial
     except OSError as error:
         raise OutputError(f"{directory}: cannot be written: {error.strerror}; choose another folder") from error
-    finally:
-        if partial != directory:
-            shutil.rmtree(partial, ignore_errors=True)
 
 
 def load_vocabulary(directory: Path, features: Sequence[str]) -> dict[str, np.ndarray]:

@@ -12,17 +12,15 @@ embeddings, has the SavedModel, whose action is the advice, beside `network.npz`
 and the card only.
 """
 
-import contextlib
-import shutil
-import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tf_agents.policies import actor_policy, greedy_policy, policy_saver, tf_policy
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import OutputError
+from compiler_opt.files import replaced_folder
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
@@ -57,19 +55,32 @@ def save_policy(
     Raises:
       OutputError: it cannot be written.
     """
-    with _replacing(directory) as partial:
-        if scale is not None:
-            _save_tensorflow_policy(partial, number_policy(weights, action_name, scale, sent))
-        elif components(weights.features):
-            _save_tensorflow_policy(partial, embeddings_policy(weights, action_name))
-        elif len(weights.biases[-1]) > 1:
-            _save_for_tensorflow(partial, weights, action_name)
-            (partial / NATIVE_FILE).write_bytes(native_blob(weights))
-            model = tflite_model(weights, action_name)
-            (partial / TFLITE_FILE).write_bytes(model.content)
-            (partial / OUTPUT_SPEC_FILE).write_text(model.output_spec)
-        weights.save(partial)
-        weights.card().save(partial)
+    try:
+        with replaced_folder(directory) as partial:
+            _write(partial, weights, action_name, scale, sent)
+    except OSError as error:
+        raise OutputError(f"{directory}: the policy cannot be written: {error.strerror or error}") from error
+
+
+def _write(
+    directory: Path,
+    weights: NetworkWeights,
+    action_name: str,
+    scale: NumberScale | None,
+    sent: Sequence[TensorSpec],
+) -> None:
+    if scale is not None:
+        _save_tensorflow_policy(directory, number_policy(weights, action_name, scale, sent))
+    elif components(weights.features):
+        _save_tensorflow_policy(directory, embeddings_policy(weights, action_name))
+    elif len(weights.biases[-1]) > 1:
+        _save_for_tensorflow(directory, weights, action_name)
+        (directory / NATIVE_FILE).write_bytes(native_blob(weights))
+        model = tflite_model(weights, action_name)
+        (directory / TFLITE_FILE).write_bytes(model.content)
+        (directory / OUTPUT_SPEC_FILE).write_text(model.output_spec)
+    weights.save(directory)
+    weights.card().save(directory)
 
 
 def _save_for_tensorflow(directory: Path, weights: NetworkWeights, action_name: str) -> None:
@@ -88,40 +99,3 @@ def _save_tensorflow_policy(directory: Path, policy: tf_policy.TFPolicy) -> None
         # Of a distribution in the policy's own bookkeeping, which no reader of the signature loads.
         warnings.filterwarnings("ignore", "Encoding a StructuredValue", UserWarning)
         policy_saver.PolicySaver(policy, batch_size=1, use_nest_path_signatures=False).save(str(directory))
-
-
-@contextlib.contextmanager
-def _replacing(directory: Path) -> Iterator[Path]:
-    """A folder that takes the place of another when all went well."""
-    partial: Path | None = None
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        # What a killed run has left half-written; a policy's folder has one writer at a time.
-        for left in directory.parent.glob(f".{directory.name}.*.partial"):
-            shutil.rmtree(left, ignore_errors=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".partial", dir=directory.parent))
-        yield partial
-        partial.chmod(0o755)
-        _replace(partial, directory)
-    except OSError as error:
-        raise OutputError(f"{directory}: the policy cannot be written: {error.strerror or error}") from error
-    finally:
-        if partial is not None:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
-def _replace(new: Path, place: Path) -> None:
-    """Puts one directory in the place of another."""
-    if not place.exists():
-        new.rename(place)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
-    try:
-        place.rename(aside / place.name)
-        try:
-            new.rename(place)
-        except OSError:
-            (aside / place.name).rename(place)
-            raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
