@@ -1,18 +1,21 @@
 """What takes a compilation of every module, kept in a file of the run."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compiler_opt.corpus.description import Module
-from compiler_opt.files import write_atomically
+from compiler_opt.files import read_checked_json, set_aside, write_checked_json
+
+_LOG = logging.getLogger(__name__)
 
 
 def measured_once(
     path: Path, name: str, key: Mapping[str, Any], modules: Sequence[Module], measure: Callable[[], Any]
 ) -> Any:
-    """What `measure` gives, or gave last time for the same key and modules.
+    """What `measure` gives, or gave last time for the same key and modules; a damaged file is set aside.
 
     Args:
       path: the file.
@@ -26,10 +29,15 @@ def measured_once(
     """
     # As it comes back from the file: tuples are lists there.
     key = json.loads(json.dumps({**key, "modules": sorted(module.name for module in modules)}))
-    if path.is_file():
-        stored = json.loads(path.read_text())
-        if stored.get("key") == key:
+    try:
+        stored = read_checked_json(path)
+        if stored.get("key") == key and name in stored:
             return stored[name]
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        _LOG.warning("%s: damaged (%s); kept as %s, measured again", path, reason, set_aside(path).name)
     value = measure()
-    write_atomically(path, json.dumps({"key": key, name: value}).encode())
+    write_checked_json(path, {"key": key, name: value})
     return value

@@ -1,18 +1,34 @@
-"""What an interrupted run continues from: everything of one iteration in one directory, complete or absent."""
+"""What an interrupted run continues from: everything of one iteration in one directory, complete or absent.
+
+variables.*        TensorFlow's
+state.json         the rest
+checksums.json     size and SHA-256 of each of these; a checkpoint that disagrees is damaged
+"""
 
 import json
-import os
+import logging
 import shutil
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from compiler_opt.errors import ConfigError, OutputError
+from compiler_opt.files import (
+    read_checked_json,
+    replaced_folder,
+    set_aside,
+    size_and_sha256,
+    sweep_temporaries,
+    write_checked_json,
+)
+
+_LOG = logging.getLogger(__name__)
 
 _STATE = "state.json"
 _VARIABLES = "variables"
+_CHECKSUMS = "checksums.json"
 
 
 class Checkpoints:
@@ -31,41 +47,63 @@ class Checkpoints:
           OutputError: it cannot be written; the earlier ones are untouched.
         """
         path = self._directory / f"{iteration:06d}"
-        partial: Path | None = None
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._sweep()
-            partial = Path(tempfile.mkdtemp(suffix=".partial", dir=self._directory))
-            self._checkpoint.write(str(partial / _VARIABLES))
-            (partial / _STATE).write_text(json.dumps(state))
-            for file in partial.iterdir():
-                _flush(file)
-            if path.exists():
-                shutil.rmtree(path)
-            partial.rename(path)
-            _flush(self._directory)
+            with replaced_folder(path) as partial:
+                self._checkpoint.write(str(partial / _VARIABLES))
+                (partial / _STATE).write_text(json.dumps(state))
+                sums = {file.name: size_and_sha256(file) for file in sorted(partial.iterdir())}
+                write_checked_json(partial / _CHECKSUMS, {name: list(found) for name, found in sums.items()})
         except (OSError, tf.errors.OpError) as error:
-            if partial is not None:
-                shutil.rmtree(partial, ignore_errors=True)
             reason = str(getattr(error, "strerror", None) or getattr(error, "message", error))
             raise OutputError(
                 f"{path}: the checkpoint cannot be written: {reason.splitlines()[0]}; the previous one is good: free "
                 "space and run the same command again"
             ) from error
-        for old in self._complete()[: -self._keep]:
+        for old in self._found()[: -self._keep]:
             shutil.rmtree(old, ignore_errors=True)
 
-    def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Brings back the newest checkpoint; returns its iteration and state, or None when there is none.
+    def restore(
+        self, check: Callable[[dict[str, Any]], Any] = lambda _state: None
+    ) -> tuple[int, dict[str, Any]] | None:
+        """Brings back the newest checkpoint that is intact, and sets those aside that are newer.
+
+        Args:
+          check: sees the state first; raises when it does not fit.
+
+        Returns:
+          its iteration and state, or None when there is no checkpoint.
 
         Raises:
-          ConfigError: it was made by another configuration.
+          ConfigError: it was made by another configuration, or all checkpoints are damaged.
         """
-        complete = self._complete()
-        if not complete:
-            return None
-        path = complete[-1]
-        state = json.loads((path / _STATE).read_text())
+        sweep_temporaries(self._directory)
+        damaged: dict[Path, str] = {}
+        for path in reversed(self._found()):
+            try:
+                state = _read_state(path)
+            except (OSError, ValueError) as error:
+                damaged[path] = str(getattr(error, "strerror", None) or error)
+                continue
+            check(state)
+            self._read_variables(path)
+            for newer, reason in damaged.items():
+                _LOG.warning(
+                    "%s: damaged (%s); kept as %s; goes on after iteration %d, what was learned since is lost",
+                    newer,
+                    reason,
+                    set_aside(newer).name,
+                    int(path.name),
+                )
+            return int(path.name), state
+        if damaged:
+            reasons = "; ".join(f"{path.name}: {reason}" for path, reason in reversed(damaged.items()))
+            raise ConfigError(
+                f"{self._directory}: all checkpoints are damaged ({reasons}); bring one back from a backup, or remove "
+                "that folder to begin with the first iteration again"
+            )
+        return None
+
+    def _read_variables(self, path: Path) -> None:
         try:
             self._checkpoint.read(str(path / _VARIABLES)).assert_existing_objects_matched()
         except (AssertionError, ValueError, tf.errors.OpError) as error:
@@ -73,22 +111,39 @@ class Checkpoints:
                 f"{path}: was made by another configuration ({str(error).splitlines()[0]}); "
                 "use that, or another --root_dir"
             ) from error
-        return int(path.name), state
 
-    def _complete(self) -> list[Path]:
-        if not self._directory.is_dir():
+    def _found(self) -> list[Path]:
+        """All checkpoints, or whatever is in their place, the oldest first."""
+        if not self._directory.exists():
             return []
-        return sorted(path for path in self._directory.iterdir() if path.name.isdecimal())
-
-    def _sweep(self) -> None:
-        """Removes what killed runs left half-written. A run's folder has one writer at a time."""
-        for path in self._directory.glob("*.partial"):
-            shutil.rmtree(path, ignore_errors=True)
+        if not self._directory.is_dir():
+            raise ConfigError(f"{self._directory}: expected a folder, found something else; give another --root_dir")
+        return sorted((path for path in self._directory.iterdir() if path.name.isdecimal()), key=lambda p: int(p.name))
 
 
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _read_state(path: Path) -> dict[str, Any]:
+    """The state of a checkpoint, all of whose files are intact.
+
+    Raises:
+      OSError, ValueError: one is not.
+    """
+    for name, expected in _checksums(path).items():
+        try:
+            found = list(size_and_sha256(path / name))
+        except OSError as error:
+            raise ValueError(f"{name}: {error.strerror}") from None
+        if found[0] != expected[0]:
+            raise ValueError(f"{name}: expected {expected[0]} bytes, found {found[0]}")
+        if found != expected:
+            raise ValueError(f"{name}: its contents have changed")
+    state: dict[str, Any] = json.loads((path / _STATE).read_text())
+    return state
+
+
+def _checksums(path: Path) -> dict[str, Any]:
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        return read_checked_json(path / _CHECKSUMS)
+    except OSError as error:
+        raise ValueError(f"{_CHECKSUMS}: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{_CHECKSUMS}: {error}") from None

@@ -1,6 +1,7 @@
 """What happened in each iteration, one JSON object a line, and the same for TensorBoard."""
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from compiler_opt.errors import OutputError
-from compiler_opt.files import write_atomically
+from compiler_opt.files import set_aside, write_atomically
+
+_LOG = logging.getLogger(__name__)
 
 HISTORY_FILE = "history.jsonl"
 
@@ -18,11 +21,26 @@ class History:
     """Appends to `history.jsonl` and to TensorBoard's event files in a run's folder."""
 
     def __init__(self, root_dir: Path, last_iteration: int):
-        """Forgets what an interrupted run wrote after its last checkpoint, iteration `last_iteration`."""
+        """Forgets what an interrupted run wrote after its last checkpoint, iteration `last_iteration`.
+
+        What is damaged is set aside; its intact lines are kept.
+
+        Raises:
+          OutputError: it cannot be written.
+        """
         self._path = root_dir / HISTORY_FILE
-        entries = [entry for entry in read_history(self._path) if entry["iteration"] <= last_iteration]
-        write_atomically(self._path, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
-        self._writer = tf.summary.create_file_writer(str(root_dir / "summaries"))
+        entries, num_damaged = _read(self._path)
+        if num_damaged:
+            aside = set_aside(self._path)
+            _LOG.warning("%s: %d lines are damaged; kept as %s", self._path, num_damaged, aside.name)
+        lines = [json.dumps(entry) + "\n" for entry in entries if entry["iteration"] <= last_iteration]
+        write_atomically(self._path, "".join(lines).encode())
+        try:
+            self._writer = tf.summary.create_file_writer(str(root_dir / "summaries"))
+        except tf.errors.OpError as error:
+            raise OutputError(
+                f"{root_dir / 'summaries'}: cannot be written: {error.message.splitlines()[0]}"
+            ) from error
 
     def add(self, entry: Mapping[str, Any], rewards: np.ndarray | None = None) -> None:
         """Adds an iteration.
@@ -53,12 +71,28 @@ class History:
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """The iterations of a run so far; a line that a killed run left unfinished is left out."""
-    entries = []
-    if path.is_file():
-        for line in path.read_text().splitlines():
-            try:
-                entries.append(json.loads(line))
-            except ValueError:
-                break
-    return entries
+    """The iterations of a run so far; lines that are damaged, or that a killed run left unfinished, are left out."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The intact entries, and how many lines are damaged; an unfinished last one is not counted."""
+    try:
+        *lines, last = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], 0
+    except OSError:
+        # A folder, or what the disk cannot give back.
+        return [], 1
+    found = [_entry(line) for line in lines]
+    unfinished = _entry(last)
+    entries = [entry for entry in (*found, unfinished) if entry is not None]
+    return entries, found.count(None)
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("iteration"), int) else None

@@ -4,6 +4,7 @@ import dataclasses
 
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.rl import run_settings
 from compiler_opt.rl.config import DeviationsConfig, EvolutionConfig, PPOConfig
 from compiler_opt.rl.deviation_training import DeviationTraining
 from compiler_opt.rl.evolution_training import EvolutionTraining
@@ -28,6 +29,10 @@ class Methods:
     evolution: EvolutionConfig = dataclasses.field(default_factory=EvolutionConfig)
 
 
+_CONFIGS = {"ppo": ("ppo", "advantages"), "deviations": ("deviations",), "evolution": ("evolution",)}
+"""What each method is configured by, of `Methods`."""
+
+
 def train(run: Run, methods: Methods) -> NetworkWeights:
     """Trains to the end and saves the policy, or goes on where it was interrupted.
 
@@ -38,6 +43,10 @@ def train(run: Run, methods: Methods) -> NetworkWeights:
     Raises:
       CorpusError, PolicyError, OutputError, ConfigError: something does not fit, or fails on the way.
     """
+    learns = {name: getattr(methods, name) for name in _CONFIGS[run.config.method]}
+    configs = {"train_eval": run.config, "network": run.network, **learns}
+    settings = run_settings.describe(run.problem.name, run.corpus, run.toolchain, configs)
+    run = dataclasses.replace(run, settings=settings)
     if run.config.method == "deviations":
         return DeviationTraining(run, methods.deviations).run()
     if run.config.method == "evolution":

@@ -1,14 +1,15 @@
 """The samples of a run on disk: a file for each iteration, so that an interrupted run has what it had learned from."""
 
-import io
-import zipfile
+import logging
 from pathlib import Path
 
-import numpy as np
-
-from compiler_opt.errors import ConfigError
-from compiler_opt.files import write_atomically
+from compiler_opt.array_files import load_arrays, save_arrays
+from compiler_opt.files import set_aside, sweep_temporaries
 from compiler_opt.rl.deviations import Samples
+
+_LOG = logging.getLogger(__name__)
+
+_MAX_BYTES = 1 << 32
 
 
 class SampleFiles:
@@ -20,27 +21,27 @@ class SampleFiles:
     def save(self, iteration: int, samples: Samples) -> None:
         """Raises OutputError: it cannot be written."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        buffer = io.BytesIO()
-        np.savez(buffer, positions=samples.positions, gains=samples.gains)
-        write_atomically(self._path(iteration), buffer.getvalue())
+        save_arrays(self._path(iteration), {"positions": samples.positions, "gains": samples.gains})
 
     def load(self, last: int) -> list[Samples]:
         """Those of all iterations up to `last`; removes what came later, which is going to be done again.
 
-        Raises:
-          ConfigError: one is damaged.
+        One that is damaged is set aside, and said to be lost.
         """
         found = []
+        sweep_temporaries(self._directory)
         for path in sorted(self._directory.glob("*.npz")):
             if path.stem > self._path(last).stem:
                 path.unlink()
                 continue
             try:
-                # Opened here: numpy leaves open what it finds to be damaged.
-                with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                    found.append(Samples(arrays["positions"], arrays["gains"]))
-            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-                raise ConfigError(f"{path}: expected samples of this run, found: {error}; remove it") from error
+                arrays = load_arrays(path, _MAX_BYTES)
+                positions, gains = arrays["positions"], arrays["gains"]
+                if positions.ndim != 3 or gains.shape != positions.shape[:1]:
+                    raise ValueError(f"arrays of shapes {positions.shape} and {gains.shape}")
+                found.append(Samples(positions, gains))
+            except (OSError, ValueError, KeyError) as error:
+                _LOG.warning("%s: no samples of this run (%s); kept as %s, lost", path, error, set_aside(path).name)
         return found
 
     def _path(self, iteration: int) -> Path:

@@ -30,6 +30,7 @@ from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.config import NetworkConfig, TrainingConfig
 from compiler_opt.rl.decisions import decision_kind
 from compiler_opt.rl.history import History
+from compiler_opt.rl.run_settings import name_differences
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class Run:
       quantiles: the vocabulary; its features are those the policy sees.
       config: how long and on what.
       network: the networks' shape.
+      settings: all of it as text, by which a run that is continued is compared, see `run_settings.describe`.
     """
 
     root_dir: Path
@@ -69,6 +71,7 @@ class Run:
     quantiles: Mapping[str, np.ndarray]
     config: TrainingConfig
     network: NetworkConfig
+    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 _Collected = TypeVar("_Collected", bound=Collection)
@@ -96,6 +99,7 @@ class Training(abc.ABC, Generic[_Collected]):
         self._problem = problem
         self._pool = pool
         self._config = config
+        self._settings = run.settings
         support = toolchain.require(problem.advisor.problem)
         self._sent = support.features
         self._kind = decision_kind(problem, quantiles, self._sent)
@@ -257,25 +261,29 @@ class Training(abc.ABC, Generic[_Collected]):
             "position": self._position,
             "undecided": sorted(self._undecided),
             "vocabulary": self._vocabulary,
+            "settings": dict(self._settings),
             **self._method_state(),
         }
 
     def _resume(self) -> None:
-        found = self._checkpoints.restore()
+        found = self._checkpoints.restore(self._check_state)
         if found is None:
             if self._config.warmstart_policy_dir:
                 self._learner.warm_start(self._warm_start_weights(Path(self._config.warmstart_policy_dir)))
             return
         self._iteration, state = found
+        self._elapsed_s, self._compiles = state["elapsed_s"], state["compiles"]
+        self._position, self._undecided = state["position"], set(state["undecided"])
+        self._restore_method(state)
+        _LOG.info("continuing after iteration %d", self._iteration)
+
+    def _check_state(self, state: Mapping[str, Any]) -> None:
+        name_differences(self._root_dir, state["settings"], self._settings)
         if state["vocabulary"] != self._vocabulary:
             raise ConfigError(
                 f"{self._root_dir}: holds a run with another vocabulary, under which its weights mean something else; "
                 "use that, or another --root_dir"
             )
-        self._elapsed_s, self._compiles = state["elapsed_s"], state["compiles"]
-        self._position, self._undecided = state["position"], set(state["undecided"])
-        self._restore_method(state)
-        _LOG.info("continuing after iteration %d", self._iteration)
 
     def _warm_start_weights(self, directory: Path) -> NetworkWeights:
         weights = NetworkWeights.load(directory)

@@ -1,11 +1,11 @@
 """Decisions are counted as rollouts meet them, once."""
 
-import json
 from pathlib import Path
 
 from compiler_opt.collect.decision_counts import cached_decision_counts, count_decisions
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.files import read_checked_json, write_checked_json
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_small_corpus
@@ -25,8 +25,7 @@ def test_counts(toolchain: Toolchain, tmp_path: Path) -> None:
     with WorkerPool(toolchain, "inlining", 1) as pool:
         assert cached_decision_counts(path, {"corpus": "x"}, modules, pool, problem) == expected
         # The same again is read; for another key, or when a module fails, it is counted.
-        stored = json.loads(path.read_text())
-        path.write_text(json.dumps({**stored, "counts": {"read": 1}}))
+        write_checked_json(path, {**read_checked_json(path), "counts": {"read": 1}})
         assert cached_decision_counts(path, {"corpus": "x"}, modules, pool, problem) == {"read": 1}
         modules[0].command_path.write_bytes(b"-cc1\0-load\0x.so\0")
         del expected[modules[0].name]

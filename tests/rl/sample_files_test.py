@@ -9,7 +9,6 @@ from compiler_opt import rl
 
 rl.load_tensorflow()
 
-from compiler_opt.errors import ConfigError  # noqa: E402
 from compiler_opt.rl.deviations import Samples  # noqa: E402
 from compiler_opt.rl.sample_files import SampleFiles  # noqa: E402
 
@@ -33,17 +32,18 @@ def test_those_up_to_an_iteration_come_back_and_later_ones_go(tmp_path: Path) ->
     assert [path.name for path in sorted((tmp_path / "samples").iterdir())] == ["000001.npz", "000002.npz"]
 
 
-@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and then nothing", "half"])
-def test_a_damaged_file_is_named(tmp_path: Path, damage: bytes | str) -> None:
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and then nothing", "half", "another kind"])
+def test_a_damaged_file_is_set_aside(tmp_path: Path, damage: bytes | str, caplog: pytest.LogCaptureFixture) -> None:
     files = SampleFiles(tmp_path)
-    files.save(1, samples(1, 4))
+    for iteration in (1, 2):
+        files.save(iteration, samples(iteration, 4))
     path = tmp_path / "000001.npz"
-    path.write_bytes(path.read_bytes()[:200] if isinstance(damage, str) else damage)
-    with pytest.raises(ConfigError, match=r"000001.npz: expected samples of this run"):
-        files.load(1)
-
-
-def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
-    np.savez(tmp_path / "000001.npz", something=np.zeros(3))
-    with pytest.raises(ConfigError, match="expected samples of this run"):
-        SampleFiles(tmp_path).load(1)
+    if damage == "another kind":
+        np.savez(path, something=np.zeros(3))
+    else:
+        path.write_bytes(path.read_bytes()[:200] if isinstance(damage, str) else damage)
+    assert [len(found) for found in files.load(2)] == [4]
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"{path}: no samples of this run (")
+    assert record.getMessage().endswith("kept as 000001.npz.damaged, lost")
+    assert (tmp_path / "000001.npz.damaged").is_file()

@@ -139,19 +139,29 @@ def test_a_run_that_is_over_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_interrupted_it_decides_as_if_it_had_not_been(tmp_path: Path) -> None:
-    """A run in two sessions gives the policy of a run in one."""
+    """A run in two sessions gives the policy of a run in one: when it was killed, and its files are damaged."""
     policies, rewards = [], []
     for name in ("at once", "interrupted"):
         (tmp_path / name).mkdir()
         run = _Run(tmp_path / name, "clang-22", 4)
         if name == "interrupted":
             process = run.start()
-            while not (run.root_dir / "checkpoints" / "000001").is_dir():
+            while not (run.root_dir / "checkpoints" / "000002").is_dir():
                 assert process.poll() is None
                 time.sleep(0.01)
             process.kill()
             process.communicate()
-        run.finish()
+            newest = max((run.root_dir / "checkpoints").iterdir())
+            (newest / "state.json").write_bytes(b"")
+            (run.root_dir / "baseline.json").write_bytes(b"{")
+            with (run.root_dir / "history.jsonl").open("ab") as file:
+                file.write(b"\xff\n")
+            said = run.finish("--gin_bindings=train_eval.compile_timeout_s=61.0")
+            for damaged in (newest, run.root_dir / "baseline.json", run.root_dir / "history.jsonl"):
+                assert f"kept as {damaged.name}.damaged" in said
+            assert "continued with another train_eval.compile_timeout_s: was '60.0', is '61.0'" in said
+        else:
+            run.finish()
         policies.append(NetworkWeights.load(run.root_dir / "policy"))
         rewards.append([entry["reward_mean"] for entry in run.history()])
     np.testing.assert_allclose(rewards[0], rewards[1], rtol=1e-6)
