@@ -16,7 +16,7 @@ from compiler_opt import rl
 from compiler_opt.collect.trace_description import TraceDescription
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import check_folder_writable
+from compiler_opt.files import alone_in, check_folder_writable
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.policies.vocabulary import load_vocabulary
 from compiler_opt.problems import problem as problems
@@ -59,11 +59,12 @@ def main(argv: list[str]) -> None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
     quantiles = load_vocabulary(Path(config.vocab_path), problem.known(spec.name for spec in trace.features))
 
-    # Everything that can be wrong before the work is known by now.
-    rl.load_tensorflow()
-    from compiler_opt.rl.warm_start import clone_default
+    with alone_in(root_dir, "--root_dir"):
+        # Everything that can be wrong before the work is known by now.
+        rl.load_tensorflow()
+        from compiler_opt.rl.warm_start import clone_default
 
-    clone_default(root_dir, trace_path, problem, quantiles, settings["network"], config)
+        clone_default(root_dir, trace_path, problem, quantiles, settings["network"], config)
 
 
 def entry() -> None:

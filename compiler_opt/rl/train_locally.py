@@ -17,7 +17,7 @@ from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import check_folder_writable
+from compiler_opt.files import alone_in, check_folder_writable
 from compiler_opt.llvm.ir2vec import InliningConfig
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
@@ -86,17 +86,19 @@ def main(argv: list[str]) -> None:
     start = config.warmstart_policy_dir
     quantiles = vocabularies.of_run(_VOCAB_PATH.value, start, known, visible, toolchain.embeddings)
 
-    # Everything that a user may have got wrong is known by now. A worker imports this module too, and never needs this.
-    rl.load_tensorflow()
-    from compiler_opt.rl import methods
-    from compiler_opt.rl.training import POLICY_DIR, Run
+    with alone_in(root_dir, "--root_dir"):
+        # Everything that a user may have got wrong is known by now. A worker imports this module too, and never needs
+        # this.
+        rl.load_tensorflow()
+        from compiler_opt.rl import methods
+        from compiler_opt.rl.training import POLICY_DIR, Run
 
-    logging.getLogger("compiler_opt").setLevel(logging.INFO)
-    with WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
-        run = Run(root_dir, corpus, toolchain, problem, pool, quantiles, config, settings["network"])
-        how = {name: settings[name] for name in ("ppo", "advantages", "deviations", "evolution")}
-        methods.train(run, methods.Methods(**how))
-    print(f"The policy is in {root_dir / POLICY_DIR}")
+        logging.getLogger("compiler_opt").setLevel(logging.INFO)
+        with WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
+            run = Run(root_dir, corpus, toolchain, problem, pool, quantiles, config, settings["network"])
+            how = {name: settings[name] for name in ("ppo", "advantages", "deviations", "evolution")}
+            methods.train(run, methods.Methods(**how))
+        print(f"The policy is in {root_dir / POLICY_DIR}")
 
 
 def entry() -> None:

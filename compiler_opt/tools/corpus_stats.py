@@ -7,6 +7,7 @@ of it as statistics.json and modules.csv, and two plots. With --decisions each m
 the compiler's default decides in it.
 """
 
+import contextlib
 from pathlib import Path
 
 from absl import flags
@@ -17,7 +18,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus import statistics
 from compiler_opt.corpus.statistics import Statistics
 from compiler_opt.evaluation.output import csv_text
-from compiler_opt.files import check_folder_writable, write_atomically, write_json
+from compiler_opt.files import alone_in, check_folder_writable, write_atomically, write_json
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.report import corpus_report
@@ -46,20 +47,21 @@ def main(argv: list[str]) -> None:
     corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, module_filter=_MODULE_FILTER.value)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    num_workers = entry_point.num_workers(_NUM_WORKERS.value)
-    found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)
-    facts = list(tqdm(found, "counting", len(corpus.modules), unit="module", disable=None))
-    if problem is not None:
-        with WorkerPool(toolchain, problem.name, num_workers) as pool:
-            counted = count_decisions(corpus.modules, pool, problem)
-        facts = [
-            statistics.with_decisions(each, counted.counts.get(each.name), counted.failures.get(each.name))
-            for each in facts
-        ]
-    result = Statistics(tuple(facts))
-    printing.say(corpus_report.table(result))
-    if output is not None:
-        _write(result, output)
+    with alone_in(output, "--output_path") if output is not None else contextlib.nullcontext():
+        num_workers = entry_point.num_workers(_NUM_WORKERS.value)
+        found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)
+        facts = list(tqdm(found, "counting", len(corpus.modules), unit="module", disable=None))
+        if problem is not None:
+            with WorkerPool(toolchain, problem.name, num_workers) as pool:
+                counted = count_decisions(corpus.modules, pool, problem)
+            facts = [
+                statistics.with_decisions(each, counted.counts.get(each.name), counted.failures.get(each.name))
+                for each in facts
+            ]
+        result = Statistics(tuple(facts))
+        printing.say(corpus_report.table(result))
+        if output is not None:
+            _write(result, output)
 
 
 def _write(result: Statistics, output: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, Deployment, deploy
+from compiler_opt.files import alone_in
 from compiler_opt.tools import entry_point
 
 _POLICY = flags.DEFINE_string("policy", None, "Folder of a trained policy.", required=True)
@@ -35,14 +36,16 @@ _STRICT = flags.DEFINE_bool("strict", False, "Fail rather than compile without t
 
 def main(argv: list[str]) -> None:
     del argv
-    deployment = deploy(
-        Path(_POLICY.value),
-        Path(_OUTPUT.value),
-        _CLANG_PATH.value,
-        levels=_LEVELS.value,
-        never_worse=_NEVER_WORSE.value,
-        strict=_STRICT.value,
-    )
+    output = Path(_OUTPUT.value)
+    with alone_in(output, "--output"):
+        deployment = deploy(
+            Path(_POLICY.value),
+            output,
+            _CLANG_PATH.value,
+            levels=_LEVELS.value,
+            never_worse=_NEVER_WORSE.value,
+            strict=_STRICT.value,
+        )
     print(_summary(deployment))
 
 

@@ -6,6 +6,7 @@ Compiles every module with the default, with the policy and with the baselines, 
     python -m compiler_opt.tools.evaluate --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT
 """
 
+import contextlib
 import dataclasses
 import sys
 from collections import Counter
@@ -31,7 +32,7 @@ from compiler_opt.evaluation.evaluate import (
     num_rollouts,
 )
 from compiler_opt.evaluation.history import load_history
-from compiler_opt.files import check_folder_writable
+from compiler_opt.files import alone_in, check_folder_writable
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
@@ -101,12 +102,20 @@ def main(argv: list[str]) -> None:
         check_embedded_model(toolchain, problem)
     else:
         learned.check([feature.name for feature in toolchain.require(problem.advisor.problem).features])
+    output_path = Path(_OUTPUT_PATH.value)
     keep_objects = Path(_KEEP_OBJECTS.value) if _KEEP_OBJECTS.value else None
-    for directory in (Path(_OUTPUT_PATH.value), *([keep_objects] if keep_objects else [])):
+    folders = {output_path.resolve(): "--output_path"}
+    if keep_objects is not None:
+        folders.setdefault(keep_objects.resolve(), "--keep_objects")
+    for directory in (output_path, *([keep_objects] if keep_objects else [])):
         check_folder_writable(directory)
 
     interval_s = 0.2 if sys.stderr.isatty() else 10  # A log keeps every state of the bar.
-    with tqdm(total=num_rollouts(corpus, others), unit="compile", smoothing=0.05, mininterval=interval_s) as bar:
+    with contextlib.ExitStack() as stack:
+        for directory, flag in folders.items():
+            stack.enter_context(alone_in(directory, flag))
+        total = num_rollouts(corpus, others)
+        bar = stack.enter_context(tqdm(total=total, unit="compile", smoothing=0.05, mininterval=interval_s))
         failures = 0
 
         def advance(rollout: Rollout) -> None:
@@ -131,7 +140,7 @@ def main(argv: list[str]) -> None:
             provenance=provenance(corpus, learned, toolchain),
             on_rollout=advance,
         )
-    report = output.write(evaluation, Path(_OUTPUT_PATH.value), history)
+        report = output.write(evaluation, output_path, history)
     say(output.terminal_table(evaluation))
     print(f"report: {report}")
 

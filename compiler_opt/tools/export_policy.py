@@ -15,6 +15,7 @@ from pathlib import Path
 
 from absl import flags
 
+from compiler_opt.files import alone_in
 from compiler_opt.policies.export.formats import FORMATS, export_policy
 from compiler_opt.tools import entry_point
 
@@ -28,12 +29,14 @@ _EVALUATION = flags.DEFINE_string(
 
 def main(argv: list[str]) -> None:
     del argv
-    written = export_policy(
-        Path(_POLICY_PATH.value),
-        Path(_OUTPUT_PATH.value),
-        _FORMAT.value,
-        evaluation=Path(_EVALUATION.value) if _EVALUATION.value else None,
-    )
+    output = Path(_OUTPUT_PATH.value)
+    with alone_in(output, "--output_path"):
+        written = export_policy(
+            Path(_POLICY_PATH.value),
+            output,
+            _FORMAT.value,
+            evaluation=Path(_EVALUATION.value) if _EVALUATION.value else None,
+        )
     for name, paths in written.items():
         for path in paths:
             print(f"{name}: {path} ({path.stat().st_size} bytes)")

@@ -21,6 +21,7 @@ from compiler_opt.corpus.builds.objects import Build, listed
 from compiler_opt.corpus.making import extract, local_thinlto, sections
 from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.errors import ConfigError
+from compiler_opt.files import alone_in
 from compiler_opt.tools import entry_point, printing
 
 _INPUT_TYPES = ("json", "params", "directory", "bazel_aquery")
@@ -93,10 +94,11 @@ def main(argv: list[str]) -> int:
     for what, paths in build.skipped.items():
         _tell(f"skipped: {len(paths)} {what} ({listed(paths)})")
     objects = build.objects
-    with tqdm.tqdm(total=len(objects), unit="object", dynamic_ncols=True) as bar:
+    output_dir = Path(_OUTPUT_DIR.value)
+    with alone_in(output_dir, "--output_dir"), tqdm.tqdm(total=len(objects), unit="object", dynamic_ncols=True) as bar:
         extraction = extract.extract(
             objects,
-            Path(_OUTPUT_DIR.value),
+            output_dir,
             num_workers=entry_point.num_workers(_NUM_WORKERS.value),
             cmd_filter=_CMD_FILTER.value,
             llvm_objcopy=Path(_LLVM_OBJCOPY_PATH.value) if _LLVM_OBJCOPY_PATH.value else None,
@@ -126,10 +128,11 @@ def _extract_local() -> int:
         )
     if link.skipped:
         _tell(f"skipped: {len(link.skipped)} inputs of which the link left nothing ({listed(link.skipped)})")
-    with tqdm.tqdm(total=len(link.modules), unit="module", dynamic_ncols=True) as bar:
+    output_dir, total = Path(_OUTPUT_DIR.value), len(link.modules)
+    with alone_in(output_dir, "--output_dir"), tqdm.tqdm(total=total, unit="module", dynamic_ncols=True) as bar:
         extraction = local_thinlto.extract(
             link,
-            Path(_OUTPUT_DIR.value),
+            output_dir,
             num_workers=entry_point.num_workers(_NUM_WORKERS.value),
             overwrite=_OVERWRITE.value,
             progress=bar.update,

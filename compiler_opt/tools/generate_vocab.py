@@ -14,7 +14,7 @@ from tqdm import tqdm
 from compiler_opt import rl
 from compiler_opt.collect.trace_description import TraceDescription
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import check_folder_writable
+from compiler_opt.files import alone_in, check_folder_writable
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point
@@ -35,26 +35,29 @@ def main(argv: list[str]) -> None:
     check_folder_writable(output_dir)
     # Refuses what is no trace, before TensorFlow has been waited for.
     problem = problems.load(TraceDescription(Path(_INPUT.value)).about.get("problem", "inlining"))
-    rl.load_tensorflow()
-    from compiler_opt.rl.quantiles import trace_quantiles
-    from compiler_opt.rl.trace_files import Trace
+    with alone_in(output_dir, "--output_dir"):
+        rl.load_tensorflow()
+        from compiler_opt.rl.quantiles import trace_quantiles
+        from compiler_opt.rl.trace_files import Trace
 
-    trace = Trace(Path(_INPUT.value))
-    with tqdm(total=trace.num_decisions, desc="counting", unit="decision", unit_scale=True, disable=None) as progress:
-        quantiles = trace_quantiles(
-            trace,
-            _NUM_QUANTILES.value,
-            sampling_fraction=_SAMPLING_FRACTION.value,
-            seed=_SEED.value,
-            num_threads=_NUM_WORKERS.value,
-            candidates=problem.candidates,
-            on_decisions=progress.update,
+        trace = Trace(Path(_INPUT.value))
+        with tqdm(
+            total=trace.num_decisions, desc="counting", unit="decision", unit_scale=True, disable=None
+        ) as progress:
+            quantiles = trace_quantiles(
+                trace,
+                _NUM_QUANTILES.value,
+                sampling_fraction=_SAMPLING_FRACTION.value,
+                seed=_SEED.value,
+                num_threads=_NUM_WORKERS.value,
+                candidates=problem.candidates,
+                on_decisions=progress.update,
+            )
+        save_vocabulary(output_dir, quantiles)
+        print(
+            f"{output_dir}: {len(quantiles)} features, {_NUM_QUANTILES.value} quantiles each, "
+            f"from {trace.num_decisions} decisions of {trace.num_contexts} contexts"
         )
-    save_vocabulary(output_dir, quantiles)
-    print(
-        f"{output_dir}: {len(quantiles)} features, {_NUM_QUANTILES.value} quantiles each, "
-        f"from {trace.num_decisions} decisions of {trace.num_contexts} contexts"
-    )
 
 
 def entry() -> None:

@@ -11,11 +11,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from compiler_opt.files import alone_in
 from tests.tools.bad_input import builds, corpora, policies, settings
 from tests.tools.bad_input.mistake import GOOD, ROOT, SCRIPTS, Mistake
 from tests.tools.bad_input.place import make_place
@@ -24,11 +25,13 @@ MISTAKES = (*settings.MISTAKES, *corpora.MISTAKES, *builds.MISTAKES, *policies.M
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with everything that is needed, good and bad; a mistake must leave it as it is."""
     place = tmp_path_factory.mktemp("place")
     make_place(place)
-    return place
+    # The tests are the other process that works in this one.
+    with alone_in(place / "held", "--output"):
+        yield place
 
 
 def run(place: Path, temporary: Path, tool: str, flags: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":

@@ -10,7 +10,22 @@ def clang(name: str, path: str, *words: str, tools: tuple[str, ...] = WITH_CLANG
     return Mistake(f"clang {name}", tools, {"clang_path": path}, (path, *words))
 
 
+def in_use(*tools: str) -> tuple[Mistake, ...]:
+    """Another process works in the folder."""
+    return tuple(
+        Mistake(
+            "folder in use",
+            (tool,),
+            {OUTPUT_FLAG[tool]: "held"},
+            ("held: another process is working in it", f"give another --{OUTPUT_FLAG[tool]}"),
+        )
+        for tool in tools
+    )
+
+
 MISTAKES = (
+    *in_use("deploy", "extract_ir", "generate_vocab", "train_bc", "train_locally"),
+    *in_use("evaluate", "export_policy", "make_corpus", "corpus_stats"),
     clang("missing", "no/such/clang", "no such file", INSTALL),
     clang("not on PATH", "clang-99", "no such program on PATH", INSTALL, tools=("doctor",)),
     clang("not executable", "clang-not-executable", "not executable; check its permissions"),
