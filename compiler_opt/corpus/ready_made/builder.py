@@ -9,6 +9,7 @@ import concurrent.futures
 import dataclasses
 import itertools
 import json
+import logging
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +24,11 @@ from compiler_opt.corpus.ready_made import archives, manifest, unfinished
 from compiler_opt.corpus.ready_made.cross_compiling import OWN_TARGET, Target
 from compiler_opt.corpus.ready_made.tables import archives_of
 from compiler_opt.errors import CorpusError, OutputError
-from compiler_opt.files import alone_in, default_cache_dir, nearest_folder
+from compiler_opt.files import alone_in, default_cache_dir, flush_tree, nearest_folder, write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
+
+_LOG = logging.getLogger(__name__)
 
 LEVELS = ("Oz", "Os", "O1", "O2", "O3")
 """What modules can be compiled at. A module keeps to it: compiled for size, it says so in its bitcode."""
@@ -35,6 +38,7 @@ _FLAGS = ("-DNDEBUG", "-w", "-Xclang", "-fembed-bitcode=all", "-ffile-compilatio
 
 _STAMP_NAME = ".ready_made.json"
 _COMPILE_TIMEOUT_S = 600
+_BLOCK_BYTES = 4096
 _ARCHIVES_AT_A_TIME = 3
 
 Progress = Callable[[str, int, int], Any]
@@ -218,13 +222,16 @@ class _Builder:
             extraction = extract(objects, scratch / "corpus", num_workers=self._num_workers)
             if extraction.failures:
                 raise CorpusError(f"project {project.name}: {extraction.failures[0][1]}")
-            (scratch / "corpus" / _STAMP_NAME).write_text(json.dumps(task.stamp), encoding="utf-8")
+            # All of it is on disk before the stamp is that says so.
+            flush_tree(scratch / "corpus")
+            write_atomically(scratch / "corpus" / _STAMP_NAME, json.dumps(task.stamp).encode())
             _replace(scratch / "corpus", task.target)
 
     def _compile(self, project: manifest.Project, entries: Sequence[Mapping[str, Any]]) -> None:
         """Runs those commands of a compilation database whose objects are not there yet."""
-        # Clang moves an object into its place when it is whole, so one that is there can be trusted.
-        todo = [entry for entry in entries if not Path(entry["output"]).is_file()]
+        # Clang moves an object into its place when it is whole, so one that is there can be trusted, unless power was
+        # lost before its bytes were on disk.
+        todo = [entry for entry in entries if not _is_object(Path(entry["output"]))]
         self._progress(project.name, len(entries) - len(todo), len(entries))
         tasks = {self._compilers.submit(self._compile_one, entry): entry for entry in todo}
         for done, task in enumerate(concurrent.futures.as_completed(tasks), start=len(entries) - len(todo) + 1):
@@ -312,9 +319,31 @@ def _is_complete(target: Path, stamp: Mapping[str, Any]) -> bool:
         return False
     try:
         found = json.loads((target / _STAMP_NAME).read_bytes())
-    except (OSError, ValueError):
+    except ValueError:
+        return False
+    except OSError:
         raise OutputError(f"{target}: is not a part of a ready-made corpus; give another --output_dir") from None
-    return found == stamp and (target / description.DESCRIPTION_NAME).is_file()
+    if found != stamp:
+        return False
+    try:
+        # A loss of power may have left files without their contents.
+        for module in description.Corpus.load(target).modules:
+            module.recorded_options()
+    except CorpusError as error:
+        _LOG.warning("%s; %s is made again", error, target)
+        return False
+    return True
+
+
+def _is_object(path: Path) -> bool:
+    """Whether an object is there whose first and last bytes are on disk: what was lost is missing, or zeros."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_BLOCK_BYTES)
+            file.seek(max(0, path.stat().st_size - _BLOCK_BYTES))
+            return any(head) and any(file.read())
+    except OSError:
+        return False
 
 
 def _replace(source: Path, target: Path) -> None:

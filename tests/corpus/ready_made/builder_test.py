@@ -177,6 +177,33 @@ def test_what_was_compiled_before_an_end_is_kept_and_makes_the_same_corpus(
         assert all((whole[split] / file).read_bytes() == (corpora[split] / file).read_bytes() for file in files)
 
 
+@pytest.mark.parametrize("lost", [b"", bytes(64)], ids=["empty", "zeros"])
+def test_files_that_a_loss_of_power_emptied_are_made_again(lost: bytes, known: Manifest, tmp_path: Path) -> None:
+    def stop(_name: str, done: int, _total: int) -> None:
+        if done:
+            raise _StoppedError
+
+    corpora = build(known, "clang-22", tmp_path)
+    red, green = corpora["train"] / "red", corpora["train"] / "green"
+    for path in (
+        red / "lib/one.c.o.bc",
+        green / ".ready_made.json",
+        green / "corpus_description.json",
+        *([red / "lib/two.cc.o.cmd"] if not lost else []),
+    ):
+        good = path.read_bytes()
+        path.write_bytes(lost)
+        build(known, "clang-22", tmp_path)
+        assert path.read_bytes() == good
+    shutil.rmtree(tmp_path / "corpora")
+    with pytest.raises(_StoppedError):
+        build(known, "clang-22", tmp_path, num_workers=1, progress=stop)
+    for path in (tmp_path / "corpora" / FOLDER_NAME).rglob("*.o"):
+        path.write_bytes(lost)
+    corpora = build(known, "clang-22", tmp_path)
+    assert len(Corpus.load(corpora["train"]).modules) == 4
+
+
 def test_what_it_takes_is_told_before_it_begins(known: Manifest, clang_path: str, tmp_path: Path, cache: Path) -> None:
     sizes = {"red": (100, 3), "green": (20, 4), "blue": (3, 5)}
     projects = {
