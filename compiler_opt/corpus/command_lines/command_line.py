@@ -5,6 +5,9 @@ generation are kept, with values that cannot name a file; those that only concer
 are dropped (the bitcode is already past the front end); and everything else is refused by name: plugins, profiles and
 other inputs, response files, and whatever a newer compiler may bring.
 
+Bitcode of others is verified: every command of a release of clang turns the verifier off (`-disable-llvm-verifier`),
+and then nobody knows what a module that breaks LLVM's rules does to the compiler.
+
 Whoever has built a corpus may trust it (`--trust_corpus`): then what is not on the list is let through as it was
 recorded, with any value. What names the output or an input still goes, and so does what is dropped anyway.
 """
@@ -28,6 +31,8 @@ _REMEDY = (
     "remove it from the module's .cmd file, leave the module out of the corpus, or, if the corpus is your own, give "
     "--trust_corpus"
 )
+
+_NO_VERIFIER = "-disable-llvm-verifier"
 
 
 class _Table(NamedTuple):
@@ -130,6 +135,8 @@ def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[st
     kept: list[str] = []
     for effect, words in _entries(options):
         if effect is _Effect.DROPPED or (trusted and effect is _Effect.UNLISTED and _is_input_or_output(words)):
+            continue
+        if not trusted and words == (_NO_VERIFIER,):
             continue
         if words[0].startswith("@") or not (trusted or effect is _Effect.KEPT):
             what = f"{shown(words[0])} is not an option that a corpus may use{_reason(words[0])}"

@@ -205,6 +205,12 @@ def test_the_object_is_the_one_that_an_unusual_build_made(clang_path: str, optio
     assert compare(original, again, (BITCODE_SECTION, COMMAND_SECTION)) == ()
 
 
+def test_bitcode_of_others_is_verified() -> None:
+    recorded = ("-cc1", "-disable-llvm-verifier", "-Oz")
+    assert checked_options(recorded) == ("-Oz",)
+    assert checked_options(recorded, trusted=True) == recorded[1:]
+
+
 def test_reasons_of_refusal_are_told() -> None:
     for option, reason in (
         ("-fpass-plugin=evil.so", "it loads code"),
