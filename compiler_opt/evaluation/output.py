@@ -14,6 +14,8 @@ from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, Ou
 from compiler_opt.files import write_atomically
 from compiler_opt.problems import problem as problems
 
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
 
 def write(evaluation: Evaluation, directory: Path, history: History | None = None) -> Path:
     """Writes all files, each whole or not at all; returns the report's path.
@@ -33,14 +35,28 @@ def write(evaluation: Evaluation, directory: Path, history: History | None = Non
 
 
 def csv_text(rows: Iterable[dict[str, Any]]) -> str:
-    """Rows with the same keys, under a header."""
-    rows = list(rows)
+    """Rows with the same keys, under a header.
+
+    Text that a spreadsheet would take for a formula (`=HYPERLINK(...)` as the name of a module) gets an apostrophe in
+    front, which spreadsheets take for text; numbers stay as they are.
+    """
+    rows = [{name: _no_formula(value) for name, value in row.items()} for row in rows]
     buffer = io.StringIO()
     if rows:
         writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     return buffer.getvalue()
+
+
+def _no_formula(value: Any) -> Any:
+    if not isinstance(value, str) or not value.startswith(_FORMULA_STARTS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def _module_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compiler_opt.evaluation.history import History, smoothed
 from compiler_opt.evaluation.results import Evaluation
-from compiler_opt.report.formatting import MINUS, change_text
+from compiler_opt.report.formatting import MINUS, change_text, plot_label
 
 _STAND_INS = {
     "text": "#010101",
@@ -93,7 +93,7 @@ def _bars(axes: Axes, names: Sequence[str], changes: Sequence[float]) -> None:
     low, high = min([0, *percent]), max([0, *percent])
     room = 0.22 * max(high - low, 0.05)
     axes.set_xlim(low - (room if low < 0 else room / 4), high + (room if high > 0 else room / 4))
-    axes.set_yticks(places, names)
+    axes.set_yticks(places, [plot_label(name) for name in names])
     axes.set_ylim(-0.6, len(percent) - 0.4)
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compiler_opt.corpus.statistics import QUANTILES, Statistics
-from compiler_opt.report.formatting import aligned, count_text
+from compiler_opt.report.formatting import aligned, count_text, plot_label
 
 NUMBERS: Mapping[str, str] = {
     "functions": "functions",
@@ -98,12 +98,14 @@ def _projects(statistics: Statistics) -> bytes:
     """Bars of modules and of instructions for each project."""
     counts = dict(list(statistics.share_of("project").items())[:_MAX_BARS])
     names = list(counts)[::-1]
+    places = np.arange(len(names))
     figure = Figure(figsize=(9, 0.9 + 0.26 * max(2, len(names))), layout="constrained")
     modules, instructions = figure.subplots(1, 2, sharey=True)
-    modules.barh(names, [counts[name] for name in names], color=_BARS, height=0.7)
+    modules.barh(places, [counts[name] for name in names], color=_BARS, height=0.7)
     modules.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    modules.set_yticks(places, [plot_label(name) for name in names])
     _style(modules, "modules", "x")
-    instructions.barh(names, [statistics.total("instructions", name) or 0 for name in names], color=_BARS, height=0.7)
+    instructions.barh(places, [statistics.total("instructions", name) or 0 for name in names], color=_BARS, height=0.7)
     instructions.xaxis.set_major_locator(MaxNLocator(4))
     instructions.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     _style(instructions, "instructions", "x")

@@ -2,7 +2,11 @@
 
 from collections.abc import Sequence
 
+from compiler_opt.files import printable
+
 MINUS = "\N{MINUS SIGN}"
+
+_MAX_LABEL = 60
 
 
 def change_text(change: float | None, digits: int = 2) -> str:
@@ -43,6 +47,12 @@ def duration_text(seconds: float) -> str:
 def count_text(count: int, noun: str) -> str:
     """`1 module`, `2 modules`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def plot_label(name: str) -> str:
+    """A name, which may hold anything, as Matplotlib can draw it: without stray bytes and mathematics."""
+    text = printable(name)
+    return (text if len(text) <= _MAX_LABEL else f"{text[:_MAX_LABEL]}...").replace("$", r"\$")
 
 
 def aligned(rows: Sequence[Sequence[str]], num_text_columns: int, rules: Sequence[int]) -> list[str]:

@@ -11,8 +11,6 @@ compiled here.
 """
 
 import contextlib
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +26,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import ConfigError
+from compiler_opt.evaluation.output import csv_text
 from compiler_opt.files import check_writable, printable, write_atomically
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -195,12 +194,9 @@ def _compare(
             failures[rollout.module] = rollout.failure
         else:
             scores[rollout.module] = problem.score(rollout.measurement, baseline.contexts[rollout.project])
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(PERFORMANCE_COLUMNS)
-    for name in sorted(scores):
-        table.writerow([name, traces.WHOLE_MODULE, baseline.scores[name], scores[name]])
-    write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
+    rows = [(name, traces.WHOLE_MODULE, baseline.scores[name], scores[name]) for name in sorted(scores)]
+    table = csv_text(dict(zip(PERFORMANCE_COLUMNS, row, strict=True)) for row in rows)
+    write_atomically(path, table.encode("utf-8", "backslashreplace"))
     default_total, total = sum(baseline.scores[name] for name in scores), sum(scores.values())
     _report(
         path, failures, f"score {total:.0f}, default {default_total:.0f}: reward {reward(total, default_total):+.2%}"

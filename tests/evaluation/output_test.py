@@ -2,7 +2,9 @@
 
 import csv
 import dataclasses
+import io
 import json
+import os
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -41,6 +43,38 @@ def test_files(evaluation: Evaluation, tmp_path: Path) -> None:
     assert projects["shapes"]["default_linked_bytes"] == "1400"
     assert projects["plain"]["never_linked_bytes"] == ""
     assert projects["shapes"]["never_worse_linked_bytes"] == "1320"
+
+
+def test_names_may_hold_anything(evaluation: Evaluation, tmp_path: Path) -> None:
+    """What is not UTF-8, a formula for spreadsheets, mathematics for Matplotlib: all compilations are done by then."""
+    odd = os.fsdecode(b"=caf\xe9\n$\\frac$" + 99 * b"x")
+    projects = tuple(
+        dataclasses.replace(
+            project,
+            name=odd + project.name,
+            modules=tuple(
+                dataclasses.replace(m, name=f"{odd}{m.name}", project=odd + project.name) for m in project.modules
+            ),
+        )
+        for project in evaluation.projects
+    )
+    result = dataclasses.replace(evaluation, projects=projects, provenance={"Corpus": odd})
+    page = output.write(result, tmp_path).read_text()
+    Checker().feed(page)
+    assert "caf\\udce9" in page
+    output.terminal_table(result)
+    with (tmp_path / "projects.csv").open(newline="") as file:
+        assert [row["project"][:7] for row in csv.DictReader(file)] == ["'=caf\\u", "'=caf\\u"]
+
+
+def test_text_that_is_a_formula_for_spreadsheets() -> None:
+    values = ["=1+1", "+a", "-a", "@a", "\ta", "-1.5", "+3", -1.5, "a=1", ""]
+    rows = csv.reader(io.StringIO(output.csv_text({"value": value, "more": 0} for value in values)))
+    assert [row[0] for row in rows] == [
+        "value",
+        *("'=1+1", "'+a", "'-a", "'@a", "'\ta"),
+        *("-1.5", "+3", "-1.5", "a=1", ""),
+    ]
 
 
 class Checker(HTMLParser):
