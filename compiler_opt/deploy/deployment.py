@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.deploy.driver import DriverCompiler, DriverConfig, build_driver
+from compiler_opt.deploy.driver import DriverCompiler, DriverConfig, build_driver, fingerprint
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.files import check_folder_writable, nearest_folder, write_atomically
 from compiler_opt.llvm import processes
@@ -137,8 +137,7 @@ def deploy(
             library = scratch / "prefix" / "lib" / name
             plugin = build_plugin(toolchain, library, kind=kind, extra_sources=[source])
             content = files[Path("lib") / name] = plugin.read_bytes()
-            digest = hashlib.sha256(content).hexdigest()
-            compilers.append(DriverCompiler(major, toolchain.clang, name, len(content), digest))
+            compilers.append(DriverCompiler(major, toolchain.clang, name, len(content), fingerprint(content)))
         config = DriverConfig(tuple(compilers), spelled, checksum, never_worse, strict)
         program = build_driver(config, list(toolchains.values()), scratch)
         deployment = Deployment(

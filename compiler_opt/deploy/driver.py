@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,14 +30,14 @@ class DriverCompiler:
       clang: its path.
       plugin: name of the plugin's file in the folder `lib` of the prefix.
       plugin_bytes: size of that file.
-      checksum: SHA-256 of that file.
+      fingerprint: of that file's content.
     """
 
     major: int
     clang: Path
     plugin: str
     plugin_bytes: int
-    checksum: str
+    fingerprint: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +62,7 @@ class DriverConfig:
         """The text of `driver_config.h`."""
         compilers = ",\n".join(
             f"    {{{each.major}, {_literal(os.fsencode(each.clang))}, {_literal(each.plugin.encode())}, "
-            f"{each.plugin_bytes}, {_literal(each.checksum.encode())}}}"
+            f"{each.plugin_bytes}, {_literal(each.fingerprint.encode())}}}"
             for each in self.compilers
         )
         levels = ", ".join(_literal(level.encode()) for level in self.levels)
@@ -69,7 +70,7 @@ class DriverConfig:
             "// What one deployment builds into mlgo-clang; made by compiler_opt.tools.deploy.\n"
             "namespace mlgo::config {\n"
             "struct Compiler {\n  int major;\n  const char *clang, *plugin;\n"
-            "  long plugin_bytes;\n  const char *checksum;\n};\n"
+            "  long plugin_bytes;\n  const char *fingerprint;\n};\n"
             f"inline constexpr Compiler kCompilers[] = {{\n{compilers}}};\n"
             f"inline constexpr const char *kLevels[] = {{{levels}}};\n"
             f"inline constexpr char kPolicy[] = {_literal(self.policy_checksum.encode())};\n"
@@ -101,6 +102,15 @@ def build_driver(config: DriverConfig, toolchains: Sequence[Toolchain], scratch:
                 return output.read_bytes()
             reason = reason or result.describe()
     raise ToolchainError(f"mlgo-clang cannot be built: {reason}; see that the package g++ is whole")
+
+
+def fingerprint(content: bytes) -> str:
+    """What tells one plugin from another of the same size, in hexadecimal: `fingerprint` in `native/driver/identity.h`."""
+    value = 0xCBF29CE484222325
+    padded = content + bytes(-len(content) % 8)
+    for word in (*struct.unpack(f"<{len(padded) // 8}Q", padded), len(content)):
+        value = (value ^ word) * 0x100000001B3 % 2**64
+    return f"{value:016x}"
 
 
 def _literal(text: bytes) -> str:

@@ -3,13 +3,14 @@
 #ifndef COMPILER_OPT_NATIVE_DRIVER_CHILDREN_H_
 #define COMPILER_OPT_NATIVE_DRIVER_CHILDREN_H_
 
+#include "files.h"
+
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
 #include <string>
-#include <string_view>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,18 +18,6 @@
 #include <vector>
 
 namespace mlgo {
-
-// Writes all of it, or as much as the other end takes.
-inline void write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-}
 
 // How a child ended, and what it said when that was kept.
 struct Outcome {
@@ -102,8 +91,9 @@ class Children {
     sigprocmask(SIG_BLOCK, &handled_, &outside_);
   }
 
-  // Runs a command to its end. When its output is kept, it is in the outcome; otherwise it goes where ours goes.
-  Outcome run(const std::vector<std::string> &command, bool keep_output) {
+  // Runs a command to its end. When its output is kept, it is in the outcome; otherwise it goes where ours goes. Of
+  // our open files it does not get the hidden ones.
+  Outcome run(const std::vector<std::string> &command, bool keep_output, const std::vector<int> &hidden = {}) {
     int out[2] = {-1, -1}, err[2] = {-1, -1};
     const std::vector<char *> arguments = arguments_of(command);
     if (keep_output && (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0))
@@ -122,6 +112,8 @@ class Children {
         dup2(out[1], STDOUT_FILENO);
         dup2(err[1], STDERR_FILENO);
       }
+      for (const int file : hidden)
+        hide(file);
       become_plainly(arguments);
     }
     Outcome outcome;
@@ -146,6 +138,14 @@ class Children {
         ::signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &outside_, nullptr);
     become(arguments);
+  }
+
+  // Whoever opens it by its number fails. For standard input there is something, or another file might get its number,
+  // and a folder, since nothing can be read from that.
+  static void hide(int file) {
+    close(file);
+    if (file == STDIN_FILENO)
+      (void)!open("/", O_RDONLY | O_DIRECTORY);
   }
 
   void wait_for(pid_t child, int out, int err, Outcome *outcome) const {

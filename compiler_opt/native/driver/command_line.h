@@ -3,8 +3,10 @@
 #ifndef COMPILER_OPT_NATIVE_DRIVER_COMMAND_LINE_H_
 #define COMPILER_OPT_NATIVE_DRIVER_COMMAND_LINE_H_
 
+#include "files.h"
+#include "inputs.h"
+
 #include <algorithm>
-#include <fcntl.h>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -14,24 +16,38 @@
 
 namespace mlgo {
 
-inline bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
-
-inline std::string_view base_name(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
-
-inline bool is_regular_file(const std::string &path) {
-  struct stat status;
-  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-}
-
-inline std::string read_file(const std::string &path) {
-  std::string content;
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  char chunk[1 << 14];
-  for (ssize_t size; file >= 0 && (size = read(file, chunk, sizeof chunk)) > 0;)
-    content.append(chunk, static_cast<size_t>(size));
-  if (file >= 0)
-    close(file);
-  return content;
+// Into words, with a shell's quotes and backslashes.
+inline std::vector<std::string> split_words(const std::string &text) {
+  std::vector<std::string> words;
+  std::string word;
+  bool in_word = false;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
+      word += text[++i];
+      in_word = true;
+    } else if (quote != 0) {
+      if (c == quote)
+        quote = 0;
+      else
+        word += c;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+      in_word = true;
+    } else if (c == ' ' || (c >= '\t' && c <= '\r')) {
+      if (in_word)
+        words.push_back(word);
+      word.clear();
+      in_word = false;
+    } else {
+      word += c;
+      in_word = true;
+    }
+  }
+  if (in_word)
+    words.push_back(word);
+  return words;
 }
 
 // One command line, read once.
@@ -56,6 +72,14 @@ class CommandLine {
   const std::string &measurable_output() const { return measurable_output_; }
   // Beside the output others are written that belong to it.
   bool writes_side_files() const { return writes_side_files_; }
+  // Beside the sources something else can be read only once.
+  bool names_what_is_read_only_once() const {
+    return std::any_of(arguments_.begin(), arguments_.end(), mlgo::names_what_is_read_only_once);
+  }
+  // The command line becomes part of the object.
+  bool is_recorded() const { return is_recorded_; }
+  // The file of -MJ, or empty.
+  const std::string &database() const { return database_; }
   // The first source, for messages.
   const std::string &source() const { return source_; }
 
@@ -76,43 +100,9 @@ class CommandLine {
       } else if (!S_ISREG(status.st_mode)) {
         is_whole_ = false;
       } else {
-        expand(split(read_file(path)), depth + 1);
+        expand(split_words(read_file(path)), depth + 1);
       }
     }
-  }
-
-  // Into words, with a shell's quotes and backslashes.
-  static std::vector<std::string> split(const std::string &text) {
-    std::vector<std::string> words;
-    std::string word;
-    bool in_word = false;
-    char quote = 0;
-    for (size_t i = 0; i < text.size(); ++i) {
-      const char c = text[i];
-      if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
-        word += text[++i];
-        in_word = true;
-      } else if (quote != 0) {
-        if (c == quote)
-          quote = 0;
-        else
-          word += c;
-      } else if (c == '"' || c == '\'') {
-        quote = c;
-        in_word = true;
-      } else if (c == ' ' || (c >= '\t' && c <= '\r')) {
-        if (in_word)
-          words.push_back(word);
-        word.clear();
-        in_word = false;
-      } else {
-        word += c;
-        in_word = true;
-      }
-    }
-    if (in_word)
-      words.push_back(word);
-    return words;
   }
 
   void read() {
@@ -167,6 +157,10 @@ class CommandLine {
         const std::string cc1 = value(argument);
         stops_early_ |= is_one_of(cc1, kStopEarly) || cc1 == "-disable-llvm-passes" || cc1 == "-disable-llvm-optzns";
         writes_side_files_ |= starts_with_one_of(cc1, kSideFiles);
+      } else if (is_one_of(argument, kRecords)) {
+        is_recorded_ = true;
+      } else if (starts_with(argument, "-MJ")) {
+        database_ = value("-MJ");
       } else if (starts_with_one_of(argument, kSideFiles)) {
         writes_side_files_ = true;
       } else if (starts_with(argument, "-Xarch_") || is_one_of(argument, kTakesValue)) {
@@ -241,11 +235,13 @@ class CommandLine {
   static constexpr std::string_view kSideFiles[] = {
       "-gsplit-dwarf", "-save-temps", "--save-temps", "-fsave-optimization-record", "-foptimization-record-file",
       "-ftime-trace",  "-fstack-usage", "-stack-usage-file", "-opt-record-file"};
+  static constexpr std::string_view kRecords[] = {"-grecord-command-line", "-grecord-gcc-switches",
+                                                  "-frecord-command-line", "-frecord-gcc-switches"};
   static constexpr std::string_view kTakesValue[] = {
       "--analyzer-output", "--assert", "--config", "--define-macro", "--for-linker", "--include-directory",
       "--include-directory-after", "--library-directory", "--param", "--prefix", "--serialize-diagnostics",
-      "--sysroot", "--undefine-macro", "--working-directory", "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MJ",
-      "-MQ", "-MT", "-T", "-Tbss", "-Tdata", "-Ttext", "-U", "-Xanalyzer", "-Xassembler", "-Xclangas",
+      "--sysroot", "--undefine-macro", "--working-directory", "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MQ",
+      "-MT", "-T", "-Tbss", "-Tdata", "-Ttext", "-U", "-Xanalyzer", "-Xassembler", "-Xclangas",
       "-Xcuda-fatbinary", "-Xcuda-ptxas", "-Xlinker", "-Xoffload-linker", "-Xopenmp-target", "-Xpreprocessor",
       "-arch", "-arcmt-migrate-report-output", "-b", "-bundle_loader", "-ccc-arcmt-migrate", "-ccc-gcc-name",
       "-ccc-install-dir", "-ccc-objcmt-migrate", "-cxx-isystem", "-darwin-target-variant",
@@ -273,11 +269,11 @@ class CommandLine {
   bool stops_early_ = false;
   bool can_read_again_ = true;
   bool lto_ = false, thin_ = false, lld_ = false;
-  bool writes_side_files_ = false;
+  bool writes_side_files_ = false, is_recorded_ = false;
   size_t num_inputs_ = 0, num_sources_ = 0;
   Step last_step_ = Step::kLink;
   std::string level_ = "O0";
-  std::string source_;
+  std::string source_, database_;
   std::string measurable_output_;
 };
 

@@ -2,8 +2,9 @@
 //
 // Made by compiler_opt.tools.deploy, which generates driver_config.h. Every command line goes to clang as it is; where
 // something is compiled at a level that the policy was trained for, the pass plugin that carries the policy goes with
-// it. A build never breaks over that: whatever fails with the policy is compiled again without it, and a warning says
-// so. What is only preprocessed, checked, assembled or linked is clang's from the first moment.
+// it. A build does not break over that: whatever fails with the policy is compiled again without it, and a warning says
+// so, unless what it reads can be read only once, or a compiler cache would take that object for the policy's. What is
+// only preprocessed, checked, assembled or linked is clang's from the first moment.
 //
 // The environment may say otherwise than the deployment (1 for yes, 0 for no): MLGO_DISABLE, MLGO_STRICT,
 // MLGO_NEVER_WORSE. `--mlgo-info` tells everything that an object depends on beside the command line.
@@ -11,45 +12,19 @@
 #include "children.h"
 #include "command_line.h"
 #include "driver_config.h"
-#include "text_bytes.h"
+#include "elf_file.h"
+#include "environment.h"
+#include "failures.h"
+#include "identity.h"
+#include "inputs.h"
+#include "recording.h"
 
-#include <climits>
-#include <cstdlib>
 #include <sys/ioctl.h>
 
 namespace {
 
 using namespace mlgo;
 using Command = std::vector<std::string>;
-
-bool setting(const char *name, bool deployed) {
-  const char *value = std::getenv(name);
-  return value && *value ? std::strcmp(value, "0") != 0 : deployed;
-}
-
-void say(const std::string &kind, const std::string &message) {
-  write_all(STDERR_FILENO, kind + ": mlgo: " + message + "\n");
-}
-
-[[noreturn]] void fail(const std::string &message, int status = 1) {
-  say("error", message);
-  _exit(status);
-}
-
-std::string own_path() {
-  char path[PATH_MAX];
-  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
-  if (size <= 0 || size == sizeof path)
-    fail("cannot tell where this program is: /proc is not mounted");
-  return std::string(path, static_cast<size_t>(size));
-}
-
-// A program that can be run, and is not this one under another name.
-bool is_compiler(const std::string &path) {
-  struct stat status, own;
-  return access(path.c_str(), X_OK) == 0 && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-         stat("/proc/self/exe", &own) == 0 && (status.st_dev != own.st_dev || status.st_ino != own.st_ino);
-}
 
 // What one invocation has to work with.
 class Driver {
@@ -62,9 +37,9 @@ class Driver {
               base_name(own).find("++") != std::string_view::npos;
     plugin_ = own.substr(0, own.rfind('/', own.rfind('/') - 1)) + "/lib/" + compiler_.plugin;
     clang_ = find_clang();
-    strict_ = setting("MLGO_STRICT", config::kStrict);
-    never_worse_ = setting("MLGO_NEVER_WORSE", config::kNeverWorse);
-    disabled_ = setting("MLGO_DISABLE", false);
+    strict_ = setting("MLGO_STRICT").value_or(config::kStrict);
+    never_worse_ = setting("MLGO_NEVER_WORSE").value_or(config::kNeverWorse);
+    disabled_ = setting("MLGO_DISABLE").value_or(false);
   }
 
   [[noreturn]] void run() {
@@ -73,12 +48,17 @@ class Driver {
     if (disabled_)
       become(plain_command());
     const CommandLine line(arguments_);
-    if (!is_trained_for(line.level()) || !(line.compiles() || line.optimizes_at_link()))
+    if (!is_trained_for(line.level()) || !(line.compiles() || line.optimizes_at_link()) ||
+        line.names_what_is_read_only_once())
       become(plain_command());
+    if (!strict_ && !setting("MLGO_STRICT").has_value()) {
+      cache_ = cache_at_work();
+      strict_ = !cache_.empty();
+    }
     const std::string wrong = plugin_problem();
     if (!wrong.empty()) {
       if (strict_)
-        fail(wrong + "; deploy the policy again");
+        fail(wrong + "; deploy the policy again" + because_of_cache());
       say("warning", wrong + "; compiling with plain " + name_ + "; deploy the policy again");
       become(plain_command());
     }
@@ -96,6 +76,7 @@ class Driver {
         unsetenv(variable);
     }
     children_.emplace();
+    inherited_ = inherited_read_only_once();
     if (never_worse_)
       compile_both_ways(line);
     compile(line);
@@ -104,12 +85,15 @@ class Driver {
  private:
   static const config::Compiler &choose(const std::string &invoked_as) {
     const std::string name(base_name(invoked_as));
-    const std::string suffix = name.substr(name.rfind('-') + 1);
-    if (suffix.empty() || suffix.find_first_not_of("0123456789") != std::string::npos)
-      return config::kCompilers[0];
+    const size_t dash = std::min(name.rfind('-'), name.size());
+    const std::string program = name.substr(0, dash), suffix = name.substr(std::min(dash + 1, name.size()));
     for (const config::Compiler &compiler : config::kCompilers)
       if (suffix == std::to_string(compiler.major))
         return compiler;
+    // Somebody's cc-2024 tells no version.
+    const bool tells_version = ends_with(program, "clang") || ends_with(program, "clang++");
+    if (!tells_version || suffix.empty() || suffix.find_first_not_of("0123456789") != std::string::npos)
+      return config::kCompilers[0];
     fail(name + ": the policy was not deployed for clang-" + suffix + "; deploy it again with that --clang_path");
   }
 
@@ -117,21 +101,15 @@ class Driver {
   std::string find_clang() const {
     if (is_compiler(compiler_.clang))
       return compiler_.clang;
-    const char *path = std::getenv("PATH");
-    const std::string folders = path ? path : "/usr/bin";
-    for (size_t start = 0; start <= folders.size();) {
-      const size_t end = std::min(folders.find(':', start), folders.size());
-      const std::string candidate = folders.substr(start, end - start) + "/" + name_;
-      if (candidate[0] == '/' && end > start && is_compiler(candidate))
-        return candidate;
-      start = end + 1;
-    }
+    const std::string other = compiler_on_path(name_);
+    if (!other.empty())
+      return other;
     fail(std::string(compiler_.clang) + " is gone, and there is no " + name_ +
              " on PATH; install it, or deploy the policy again for another",
          127);
   }
 
-  // What can be told without loading it, which may crash the compiler when the file is cut short.
+  // What can be told without loading it, which may crash the compiler; one of another policy would even work.
   std::string plugin_problem() const {
     struct stat status;
     if (stat(plugin_.c_str(), &status) != 0 || access(plugin_.c_str(), R_OK) != 0)
@@ -139,6 +117,9 @@ class Driver {
     if (!S_ISREG(status.st_mode) || status.st_size != compiler_.plugin_bytes)
       return plugin_ + ": damaged or replaced (expected a file of " + std::to_string(compiler_.plugin_bytes) +
              " bytes, found " + (S_ISREG(status.st_mode) ? std::to_string(status.st_size) : "none") + ")";
+    const std::string found = hexadecimal(fingerprint(read_file(plugin_)));
+    if (found != compiler_.fingerprint)
+      return plugin_ + ": damaged or replaced (expected the content " + compiler_.fingerprint + ", found " + found + ")";
     return "";
   }
 
@@ -159,8 +140,8 @@ class Driver {
     return command;
   }
 
-  Command policy_command(const CommandLine &line) const {
-    Command options = {"--start-no-unused-arguments"};
+  Command policy_options(const CommandLine &line) const {
+    Command options;
     if (line.compiles()) {
       options.push_back("-fpass-plugin=" + plugin_);
       // After a crash the same is compiled again; whoever reports a bug wants that one's files.
@@ -171,11 +152,27 @@ class Driver {
       options.push_back("--load-pass-plugin=" + plugin_);
     }
     add_terminal(&options);
-    options.push_back("--end-no-unused-arguments");
+    return options;
+  }
+
+  // With options of ours, which no record tells of.
+  Command command_with(const Command &options, const CommandLine &line, const CompilationDatabase &database) {
     Command command = plain_command();
+    const auto first = static_cast<std::ptrdiff_t>(command.size() - arguments_.size());
+    Command last = database.options();
+    if (line.is_recorded()) {
+      Command asking = command;
+      asking.insert(asking.begin() + first, "-###");
+      const Command records = record_what_is(run_child(asking, true).err);
+      last.insert(last.end(), records.begin(), records.end());
+    }
+    if (!last.empty()) {
+      last = marked(last);
+      command.insert(std::find(command.begin() + first, command.end(), "--"), last.begin(), last.end());
+    }
     // First, so that whatever the user says wins.
-    const size_t position = command.size() - arguments_.size();
-    command.insert(command.begin() + static_cast<std::ptrdiff_t>(position), options.begin(), options.end());
+    const Command marked_options = marked(options);
+    command.insert(command.begin() + first, marked_options.begin(), marked_options.end());
     return command;
   }
 
@@ -192,14 +189,21 @@ class Driver {
   }
 
   [[noreturn]] void compile(const CommandLine &line) {
-    const Outcome with_policy = run_child(policy_command(line), true);
-    if (with_policy.ok()) {
-      with_policy.replay();
-      _exit(0);
-    }
+    const IncludeList includes;
+    const CompilationDatabase database(line.database());
+    Command options = policy_options(line);
+    if (line.compiles())
+      for (const std::string &option : includes.options())
+        options.push_back(option);
+    const Outcome with_policy = run_child(command_with(options, line, database), true);
+    if (with_policy.ok())
+      finish(with_policy, database);
     if (strict_)
-      fail_strictly(line, with_policy);
-    const Outcome plain = run_child(plain_command(), false);
+      fail_after(with_policy, line, because_of_cache());
+    const std::string pipe = includes.read_only_once();
+    if (!pipe.empty())
+      fail_after(with_policy, line, "; not compiled again, since " + pipe + " can be read only once");
+    const Outcome plain = run_child(plain_command(), false, true);
     if (plain.ok())
       warn_of(line, with_policy);
     end_like(plain);
@@ -209,50 +213,66 @@ class Driver {
   [[noreturn]] void compile_both_ways(const CommandLine &line) {
     const std::string &output = line.measurable_output();
     const std::string plain_output = output + ".mlgo-" + std::to_string(getpid());
-    const Outcome plain = run_child(plain_command(), true);
-    if (!plain.ok() || rename(output.c_str(), plain_output.c_str()) != 0) {
+    const IncludeList includes;
+    const CompilationDatabase database(line.database()), ignored(line.database());
+    const Command list = line.compiles() ? includes.options() : Command();
+    const Outcome plain = run_child(command_with(list, line, database), true);
+    if (!plain.ok()) {
       plain.replay();
       end_like(plain);
     }
+    if (!includes.read_only_once().empty() || rename(output.c_str(), plain_output.c_str()) != 0)
+      finish(plain, database);
     stash_ = plain_output;
-    const Outcome with_policy = run_child(policy_command(line), true);
+    const Outcome with_policy = run_child(command_with(policy_options(line), line, ignored), true, true);
     if (!with_policy.ok()) {
       if (strict_) {
         unlink(plain_output.c_str());
-        fail_strictly(line, with_policy);
+        fail_after(with_policy, line, because_of_cache());
       }
-      keep_plain(line, plain, plain_output);
       warn_of(line, with_policy);
-      _exit(0);
     }
-    const std::optional<uint64_t> plain_bytes = TextBytes::of(plain_output);
-    const std::optional<uint64_t> policy_bytes = TextBytes::of(output);
-    if (plain_bytes && policy_bytes && *policy_bytes < *plain_bytes) {
-      unlink(plain_output.c_str());
-      with_policy.replay();
-    } else {
-      keep_plain(line, plain, plain_output);
+    if (!with_policy.ok() || !is_better(output, plain_output)) {
+      keep_plain(line, plain_output);
+      finish(plain, database);
     }
+    unlink(plain_output.c_str());
+    finish(with_policy, database);
+  }
+
+  // Smaller, and what others can refer to is all there: else they were not made of the same source.
+  static bool is_better(const std::string &output, const std::string &plain_output) {
+    const ElfFile with_policy(output), plain(plain_output);
+    const std::optional<uint64_t> bytes = with_policy.text_bytes(), plain_bytes = plain.text_bytes();
+    return bytes && plain_bytes && *bytes < *plain_bytes && with_policy.strong_symbols() &&
+           with_policy.strong_symbols() == plain.strong_symbols();
+  }
+
+  [[noreturn]] static void finish(const Outcome &outcome, const CompilationDatabase &database) {
+    outcome.replay();
+    if (!database.publish())
+      fail("the file of -MJ cannot be written: " + std::string(std::strerror(errno)));
     _exit(0);
   }
 
-  void keep_plain(const CommandLine &line, const Outcome &plain, const std::string &plain_output) {
+  void keep_plain(const CommandLine &line, const std::string &plain_output) {
     if (line.writes_side_files()) {
       // They are by now those of the compilation with the policy.
       unlink(plain_output.c_str());
-      const Outcome again = run_child(plain_command(), false);
-      if (!again.ok())
+      const Outcome again = run_child(plain_command(), true, true);
+      if (!again.ok()) {
+        again.replay();
         end_like(again);
-      return;
-    }
-    if (rename(plain_output.c_str(), line.measurable_output().c_str()) != 0)
+      }
+    } else if (rename(plain_output.c_str(), line.measurable_output().c_str()) != 0) {
       fail(line.measurable_output() + ": " + std::strerror(errno));
-    plain.replay();
+    }
   }
 
-  // Ends with the child when somebody has asked for that.
-  Outcome run_child(const Command &command, bool keep_output) {
-    const Outcome outcome = children_->run(command, keep_output);
+  // Ends with the child when somebody has asked for that. When something is compiled again, what an earlier compiler
+  // may have read to its end is hidden from this one.
+  Outcome run_child(const Command &command, bool keep_output, bool again = false) {
+    const Outcome outcome = children_->run(command, keep_output, again ? inherited_ : std::vector<int>());
     if (Children::signal() != 0 || outcome.interrupted()) {
       if (!stash_.empty())
         unlink(stash_.c_str());
@@ -267,89 +287,44 @@ class Driver {
 
   void warn_of(const CommandLine &line, const Outcome &with_policy) const {
     say("warning", subject(line) + ": compiled with plain " + name_ + ", since it failed with the policy: " +
-                       reason(with_policy));
+                       Failure(with_policy, plugin_).reason());
   }
 
-  // The user's own errors are shown as they are; those that the policy has made, and crashes, are one line.
-  [[noreturn]] void fail_strictly(const CommandLine &line, const Outcome &with_policy) const {
-    if (!has_crashed(with_policy) && telling_line(with_policy.err, true).empty()) {
+  // The user's own errors are shown as they are; those that the policy has made, crashes and sudden ends are one line.
+  [[noreturn]] void fail_after(const Outcome &with_policy, const CommandLine &line, const std::string &why) const {
+    const Failure failure(with_policy, plugin_);
+    if (failure.is_users_own())
       with_policy.replay();
-      end_like(with_policy);
-    }
-    fail(subject(line) + ": failed with the policy: " + reason(with_policy));
+    else
+      say("error", subject(line) + ": failed with the policy: " + failure.reason() + why);
+    if (strict_ && failure.is_crash())
+      _exit(1);
+    end_like(with_policy);
+  }
+
+  std::string because_of_cache() const {
+    return cache_.empty() ? "" : "; not compiled without it, since " + cache_ + " would keep that (MLGO_STRICT=0 lets it)";
   }
 
   std::string subject(const CommandLine &line) const {
     return line.compiles() ? line.source() : line.measurable_output();
   }
 
-  // Of a bug, and not of a limit on its time or files. clang tells its own crash by the exit status a shell would give.
-  static bool has_crashed(const Outcome &outcome) {
-    const int number = WIFSIGNALED(outcome.status) ? WTERMSIG(outcome.status) : WEXITSTATUS(outcome.status) - 128;
-    return number == SIGSEGV || number == SIGABRT || number == SIGBUS || number == SIGILL || number == SIGFPE ||
-           number == SIGTRAP;
-  }
-
-  std::string reason(const Outcome &outcome) const {
-    std::string text = telling_line(outcome.err, true);
-    if (text.empty() && has_crashed(outcome))
-      return "the compiler crashed";
-    if (text.empty())
-      text = telling_line(outcome.err, false);
-    if (!text.empty())
-      return text;
-    return WIFSIGNALED(outcome.status) ? std::string("the compiler died: ") + strsignal(WTERMSIG(outcome.status))
-                                       : "exit status " + std::to_string(WEXITSTATUS(outcome.status));
-  }
-
-  // The first line that is an error, less that word; of those about the policy only, if so asked.
-  std::string telling_line(const std::string &text, bool about_policy) const {
-    static constexpr std::string_view kError = "error: ";
-    for (size_t start = 0; start < text.size();) {
-      const size_t end = std::min(text.find('\n', start), text.size());
-      const std::string line = without_colors(text.substr(start, end - start));
-      const size_t error = line.find(kError);
-      if (error != std::string::npos &&
-          (!about_policy || line.find(plugin_) != std::string::npos || line.find("mlgo: ") != std::string::npos)) {
-        const size_t mlgo = line.find("mlgo: ", error);
-        return line.substr(mlgo != std::string::npos ? mlgo + 6 : error + kError.size());
-      }
-      start = end + 1;
-    }
-    return "";
-  }
-
-  static std::string without_colors(const std::string &line) {
-    std::string result;
-    for (size_t i = 0; i < line.size(); ++i) {
-      if (line[i] == '\033')
-        i = std::min(line.find('m', i), line.size());
-      else
-        result += line[i];
-    }
-    return result;
-  }
-
-  [[noreturn]] void show_info() const {
+  [[noreturn]] void show_info() {
+    children_.emplace();
     std::string text = "policy: " + std::string(config::kPolicy) + "\nlevels:";
     for (const char *level : config::kLevels)
       text += std::string(" -") + level;
-    text += "\nplugin checksum: " + std::string(compiler_.checksum);
-    text += std::string("\nnever worse: ") + (never_worse_ ? "yes" : "no") + "\nstrict: " + (strict_ ? "yes" : "no") +
-            "\ndisabled: " + (disabled_ ? "yes" : "no") + "\nclang: " + clang_ + identity(clang_) +
-            "\nplugin: " + plugin_ + identity(plugin_) + "\n";
+    const auto yes_or_no = [](bool yes) { return yes ? "yes" : "no"; };
+    text += std::string("\nnever worse: ") + yes_or_no(never_worse_) + "\nstrict: " + yes_or_no(strict_) +
+            "\ndisabled: " + yes_or_no(disabled_) + "\nclang: " + clang_ + " (" + identity(clang_) + ")\n";
+    for (const std::string &library : libraries_of(clang_, &*children_))
+      if (starts_with(base_name(library), "libLLVM") || starts_with(base_name(library), "libclang"))
+        text += "library: " + library + " (" + identity(library) + ")\n";
+    text += "plugin: " + plugin_ + " (" + identity_by_content(plugin_) + ")\ndriver: " +
+            identity_by_content("/proc/self/exe") + "\n";
     write_all(STDOUT_FILENO, text);
     _exit(0);
-  }
-
-  // What tells one state of a file from another.
-  static std::string identity(const std::string &path) {
-    struct stat status;
-    if (stat(path.c_str(), &status) != 0)
-      return " (" + std::string(std::strerror(errno)) + ")";
-    const std::string nanoseconds = std::to_string(1'000'000'000 + status.st_mtim.tv_nsec).substr(1);
-    return " (" + std::to_string(status.st_size) + " bytes of " + std::to_string(status.st_mtim.tv_sec) + "." +
-           nanoseconds + ")";
   }
 
   const Command arguments_;
@@ -358,6 +333,8 @@ class Driver {
   bool is_cpp_ = false;
   bool strict_ = false, never_worse_ = false, disabled_ = false;
   std::string plugin_, clang_;
+  std::string cache_;  // What would keep a plain object for one of the policy.
+  std::vector<int> inherited_;
   std::string stash_;  // A file that must not stay when we are interrupted.
   std::optional<Children> children_;
 };

@@ -1,0 +1,82 @@
+// Where mlgo-clang is, what it is told beside its command line, and what it says.
+
+#ifndef COMPILER_OPT_NATIVE_DRIVER_ENVIRONMENT_H_
+#define COMPILER_OPT_NATIVE_DRIVER_ENVIRONMENT_H_
+
+#include "files.h"
+
+#include <climits>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace mlgo {
+
+inline void say(const std::string &kind, const std::string &message) {
+  write_all(STDERR_FILENO, kind + ": mlgo: " + message + "\n");
+}
+
+[[noreturn]] inline void fail(const std::string &message, int status = 1) {
+  say("error", message);
+  _exit(status);
+}
+
+// What a variable says, or nothing.
+inline std::optional<bool> setting(const char *name) {
+  const char *value = std::getenv(name);
+  if (!value || !*value)
+    return std::nullopt;
+  for (const char *yes : {"1", "yes", "true", "on"})
+    if (strcasecmp(value, yes) == 0)
+      return true;
+  for (const char *no : {"0", "no", "false", "off"})
+    if (strcasecmp(value, no) == 0)
+      return false;
+  fail(std::string(name) + ": expected 1 or 0, found " + value);
+}
+
+// The compiler cache that has started us to keep what we make, or empty. Not all of them can be told.
+inline std::string cache_at_work() {
+  // ccache sets it, also for a prefix command, and not where it only passes a command line on.
+  if (std::getenv("UNCACHED_ERR_FD"))
+    return "ccache";
+  std::string parent = read_file("/proc/" + std::to_string(getppid()) + "/comm");
+  parent = parent.substr(0, parent.find('\n'));
+  return parent == "sccache" || parent == "buildcache" ? parent : "";
+}
+
+inline std::string own_path() {
+  char path[PATH_MAX];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
+  if (size <= 0 || size == sizeof path)
+    fail("cannot tell where this program is: /proc is not mounted");
+  return std::string(path, static_cast<size_t>(size));
+}
+
+// A program that can be run, and is not this one under another name.
+inline bool is_compiler(const std::string &path) {
+  struct stat status, own;
+  return access(path.c_str(), X_OK) == 0 && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         stat("/proc/self/exe", &own) == 0 && (status.st_dev != own.st_dev || status.st_ino != own.st_ino);
+}
+
+// A compiler of that name on PATH, or empty.
+inline std::string compiler_on_path(const std::string &name) {
+  const char *path = std::getenv("PATH");
+  const std::string folders = path ? path : "/usr/bin";
+  for (size_t start = 0; start <= folders.size();) {
+    const size_t end = std::min(folders.find(':', start), folders.size());
+    const std::string candidate = folders.substr(start, end - start) + "/" + name;
+    if (candidate[0] == '/' && end > start && is_compiler(candidate))
+      return candidate;
+    start = end + 1;
+  }
+  return "";
+}
+
+}  // namespace mlgo
+
+#endif  // COMPILER_OPT_NATIVE_DRIVER_ENVIRONMENT_H_

@@ -1,0 +1,79 @@
+// Why a compilation with the policy failed, and who is to blame.
+
+#ifndef COMPILER_OPT_NATIVE_DRIVER_FAILURES_H_
+#define COMPILER_OPT_NATIVE_DRIVER_FAILURES_H_
+
+#include "children.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <string>
+
+namespace mlgo {
+
+class Failure {
+ public:
+  Failure(const Outcome &outcome, const std::string &plugin) : outcome_(outcome), plugin_(plugin) {}
+
+  // By a bug, and not by a limit on its time or files. clang tells its own crash by the exit status a shell would give.
+  bool is_crash() const {
+    const int number = WIFSIGNALED(outcome_.status) ? WTERMSIG(outcome_.status) : WEXITSTATUS(outcome_.status) - 128;
+    return number == SIGSEGV || number == SIGABRT || number == SIGBUS || number == SIGILL || number == SIGFPE ||
+           number == SIGTRAP;
+  }
+
+  // The compiler has ended by itself and told of errors, none of which is about the policy.
+  bool is_users_own() const {
+    return !is_crash() && !WIFSIGNALED(outcome_.status) && telling_line(true).empty();
+  }
+
+  std::string reason() const {
+    std::string text = telling_line(true);
+    if (text.empty() && is_crash())
+      return "the compiler crashed";
+    if (text.empty())
+      text = telling_line(false);
+    if (!text.empty())
+      return text;
+    return WIFSIGNALED(outcome_.status) ? std::string("the compiler died: ") + strsignal(WTERMSIG(outcome_.status))
+                                        : "exit status " + std::to_string(WEXITSTATUS(outcome_.status));
+  }
+
+ private:
+  // The first line that is an error, less that word; of those about the policy only, if so asked.
+  std::string telling_line(bool about_policy) const {
+    static constexpr std::string_view kError = "error: ";
+    const std::string &text = outcome_.err;
+    for (size_t start = 0; start < text.size();) {
+      const size_t end = std::min(text.find('\n', start), text.size());
+      const std::string line = without_colors(text.substr(start, end - start));
+      const size_t error = line.find(kError);
+      if (error != std::string::npos &&
+          (!about_policy || line.find(plugin_) != std::string::npos || line.find("mlgo: ") != std::string::npos)) {
+        const size_t mlgo = line.find("mlgo: ", error);
+        return line.substr(mlgo != std::string::npos ? mlgo + 6 : error + kError.size());
+      }
+      start = end + 1;
+    }
+    return "";
+  }
+
+  static std::string without_colors(const std::string &line) {
+    std::string result;
+    for (size_t i = 0; i < line.size(); ++i) {
+      if (line[i] == '\033')
+        i = std::min(line.find('m', i), line.size());
+      else
+        result += line[i];
+    }
+    return result;
+  }
+
+  const Outcome &outcome_;
+  const std::string &plugin_;
+};
+
+}  // namespace mlgo
+
+#endif  // COMPILER_OPT_NATIVE_DRIVER_FAILURES_H_
