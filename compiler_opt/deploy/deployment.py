@@ -1,6 +1,7 @@
 """A prefix made of a policy: compilers that any build can use.
 
     bin/mlgo-clang, bin/mlgo-clang++        clang with the policy; -NN for one of several versions
+    bin/mlgo-llvm-ar, ...                   links to clang's own tools, under the names that CMake derives from these
     lib/mlgo-inliner-NN.so                  the pass plugin with the policy built in, for each version; of one for
                                             the register allocator mlgo-regalloc-NN.so, with mlgo-nowhere.in and .out
     share/mlgo/                             what was deployed, and the policy's model card
@@ -14,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,13 +37,17 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import native_form
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")
+LINKED_TOOLS = ("llvm-ar", "llvm-ranlib", "clang-scan-deps")
 SHARE = Path("share") / "mlgo"
 DEPLOYMENT_FILE = "deployment.json"
 DEFAULT_LEVELS = ("Oz",)
 DEFAULT_SPEED_LEVELS = ("O2", "O3")
 
 _LEVEL = re.compile(r"-?(O[0-3sz])")
-_OURS = re.compile(r"mlgo-(inliner|regalloc)-\d+\.so|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)")
+_OURS = re.compile(
+    r"mlgo-(inliner|regalloc)-\d+\.so|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)|"
+    rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?"
+)
 _TIMEOUT_S = 60.0
 
 
@@ -52,6 +58,7 @@ class Deployment:
     Attributes:
       prefix: the folder.
       clangs: the compilers, by major version; the first is the one of `mlgo-clang` without a number.
+      tools: those of `LINKED_TOOLS` that are installed, by major version and name.
       kind: which of the compiler's decisions: those of the inliner or the register allocator.
       policy_checksum: SHA-256 of the policy's native form.
       levels: the optimisation levels at which it decides.
@@ -61,6 +68,7 @@ class Deployment:
 
     prefix: Path
     clangs: Mapping[int, Path]
+    tools: Mapping[int, Mapping[str, Path]]
     kind: PluginKind
     policy_checksum: str
     levels: tuple[str, ...]
@@ -79,6 +87,11 @@ class Deployment:
     def links(self) -> Mapping[Path, str]:
         """What is a link to something else, below the prefix."""
         links = {Path("bin") / f"{name}-{major}": name for name in DRIVERS for major in self.clangs}
+        first, *others = self.tools.values()
+        # Without a number for all versions only: what CMake does not find with it, it takes without.
+        links |= {Path("bin") / f"mlgo-{name}": str(first[name]) for name in first if all(name in o for o in others)}
+        for major, tools in self.tools.items():
+            links |= {Path("bin") / f"mlgo-{name}-{major}": str(path) for name, path in tools.items()}
         if self.kind == REGALLOC:
             links |= {Path("lib") / name: os.devnull for name in NOWHERE}
         return links
@@ -141,7 +154,14 @@ def deploy(
         config = DriverConfig(tuple(compilers), spelled, checksum, never_worse, strict)
         program = build_driver(config, list(toolchains.values()), scratch)
         deployment = Deployment(
-            output, {each.major: each.clang for each in compilers}, kind, checksum, spelled, never_worse, strict
+            prefix=output,
+            clangs={each.major: each.clang for each in compilers},
+            tools={major: dict(_tools_to_link(toolchain)) for major, toolchain in toolchains.items()},
+            kind=kind,
+            policy_checksum=checksum,
+            levels=spelled,
+            never_worse=never_worse,
+            strict=strict,
         )
         files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains)
         files[SHARE / CARD_FILE] = card.to_json().encode()
@@ -175,6 +195,15 @@ def _probe_all(clangs: Sequence[str | Path]) -> dict[int, Toolchain]:
                 "give one of each version"
             )
     return toolchains
+
+
+def _tools_to_link(toolchain: Toolchain) -> Iterator[tuple[str, Path]]:
+    """In the folder of the compiler's other tools, else with its number on PATH."""
+    for name in LINKED_TOOLS:
+        beside = toolchain.tool("llvm-config").with_name(name)
+        path = shutil.which(beside) or shutil.which(f"{name}-{toolchain.version[0]}")
+        if path is not None:
+            yield name, Path(path)
 
 
 def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain]) -> bytes:

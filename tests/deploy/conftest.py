@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.deploy.deployment import Deployment, deploy
+from compiler_opt.deploy.driver import fingerprint
 from tests.deploy.sources import save_policy
 
 
@@ -38,6 +39,31 @@ class Compiler:
     @property
     def plugin(self) -> Path:
         return self.prefix / "lib" / f"mlgo-inliner-{self.major}.so"
+
+    def trust_its_plugin(self, deployment: Deployment) -> None:
+        """Has the driver of a prefix of the test's own take whatever plugin is there for the one that it was built for."""
+        right = fingerprint(deployment.plugin(self.major).read_bytes()).encode()
+        self._patch_drivers(right, fingerprint(self.plugin.read_bytes()).encode())
+
+    def stand_in(self, folder: Path, script: str) -> Mapping[str, str]:
+        """Has the driver of a prefix of the test's own start a shell script for clang, which is `$CLANG` there.
+
+        Returns:
+          The environment to run the driver in.
+        """
+        name = f"clang-{self.major}"
+        folder.mkdir()
+        (folder / name).write_text(f"#!/bin/bash\n{script}")
+        (folder / name).chmod(0o755)
+        # When the recorded one is gone, it is looked for on PATH.
+        self._patch_drivers(self.clang.encode() + b"\0", b"/" + b"x" * (len(self.clang) - 1) + b"\0")
+        return {"PATH": f"{folder}:{os.environ['PATH']}", "CLANG": self.clang}
+
+    def _patch_drivers(self, old: bytes, new: bytes) -> None:
+        for driver in (Path(self.driver), Path(self.cpp_driver)):
+            content = driver.read_bytes()
+            assert content.count(old) == 1
+            driver.resolve().write_bytes(content.replace(old, new))
 
     def run(
         self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str] | None = None

@@ -148,6 +148,9 @@ def test_the_names(compiler: Compiler, deployment: Deployment, place: Path) -> N
     (place / "c++").symlink_to(compiler.cpp_driver)
     result = run([str(place / "c++"), "-Wno-deprecated", "-fsyntax-only", "any.c"], place)
     assert result.returncode == 0
+    # A number that is not clang's.
+    (place / "cc-2024").symlink_to(deployment.driver())
+    assert run([str(place / "cc-2024"), "--version"], place).returncode == 0
     first, other = deployment.clangs
     version = run([str(deployment.driver()), "--version"], place).stdout
     assert f"clang version {first}." in version
@@ -248,9 +251,31 @@ def test_the_environment_does_not_change_the_policy(compiler: Compiler, place: P
 
 
 def test_it_can_be_switched_off(compiler: Compiler, place: Path) -> None:
-    assert compiler.run(["-Oz", "-c", "lean.c", "-o", "off.o"], place, {"MLGO_DISABLE": "1"}).returncode == 0
     assert compiler.plain(["-Oz", "-c", "lean.c", "-o", "plain.o"], place).returncode == 0
-    assert (place / "off.o").read_bytes() == (place / "plain.o").read_bytes()
+    for word, off in {"1": True, "Yes": True, "on": True, "0": False, "no": False, "FALSE": False, "": False}.items():
+        assert compiler.run(["-Oz", "-c", "lean.c", "-o", "off.o"], place, {"MLGO_DISABLE": word}).returncode == 0
+        assert ((place / "off.o").read_bytes() == (place / "plain.o").read_bytes()) == off, word
+    result = compiler.run(["-Oz", "-c", "lean.c"], place, {"MLGO_DISABLE": "maybe"})
+    assert (result.returncode, result.stderr) == (1, "error: mlgo: MLGO_DISABLE: expected 1 or 0, found maybe\n")
+
+
+@pytest.mark.parametrize("never_worse", ["0", "1"])
+@pytest.mark.parametrize("option", ["-frecord-command-line", "-grecord-gcc-switches -g", "-MJ entry.json"])
+def test_a_recorded_command_line_is_the_users(compiler: Compiler, place: Path, option: str, never_worse: str) -> None:
+    def strings_of(path: Path) -> set[bytes]:
+        return {text for text in re.findall(rb"[ -~]{8,}", path.read_bytes()) if b"-Oz" in text or b"mlgo" in text}
+
+    recorded = place / ("entry.json" if "entry.json" in option else "lean.o")
+    # Its value needs quotes wherever it is written.
+    arguments = ["-Oz", *option.split(), '-DNAME="a \\\\ $b"', "-c", "lean.c"]
+    assert compiler.plain(arguments, place).returncode == 0
+    expected = strings_of(recorded)
+    plain_object = (place / "lean.o").read_bytes()
+    recorded.unlink()
+    result = compiler.run(arguments, place, {"MLGO_NEVER_WORSE": never_worse})
+    assert (result.returncode, result.stderr) == (0, "")
+    assert strings_of(recorded) == expected != set()
+    assert (place / "lean.o").read_bytes() != plain_object
 
 
 def test_info_tells_what_an_object_depends_on(damageable: Compiler, deployment: Deployment, place: Path) -> None:
@@ -264,6 +289,14 @@ def test_info_tells_what_an_object_depends_on(damageable: Compiler, deployment: 
     assert f"clang: {damageable.clang} (" in first
     assert first == info()
     assert info(MLGO_DISABLE="1") != first != info(MLGO_NEVER_WORSE="1")
+    assert re.search(r"^library: \S+/libLLVM\S+ \(\d+ bytes of \S+, build [0-9a-f]{40}\)$", first, re.MULTILINE)
+    assert re.search(r"^library: \S+/libclang-cpp", first, re.MULTILINE)
+    # What counts is the plugin's content: neither when it was written nor how large it is.
+    os.utime(damageable.plugin, (1, 1))
+    assert info() == first
+    content = bytearray(damageable.plugin.read_bytes())
+    content[-1] ^= 1
+    damageable.plugin.write_bytes(content)
     os.utime(damageable.plugin, (1, 1))
     changed = info()
     assert changed != first

@@ -61,10 +61,12 @@ def of_another_version_and_the_same_size(compiler: Compiler, deployment: Deploym
     of_another_version(compiler, deployment)
     # What is at the end, the loader does not read.
     os.truncate(compiler.plugin, size)
+    compiler.trust_its_plugin(deployment)
 
 
 def garbage(compiler: Compiler, deployment: Deployment) -> None:
     compiler.plugin.write_bytes(bytes(compiler.plugin.stat().st_size))
+    compiler.trust_its_plugin(deployment)
 
 
 def overwritten_code(compiler: Compiler, deployment: Deployment) -> None:
@@ -73,6 +75,7 @@ def overwritten_code(compiler: Compiler, deployment: Deployment) -> None:
     start, size = code_of(compiler.plugin)
     content[start : start + size] = b"\x0f\x0b" * (size // 2)  # ud2
     compiler.plugin.write_bytes(content)
+    compiler.trust_its_plugin(deployment)
 
 
 def code_of(library: Path) -> tuple[int, int]:
@@ -99,16 +102,25 @@ def folder(compiler: Compiler, deployment: Deployment) -> None:
     compiler.plugin.mkdir()
 
 
+def of_another_policy_and_the_same_size(compiler: Compiler, deployment: Deployment) -> None:
+    """It works."""
+    content = bytearray(compiler.plugin.read_bytes())
+    content[content.rindex(b"mlgo-net") + 2000] ^= 1
+    compiler.plugin.write_bytes(content)
+
+
 def corrupt_weights(compiler: Compiler, deployment: Deployment) -> None:
     content = bytearray(compiler.plugin.read_bytes())
     weights = content.rindex(b"mlgo-net") + 2000
     content[weights] ^= 0xFF
     compiler.plugin.write_bytes(content)
+    compiler.trust_its_plugin(deployment)
 
 
 FAULTS = (
     of_another_version,
     of_another_version_and_the_same_size,
+    of_another_policy_and_the_same_size,
     missing,
     truncated,
     empty,

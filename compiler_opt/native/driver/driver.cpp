@@ -127,7 +127,7 @@ class Driver {
     return std::find(std::begin(config::kLevels), std::end(config::kLevels), level) != std::end(config::kLevels);
   }
 
-  Command plain_command() const {
+  Command plain_command(const Command &first = {}) const {
     Command command = {clang_};
     // As a name like clang++-22 would have it; clang wants -cc1 to come first.
     if (arguments_.empty() || !starts_with(arguments_[0], "-cc1")) {
@@ -136,6 +136,7 @@ class Driver {
       else if (base_name(clang_).find("++") != std::string_view::npos)
         command.push_back("--driver-mode=gcc");
     }
+    command.insert(command.end(), first.begin(), first.end());
     command.insert(command.end(), arguments_.begin(), arguments_.end());
     return command;
   }
@@ -156,23 +157,21 @@ class Driver {
   }
 
   // With options of ours, which no record tells of.
-  Command command_with(const Command &options, const CommandLine &line, const CompilationDatabase &database) {
-    Command command = plain_command();
-    const auto first = static_cast<std::ptrdiff_t>(command.size() - arguments_.size());
-    Command last = database.options();
-    if (line.is_recorded()) {
-      Command asking = command;
-      asking.insert(asking.begin() + first, "-###");
-      const Command records = record_what_is(run_child(asking, true).err);
-      last.insert(last.end(), records.begin(), records.end());
+  Command command_with(Command options, const CommandLine &line) {
+    Command last;
+    if (line.is_recorded())
+      last = record_what_is(run_child(plain_command({kShowRecords}), true).err);
+    if (!line.database().empty()) {
+      run_child(plain_command({kOnlyWriteDatabase}), true);
+      mend_database(line.database());
+      last.insert(last.end(), {"-MJ", "/dev/null"});
     }
-    if (!last.empty()) {
-      last = marked(last);
-      command.insert(std::find(command.begin() + first, command.end(), "--"), last.begin(), last.end());
-    }
+    options.insert(options.begin(), "--start-no-unused-arguments");
+    options.push_back("--end-no-unused-arguments");
     // First, so that whatever the user says wins.
-    const Command marked_options = marked(options);
-    command.insert(command.begin() + first, marked_options.begin(), marked_options.end());
+    Command command = plain_command(options);
+    const auto users = command.end() - static_cast<std::ptrdiff_t>(arguments_.size());
+    command.insert(std::find(users, command.end(), "--"), last.begin(), last.end());
     return command;
   }
 
@@ -190,14 +189,13 @@ class Driver {
 
   [[noreturn]] void compile(const CommandLine &line) {
     const IncludeList includes;
-    const CompilationDatabase database(line.database());
     Command options = policy_options(line);
     if (line.compiles())
       for (const std::string &option : includes.options())
         options.push_back(option);
-    const Outcome with_policy = run_child(command_with(options, line, database), true);
+    const Outcome with_policy = run_child(command_with(options, line), true);
     if (with_policy.ok())
-      finish(with_policy, database);
+      finish(with_policy);
     if (strict_)
       fail_after(with_policy, line, because_of_cache());
     const std::string pipe = includes.read_only_once();
@@ -214,17 +212,16 @@ class Driver {
     const std::string &output = line.measurable_output();
     const std::string plain_output = output + ".mlgo-" + std::to_string(getpid());
     const IncludeList includes;
-    const CompilationDatabase database(line.database()), ignored(line.database());
     const Command list = line.compiles() ? includes.options() : Command();
-    const Outcome plain = run_child(command_with(list, line, database), true);
+    const Outcome plain = run_child(command_with(list, line), true);
     if (!plain.ok()) {
       plain.replay();
       end_like(plain);
     }
     if (!includes.read_only_once().empty() || rename(output.c_str(), plain_output.c_str()) != 0)
-      finish(plain, database);
+      finish(plain);
     stash_ = plain_output;
-    const Outcome with_policy = run_child(command_with(policy_options(line), line, ignored), true, true);
+    const Outcome with_policy = run_child(command_with(policy_options(line), line), true, true);
     if (!with_policy.ok()) {
       if (strict_) {
         unlink(plain_output.c_str());
@@ -234,10 +231,10 @@ class Driver {
     }
     if (!with_policy.ok() || !is_better(output, plain_output)) {
       keep_plain(line, plain_output);
-      finish(plain, database);
+      finish(plain);
     }
     unlink(plain_output.c_str());
-    finish(with_policy, database);
+    finish(with_policy);
   }
 
   // Smaller, and what others can refer to is all there: else they were not made of the same source.
@@ -248,10 +245,8 @@ class Driver {
            with_policy.strong_symbols() == plain.strong_symbols();
   }
 
-  [[noreturn]] static void finish(const Outcome &outcome, const CompilationDatabase &database) {
+  [[noreturn]] static void finish(const Outcome &outcome) {
     outcome.replay();
-    if (!database.publish())
-      fail("the file of -MJ cannot be written: " + std::string(std::strerror(errno)));
     _exit(0);
   }
 
