@@ -222,6 +222,8 @@ see_to_cpp_headers() {
 make_venv
 see_to_clang
 see_to_cpp_headers
-if $both_clangs && ! { command -v cmake && command -v ninja; } >/dev/null; then install cmake ninja-build; fi
+if $both_clangs && ! { command -v cmake && command -v ninja && command -v ccache; } >/dev/null; then
+  install cmake ninja-build ccache
+fi
 if $try_plugin; then see_to_plugin_headers; fi
 say "ready: $(.venv/bin/python --version), $("$clang" --version | head -n 1)"

@@ -105,7 +105,7 @@ def build_driver(config: DriverConfig, toolchains: Sequence[Toolchain], scratch:
 
 
 def fingerprint(content: bytes) -> str:
-    """What tells one plugin from another of the same size, in hexadecimal: `fingerprint` in `native/driver/identity.h`."""
+    """What tells one plugin from another, in hexadecimal; the driver computes the same (`identity.h`)."""
     value = 0xCBF29CE484222325
     padded = content + bytes(-len(content) % 8)
     for word in (*struct.unpack(f"<{len(padded) // 8}Q", padded), len(content)):

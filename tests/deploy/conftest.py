@@ -41,7 +41,7 @@ class Compiler:
         return self.prefix / "lib" / f"mlgo-inliner-{self.major}.so"
 
     def trust_its_plugin(self, deployment: Deployment) -> None:
-        """Has the driver of a prefix of the test's own take whatever plugin is there for the one that it was built for."""
+        """Has the driver of a prefix of the test's own take the plugin that is there for its own."""
         right = fingerprint(deployment.plugin(self.major).read_bytes()).encode()
         self._patch_drivers(right, fingerprint(self.plugin.read_bytes()).encode())
 

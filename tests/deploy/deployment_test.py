@@ -33,7 +33,13 @@ def test_what_is_written(deployment: Deployment) -> None:
     drivers = {f"bin/mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-19", "-22")}
     libraries = {f"lib/mlgo-inliner-{major}.so" for major in (19, 22)}
     shared = {f"share/mlgo/{name}" for name in ("deployment.json", "model_card.json", "MODEL_CARD.md")}
-    assert files == drivers | libraries | shared
+    tools = {f"bin/mlgo-{name}-{major}" for major, tools in deployment.tools.items() for name in tools}
+    assert {f"bin/mlgo-llvm-{name}-{major}" for name in ("ar", "ranlib") for major in (19, 22)} <= tools
+    # Without a number those that every version has.
+    tools |= {f"bin/mlgo-{name}" for name in deployment.tools[22] if name in deployment.tools[19]}
+    assert files == drivers | libraries | shared | tools
+    version = run([str(prefix / "bin/mlgo-llvm-ranlib"), "--version"], prefix).stdout
+    assert "LLVM version 22." in version
     card = ModelCard.load(prefix / "share/mlgo")
     assert card is not None and card.problem == "inlining"
     description = json.loads((prefix / "share/mlgo/deployment.json").read_text())
@@ -90,11 +96,13 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "lib").mkdir()
-    for name in ("bin/mlgo-clang-18", "lib/mlgo-inliner-18.so", "bin/mlgo-clang", "bin/other", "lib/other.so"):
+    earlier = "bin/mlgo-clang-18 bin/mlgo-llvm-ar-18 lib/mlgo-inliner-18.so bin/mlgo-clang bin/other lib/other.so"
+    for name in earlier.split():
         (prefix / name).write_text("earlier\n")
     deployment = deploy(policy_dir, prefix, [clang], levels=["-Os", "Oz"], strict=True, never_worse=True)
     assert {path.name for path in (prefix / "bin").iterdir()} == {
         *(f"mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-22")),
+        *(f"mlgo-{tool}{number}" for tool in deployment.tools[22] for number in ("", "-22")),
         "other",
     }
     assert {path.name for path in (prefix / "lib").iterdir()} == {"mlgo-inliner-22.so", "other.so"}

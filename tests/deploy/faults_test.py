@@ -8,7 +8,6 @@ import select
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -230,6 +229,44 @@ def test_a_limit_on_files_is_the_compilers_error(compiler: Compiler, place: Path
         assert [path.name for path in place.iterdir()] == ["lean.c"]
 
 
+KILLED = 'case "$*" in *-fpass-plugin=*) $CLANG "$@"; kill -KILL $$;; esac\nexec $CLANG "$@"\n'
+"""Clang is killed once it has read everything."""
+
+
+def test_a_killed_compiler(damageable: Compiler, place: Path, plain_object: bytes) -> None:
+    environment = damageable.stand_in(place.parent / "tools", KILLED)
+    result = damageable.run(COMPILE, place, environment)
+    reason = "since it failed with the policy: the compiler died: Killed\n"
+    assert result.stderr == f"warning: mlgo: lean.c: compiled with plain clang-{damageable.major}, {reason}"
+    assert (result.returncode, (place / "lean.o").read_bytes()) == (0, plain_object)
+    result = damageable.run(COMPILE, place, {**environment, **STRICT})
+    assert result.stderr == "error: mlgo: lean.c: failed with the policy: the compiler died: Killed\n"
+    assert result.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("directive", "told"),
+    [
+        ('#include "pipe.h"', "died: Killed; not compiled again, since ./pipe.h can be read only once\n"),
+        ('#include "/dev/stdin"', "died: Killed; not compiled again, since /dev/stdin can be read only once\n"),
+        ('__asm__(".incbin \\"/dev/stdin\\"");', "/dev/stdin"),
+    ],
+)
+def test_a_killed_compiler_has_read_a_pipe(damageable: Compiler, place: Path, directive: str, told: str) -> None:
+    """It fails, rather than that plain clang finds the pipe empty."""
+    (place / "lean.c").write_text(f"{directive}\n{LEAN}")
+    os.mkfifo(place / "pipe.h")
+    environment = {**os.environ, **damageable.stand_in(place.parent / "tools", KILLED)}
+    with subprocess.Popen(
+        [damageable.driver, *COMPILE], cwd=place, env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        if "pipe.h" in directive:
+            (place / "pipe.h").write_text("int from_pipe;\n")
+        _, error = process.communicate(b"int from_stdin;\n", timeout=60)
+    assert told in error.decode()
+    assert process.returncode == (1 if "incbin" in directive else -signal.SIGKILL)
+
+
 @dataclasses.dataclass
 class Waiting:
     """A compilation that waits in the middle of its source, which includes a pipe."""
@@ -242,10 +279,10 @@ class Waiting:
         return os.open(self.pipe, os.O_WRONLY)
 
 
-def start_waiting(compiler: Compiler, place: Path, environment: Mapping[str, str]) -> Waiting:
+def start_waiting(compiler: Compiler, place: Path, environment: Mapping[str, str], condition: str = "#if 1") -> Waiting:
     pipe = place / "pipe.h"
     os.mkfifo(pipe)
-    (place / "waits.c").write_text(f'{LEAN}\n#include "{pipe.name}"\n')
+    (place / "waits.c").write_text(f'{LEAN}\n{condition}\n#include "{pipe.name}"\n#endif\n')
     process = subprocess.Popen(
         [compiler.driver, "-Oz", "-c", "waits.c"],
         cwd=place,
@@ -263,17 +300,17 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @pytest.mark.parametrize("to_group", [True, False], ids=["to all", "to the driver"])
 @pytest.mark.parametrize("compilation", [1, 2], ids=["", "the second of two"])
 def test_interrupted_it_leaves_nothing(
-    compiler: Compiler, place: Path, number: int, to_group: bool, compilation: int
+    damageable: Compiler, place: Path, number: int, to_group: bool, compilation: int
 ) -> None:
-    waiting = start_waiting(compiler, place, {"MLGO_NEVER_WORSE": str(compilation - 1)})
+    environment: Mapping[str, str] = {}
+    if compilation == 2:
+        # Only the policy's compiler reads from the pipe.
+        script = 'case "$*" in *-fpass-plugin=*) set -- "$@" -DWAIT;; esac\nexec $CLANG "$@"\n'
+        environment = {"MLGO_NEVER_WORSE": "1", **damageable.stand_in(place.parent / "tools", script)}
+    waiting = start_waiting(damageable, place, environment, "#ifdef WAIT" if compilation == 2 else "#if 1")
     with waiting.process as process:
-        if compilation == 2:
-            os.close(waiting.reach())
-            # Until then it may be the first compiler that still has the pipe open.
-            while not any(place.glob("waits.o.mlgo-*")):
-                assert process.poll() is None
-                time.sleep(0.01)
         end = waiting.reach()
+        assert any(place.glob("waits.o.mlgo-*")) == (compilation == 2)
         (os.killpg if to_group else os.kill)(process.pid, number)
         assert process.wait(timeout=60) == -number
         os.close(end)

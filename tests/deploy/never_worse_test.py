@@ -1,5 +1,7 @@
 """Compiled both ways, the smaller object kept."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,61 @@ def test_what_cannot_be_compared_is_plain(compiler: Compiler, place: Path, argum
         assert (result.returncode, result.stderr) == (0, "")
         made.append((result.stdout, (place / "out").read_bytes() if (place / "out").exists() else b""))
     assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "directive"),
+    [
+        ("-include /dev/fd/{pipe}", ""),
+        ("", '#include "/dev/fd/{pipe}"'),
+        ("", '#include "/dev/stdin"'),
+        ("", '#include "fifo.h"'),
+        ("-include fifo.h", ""),
+        ("-std=c23", 'int f(void) {{ static const char text[] = {{\n#embed "/dev/stdin"\n}}; return sizeof text; }}'),
+        ("", '__asm__(".globl f\\nf: .incbin \\"/dev/stdin\\"");'),
+    ],
+)
+def test_what_can_be_read_but_once_is_compiled_once(
+    compiler: Compiler, place: Path, options: str, directive: str
+) -> None:
+    """Read again it is empty, which makes a smaller object."""
+    text = b"static int k(int x) { return x * 3; } int from_pipe(int x) { return k(x) + k(x + 1); }\n"
+    os.mkfifo(place / "fifo.h")
+    objects = []
+    for program in (compiler.driver, compiler.clang):
+        reader, writer = os.pipe()
+        os.write(writer, text)
+        os.close(writer)
+        (place / "reads.c").write_text(f"{directive.format(pipe=reader)}\n{LEAN}")
+        with subprocess.Popen(
+            [program, *f"-Oz -c reads.c -o reads.o {options}".format(pipe=reader).split()],
+            cwd=place,
+            env={**os.environ, **NEVER_WORSE},
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[reader],
+        ) as process:
+            if "fifo" in options + directive:
+                (place / "fifo.h").write_bytes(text)
+            process.communicate(text, timeout=60)
+        os.close(reader)
+        assert process.returncode == 0
+        objects.append((place / "reads.o").read_bytes())
+    assert objects[0] == objects[1]
+
+
+@pytest.mark.parametrize(("attribute", "kept"), [("", "plain"), ("__attribute__((weak)) ", "policy")])
+def test_the_smaller_of_two_must_define_the_same(damageable: Compiler, place: Path, attribute: str, kept: str) -> None:
+    """Of another source, however that comes. A weak function may go, as inline ones do when they are inlined."""
+    (place / "lean.c").write_text(f"{LEAN}\n#ifndef LESS\n{attribute}int more(int x) {{ return x; }}\n#endif\n")
+    script = 'case "$*" in *-fpass-plugin=*) set -- "$@" -DLESS;; esac\nexec $CLANG "$@"\n'
+    environment = {**NEVER_WORSE, **damageable.stand_in(place.parent / "tools", script)}
+    expected = {"plain": damageable.plain, "policy": damageable.with_policy}[kept]
+    options = ["-Oz", "-c", "lean.c", "-o"]
+    assert expected([*options, "expected.o", *(["-DLESS"] if kept == "policy" else [])], place).returncode == 0
+    result = damageable.run([*options, "lean.o"], place, environment)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (place / "lean.o").read_bytes() == (place / "expected.o").read_bytes()
 
 
 def test_messages_come_once(compiler: Compiler, place: Path) -> None:

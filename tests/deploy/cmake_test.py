@@ -1,0 +1,102 @@
+"""CMake projects that need more of a toolchain than its compiler."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.conftest import Compiler, run
+from tests.deploy.sources import LEAN
+
+MODULE = f"module;\n#include <cstddef>\nexport module lean;\nexport {{\n{LEAN.replace('static ', '')}\n}}\n"
+MAIN = "#include <cstddef>\nimport lean;\nint main() { return unit() + flat() == cube(); }\n"
+
+
+def configure(compiler: Compiler, project: Path, text: str) -> str:
+    """What CMake says."""
+    (project / "CMakeLists.txt").write_text(text)
+    command = ["cmake", "-B", "build", "-G", "Ninja", "-DCMAKE_C_FLAGS=-Oz", "-DCMAKE_CXX_FLAGS=-Oz"]
+    command += [f"-DCMAKE_C_COMPILER={compiler.driver}", f"-DCMAKE_CXX_COMPILER={compiler.cpp_driver}"]
+    result = run(command, project)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def build_and_run(project: Path) -> None:
+    result = run(["ninja", "-C", "build"], project)
+    assert (result.returncode, "mlgo: " in result.stdout) == (0, False), result.stdout
+    assert run(["build/program"], project).returncode == 0
+
+
+def test_interprocedural_optimization(compiler: Compiler, tmp_path: Path) -> None:
+    (tmp_path / "lean.cpp").write_text(LEAN)
+    (tmp_path / "main.cpp").write_text(MAIN.replace("import lean;", "int unit(), flat(), cube();"))
+    said = configure(
+        compiler,
+        tmp_path,
+        """cmake_minimum_required(VERSION 3.16)
+project(ipo C CXX)
+include(CheckIPOSupported)
+check_ipo_supported(LANGUAGES C CXX)
+set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
+add_library(lean STATIC lean.cpp)
+add_executable(program main.cpp)
+target_link_libraries(program lean)
+message(STATUS "tools: ${CMAKE_CXX_COMPILER_AR} ${CMAKE_C_COMPILER_RANLIB}")
+""",
+    )
+    tools = [str(compiler.prefix / "bin" / f"mlgo-llvm-{tool}-{compiler.major}") for tool in ("ar", "ranlib")]
+    assert f"-- tools: {' '.join(tools)}\n" in said
+    build_and_run(tmp_path)
+
+
+def scan_deps(compiler: Compiler) -> Path:
+    path = compiler.prefix / "bin" / f"mlgo-clang-scan-deps-{compiler.major}"
+    if not path.exists():
+        assert shutil.which(f"clang-scan-deps-{compiler.major}") is None
+        pytest.skip(f"there is no clang-scan-deps for clang-{compiler.major}")
+    return path
+
+
+def test_modules(compiler: Compiler, tmp_path: Path) -> None:
+    """As CMake builds them: asked what needs what, then compiled in that order."""
+    (tmp_path / "lean.cppm").write_text(MODULE)
+    (tmp_path / "main.cpp").write_text(MAIN)
+    compile_it = [compiler.cpp_driver, "-Oz", "-std=c++20", "-c"]
+    scan = [str(scan_deps(compiler)), "-format=p1689", "--", *compile_it]
+    found = [json.loads(run([*scan, *words], tmp_path).stdout)["rules"][0] for words in (["lean.cppm"], ["main.cpp"])]
+    assert [rule["provides"][0]["logical-name"] for rule in found[:1]] == ["lean"]
+    assert [rule["requires"][0]["logical-name"] for rule in found[1:]] == ["lean"]
+    objects = []
+    for driver in (compiler.cpp_driver, compiler.clang):
+        for words in ("-fmodule-output=lean.pcm lean.cppm -o lean.o", "-fmodule-file=lean=lean.pcm main.cpp -o main.o"):
+            result = run([driver, *compile_it[1:], *words.split()], tmp_path)
+            assert (result.returncode, result.stderr) == (0, "")
+        objects.append((tmp_path / "lean.o").read_bytes())
+    assert objects[0] != objects[1]
+    assert run([compiler.cpp_driver, "lean.o", "main.o", "-o", "program"], tmp_path).returncode == 0
+    assert run(["./program"], tmp_path).returncode == 0
+
+
+def test_modules_by_cmake(compiler: Compiler, tmp_path: Path) -> None:
+    version = re.findall(r"\d+", run(["cmake", "--version"], tmp_path).stdout)
+    if (int(version[0]), int(version[1])) < (3, 28):
+        pytest.skip("CMake knows modules since 3.28")
+    scan = scan_deps(compiler)
+    (tmp_path / "lean.cppm").write_text(MODULE)
+    (tmp_path / "main.cpp").write_text(MAIN)
+    said = configure(
+        compiler,
+        tmp_path,
+        """cmake_minimum_required(VERSION 3.28)
+project(modules CXX)
+set(CMAKE_CXX_STANDARD 20)
+add_executable(program main.cpp)
+target_sources(program PRIVATE FILE_SET CXX_MODULES FILES lean.cppm)
+message(STATUS "tool: ${CMAKE_CXX_COMPILER_CLANG_SCAN_DEPS}")
+""",
+    )
+    assert f"-- tool: {scan}\n" in said
+    build_and_run(tmp_path)
