@@ -25,6 +25,10 @@ class CompileError(CompilerOptError):
     """One compilation failed: says command, exit status or signal, and the tail of stderr."""
 
 
+class ResourceError(CompilerOptError):
+    """The machine ran short of memory, disk or processes: says nothing about what was compiled, and may pass."""
+
+
 class PolicyError(CompilerOptError):
     """A policy or a vocabulary cannot be loaded, or does not fit the compiler's features."""
 

@@ -20,15 +20,17 @@ from pathlib import Path
 from compiler_opt.errors import CompilerOptError, ToolchainError
 from compiler_opt.files import default_cache_dir, write_atomically
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.processes import Launch, Started
+from compiler_opt.llvm.launch import Launch, Started
 from compiler_opt.llvm.scratch import scratch_directory
 
 SOURCE = Path(__file__).parents[1] / "native" / "fork_server.c"
 
 _TIMEOUT_S = 120.0
-_REPLY_TIMEOUT_S = 60.0
-_REQUEST = struct.Struct("=QIII4x")
+_REPLY_TIMEOUT_S = 10.0
+_MAX_REPLACEMENTS = 10
+_REQUEST = struct.Struct("=QQIII4x")
 _REPLY = struct.Struct("=ii")
+_NO_LIMIT = (1 << 64) - 1  # RLIM_INFINITY
 _LOADERS_VARIABLES = ("LD_", "GLIBC_", "MALLOC_")
 """What begins so is heeded before main, and thus only when a server starts."""
 
@@ -36,7 +38,7 @@ _LOADERS_VARIABLES = ("LD_", "GLIBC_", "MALLOC_")
 class _Server:
     """One program that waits."""
 
-    def __init__(self, library: Path, program: str):
+    def __init__(self, library: Path, program: str, reply_timeout_s: float):
         """Starts it.
 
         Raises:
@@ -57,7 +59,7 @@ class _Server:
                 start_new_session=True,
             )
             failing.pop_all()
-        self._socket.settimeout(_REPLY_TIMEOUT_S)
+        self._socket.settimeout(reply_timeout_s)
         # Linux's name for the CPU clock of a process.
         self._clock = (~self._popen.pid << 3) | 2
         self._program = program
@@ -74,7 +76,8 @@ class _Server:
         strings = b"".join(os.fsencode(text) + b"\0" for text in texts)
         if strings.count(b"\0") != len(texts):
             return None
-        request = _REQUEST.pack(launch.memory_bytes, len(launch.command), len(variables), len(strings))
+        file_bytes = _NO_LIMIT if launch.file_bytes is None else launch.file_bytes
+        request = _REQUEST.pack(launch.memory_bytes, file_bytes, len(launch.command), len(variables), len(strings))
         begun_s = time.clock_gettime(self._clock)
         sent = socket.send_fds(self._socket, [request, strings], [launch.stdout, launch.stderr])
         self._socket.sendall((request + strings)[sent:])
@@ -96,17 +99,30 @@ class _Server:
         return Path(f"/proc/{self._popen.pid}/exe").samefile(self._program)
 
     def close(self) -> None:
-        self._socket.close()
+        """Ends it, also when it has been stopped; what it has started goes on, unless nobody knows of it."""
         self._popen.kill()
         self._popen.wait()
+        # Whoever was forked meanwhile cannot say so any more, and ends.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RD)
+        with contextlib.suppress(OSError, struct.error):
+            pid, _ = _REPLY.unpack(self._socket.recv(_REPLY.size))
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self._socket.close()
 
 
 class ForkServers:
-    """Starts programs by servers of their own, which end with it; for one thread."""
+    """Starts programs by servers of their own, which end with it; for one thread.
 
-    def __init__(self, library: Path):
+    A server that dies, or does not answer in time, is replaced the next time that it is needed.
+    """
+
+    def __init__(self, library: Path, *, reply_timeout_s: float = _REPLY_TIMEOUT_S):
         self._library = library
+        self._reply_timeout_s = reply_timeout_s
         self._servers: dict[str, _Server | None] = {}
+        self._num_replacements = 0
 
     def start(self, launch: Launch) -> Started | None:
         """Starts a process of a session of its own, whose standard input is empty.
@@ -121,14 +137,16 @@ class ForkServers:
             return None
         try:
             if program not in self._servers:
-                self._servers[program] = _tried_out(self._library, program)
+                self._servers[program] = _tried_out(self._library, program, self._reply_timeout_s)
             server = self._servers[program]
             return None if server is None else server.start(launch)
         except (OSError, subprocess.SubprocessError):
-            server = self._servers.get(program)
-            self._servers[program] = None
+            server = self._servers.pop(program, None)
             if server is not None:
                 server.close()
+                self._num_replacements += 1
+            if server is None or self._num_replacements > _MAX_REPLACEMENTS:
+                self._servers[program] = None
             return None
 
     def close(self) -> None:
@@ -139,14 +157,14 @@ class ForkServers:
         self._servers.clear()
 
 
-def _tried_out(library: Path, program: str) -> _Server | None:
+def _tried_out(library: Path, program: str, reply_timeout_s: float) -> _Server | None:
     """A server that works; None when the program takes no notice of the library, or is another one's script.
 
     Raises:
       OSError, subprocess.SubprocessError: it does not work.
     """
     with contextlib.ExitStack() as failing:
-        server = _Server(library, program)
+        server = _Server(library, program, reply_timeout_s)
         failing.callback(server.close)
         with Path(os.devnull).open("wb") as nowhere:
             started = server.start(Launch([program, "--version"], nowhere.fileno(), nowhere.fileno()))

@@ -51,16 +51,16 @@ def count(opt: Path, bitcode: Path, *, timeout_s: float = processes.DEFAULT_TIME
     command = [str(opt), "-passes=print<func-properties>", "-disable-output", str(bitcode)]
     with (
         os.fdopen(os.memfd_create("properties", os.MFD_CLOEXEC), "w+b") as output,
-        processes.start(command, stderr=output) as child,
+        processes.start(command, stderr=output, max_stderr_bytes=MAX_OUTPUT_BYTES) as child,
     ):
         in_time = processes.wait_for_exit(child, time.monotonic() + timeout_s)
         if not in_time:
             child.kill()
         result = child.wait(timed_out=not in_time)
+        if result.overflowed:
+            raise ProtocolError(f"{bitcode}: {opt} printed more than {MAX_OUTPUT_BYTES} bytes about its functions")
         if not result.ok:
             raise CompileError(f"{bitcode}: {result.describe()}")
-        if output.seek(0, os.SEEK_END) > MAX_OUTPUT_BYTES:
-            raise ProtocolError(f"{bitcode}: {opt} printed more than {MAX_OUTPUT_BYTES} bytes about its functions")
         output.seek(0)
         return parse(output.read())
 

@@ -75,8 +75,8 @@ def llvm_channel(advisor: AdvisorFlags, *, include_default: bool = False, takes_
     return connect
 
 
-MAX_OBSERVATION_BYTES = 1 << 31
-"""Over all decisions of one compilation; ten thousand times what real modules send."""
+MAX_OBSERVATION_BYTES = 1 << 29
+"""Over all decisions of one compilation; thousands of times what real modules send."""
 
 _OBSERVATION = b'{"observation"'
 _CONTEXT = b'{"context"'
@@ -234,6 +234,7 @@ def compile_interactively(
     scratch: Path,
     timeout_s: float = processes.DEFAULT_TIMEOUT_S,
     memory_bytes: int = processes.DEFAULT_MEMORY_BYTES,
+    file_bytes: int = processes.DEFAULT_FILE_BYTES,
 ) -> InteractiveResult:
     """Compiles once, answering every decision.
 
@@ -244,6 +245,7 @@ def compile_interactively(
       scratch: a directory of the caller's own, for the pipes.
       timeout_s: wall-clock seconds for the whole compilation.
       memory_bytes: limit on the compiler's address space.
+      file_bytes: limit on each file that it writes.
 
     Returns:
       what was seen and said; a compiler that fails is not an exception (see `InteractiveResult.process`).
@@ -262,6 +264,7 @@ def compile_interactively(
             [*command, *connection.arguments],
             stderr=stderr,
             memory_bytes=memory_bytes,
+            file_bytes=file_bytes,
             environment=connection.environment,
         ) as child,
     ):
@@ -283,8 +286,7 @@ def _converse(conversation: _Conversation, observations: int, child: processes.C
     poll.register(observations, select.POLLIN)
     poll.register(child.pidfd, select.POLLIN)
     while True:
-        remaining_s = deadline_s - time.monotonic()
-        events = poll.poll(remaining_s * 1000) if remaining_s > 0 else []
+        events = child.await_event(poll, deadline_s)
         if not events:
             return False
         ready = dict(events)

@@ -1,153 +1,36 @@
 """Starting compilers and their tools so that none outlives us.
 
-Every child runs in its own session, has a limit on its memory, is killed with its whole process group when its time is
-up or when we are interrupted, and asks the kernel to be killed when the thread that started it dies
-(`prctl(PR_SET_PDEATHSIG)`), so that not even SIGKILL of the host leaves one behind. A compiler whose interactive host
-is gone would otherwise spin for ever.
+Every child runs in its own session, with limits on its memory, its files and what it prints. It is killed with its
+whole process group when its time is up or when we are interrupted, and asks the kernel to be killed when the thread
+that started it dies (`prctl(PR_SET_PDEATHSIG)`), so that not even SIGKILL of the host leaves one behind. A compiler
+whose interactive host is gone would otherwise spin for ever.
 """
 
 import contextlib
-import ctypes
-import dataclasses
 import os
-import resource
 import select
-import shlex
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from compiler_opt.errors import ToolchainError
+from compiler_opt.llvm.launch import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES, Launch, Started, start_directly
+from compiler_opt.llvm.launch import die_with_parent as die_with_parent
+from compiler_opt.llvm.process_result import ProcessResult as ProcessResult
 
 DEFAULT_TIMEOUT_S = 300.0
-DEFAULT_MEMORY_BYTES = 8 << 30
+MAX_STDOUT_BYTES = 1 << 26
+MAX_STDERR_BYTES = 1 << 24
 BUILD_TIMEOUT_S = 6 * 3600.0
 """For a whole build, or the tests of one."""
 
 _STDERR_TAIL_BYTES = 2000
 _GRACE_S = 5.0
 _TICK_S = 0.2
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-@dataclasses.dataclass(frozen=True)
-class ProcessResult:
-    """How one process ended.
-
-    Attributes:
-      command: its argument list.
-      returncode: exit status, or minus the signal that ended it.
-      stdout: everything it printed, when that was asked for.
-      stderr_tail: the last part of what it printed on stderr.
-      cpu_s: user and system CPU seconds of the process.
-      timed_out: we killed it because its time was up.
-    """
-
-    command: tuple[str, ...]
-    returncode: int
-    stdout: bytes
-    stderr_tail: str
-    cpu_s: float
-    timed_out: bool
-
-    @property
-    def ok(self) -> bool:
-        return self.returncode == 0 and not self.timed_out
-
-    def describe(self) -> str:
-        """One line: how it ended, what it said, which command."""
-        if self.timed_out:
-            how = "ran out of time"
-        elif self.returncode < 0:
-            how = f"died of {_signal_name(-self.returncode)}"
-        else:
-            how = f"exit status {self.returncode}"
-        said = _telling_line(self.stderr_tail)
-        command = shlex.join(self.command)
-        if len(command) > 300:
-            command = f"{command[:100]} ... {command[-190:]}"
-        return f"{how}{': ' + said if said else ''} (command: {command})"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _telling_line(stderr: str) -> str:
-    """The first line that says `error`, else the first that is not blank."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines or [""])[0][:300]
-
-
-def die_with_parent(death_signal: int = signal.SIGKILL) -> None:
-    """Asks the kernel to kill this process when the thread that started it dies (Linux; elsewhere nothing)."""
-    if hasattr(_LIBC, "prctl"):
-        _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
-
-
-def _prepare_child(memory_bytes: int | None, parent_pid: int, death_signal: int) -> Callable[[], None]:
-    """What the child does between fork and exec; kept to system calls only."""
-
-    def prepare() -> None:
-        die_with_parent(death_signal)
-        # The parent may have died between fork and prctl: then no signal will ever come.
-        if os.getppid() != parent_pid:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if memory_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-    return prepare
-
-
-@dataclasses.dataclass(frozen=True)
-class Started:
-    """A child of ours.
-
-    Attributes:
-      pid: of it.
-      cpu_s: CPU seconds that starting it has cost some other process.
-      popen: who started it, if it was Python.
-    """
-
-    pid: int
-    cpu_s: float = 0.0
-    popen: "subprocess.Popen[bytes] | None" = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Launch:
-    """A process to be started.
-
-    Attributes:
-      command: argument list; the first is the executable.
-      stdout: a descriptor.
-      stderr: another.
-      memory_bytes: limit on its address space; None for none.
-      cwd: its working directory; None for ours.
-      environment: all of its environment variables; None for ours.
-      death_signal: what it gets when we die.
-    """
-
-    command: Sequence[str]
-    stdout: int
-    stderr: int
-    memory_bytes: int | None = DEFAULT_MEMORY_BYTES
-    cwd: Path | None = None
-    environment: Mapping[str, str] | None = None
-    death_signal: int = signal.SIGKILL
-
 
 Starter = Callable[[Launch], Started | None]
-"""Another way to start processes, as `_start` below does; None where it cannot. See `fork_server.ForkServers.start`."""
+"""Another way to start processes than `start_directly`; None where it cannot. See `fork_server.ForkServers.start`."""
 
 _starter: Starter | None = None
 
@@ -161,13 +44,21 @@ def use_starter(starter: Starter | None) -> None:
 class Child:
     """A running process; made by `start`, which sees to its end."""
 
-    def __init__(self, command: Sequence[str], started: Started, stdout: IO[bytes] | None, stderr: IO[bytes]):
+    def __init__(
+        self,
+        command: Sequence[str],
+        started: Started,
+        stdout: IO[bytes] | None,
+        stderr: IO[bytes],
+        max_stderr_bytes: int | None,
+    ):
         self.command = tuple(command)
         self.pid = started.pid
         self.pidfd = os.pidfd_open(started.pid)
         self.stdout = stdout
         self._started = started
         self._stderr = stderr
+        self._max_stderr_bytes = max_stderr_bytes
         self._result: ProcessResult | None = None
 
     def terminate(self) -> None:
@@ -182,7 +73,24 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
-    def wait(self, *, stdout: bytes = b"", timed_out: bool = False) -> ProcessResult:
+    def await_event(self, poll: select.poll, deadline_s: float) -> list[tuple[int, int]]:
+        """Waits for what `poll` waits for; nothing when `time.monotonic()` passes the deadline.
+
+        Meanwhile the process is killed when it prints more than it may.
+        """
+        while (remaining_s := deadline_s - time.monotonic()) > 0:
+            events = poll.poll(min(remaining_s, _TICK_S) * 1000)
+            if events:
+                return events
+            if self._overflows():
+                self.kill()
+        return []
+
+    def _overflows(self) -> bool:
+        limit = self._max_stderr_bytes
+        return limit is not None and os.fstat(self._stderr.fileno()).st_size > limit
+
+    def wait(self, *, stdout: bytes = b"", timed_out: bool = False, overflowed: bool = False) -> ProcessResult:
         """Reaps the process (which must have ended or be about to) and tells how it ended."""
         if self._result is None:
             _, status, usage = os.wait4(self.pid, 0)
@@ -194,7 +102,8 @@ class Child:
             size = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, size - _STDERR_TAIL_BYTES))
             tail = self._stderr.read().decode("utf-8", "replace")
-            self._result = ProcessResult(self.command, returncode, stdout, tail, cpu_s, timed_out)
+            overflowed = overflowed or self._overflows()
+            self._result = ProcessResult(self.command, returncode, stdout, tail, cpu_s, timed_out, overflowed)
         return self._result
 
     def close(self) -> None:
@@ -216,7 +125,9 @@ def start(
     stderr: IO[bytes],
     stdout: IO[bytes] | None = None,
     capture_stdout: bool = False,
+    max_stderr_bytes: int | None = MAX_STDERR_BYTES,
     memory_bytes: int | None = DEFAULT_MEMORY_BYTES,
+    file_bytes: int | None = DEFAULT_FILE_BYTES,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
     death_signal: int = signal.SIGKILL,
@@ -228,12 +139,15 @@ def start(
       stderr: a file, open for reading and writing, that takes the process's stderr.
       stdout: a file that takes its stdout.
       capture_stdout: give the process a pipe for stdout, read through `Child.stdout`; with neither it is thrown away.
+      max_stderr_bytes: it has failed, and is killed, when it prints more; None for no limit.
       memory_bytes: limit on its address space; None for none.
+      file_bytes: limit on each file that it writes; None for none.
       cwd: its working directory.
       environment: all of its environment variables; by default ours.
       death_signal: what it gets when we die.
 
     Raises:
+      ResourceError: the machine has no room for another process.
       ToolchainError: the executable is missing or cannot be run.
     """
     with contextlib.ExitStack() as opened:
@@ -245,13 +159,15 @@ def start(
             stdout = opened.enter_context(Path(os.devnull).open("wb"))
         try:
             started = _start(
-                Launch(command, stdout.fileno(), stderr.fileno(), memory_bytes, cwd, environment, death_signal)
+                Launch(
+                    command, stdout.fileno(), stderr.fileno(), memory_bytes, file_bytes, cwd, environment, death_signal
+                )
             )
         except BaseException:
             if reader is not None:
                 reader.close()
             raise
-    child = Child(command, started, reader, stderr)
+    child = Child(command, started, reader, stderr, max_stderr_bytes)
     try:
         yield child
     finally:
@@ -259,31 +175,8 @@ def start(
 
 
 def _start(launch: Launch) -> Started:
-    """Starts a process of a session of its own, whose standard input is empty; see `start` for the errors."""
-    if _starter is not None:
-        started = _starter(launch)
-        if started is not None:
-            return started
-    program = launch.command[0]
-    try:
-        popen = subprocess.Popen(
-            launch.command,
-            stdin=subprocess.DEVNULL,
-            stdout=launch.stdout,
-            stderr=launch.stderr,
-            cwd=launch.cwd,
-            env=launch.environment,
-            start_new_session=True,
-            # The workers that start compilers have one thread, for which this is safe.
-            preexec_fn=_prepare_child(launch.memory_bytes, os.getpid(), launch.death_signal),
-        )
-    except FileNotFoundError as error:
-        raise ToolchainError(f"{program}: no such program; give the path of an installed one") from error
-    except PermissionError as error:
-        raise ToolchainError(f"{program}: cannot be executed; check its permissions") from error
-    except OSError as error:
-        raise ToolchainError(f"{program}: cannot be started: {error.strerror}") from error
-    return Started(popen.pid, popen=popen)
+    started = _starter(launch) if _starter is not None else None
+    return started if started is not None else start_directly(launch)
 
 
 def run(
@@ -291,9 +184,10 @@ def run(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    file_bytes: int = DEFAULT_FILE_BYTES,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    max_stdout_bytes: int = 1 << 30,
+    max_stdout_bytes: int = MAX_STDOUT_BYTES,
 ) -> ProcessResult:
     """Runs a process to its end; a failure is in the result, never an exception.
 
@@ -301,11 +195,13 @@ def run(
       command: argument list.
       timeout_s: wall-clock seconds it may take.
       memory_bytes: limit on its address space.
+      file_bytes: limit on each file that it writes.
       cwd: its working directory.
       environment: all of its environment variables; by default ours.
-      max_stdout_bytes: it is killed when it prints more.
+      max_stdout_bytes: it has failed, and is killed, when it prints more.
 
     Raises:
+      ResourceError: the machine has no room for another process.
       ToolchainError: the executable is missing or cannot be run.
     """
     deadline_s = time.monotonic() + timeout_s
@@ -316,6 +212,7 @@ def run(
             stderr=stderr,
             capture_stdout=True,
             memory_bytes=memory_bytes,
+            file_bytes=file_bytes,
             cwd=cwd,
             environment=environment,
         ) as child,
@@ -323,31 +220,30 @@ def run(
         assert child.stdout is not None
         chunks: list[bytes] = []
         num_bytes = 0
-        timed_out = False
+        timed_out = overflowed = False
         poll = select.poll()
         poll.register(child.stdout, select.POLLIN)
-        while True:
-            remaining_s = deadline_s - time.monotonic()
-            if remaining_s <= 0 or not poll.poll(remaining_s * 1000):
+        while not overflowed:
+            if not child.await_event(poll, deadline_s):
                 timed_out = True
                 break
             chunk = os.read(child.stdout.fileno(), 1 << 20)
-            num_bytes += len(chunk)
-            if not chunk or num_bytes > max_stdout_bytes:
+            if not chunk:
+                timed_out = not wait_for_exit(child, deadline_s)
                 break
+            num_bytes += len(chunk)
+            overflowed = num_bytes > max_stdout_bytes
             chunks.append(chunk)
-        if not timed_out and num_bytes <= max_stdout_bytes:
-            timed_out = not wait_for_exit(child, deadline_s)
-        if timed_out or num_bytes > max_stdout_bytes:
+        if timed_out or overflowed:
             child.kill()
-        return child.wait(stdout=b"".join(chunks), timed_out=timed_out)
+        return child.wait(stdout=b"".join(chunks), timed_out=timed_out, overflowed=overflowed)
 
 
 def wait_for_exit(child: Child, deadline_s: float) -> bool:
     """Waits until the process has ended or `time.monotonic()` passes the deadline; True when it has ended."""
     poll = select.poll()
     poll.register(child.pidfd, select.POLLIN)
-    return bool(poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000))
+    return bool(child.await_event(poll, deadline_s) or poll.poll(0))
 
 
 def run_logged(
@@ -362,7 +258,8 @@ def run_logged(
     """Runs something long that starts processes of its own, such as a build; what it says goes into a file.
 
     When its time is up, or we are interrupted, it is asked to end (a build tool then stops its compilers and removes
-    what they left half done), and after a few seconds killed with all of its session. Its memory is not limited.
+    what they left half done), and after a few seconds killed with all of its session. Neither its memory nor
+    its files are limited.
 
     Args:
       command: argument list.
@@ -385,7 +282,9 @@ def run_logged(
             command,
             stdout=file,
             stderr=file,
+            max_stderr_bytes=None,
             memory_bytes=None,
+            file_bytes=None,
             cwd=cwd,
             environment=environment,
             death_signal=signal.SIGTERM,

@@ -32,6 +32,7 @@ typedef int Main(int, char **, char **);
 // descriptors come along: standard output and error. All numbers are the machine's own.
 struct Request {
   uint64_t memory_bytes; // limit on the address space
+  uint64_t file_bytes;   // limit on each file that is written
   uint32_t num_arguments;
   uint32_t num_variables;
   uint32_t num_bytes;
@@ -96,10 +97,11 @@ static char *point(char **to, uint32_t count, char *next, const char *end) {
 
 static int become(const struct Request *request, const int descriptors[2], const char *folder, pid_t parent) {
   const struct rlimit memory = {request->memory_bytes, request->memory_bytes};
+  const struct rlimit file = {request->file_bytes, request->file_bytes};
   const struct rlimit core = {0, 0};
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || setsid() < 0 || dup2(descriptors[0], 1) < 0 ||
       dup2(descriptors[1], 2) < 0 || chdir(folder) != 0 || setrlimit(RLIMIT_CORE, &core) != 0 ||
-      setrlimit(RLIMIT_AS, &memory) != 0)
+      setrlimit(RLIMIT_FSIZE, &file) != 0 || setrlimit(RLIMIT_AS, &memory) != 0)
     return errno;
   // The host may have died before that: then no signal will ever come.
   return getppid() == parent ? 0 : ESRCH;

@@ -186,7 +186,12 @@ class DatabaseProgram(Program):
         with (
             os.fdopen(os.memfd_create("stderr", os.MFD_CLOEXEC), "w+b") as stderr,
             processes.start(
-                words, stderr=stderr, cwd=command.directory, memory_bytes=None, environment=build_environment()
+                words,
+                stderr=stderr,
+                max_stderr_bytes=None,
+                memory_bytes=None,
+                cwd=command.directory,
+                environment=build_environment(),
             ) as child,
         ):
             yield child

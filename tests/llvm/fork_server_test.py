@@ -137,12 +137,21 @@ def test_a_program_that_takes_no_notice_is_started_in_the_usual_way(servers: For
     assert _waiting() == []
 
 
-def test_a_server_that_has_died_is_done_without(servers: ForkServers) -> None:
-    assert processes.run(["echo", "a"]).stdout == b"a\n"
-    (server,) = _waiting()
-    server.kill()
-    for _ in range(2):
-        assert processes.run(["echo", "b"]).stdout == b"b\n"
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_that_has_died_or_was_stopped_is_replaced(library: Path, signal_number: int) -> None:
+    servers = ForkServers(library, reply_timeout_s=0.1)
+    processes.use_starter(servers.start)
+    try:
+        assert processes.run(["echo", "a"]).stdout == b"a\n"
+        (server,) = _waiting()
+        server.send_signal(signal_number)
+        for _ in range(2):
+            assert processes.run(["echo", "b"]).stdout == b"b\n"
+        (other,) = _waiting()
+        assert other.pid != server.pid
+    finally:
+        processes.use_starter(None)
+        servers.close()
     assert _waiting() == []
 
 

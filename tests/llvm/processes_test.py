@@ -63,6 +63,29 @@ def test_output_is_limited() -> None:
     assert result.returncode == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_what_has_no_end_is_cut_short(stream: str) -> None:
+    result = processes.run(["dd", "if=/dev/zero", f"of=/dev/fd/{stream}", "bs=1M", "status=none"], timeout_s=30)
+    assert (result.overflowed, result.timed_out, result.ok) == (True, False, False)
+    assert result.describe().startswith("printed more than it may")
+    assert len(result.stdout) < processes.MAX_STDOUT_BYTES + (2 << 20)
+
+
+def test_files_are_limited(tmp_path: Path) -> None:
+    command = ["dd", "if=/dev/zero", f"of={tmp_path / 'file'}", "bs=1k", "count=2000", "status=none"]
+    result = processes.run(command, file_bytes=1 << 20)
+    assert "died of SIGXFSZ" in result.describe()
+    assert not result.lacked_resources
+    assert (tmp_path / "file").stat().st_size == 1 << 20
+
+
+def test_what_the_machine_lacks_is_not_the_fault_of_what_ran() -> None:
+    assert processes.run(["sh", "-c", "kill -KILL $$"]).lacked_resources
+    assert processes.run(["sh", "-c", "echo x: No space left on device >&2; exit 1"]).lacked_resources
+    assert not processes.run(["sh", "-c", "kill -SEGV $$"]).lacked_resources
+    assert not processes.run(["sleep", "60"], timeout_s=0.1).lacked_resources
+
+
 @pytest.mark.parametrize("mode", [None, 0o644])
 def test_a_program_that_cannot_be_started(mode: int | None, tmp_path: Path) -> None:
     program = tmp_path / "program"
