@@ -4,6 +4,8 @@ A message says what was expected, what was found, where, and what to do. Entry p
 exit with status 2; a traceback means a bug of ours.
 """
 
+import errno
+
 
 class CompilerOptError(Exception):
     """Root of everything that this project raises on purpose; `str()` is one line."""
@@ -27,6 +29,9 @@ class CompileError(CompilerOptError):
 
 class ResourceError(CompilerOptError):
     """The machine ran short of memory, disk or processes: says nothing about what was compiled, and may pass."""
+
+    ERRNOS = frozenset({errno.EAGAIN, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
+    """With which the system says so."""
 
 
 class PolicyError(CompilerOptError):

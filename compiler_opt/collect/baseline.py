@@ -52,10 +52,17 @@ class BaselineBuilder:
         self._others: defaultdict[str, list[Any]] = defaultdict(list)
         self._failures: dict[str, str] = {}
         self._cpu_s = 0.0
+        self._num_transient = 0
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether nothing failed for want of memory or disk: another time it would come out the same."""
+        return not self._num_transient
 
     def add(self, rollout: Rollout) -> None:
         """Takes the rollout of one module."""
         self._cpu_s += rollout.cpu_s
+        self._num_transient += rollout.is_transient
         if rollout.failure is not None:
             self._failures[rollout.module] = rollout.failure
         else:
@@ -64,6 +71,7 @@ class BaselineBuilder:
     def add_other(self, rollout: Rollout) -> None:
         """Takes the rollout of a module under one of the problem's `context_policies`."""
         self._cpu_s += rollout.cpu_s
+        self._num_transient += rollout.is_transient
         if rollout.failure is None:
             self._others[rollout.project].append(rollout.measurement)
 
@@ -92,6 +100,10 @@ def measure_baseline(modules: Sequence[Module], pool: WorkerPool, problem: Probl
     Raises:
       CorpusError: most modules fail; the message gives the first reason.
     """
+    return _measured(modules, pool, problem).build()
+
+
+def _measured(modules: Sequence[Module], pool: WorkerPool, problem: Problem) -> BaselineBuilder:
     builder = BaselineBuilder(problem)
     jobs = [Job(module, policy) for module in modules for policy in (None, *problem.context_policies)]
     for job, result in tqdm(pool.rollouts(jobs), "default", len(jobs), unit="compile", disable=None):
@@ -99,7 +111,7 @@ def measure_baseline(modules: Sequence[Module], pool: WorkerPool, problem: Probl
             builder.add(result)
         else:
             builder.add_other(result)
-    return builder.build()
+    return builder
 
 
 def cached_baseline(
@@ -107,9 +119,10 @@ def cached_baseline(
 ) -> Baseline:
     """`measure_baseline`, or what it gave last time for the same key (corpus and compiler)."""
 
-    def measure() -> dict[str, Any]:
+    def measure() -> tuple[dict[str, Any], bool]:
         _LOG.info("measuring what the default makes of %d modules", len(modules))
-        return measure_baseline(modules, pool, problem).to_json()
+        builder = _measured(modules, pool, problem)
+        return builder.build().to_json(), builder.is_lasting
 
     return Baseline.from_json(measured_once(path, "baseline", key, modules, measure))
 

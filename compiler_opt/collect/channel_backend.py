@@ -66,6 +66,7 @@ def _converse(
         scratch=compilation.scratch,
         timeout_s=compilation.settings.timeout_s,
         memory_bytes=compilation.settings.memory_bytes,
+        file_bytes=compilation.file_bytes,
     )
     compilation.account(result.process)
     compilation.generate_code()

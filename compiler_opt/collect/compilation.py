@@ -2,14 +2,23 @@
 
 import dataclasses
 import functools
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.corpus.command_lines import thinlto
 from compiler_opt.corpus.command_lines.command_line import compile_command, opt_command
 from compiler_opt.corpus.description import Module, explain_failure
-from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ToolchainError
-from compiler_opt.llvm import inliner_log, ir2vec, processes, remarks
+from compiler_opt.errors import (
+    CompileError,
+    ConfigError,
+    CorpusError,
+    PolicyError,
+    ProtocolError,
+    ResourceError,
+    ToolchainError,
+)
+from compiler_opt.llvm import ir2vec, processes, remarks
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
@@ -19,6 +28,10 @@ from compiler_opt.tensor_spec import TensorSpec
 
 BACKENDS = ("auto", "plugin", "channel", "development")
 INLINERS = ("clang", "opt")
+MAX_OUTPUT_BYTES = 1 << 20
+"""Of what a compiler prints on stdout; nobody reads it."""
+NUM_FILES = 4
+"""That grow while a module is compiled: its object or bitcode, remarks, and a log with names beside it."""
 
 
 def check_backend(name: str) -> None:
@@ -34,6 +47,7 @@ class RolloutSettings:
     Attributes:
       timeout_s: wall-clock seconds; a compilation that takes longer is a failure.
       memory_bytes: address space of the compiler.
+      file_bytes: of each file that the compiler writes; less where the disk is nearly full.
       record_call_sites: of inlining, also learn who calls whom (over the channel this costs some 10% of the
         compilation).
       backend: how decisions get into the compiler: `plugin` (of inlining made in its own process; of the register
@@ -51,6 +65,7 @@ class RolloutSettings:
 
     timeout_s: float = 120.0
     memory_bytes: int = processes.DEFAULT_MEMORY_BYTES
+    file_bytes: int = 1 << 29
     record_call_sites: bool = False
     backend: str = "auto"
     models: Path | None = None
@@ -102,6 +117,7 @@ class Compilation:
       object_path: where the object is afterwards.
       log_path: for a backend's log of decisions.
       embeddings: the vocabulary that the compiler is to make embeddings by, if any.
+      file_bytes: limit on each file that the compiler writes.
       cpu_s: CPU seconds of the compiler so far.
     """
 
@@ -113,8 +129,13 @@ class Compilation:
         scratch: Path,
         seed: int,
         settings: RolloutSettings,
+        *,
+        policies: Path | None = None,
+        scratch_bytes: int | None = None,
     ):
-        """See `rollout` for the arguments.
+        """See `rollout` for the arguments; here `scratch` is this compilation's alone.
+
+        `policies` is a folder for what is made of policies once; by default `scratch`.
 
         Raises:
           ToolchainError: the compiler cannot hand over the problem's decisions.
@@ -126,6 +147,10 @@ class Compilation:
         self.toolchain = toolchain
         self.support = toolchain.require(problem.advisor.problem)
         self.scratch = scratch
+        self.policies = scratch if policies is None else policies
+        self.file_bytes = settings.file_bytes
+        if scratch_bytes is not None:
+            self.file_bytes = min(settings.file_bytes, scratch_bytes // NUM_FILES)
         self.seed = seed
         self.settings = settings
         self.object_path = scratch / "module.o"
@@ -230,7 +255,9 @@ class Compilation:
             command,
             timeout_s=self.settings.timeout_s,
             memory_bytes=self.settings.memory_bytes,
+            file_bytes=self.file_bytes,
             environment=variables,
+            max_stdout_bytes=MAX_OUTPUT_BYTES,
         )
         self.account(result)
 
@@ -249,9 +276,13 @@ class Compilation:
 
         Raises:
           CompileError, CorpusError: it failed.
+          ResourceError: it failed for want of memory or disk.
         """
         self.cpu_s += process.cpu_s
         if not process.ok:
+            has_less_disk = self.file_bytes < self.settings.file_bytes
+            if process.lacked_resources or (has_less_disk and process.returncode == -signal.SIGXFSZ):
+                raise ResourceError(f"{self.module.name}: out of memory or disk: {process.describe()}")
             reason = explain_failure(process.stderr_tail)
             if reason is not None:
                 raise CorpusError(f"{self.module.bitcode_path}: {reason}")
@@ -275,9 +306,3 @@ class Compilation:
         if self.problem.remark_pass is None or not self._remarks_path.exists():
             return b""
         return self._remarks_path.read_bytes()
-
-    def clean_up(self) -> None:
-        """Removes the object and whatever else is there."""
-        log = self.log_path
-        for path in (self.object_path, self._optimised_path, self._remarks_path, log, inliner_log.names_path(log)):
-            path.unlink(missing_ok=True)

@@ -25,10 +25,12 @@ class DecisionCounts:
     Attributes:
       counts: decisions by module; modules that failed are absent.
       failures: by module, why it could not be compiled.
+      is_lasting: whether none failed for want of memory or disk: another time it would come out the same.
     """
 
     counts: Mapping[str, int]
     failures: Mapping[str, str]
+    is_lasting: bool = True
 
 
 def count_decisions(
@@ -40,15 +42,16 @@ def count_decisions(
       CorpusError: most modules fail; the message gives the first reason.
       PolicyError: the compiler does not tell its own decisions for this problem.
     """
-    counts, failures = {}, {}
+    counts, failures, is_lasting = {}, {}, True
     rollouts = traces.default_trace(modules, problem, pool, settings)
     for rollout in tqdm(rollouts, "decisions", len(modules), unit="module", disable=None):
         if rollout.failure is not None:
             failures[rollout.module] = rollout.failure
+            is_lasting &= not rollout.is_transient
         else:
             # A module without decisions has no trajectory.
             counts[rollout.module] = 0 if rollout.trajectory is None else len(rollout.trajectory)
-    return DecisionCounts(counts, failures)
+    return DecisionCounts(counts, failures, is_lasting)
 
 
 def cached_decision_counts(
@@ -61,8 +64,9 @@ def cached_decision_counts(
 ) -> dict[str, int]:
     """The counts of `count_decisions`, or those of last time for the same key (corpus and compiler)."""
 
-    def count() -> dict[str, int]:
+    def count() -> tuple[dict[str, int], bool]:
         _LOG.info("counting the decisions of %d modules", len(modules))
-        return dict(count_decisions(modules, pool, problem, settings).counts)
+        counted = count_decisions(modules, pool, problem, settings)
+        return dict(counted.counts), counted.is_lasting
 
     return dict(measured_once(path, "counts", key, modules, count))

@@ -13,7 +13,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def measured_once(
-    path: Path, name: str, key: Mapping[str, Any], modules: Sequence[Module], measure: Callable[[], Any]
+    path: Path, name: str, key: Mapping[str, Any], modules: Sequence[Module], measure: Callable[[], tuple[Any, bool]]
 ) -> Any:
     """What `measure` gives, or gave last time for the same key and modules; a damaged file is set aside.
 
@@ -22,7 +22,7 @@ def measured_once(
       name: what it is called there.
       key: what else it depends on (corpus and compiler); JSON.
       modules: those that are measured.
-      measure: gives JSON.
+      measure: gives JSON, and whether to keep it: not what is wrong for want of memory or disk today.
 
     Raises:
       OutputError: the file cannot be written.
@@ -38,6 +38,7 @@ def measured_once(
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         _LOG.warning("%s: damaged (%s); kept as %s, measured again", path, reason, set_aside(path).name)
-    value = measure()
-    write_checked_json(path, {"key": key, name: value})
+    value, is_lasting = measure()
+    if is_lasting:
+        write_checked_json(path, {"key": key, name: value})
     return value

@@ -57,7 +57,7 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
     if not insists and not can_build(compilation.toolchain):
         return None
     try:
-        blob = _blob(compilation.scratch, policy, compilation.problem) if isinstance(policy, LearnedPolicy) else None
+        blob = _blob(compilation.policies, policy, compilation.problem) if isinstance(policy, LearnedPolicy) else None
         return Prepared(cached_plugin(compilation.toolchain, INLINER if inlines else REGALLOC), blob)
     except (PolicyError, ToolchainError):
         if insists:
@@ -76,12 +76,15 @@ def _allocates_within(policy: Policy, problem: Problem) -> bool:
     return policy.is_default and problem.scale is None
 
 
-def _blob(scratch: Path, policy: LearnedPolicy, problem: Problem) -> Path:
+def _blob(folder: Path, policy: LearnedPolicy, problem: Problem) -> Path:
     """The policy's native form, written once for each policy."""
-    path = scratch / f"{policy.key}.mlgo"
+    path = folder / f"{policy.key}.mlgo"
     if not path.exists():
-        remove_oldest(scratch.glob("*.mlgo"), _MAX_NATIVE_POLICIES)
-        path.write_bytes(native_form(policy.weights, problem))
+        remove_oldest(folder.glob("*.mlgo"), _MAX_NATIVE_POLICIES)
+        # Whole or not at all, should the disk be full.
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(native_form(policy.weights, problem))
+        partial.replace(path)
     return path
 
 

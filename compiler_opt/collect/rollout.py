@@ -6,9 +6,12 @@ Default traces, training, evaluation and imitation all call it. How decisions ge
 `channel_backend`, `plugin_backend` and `development_backend`; `compilation` has what they share.
 """
 
+import contextlib
 import dataclasses
 import shutil
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from compiler_opt.collect.compilation import DefaultPolicy as DefaultPolicy
 from compiler_opt.collect.compilation import RolloutSettings as RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory as Trajectory
 from compiler_opt.corpus.description import Module
-from compiler_opt.errors import CompileError, CorpusError, ProtocolError
+from compiler_opt.errors import CompileError, CorpusError, ProtocolError, ResourceError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Problem
@@ -38,6 +41,7 @@ class Rollout:
       cpu_s: CPU seconds of the compiler.
       host_cpu_s: CPU seconds of this process for the same rollout.
       failure: why there is no measurement; one line.
+      is_transient: whether it failed for want of memory, disk or processes: another time it may succeed.
     """
 
     module: str
@@ -49,6 +53,7 @@ class Rollout:
     cpu_s: float
     host_cpu_s: float
     failure: str | None
+    is_transient: bool = False
 
 
 def rollout(
@@ -61,6 +66,7 @@ def rollout(
     seed: int = 0,
     settings: RolloutSettings = RolloutSettings(),
     keep_object: Path | None = None,
+    scratch_bytes: int | None = None,
 ) -> Rollout:
     """Compiles a module once and measures the object.
 
@@ -69,10 +75,11 @@ def rollout(
       policy: who decides; None compiles plainly, without advisor and channel.
       problem: what is decided and measured.
       toolchain: the compiler.
-      scratch: a directory of the caller's own.
+      scratch: a directory of the caller's own; of the compilation, nothing stays there.
       seed: for a policy that samples.
       settings: limits.
       keep_object: where to copy the object to.
+      scratch_bytes: what the compiler may write there; None for no limit but that of each file.
 
     Returns:
       the rollout; a module that cannot be compiled has a `failure`.
@@ -81,30 +88,55 @@ def rollout(
       PolicyError: the policy does not fit the compiler.
       ToolchainError: the compiler cannot be started or lacks the channel.
     """
-    compilation = Compilation(module, problem, toolchain, scratch, seed, settings)
     host_cpu_s = time.process_time()
-    trajectory, measurement, failure = None, None, None
+    trajectory, measurement, failure, is_transient, cpu_s = None, None, None, False, 0.0
     try:
-        trajectory = _run(compilation, policy)
-        measurement = problem.measure(compilation.object_path, compilation.measured_remarks())
-        if keep_object is not None:
-            keep_object.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(compilation.object_path, keep_object)
-    except (CompileError, CorpusError, ProtocolError) as error:
+        with _folder(scratch) as folder:
+            compilation = Compilation(
+                module, problem, toolchain, folder, seed, settings, policies=scratch, scratch_bytes=scratch_bytes
+            )
+            try:
+                trajectory = _run(compilation, policy)
+                measurement = problem.measure(compilation.object_path, compilation.measured_remarks())
+                if keep_object is not None:
+                    keep_object.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(compilation.object_path, keep_object)
+            finally:
+                cpu_s = compilation.cpu_s
+    except (CompileError, CorpusError, ProtocolError, ResourceError) as error:
         failure = str(error) if module.name in str(error) else f"{module.name}: {error}"
-    finally:
-        compilation.clean_up()
+        is_transient = isinstance(error, ResourceError)
+    except (MemoryError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in ResourceError.ERRNOS:
+            raise
+        failure, is_transient = f"{module.name}: out of memory or disk: {error}", True
     return Rollout(
         module=module.name,
         project=module.project,
-        policy=policy.name if policy is not None else "compiler",
+        policy=policy_name(policy),
         seed=seed,
         trajectory=trajectory,
         measurement=measurement,
-        cpu_s=compilation.cpu_s,
+        cpu_s=cpu_s,
         host_cpu_s=time.process_time() - host_cpu_s,
         failure=failure,
+        is_transient=is_transient,
     )
+
+
+def policy_name(policy: Policy | None) -> str:
+    """What a rollout calls the policy."""
+    return policy.name if policy is not None else "compiler"
+
+
+@contextlib.contextmanager
+def _folder(scratch: Path) -> Iterator[Path]:
+    """An empty folder for one compilation, with which everything goes that a compiler leaves when it is killed."""
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(compilation: Compilation, policy: Policy | None) -> Trajectory | None:

@@ -1,78 +1,42 @@
 """Many rollouts at a time: one worker process per thread of the machine, each driving one compiler.
 
-A worker is numpy and the standard library: it starts in a fraction of a second. It lives no longer than the process
-that started it, and shares nothing but a scratch directory that goes with it.
+Workers live no longer than the process that started them, and share nothing but a scratch directory that goes with it.
+What one of them suffers concerns the job that it was at, and no other: a job of which nothing came, for want of memory
+or disk or because its worker died, was stopped or did not end, is done once more when nothing else is under way. If
+its worker dies again, it is the module's doing, which is then set aside.
 """
 
-import concurrent.futures
 import contextlib
-import dataclasses
-import itertools
-import multiprocessing
+import math
 import os
-import signal
-import tempfile
-from collections.abc import Iterable, Iterator
-from concurrent.futures.process import BrokenProcessPool
+import selectors
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from compiler_opt.collect.rollout import Rollout, RolloutSettings, rollout
-from compiler_opt.corpus.description import Module
-from compiler_opt.errors import CompilerOptError
-from compiler_opt.llvm import processes
-from compiler_opt.llvm.fork_server import ForkServers, find_library
-from compiler_opt.llvm.processes import die_with_parent
+import psutil
+
+from compiler_opt.collect.rollout import Rollout
+from compiler_opt.collect.schedule import Job as Job
+from compiler_opt.collect.schedule import Schedule, SetAside, Task, lost_rollout
+from compiler_opt.collect.worker import PickledPolicies, Worker, WorkerSettings
+from compiler_opt.errors import ResourceError
+from compiler_opt.llvm.process_result import describe_exit
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.policy import Policy
-from compiler_opt.problems import problem as problems
 
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """One rollout to be done; see `rollout` for the fields."""
-
-    module: Module
-    policy: Policy | None
-    seed: int = 0
-    settings: RolloutSettings = RolloutSettings()
-    keep_object: Path | None = None
-
-
-class _Worker:
-    """The state of a worker process."""
-
-    current: "_Worker"
-
-    def __init__(self, toolchain: Toolchain, problem_name: str, scratch: Path):
-        self.toolchain = toolchain
-        self.problem = problems.load(problem_name)
-        self.scratch = Path(tempfile.mkdtemp(dir=scratch))
-        library = find_library(toolchain.clang)
-        processes.use_starter(None if library is None else ForkServers(library).start)
-
-
-def _start_worker(toolchain: Toolchain, problem_name: str, scratch: Path, host_pid: int) -> None:
-    die_with_parent()
-    if os.getppid() != host_pid:
-        os._exit(1)
-    # An interrupt goes to every process of the terminal; the host decides what becomes of it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _Worker.current = _Worker(toolchain, problem_name, scratch)
-
-
-def _do(job: Job) -> Rollout:
-    worker = _Worker.current
-    return rollout(
-        job.module,
-        job.policy,
-        worker.problem,
-        worker.toolchain,
-        scratch=worker.scratch,
-        seed=job.seed,
-        settings=job.settings,
-        keep_object=job.keep_object,
-    )
+_TICK_S = 0.5
+_START_TIMEOUT_S = 300.0
+_MAX_FAILED_STARTS = 5
+_MAX_COMPILATIONS = 4
+"""In one rollout, each with a timeout: twice for a trace on an old compiler, by `opt` and `clang`."""
+_SLACK_S = 1200.0
+"""Beside those: a plugin is built, a module fetched."""
+_PATIENCE_S = 60.0
+_MIN_MEMORY_BYTES = 512 << 20
+_MIN_DISK_BYTES = 256 << 20
 
 
 class WorkerPool:
@@ -83,12 +47,39 @@ class WorkerPool:
             ...
     """
 
-    def __init__(self, toolchain: Toolchain, problem_name: str, num_workers: int | None = None):
+    def __init__(
+        self,
+        toolchain: Toolchain,
+        problem_name: str,
+        num_workers: int | None = None,
+        *,
+        slack_s: float = _SLACK_S,
+        patience_s: float = _PATIENCE_S,
+        available_bytes: Callable[[], int] = lambda: int(psutil.virtual_memory().available),
+    ):
+        """Starts nothing yet.
+
+        Args:
+          toolchain: the compiler.
+          problem_name: what is decided.
+          num_workers: compilations at a time; None for one per CPU.
+          slack_s: wall-clock seconds that a job may take beyond the timeouts of its compilations.
+          patience_s: how long to wait for memory and disk before a job that failed for want of them is done again.
+          available_bytes: how much memory is left on this machine. When it runs short, the worker that takes most is
+            ended, and fewer work at a time.
+        """
         self.num_workers = num_workers or len(os.sched_getaffinity(0))
-        self._toolchain = toolchain
-        self._problem_name = problem_name
+        self._settings = WorkerSettings(toolchain, problem_name, self.num_workers)
+        self._slack_s = slack_s
+        self._patience_s = patience_s
+        self._available_bytes = available_bytes
         self._stack = contextlib.ExitStack()
-        self._executor: concurrent.futures.ProcessPoolExecutor | None = None
+        self._workers: list[Worker] = []
+        self._policies = PickledPolicies()
+        self._num_started = 0
+        self._failed_starts = 0
+        self._watched_s = 0.0
+        self._set_aside = SetAside()
 
     @property
     def scratch(self) -> Path:
@@ -97,82 +88,157 @@ class WorkerPool:
 
     def __enter__(self) -> "WorkerPool":
         self._scratch = self._stack.enter_context(scratch_directory())
+        self._selector = self._stack.enter_context(selectors.DefaultSelector())
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._stop(kill=exception[0] is not None)
+        self._end(*self._workers)
         self._stack.close()
-
-    def _start(self) -> concurrent.futures.ProcessPoolExecutor:
-        if self._executor is None:
-            # spawn: the host may hold TensorFlow and its threads, which do not survive a fork.
-            self._executor = concurrent.futures.ProcessPoolExecutor(
-                self.num_workers,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_start_worker,
-                initargs=(self._toolchain, self._problem_name, self._scratch, os.getpid()),
-            )
-        return self._executor
-
-    def _stop(self, *, kill: bool) -> None:
-        if self._executor is None:
-            return
-        if kill:
-            for process in multiprocessing.active_children():
-                process.kill()
-        self._executor.shutdown(wait=True, cancel_futures=True)
-        self._executor = None
 
     def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout]]:
         """Does all jobs; yields each with its result as it is done, in no particular order.
 
-        A worker that dies (killed for lack of memory, say) fails the jobs that were under way, and is replaced.
+        One call at a time: what an earlier one has left undone is dropped.
 
         Raises:
-          CompilerOptError: a policy or the compiler itself is unusable; the remaining jobs are dropped.
+          CompilerOptError: a policy or the compiler itself is unusable, or no worker starts; the remaining jobs are
+            dropped.
         """
-        remaining = iter(jobs)
-        pending: dict[concurrent.futures.Future[Rollout], Job] = {}
-        retried: set[int] = set()
+        self._end(*self._busy())
+        self._policies.forget()
+        schedule = Schedule(jobs, self._set_aside)
         try:
             while True:
-                # A few jobs beyond what is being done keep the workers from waiting for us.
-                for job in itertools.islice(remaining, max(0, 2 * self.num_workers + 2 - len(pending))):
-                    pending[self._start().submit(_do, job)] = job
-                if not pending:
+                schedule.refill(2 * self.num_workers)
+                self._assign(schedule)
+                yield from schedule.take_finished()
+                if schedule.is_empty and not self._busy():
                     return
-                done, _ = concurrent.futures.wait(pending, return_when=concurrent.futures.FIRST_COMPLETED)
-                try:
-                    for future in done:
-                        result = future.result()
-                        yield pending.pop(future), result
-                except BrokenProcessPool:
-                    self._stop(kill=True)
-                    jobs_again = list(pending.values())
-                    pending.clear()
-                    for job in jobs_again:
-                        if id(job) in retried:
-                            yield job, _worker_died(job)
-                        else:
-                            retried.add(id(job))
-                            pending[self._start().submit(_do, job)] = job
-        except CompilerOptError:
-            self._stop(kill=True)
-            raise
+                self._collect(schedule)
+                self._watch(schedule)
         finally:
-            for future in pending:
-                future.cancel()
+            self._end(*self._busy())
 
+    def _busy(self) -> list[Worker]:
+        return [worker for worker in self._workers if worker.tasks]
 
-def _worker_died(job: Job) -> Rollout:
-    return Rollout(
-        module=job.module.name,
-        project=job.module.project,
-        policy=job.policy.name if job.policy is not None else "compiler",
-        seed=job.seed,
-        trajectory=None,
-        measurement=None,
-        cpu_s=0.0,
-        host_cpu_s=0.0,
-        failure=f"{job.module.name}: the worker process died twice while compiling it (out of memory?)",
-    )
+    def _assign(self, schedule: Schedule) -> None:
+        """Gives the workers something to do."""
+        busy = self._busy()
+        if schedule.waiting:
+            self._start_workers(len(busy) + len(schedule.waiting))
+            workers = sorted(self._workers, key=lambda worker: len(worker.tasks))
+        elif schedule.suspects and not busy:
+            self._start_workers(1)
+            workers = self._workers[:1]
+        else:
+            return
+        has_room = self._has_room()
+        for worker in workers:
+            tasks = schedule.waiting or schedule.suspects
+            # A second job keeps a worker from waiting for us; the last ones are for those that have none.
+            if not tasks or len(worker.tasks) > (len(tasks) > self.num_workers):
+                return
+            is_patient = time.monotonic() < tasks[0].lost_s + self._patience_s and tasks[0].num_lost
+            if not has_room and (is_patient or self._busy()):
+                return
+            if worker.is_ready:
+                self._offer(worker, tasks, schedule)
+
+    def _offer(self, worker: Worker, tasks: deque[Task], schedule: Schedule) -> None:
+        try:
+            if worker.offer(tasks[0], self._policies):
+                tasks.popleft()
+        except OSError:
+            self._lose(worker, schedule)
+
+    def _start_workers(self, wanted: int) -> None:
+        """Starts as many as are wanted, and may be.
+
+        Raises:
+          ResourceError: there is none, and there is no room for one.
+        """
+        while len(self._workers) < min(wanted, self.num_workers):
+            try:
+                worker = Worker(self._settings, self._scratch / f"worker-{self._num_started}")
+            except OSError as error:
+                if not self._workers:
+                    raise ResourceError(f"no worker process can be started: {error}") from error
+                return
+            self._num_started += 1
+            self._workers.append(worker)
+            self._selector.register(worker.connection, selectors.EVENT_READ, worker)
+
+    def _has_room(self) -> bool:
+        disk_bytes = shutil.disk_usage(self._scratch).free
+        return self._available_bytes() >= _MIN_MEMORY_BYTES and disk_bytes >= _MIN_DISK_BYTES
+
+    def _collect(self, schedule: Schedule) -> None:
+        """Waits for something to come from the workers, and takes it."""
+        for key, _ in self._selector.select(0 if schedule.has_finished else _TICK_S):
+            worker: Worker = key.data
+            try:
+                received = worker.receive()
+            except (EOFError, OSError):
+                self._lose(worker, schedule)
+                continue
+            if received is None:
+                self._failed_starts = 0
+            elif received[1].is_transient:
+                schedule.lose(*received)
+            else:
+                schedule.finish(*received)
+
+    def _watch(self, schedule: Schedule) -> None:
+        """Ends workers that will not end by themselves, or take memory that is not there."""
+        now_s = time.monotonic()
+        if now_s < self._watched_s + _TICK_S:
+            return
+        self._watched_s = now_s
+        for worker in tuple(self._workers):
+            if worker.check_stopped():
+                self._lose(worker, schedule, "was stopped", is_transient=True)
+            elif now_s > worker.begun_s + self._limit_s(worker):
+                self._lose(worker, schedule, f"did not answer for {now_s - worker.begun_s:.0f} s")
+        busy = self._busy()
+        if len(busy) > 1 and self._available_bytes() < _MIN_MEMORY_BYTES // 2:
+            greediest = max(busy, key=Worker.memory_bytes)
+            self._lose(greediest, schedule, "was ended: it took the most memory when that ran short", is_transient=True)
+
+    def _limit_s(self, worker: Worker) -> float:
+        """How long it may take until it is heard of."""
+        if not worker.is_ready:
+            return _START_TIMEOUT_S
+        if not worker.tasks:
+            return math.inf
+        return _MAX_COMPILATIONS * worker.tasks[0].job.settings.timeout_s + self._slack_s
+
+    def _lose(self, worker: Worker, schedule: Schedule, how: str = "", *, is_transient: bool = False) -> None:
+        """Ends a worker, which may have died already.
+
+        Raises:
+          ResourceError: it is one of many that have died before they had started.
+        """
+        code = self._end(worker)
+        how = how or f"died ({describe_exit(code)})"
+        if not worker.is_ready:
+            self._failed_starts += 1
+            if self._failed_starts >= _MAX_FAILED_STARTS:
+                raise ResourceError(
+                    f"worker processes do not start: the last one {how}; is there memory and disk left?"
+                )
+        if worker.tasks:
+            task = worker.tasks.popleft()
+            failure = f"{task.job.module.name}: the worker process that compiled it {how}"
+            schedule.lose(task, lost_rollout(task.job, failure, is_transient=is_transient))
+        # What it had not begun.
+        while worker.tasks:
+            schedule.waiting.appendleft(worker.tasks.pop())
+
+    def _end(self, *workers: Worker) -> int:
+        """Ends workers; how the last of them did."""
+        for worker in workers:
+            self._workers.remove(worker)
+            self._selector.unregister(worker.connection)
+            worker.kill()
+        return [worker.close() for worker in workers][-1] if workers else 0

@@ -2,7 +2,6 @@
 
 import ctypes
 import dataclasses
-import errno
 import os
 import resource
 import signal
@@ -17,7 +16,6 @@ DEFAULT_FILE_BYTES = 8 << 30
 """Of each file that a process writes."""
 
 _PR_SET_PDEATHSIG = 1
-_SHORT_OF = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -87,7 +85,7 @@ def start_directly(launch: Launch) -> Started:
     except PermissionError as error:
         raise ToolchainError(f"{program}: cannot be executed; check its permissions") from error
     except OSError as error:
-        kind = ResourceError if error.errno in _SHORT_OF else ToolchainError
+        kind = ResourceError if error.errno in ResourceError.ERRNOS else ToolchainError
         raise kind(f"{program}: cannot be started: {error.strerror}") from error
     return Started(popen.pid, popen=popen)
 

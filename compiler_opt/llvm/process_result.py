@@ -47,9 +47,9 @@ class ProcessResult:
         elif self.overflowed:
             how = "printed more than it may"
         elif self.returncode < 0:
-            how = f"died of {_signal_name(-self.returncode)}"
+            how = f"died of {describe_exit(self.returncode)}"
         else:
-            how = f"exit status {self.returncode}"
+            how = describe_exit(self.returncode)
         said = _telling_line(self.stderr_tail)
         command = shlex.join(self.command)
         if len(command) > 300:
@@ -57,11 +57,14 @@ class ProcessResult:
         return f"{how}{': ' + said if said else ''} (command: {command})"
 
 
-def _signal_name(number: int) -> str:
+def describe_exit(returncode: int) -> str:
+    """An exit status or, where it is negative, the name of the signal."""
+    if returncode >= 0:
+        return f"exit status {returncode}"
     try:
-        return signal.Signals(number).name
+        return signal.Signals(-returncode).name
     except ValueError:
-        return f"signal {number}"
+        return f"signal {-returncode}"
 
 
 def _telling_line(stderr: str) -> str:

@@ -44,12 +44,21 @@ def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_folder(path)
         os.close(lock)
         if parent is None:
             # Only succeeds for the last one out.
             with contextlib.suppress(OSError):
                 base.rmdir()
+
+
+def remove_folder(path: Path) -> None:
+    """Removes a folder into which a compiler that was killed a moment ago may still be writing."""
+    for pause_s in (0.0, 0.01, 0.1):
+        time.sleep(pause_s)
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            return
 
 
 @contextlib.contextmanager

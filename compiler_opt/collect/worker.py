@@ -1,0 +1,250 @@
+"""One worker: a process that does rollouts, one after the other, and what the pool knows of it.
+
+It is numpy and the standard library: it starts in a fraction of a second. It is told what to do, and answers, over a
+socket of its own, so that its death is noticed at once and concerns nobody else.
+"""
+
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import socket
+import struct
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import psutil
+
+from compiler_opt.collect.rollout import Rollout, rollout
+from compiler_opt.collect.schedule import Task
+from compiler_opt.errors import CompilerOptError
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.fork_server import ForkServers, find_library
+from compiler_opt.llvm.processes import die_with_parent
+from compiler_opt.llvm.scratch import remove_folder
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.policy import Policy
+from compiler_opt.problems import problem as problems
+
+_IO_TIMEOUT_S = 30
+_POLICIES_KEPT = 8
+_SMALL_BYTES = 1 << 16
+"""A message that surely fits into the socket, so that sending it waits for nobody."""
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerSettings:
+    """What every worker of a pool is given.
+
+    Attributes:
+      toolchain: the compiler.
+      problem_name: what is decided.
+      num_workers: how many share the disk.
+    """
+
+    toolchain: Toolchain
+    problem_name: str
+    num_workers: int
+
+
+class PickledPolicies:
+    """Policies as they are sent: each is pickled once, and numbered."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, tuple[int, Policy | None, bytes]] = {}
+        self._count = 0
+
+    def get(self, policy: Policy | None) -> tuple[int, bytes]:
+        """The policy's number, and the policy pickled."""
+        found = self._numbers.get(id(policy))
+        if found is None:
+            while len(self._numbers) >= _POLICIES_KEPT:
+                del self._numbers[next(iter(self._numbers))]
+            self._count += 1
+            # With the policy itself: as long as that is there, nobody else has its id.
+            found = self._numbers[id(policy)] = (self._count, policy, pickle.dumps(policy))
+        return found[0], found[2]
+
+    def forget(self) -> None:
+        """Has all policies pickled again: by now they may be others."""
+        self._numbers.clear()
+
+
+class Worker:
+    """A worker process, as the pool sees it.
+
+    Attributes:
+      connection: its answers come from here; nothing more comes when it has died.
+      tasks: what it was given, in the order in which it does them; it is at the first.
+      is_ready: it has started.
+      begun_s: `time.monotonic()` when it started, or began with the first of its tasks.
+      was_stopped: it was found stopped when last looked at.
+    """
+
+    def __init__(self, settings: WorkerSettings, scratch: Path):
+        """Starts it; `scratch` is a folder for it to make.
+
+        Raises:
+          OSError: there is no room for another process, or for its folder.
+        """
+        scratch.mkdir()
+        # spawn: the host may hold TensorFlow and its threads, which do not survive a fork.
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        with theirs, _single_threaded():
+            _limit_waiting(self.connection)
+            self._process = context.Process(target=_work, args=(theirs, settings, scratch, os.getpid()), daemon=True)
+            self._process.start()
+        self._scratch = scratch
+        self._policies: deque[int] = deque(maxlen=_POLICIES_KEPT)
+        self.tasks: deque[Task] = deque()
+        self.is_ready = False
+        self.was_stopped = False
+        self.begun_s = time.monotonic()
+
+    def offer(self, task: Task, policies: PickledPolicies) -> bool:
+        """Gives it something to do; False when it is busy and the message is too long to be left for later.
+
+        Raises:
+          OSError: it is dead, or does not listen.
+        """
+        number, policy = policies.get(task.job.policy)
+        is_new = number not in self._policies
+        messages = [pickle.dumps((dataclasses.replace(task.job, policy=None), number, is_new))]
+        if is_new:
+            messages.append(policy)
+        if self.tasks and sum(map(len, messages)) > _SMALL_BYTES:
+            return False
+        if not self.tasks:
+            self.begun_s = time.monotonic()
+        for message in messages:
+            self.connection.send_bytes(message)
+        if is_new:
+            self._policies.append(number)
+        self.tasks.append(task)
+        return True
+
+    def receive(self) -> tuple[Task, Rollout] | None:
+        """What has come: a result, or None when it has started.
+
+        Raises:
+          CompilerOptError: a policy or the compiler itself is unusable.
+          EOFError, OSError: it is dead.
+          RuntimeError: a bug of ours; the message is the traceback.
+        """
+        answer = self.connection.recv()
+        self.begun_s = time.monotonic()
+        if not self.is_ready:
+            self.is_ready = True
+            return None
+        task = self.tasks.popleft()
+        if isinstance(answer, Exception):
+            raise answer
+        return task, answer
+
+    def check_stopped(self) -> bool:
+        """Whether it is stopped (SIGSTOP), now and when last asked."""
+        is_stopped = _state(self._process.pid) == "T"
+        before, self.was_stopped = self.was_stopped, is_stopped
+        return is_stopped and before
+
+    def memory_bytes(self) -> int:
+        """What it and its compilers take."""
+        total = 0
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self._process.pid)
+            for member in (process, *process.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    total += member.memory_info().rss
+        return total
+
+    def kill(self) -> None:
+        """Kills it, and with it its compilers; `close` is next."""
+        self._process.kill()
+
+    def close(self) -> int:
+        """Waits for its end and tidies up; its exit code, or minus the signal that ended it."""
+        self._process.join()
+        code = self._process.exitcode or 0
+        self._process.close()
+        self.connection.close()
+        remove_folder(self._scratch)
+        return code
+
+
+@contextlib.contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Processes that are started meanwhile do linear algebra in one thread, unless the user wants it otherwise."""
+    added = [name for name in _THREAD_VARIABLES if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
+def _limit_waiting(connection: Connection) -> None:
+    """A peer that is stopped in the midst of a message holds us up for so long, and then raises OSError."""
+    timeout = struct.pack("ll", _IO_TIMEOUT_S, 0)
+    with socket.socket(fileno=os.dup(connection.fileno())) as shared:
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+
+
+def _state(pid: int | None) -> str:
+    """One letter, see proc(5)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return "X"
+
+
+def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_pid: int) -> None:
+    """What a worker process does: jobs, until the host goes."""
+    die_with_parent()
+    if os.getppid() != host_pid:
+        return
+    # An interrupt goes to every process of the terminal; the host decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    problem = problems.load(settings.problem_name)
+    library = find_library(settings.toolchain.clang)
+    processes.use_starter(None if library is None else ForkServers(library).start)
+    policies: dict[int, Policy | None] = {}
+    connection.send(None)
+    while True:
+        answer: Rollout | Exception
+        try:
+            job, number, is_new = connection.recv()
+            if is_new:
+                while len(policies) >= _POLICIES_KEPT:
+                    del policies[next(iter(policies))]
+                policies[number] = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer = rollout(
+                job.module,
+                policies[number],
+                problem,
+                settings.toolchain,
+                scratch=scratch,
+                seed=job.seed,
+                settings=job.settings,
+                keep_object=job.keep_object,
+                # Should all workers write as much as they may, there is still room.
+                scratch_bytes=shutil.disk_usage(scratch).free // settings.num_workers,
+            )
+        except CompilerOptError as error:
+            answer = error
+        except Exception:
+            answer = RuntimeError(f"in a worker: {traceback.format_exc()}")
+        connection.send(answer)
