@@ -76,6 +76,7 @@ class WorkerPool:
         self._stack = contextlib.ExitStack()
         self._workers: list[Worker] = []
         self._policies = PickledPolicies()
+        self._num_calls = 0
         self._num_started = 0
         self._failed_starts = 0
         self._watched_s = 0.0
@@ -106,18 +107,23 @@ class WorkerPool:
         """
         self._end(*self._busy())
         self._policies.forget()
+        self._num_calls += 1
+        call = self._num_calls
         schedule = Schedule(jobs, self._set_aside)
         try:
             while True:
                 schedule.refill(2 * self.num_workers)
                 self._assign(schedule)
                 yield from schedule.take_finished()
+                if call != self._num_calls:
+                    raise RuntimeError("rollouts of this pool were asked for before the earlier ones were done")
                 if schedule.is_empty and not self._busy():
                     return
                 self._collect(schedule)
                 self._watch(schedule)
         finally:
-            self._end(*self._busy())
+            if call == self._num_calls:
+                self._end(*self._busy())
 
     def _busy(self) -> list[Worker]:
         return [worker for worker in self._workers if worker.tasks]

@@ -9,11 +9,12 @@ import msgspec
 
 from compiler_opt.checked_values import NonNegativeInt, convert, read_json
 from compiler_opt.corpus.contents import REMAKE
-from compiler_opt.corpus.module import check_name
+from compiler_opt.corpus.module import MAX_COMMAND_BYTES, check_name
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import shown
 
-MAX_DESCRIPTION_BYTES = 1 << 28
+MAX_DESCRIPTION_BYTES = 1 << 27
+MAX_MODULES = 1 << 21
 
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -42,7 +43,7 @@ class _Compiler(msgspec.Struct):
 class _File(msgspec.Struct):
     """The file, as far as we read it."""
 
-    modules: Annotated[list[Any], msgspec.Meta(min_length=1)]
+    modules: Annotated[list[Any], msgspec.Meta(min_length=1, max_length=MAX_MODULES)]
     has_thinlto: bool = False
     global_command_override: tuple[_Text, ...] | None = None
     projects: tuple[_Text, ...] = ()
@@ -66,6 +67,11 @@ def read_description(path: Path) -> Description:
         file = convert(content, _File)
     except ValueError as error:
         raise CorpusError(f"{path}: {error}; {REMAKE}") from None
+    override = file.global_command_override
+    if override is not None and sum(map(len, override)) + len(override) > MAX_COMMAND_BYTES:
+        raise CorpusError(
+            f"{path}: global_command_override: expected at most {MAX_COMMAND_BYTES} bytes of options, found more"
+        )
     modules = _projects_of_modules(path, file.modules, frozenset(file.projects))
     # As it stands there: what else it says of the compiler is for others.
     return Description(modules, file.has_thinlto, file.global_command_override, content.get("compiler"))

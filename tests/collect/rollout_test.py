@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -235,6 +236,40 @@ def test_a_compilation_that_takes_too_long_is_a_failure(corpus: Corpus, toolchai
         result = rollout(_area(corpus), policy, _INLINING, toolchain, scratch=scratch, settings=settings)
         assert result.failure is not None
         assert "ran out of time" in result.failure
+
+
+_HUGE = "@global = global i8 1, align 4294967296\n"
+
+
+@pytest.mark.parametrize("policy", [None, ConstantPolicy(1)])
+def test_an_object_without_end_is_a_failure_and_leaves_nothing(
+    policy: ConstantPolicy | None, corpus: Corpus, toolchain: Toolchain, scratch: Path
+) -> None:
+    module = _area(corpus)
+    (scratch.parent / "huge.ll").write_text(_HUGE)
+    command = [str(toolchain.clang), "-x", "ir", "-emit-llvm", "-c", str(scratch.parent / "huge.ll")]
+    subprocess.run([*command, "-o", str(module.bitcode_path)], check=True)
+    settings = RolloutSettings(file_bytes=1 << 20)
+    result = rollout(module, policy, _INLINING, toolchain, scratch=scratch, settings=settings)
+    assert "SIGXFSZ" in (result.failure or "") and not result.is_transient
+    assert list(scratch.iterdir()) == []
+    # With less room than that on the disk, it may be the disk's fault.
+    result = rollout(module, policy, _INLINING, toolchain, scratch=scratch, settings=settings, scratch_bytes=1 << 20)
+    assert result.failure is not None and result.is_transient
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(("leaves", "is_transient"), [("exit 1", False), ("kill -KILL $$", True)])
+def test_what_a_killed_compiler_leaves_is_removed(
+    leaves: str, is_transient: bool, corpus: Corpus, toolchain: Toolchain, scratch: Path
+) -> None:
+    clang = scratch.parent / "clang"
+    clang.write_text(f"#!/bin/sh\nfor f in {scratch}/*; do echo > $f/module-1.o.tmp; done\n{leaves}\n")
+    clang.chmod(0o755)
+    broken = dataclasses.replace(toolchain, clang=clang)
+    result = rollout(_area(corpus), None, _INLINING, broken, scratch=scratch)
+    assert result.failure is not None and result.is_transient == is_transient
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_policy_for_another_compiler_is_an_error(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:

@@ -1,21 +1,26 @@
 """The worker pool: all jobs are done, whatever happens to the workers."""
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from compiler_opt.collect.rollout import Rollout
+from compiler_opt.collect.baseline import cached_baseline
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.errors import PolicyError
+from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import ConstantPolicy, Decider, FeaturePolicy, RandomPolicy
+from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_small_corpus
 
 
@@ -51,17 +56,141 @@ def test_an_unusable_policy_stops_the_run(corpus: Corpus, newest: Toolchain) -> 
         list(pool.rollouts(jobs))
 
 
+def _workers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+
+
 def test_a_killed_worker_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
     jobs = [Job(corpus.modules[0], ConstantPolicy(0), seed) for seed in range(12)]
     with WorkerPool(newest, "inlining", 2) as pool:
         results: list[Rollout] = []
         for _, result in pool.rollouts(jobs):
             if not results:
-                workers = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
-                workers[0].send_signal(signal.SIGKILL)
+                _workers()[0].send_signal(signal.SIGKILL)
             results.append(result)
-    assert len(results) == 12
-    assert [result.failure for result in results if result.failure] == []
+        assert len(results) == 12
+        assert [result.failure for result in results if result.failure] == []
+        # Idle ones, too; the stopped take nothing up.
+        for signal_number in (signal.SIGKILL, signal.SIGSTOP):
+            before = _workers()
+            assert before
+            for worker in before:
+                worker.send_signal(signal_number)
+            assert [result.failure for _, result in pool.rollouts(jobs[:3])] == [None] * 3
+            assert not any(worker.is_running() for worker in before)
+        assert [worker.num_threads() for worker in _workers()] == [1] * len(_workers())
+    assert _workers() == []
+
+
+class _Counted(ConstantPolicy):
+    num_pickled = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _Counted.num_pickled += 1
+        return ConstantPolicy, (0,)
+
+
+def test_what_a_call_leaves_undone_is_dropped(corpus: Corpus, newest: Toolchain) -> None:
+    policy = _Counted(0)
+    jobs = [Job(corpus.modules[0], policy, seed) for seed in range(8)]
+    with WorkerPool(newest, "inlining", 1) as pool:
+        left = pool.rollouts(jobs)
+        next(left)
+        later = pool.rollouts(jobs[3:5])
+        found = [next(later)]
+        left.close()
+        assert sorted(job.seed for job, _ in (*found, *later)) == [3, 4]
+        assert [job.seed for job, _ in pool.rollouts(jobs[7:])] == [7]
+    assert _Counted.num_pickled == 3
+
+
+def _in_place_of(clang: Path, folder: Path, script: str) -> Path:
+    """A compiler that first runs a script; MODULE is what it compiles, STARTED a file with a line per compilation."""
+    path = folder / "clang"
+    head = f'#!/bin/bash\nSTARTED={folder}/started MODULE="$*"\necho >> $STARTED\n'
+    path.write_text(f'{head}{script}\nexec {clang} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def _starts(folder: Path) -> int:
+    return len((folder / "started").read_text().splitlines())
+
+
+@pytest.mark.parametrize("how", ["-KILL $PPID", "-STOP $PPID; exec sleep 60"])
+def test_a_module_that_ends_its_worker_is_found_and_set_aside(
+    corpus: Corpus, newest: Toolchain, tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clang = _in_place_of(newest.clang, tmp_path, f"case $MODULE in *area*) kill {how};; esac")
+    modules = corpus.modules
+    poison = next(module.name for module in modules if "area" in module.name)
+    with WorkerPool(dataclasses.replace(newest, clang=clang), "inlining", 2) as pool:
+        results = [result for _, result in pool.rollouts(Job(module, None) for module in modules)]
+        assert sorted(result.module for result in results) == sorted(module.name for module in modules)
+        (failed,) = [result for result in results if result.failure]
+        assert failed.module == poison and failed.failure is not None and poison in failed.failure
+        assert poison in caplog.text and "alone" in caplog.text
+        # It was tried twice, the others once; whether it is tried again depends on whose doing that was.
+        assert _starts(tmp_path) == len(modules) + 1
+        if "KILL" in how:
+            assert "died (SIGKILL)" in failed.failure and not failed.is_transient
+            again = [result for _, result in pool.rollouts(Job(module, None) for module in modules)]
+            assert [result.module for result in again if result.failure] == [poison]
+            assert _starts(tmp_path) == 2 * len(modules)
+        else:
+            assert "was stopped" in failed.failure and failed.is_transient
+
+
+class _Endless(ConstantPolicy):
+    def start(self, header: Header, seed: int) -> Decider:
+        while True:
+            pass
+
+
+def test_a_worker_that_does_not_end_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
+    settings = RolloutSettings(timeout_s=0.05)
+    jobs = [Job(corpus.modules[0], _Endless(0), 0, settings), Job(corpus.modules[0], ConstantPolicy(0), 1)]
+    with WorkerPool(newest, "inlining", 2, slack_s=0.1) as pool:
+        failures = {job.seed: result.failure for job, result in pool.rollouts(jobs)}
+    assert "did not answer" in (failures[0] or "")
+
+
+def test_what_the_machine_lacks_is_waited_for_and_never_kept(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
+    module, problem, path = corpus.modules[:1], problems.load("inlining"), tmp_path / "baseline.json"
+    once = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -KILL $$; }}"
+    always = f"[ -e {tmp_path}/enough ] || {{ echo No space left on device >&2; exit 1; }}"
+    clang = _in_place_of(newest.clang, tmp_path, once)
+    with WorkerPool(dataclasses.replace(newest, clang=clang), "inlining", 2, patience_s=0) as pool:
+        ((_, result),) = pool.rollouts([Job(module[0], None)])
+        assert result.failure is None and _starts(tmp_path) == 2
+        _in_place_of(newest.clang, tmp_path, always)
+        with pytest.raises(CorpusError, match="out of memory or disk"):
+            cached_baseline(path, {}, module, pool, problem)
+        # Not set aside, nor remembered.
+        assert not path.exists()
+        ((_, result),) = pool.rollouts([Job(module[0], None)])
+        assert result.failure is not None and result.is_transient
+        (tmp_path / "enough").touch()
+        assert list(cached_baseline(path, {}, module, pool, problem).scores) == [module[0].name]
+        assert path.exists()
+
+
+def test_when_memory_runs_short_fewer_work_at_a_time(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
+    script = f"while [ $(wc -l < $STARTED) -lt 3 ] && [ ! -e {tmp_path}/short ]; do sleep 0.05; done"
+    clang = _in_place_of(newest.clang, tmp_path, script)
+
+    def available_bytes() -> int:
+        if (tmp_path / "short").exists() or not (tmp_path / "started").exists() or _starts(tmp_path) < 2:
+            return 1 << 40
+        (tmp_path / "short").touch()
+        return 0
+
+    toolchain = dataclasses.replace(newest, clang=clang)
+    with WorkerPool(toolchain, "inlining", 2, available_bytes=available_bytes) as pool:
+        results = [result for _, result in pool.rollouts(Job(module, None) for module in corpus.modules[:2])]
+    assert [result.failure for result in results] == [None, None]
+    # One of two under way was ended, and done again.
+    assert _starts(tmp_path) == 3
 
 
 _HOST = """

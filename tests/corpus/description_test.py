@@ -154,6 +154,7 @@ def test_global_command_override(tmp_path: Path) -> None:
             {"modules": ["m.o"], "global_command_override": "-cc1"},
             "global_command_override: expected a list | None, found '-cc1'",
         ),
+        ({"modules": ["m.o"], "global_command_override": ["-cc1", "x" * (1 << 20)]}, "expected at most 1048576 bytes"),
         ({"modules": ["m.o"], "projects": "m"}, "projects: expected a list, found 'm'"),
         ({"modules": ["m.o"], "projects": ["p"]}, "'m.o' belongs to none of 'projects'"),
         ({"modules": ["m.o"], "compiler": {"version": "22"}}, "compiler.version: expected a list"),
@@ -177,7 +178,7 @@ def test_a_huge_description_is_refused_unread(tmp_path: Path) -> None:
     with (tmp_path / "corpus_description.json").open("wb") as file:
         file.truncate(4 << 30)
     start = time.process_time()
-    assert "expected at most 268435456 bytes, found 4294967296" in refusal(lambda: Corpus.load(tmp_path))
+    assert "expected at most 134217728 bytes, found 4294967296" in refusal(lambda: Corpus.load(tmp_path))
     assert time.process_time() - start < 0.2
 
 

@@ -37,6 +37,9 @@ def main() -> None:
     observations.write(header + b"\n")
     if behaviour == "header_only":
         return
+    while behaviour == "complain":
+        os.write(2, bytes(1 << 18))
+        time.sleep(0.001)
     if behaviour == "observation_first":
         header = b""
     observations.write(b'{"context":"f"}\n')

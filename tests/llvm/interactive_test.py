@@ -58,6 +58,11 @@ def test_every_decision_is_asked_and_answered(behaviour: str, tmp_path: Path) ->
     assert arrays["b"].dtype == np.float32
 
 
+def test_who_complains_without_end_is_ended(tmp_path: Path) -> None:
+    process = _converse("complain", tmp_path).process
+    assert (process.overflowed, process.timed_out) == (True, False)
+
+
 @pytest.mark.parametrize("behaviour", ["no_decision", "header_only"])
 def test_nothing_to_decide(behaviour: str, tmp_path: Path) -> None:
     result = _converse(behaviour, tmp_path)

@@ -117,7 +117,12 @@ def opt_command(
 _PIPELINE_LEVELS = frozenset({"-O0", "-O1", "-O2", "-O3", "-Os", "-Oz"})
 
 
-@functools.lru_cache(maxsize=1 << 16)
+_MAX_KEPT = 1 << 12
+_MAX_KEPT_BYTES = 1 << 14
+"""Longer command lines are checked each time, so that what is kept stays below 64 MiB whatever a corpus holds."""
+_STRING_BYTES = 64  # that an option takes beside its characters
+
+
 def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[str, ...]:
     """The options that steer code generation, in order; the others are dropped.
 
@@ -129,6 +134,11 @@ def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[st
     Raises:
       CorpusError: `options` is no cc1 command line, or one of them is not on the allow-list.
     """
+    is_kept = sum(map(len, options)) + _STRING_BYTES * len(options) <= _MAX_KEPT_BYTES
+    return (_kept_options if is_kept else _options_of)(options, trusted)
+
+
+def _options_of(options: tuple[str, ...], trusted: bool) -> tuple[str, ...]:
     if not options or options[0] != "-cc1":
         found = shown(options[0]) if options else "nothing"
         raise CorpusError(f"command line: expected cc1 options that start with '-cc1', found {found}")
@@ -145,6 +155,9 @@ def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[st
             _check(words)
         kept += words
     return tuple(kept)
+
+
+_kept_options = functools.lru_cache(maxsize=_MAX_KEPT)(_options_of)
 
 
 def split_options(options: Sequence[str]) -> list[tuple[str, ...]]:

@@ -2,6 +2,7 @@ import re
 import shlex
 import subprocess
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -301,3 +302,13 @@ def test_ten_thousand_commands_cost_next_to_nothing() -> None:
     for _ in range(10_000):
         compile_command("clang", TYPICAL, "m.bc", "m.o")
     assert time.process_time() - start < 1
+
+
+def test_long_command_lines_are_not_kept() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            checked_options((*TYPICAL, "-main-file-name", f"{number}{'x' * (1 << 20)}"))
+        assert tracemalloc.get_traced_memory()[0] < 8 << 20
+    finally:
+        tracemalloc.stop()
