@@ -135,7 +135,7 @@ def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[st
       CorpusError: `options` is no cc1 command line, or one of them is not on the allow-list.
     """
     is_kept = sum(map(len, options)) + _STRING_BYTES * len(options) <= _MAX_KEPT_BYTES
-    return (_kept_options if is_kept else _options_of)(options, trusted)
+    return _kept_options(options, trusted) if is_kept else _options_of(options, trusted)
 
 
 def _options_of(options: tuple[str, ...], trusted: bool) -> tuple[str, ...]:
