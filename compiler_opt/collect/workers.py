@@ -39,6 +39,26 @@ _MIN_MEMORY_BYTES = 512 << 20
 _MIN_DISK_BYTES = 256 << 20
 
 
+def available_memory_bytes(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """How much memory processes of ours may still take: of the machine's, and of each cgroup's (version 2) above us."""
+    available = int(psutil.virtual_memory().available)
+    with contextlib.suppress(OSError):
+        # "0::/user.slice/session-1.scope"; version 1 has other lines beside it, or instead.
+        names = [line[3:] for line in (proc / "cgroup").read_text().splitlines() if line.startswith("0::")]
+        for name in names:
+            folder = cgroups / name.strip("/")
+            for group in (folder, *folder.parents):
+                if not group.is_relative_to(cgroups):
+                    break
+                with contextlib.suppress(OSError, ValueError):
+                    # "max", where there is no limit, is no number.
+                    limit = int((group / "memory.max").read_text())
+                    used = int((group / "memory.current").read_text())
+                    fields = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                    available = min(available, limit - used + int(fields.get("inactive_file", 0)))
+    return available
+
+
 class WorkerPool:
     """Does rollouts in worker processes.
 
@@ -55,7 +75,7 @@ class WorkerPool:
         *,
         slack_s: float = _SLACK_S,
         patience_s: float = _PATIENCE_S,
-        available_bytes: Callable[[], int] = lambda: int(psutil.virtual_memory().available),
+        available_bytes: Callable[[], int] = available_memory_bytes,
     ):
         """Starts nothing yet.
 

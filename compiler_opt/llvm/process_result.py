@@ -48,6 +48,8 @@ class ProcessResult:
             how = "printed more than it may"
         elif self.returncode < 0:
             how = f"died of {describe_exit(self.returncode)}"
+            if self.returncode == -signal.SIGXFSZ:
+                how += " (a file that it wrote got too large)"
         else:
             how = describe_exit(self.returncode)
         said = _telling_line(self.stderr_tail)

@@ -14,7 +14,7 @@ import pytest
 
 from compiler_opt.collect.baseline import cached_baseline
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
-from compiler_opt.collect.workers import Job, WorkerPool
+from compiler_opt.collect.workers import Job, WorkerPool, available_memory_bytes
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -191,6 +191,19 @@ def test_when_memory_runs_short_fewer_work_at_a_time(corpus: Corpus, newest: Too
     assert [result.failure for result in results] == [None, None]
     # One of two under way was ended, and done again.
     assert _starts(tmp_path) == 3
+
+
+def test_memory_is_what_the_tightest_cgroup_leaves(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "cgroup").write_text("4:memory:/x\n0::/a/b\n")
+    unlimited = available_memory_bytes(tmp_path, tmp_path)
+    assert unlimited > 1 << 20
+    for group, limit in ((inner, "max"), (inner.parent, "1048576")):
+        (group / "memory.max").write_text(f"{limit}\n")
+        (group / "memory.current").write_text("1000000\n")
+        (group / "memory.stat").write_text("anon 5\ninactive_file 1000\n")
+    assert available_memory_bytes(tmp_path, tmp_path) == 1048576 - 1000000 + 1000
 
 
 _HOST = """
