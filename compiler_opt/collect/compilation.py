@@ -129,13 +129,9 @@ class Compilation:
         scratch: Path,
         seed: int,
         settings: RolloutSettings,
-        *,
-        policies: Path | None = None,
         scratch_bytes: int | None = None,
     ):
-        """See `rollout` for the arguments; here `scratch` is this compilation's alone.
-
-        `policies` is a folder for what is made of policies once; by default `scratch`.
+        """See `rollout` for the arguments.
 
         Raises:
           ToolchainError: the compiler cannot hand over the problem's decisions.
@@ -147,7 +143,6 @@ class Compilation:
         self.toolchain = toolchain
         self.support = toolchain.require(problem.advisor.problem)
         self.scratch = scratch
-        self.policies = scratch if policies is None else policies
         self.file_bytes = settings.file_bytes
         if scratch_bytes is not None:
             self.file_bytes = min(settings.file_bytes, scratch_bytes // NUM_FILES)

@@ -17,6 +17,9 @@ from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Problem, native_form
 
+NATIVE_SUFFIX = ".mlgo"
+"""Of policies in a scratch directory, where they stay for the next compilation."""
+
 _MAX_NATIVE_POLICIES = 8
 """Kept in a worker's scratch directory: a run has one policy at a time, an evaluation a few."""
 
@@ -57,7 +60,7 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
     if not insists and not can_build(compilation.toolchain):
         return None
     try:
-        blob = _blob(compilation.policies, policy, compilation.problem) if isinstance(policy, LearnedPolicy) else None
+        blob = _blob(compilation.scratch, policy, compilation.problem) if isinstance(policy, LearnedPolicy) else None
         return Prepared(cached_plugin(compilation.toolchain, INLINER if inlines else REGALLOC), blob)
     except (PolicyError, ToolchainError):
         if insists:
@@ -78,9 +81,9 @@ def _allocates_within(policy: Policy, problem: Problem) -> bool:
 
 def _blob(folder: Path, policy: LearnedPolicy, problem: Problem) -> Path:
     """The policy's native form, written once for each policy."""
-    path = folder / f"{policy.key}.mlgo"
+    path = folder / f"{policy.key}{NATIVE_SUFFIX}"
     if not path.exists():
-        remove_oldest(folder.glob("*.mlgo"), _MAX_NATIVE_POLICIES)
+        remove_oldest(folder.glob(f"*{NATIVE_SUFFIX}"), _MAX_NATIVE_POLICIES)
         # Whole or not at all, should the disk be full.
         partial = path.with_suffix(".partial")
         partial.write_bytes(native_form(policy.weights, problem))

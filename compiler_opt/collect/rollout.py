@@ -9,7 +9,6 @@ Default traces, training, evaluation and imitation all call it. How decisions ge
 import contextlib
 import dataclasses
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,21 +87,16 @@ def rollout(
       PolicyError: the policy does not fit the compiler.
       ToolchainError: the compiler cannot be started or lacks the channel.
     """
+    compilation = Compilation(module, problem, toolchain, scratch, seed, settings, scratch_bytes)
     host_cpu_s = time.process_time()
-    trajectory, measurement, failure, is_transient, cpu_s = None, None, None, False, 0.0
+    trajectory, measurement, failure, is_transient = None, None, None, False
     try:
-        with _folder(scratch) as folder:
-            compilation = Compilation(
-                module, problem, toolchain, folder, seed, settings, policies=scratch, scratch_bytes=scratch_bytes
-            )
-            try:
-                trajectory = _run(compilation, policy)
-                measurement = problem.measure(compilation.object_path, compilation.measured_remarks())
-                if keep_object is not None:
-                    keep_object.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(compilation.object_path, keep_object)
-            finally:
-                cpu_s = compilation.cpu_s
+        with _tidied(scratch, keep_object):
+            trajectory = _run(compilation, policy)
+            measurement = problem.measure(compilation.object_path, compilation.measured_remarks())
+            if keep_object is not None:
+                keep_object.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(compilation.object_path, keep_object)
     except (CompileError, CorpusError, ProtocolError, ResourceError) as error:
         failure = str(error) if module.name in str(error) else f"{module.name}: {error}"
         is_transient = isinstance(error, ResourceError)
@@ -117,7 +111,7 @@ def rollout(
         seed=seed,
         trajectory=trajectory,
         measurement=measurement,
-        cpu_s=cpu_s,
+        cpu_s=compilation.cpu_s,
         host_cpu_s=time.process_time() - host_cpu_s,
         failure=failure,
         is_transient=is_transient,
@@ -130,13 +124,16 @@ def policy_name(policy: Policy | None) -> str:
 
 
 @contextlib.contextmanager
-def _folder(scratch: Path) -> Iterator[Path]:
-    """An empty folder for one compilation, with which everything goes that a compiler leaves when it is killed."""
-    folder = Path(tempfile.mkdtemp(dir=scratch))
+def _tidied(scratch: Path, kept: Path | None) -> Iterator[None]:
+    """Removes the files that are new in a folder, also what a killed compiler has left; not one, and not policies."""
+    before = set(scratch.iterdir())
     try:
-        yield folder
+        yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for path in scratch.iterdir():
+            if path not in before and path != kept and path.suffix != plugin_backend.NATIVE_SUFFIX:
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
 
 def _run(compilation: Compilation, policy: Policy | None) -> Trajectory | None:
