@@ -20,8 +20,6 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import psutil
-
 from compiler_opt.collect.rollout import Rollout, rollout
 from compiler_opt.collect.schedule import Task
 from compiler_opt.errors import CompilerOptError
@@ -158,6 +156,8 @@ class Worker:
 
     def memory_bytes(self) -> int:
         """What it and its compilers take."""
+        import psutil  # Only the host needs it, and seldom.
+
         total = 0
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(self._process.pid)

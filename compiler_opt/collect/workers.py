@@ -16,8 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import psutil
-
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.schedule import Job as Job
 from compiler_opt.collect.schedule import Schedule, SetAside, Task, lost_rollout
@@ -39,12 +37,14 @@ _MIN_MEMORY_BYTES = 512 << 20
 _MIN_DISK_BYTES = 256 << 20
 
 
-def available_memory_bytes(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+def available_memory_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
     """How much memory processes of ours may still take: of the machine's, and of each cgroup's (version 2) above us."""
-    available = int(psutil.virtual_memory().available)
+    # "MemAvailable:   24100000 kB"
+    fields = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
+    available = int(fields["MemAvailable"].split()[0]) << 10
     with contextlib.suppress(OSError):
         # "0::/user.slice/session-1.scope"; version 1 has other lines beside it, or instead.
-        names = [line[3:] for line in (proc / "cgroup").read_text().splitlines() if line.startswith("0::")]
+        names = [line[3:] for line in (proc / "self" / "cgroup").read_text().splitlines() if line.startswith("0::")]
         for name in names:
             folder = cgroups / name.strip("/")
             for group in (folder, *folder.parents):
@@ -54,8 +54,8 @@ def available_memory_bytes(proc: Path = Path("/proc/self"), cgroups: Path = Path
                     # "max", where there is no limit, is no number.
                     limit = int((group / "memory.max").read_text())
                     used = int((group / "memory.current").read_text())
-                    fields = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-                    available = min(available, limit - used + int(fields.get("inactive_file", 0)))
+                    usage = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                    available = min(available, limit - used + int(usage.get("inactive_file", 0)))
     return available
 
 

@@ -9,12 +9,13 @@ from compiler_opt.collect.measured_once import measured_once
 
 
 class _Counter:
-    def __init__(self) -> None:
+    def __init__(self, *, is_lasting: bool = True) -> None:
         self.calls = 0
+        self.is_lasting = is_lasting
 
-    def __call__(self) -> dict[str, float]:
+    def __call__(self) -> tuple[dict[str, float], bool]:
         self.calls += 1
-        return {"a": 1.5}
+        return {"a": 1.5}, self.is_lasting
 
 
 def test_it_is_measured_once_for_a_key(tmp_path: Path) -> None:
@@ -22,6 +23,12 @@ def test_it_is_measured_once_for_a_key(tmp_path: Path) -> None:
     for key, calls in (("x", 1), ("x", 1), ("y", 2)):
         assert measured_once(path, "baseline", {"corpus": (key,)}, [], measure) == {"a": 1.5}
         assert measure.calls == calls
+
+
+def test_what_does_not_last_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    assert measured_once(path, "baseline", {}, [], _Counter(is_lasting=False)) == {"a": 1.5}
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "zeros", "list", "another", "folder"])

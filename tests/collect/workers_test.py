@@ -18,8 +18,7 @@ from compiler_opt.collect.workers import Job, WorkerPool, available_memory_bytes
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.policy import ConstantPolicy, Decider, FeaturePolicy, RandomPolicy
+from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy
 from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_small_corpus
 
@@ -142,13 +141,14 @@ def test_a_module_that_ends_its_worker_is_found_and_set_aside(
 
 
 class _Endless(ConstantPolicy):
-    def start(self, header: Header, seed: int) -> Decider:
-        while True:
-            pass
+    """Whoever receives it comes to nothing more."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return signal.pause, ()
 
 
 def test_a_worker_that_does_not_end_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
-    settings = RolloutSettings(timeout_s=0.05)
+    settings = RolloutSettings(timeout_s=0.1)
     jobs = [Job(corpus.modules[0], _Endless(0), 0, settings), Job(corpus.modules[0], ConstantPolicy(0), 1)]
     with WorkerPool(newest, "inlining", 2, slack_s=0.1) as pool:
         failures = {job.seed: result.failure for job, result in pool.rollouts(jobs)}
@@ -196,9 +196,11 @@ def test_when_memory_runs_short_fewer_work_at_a_time(corpus: Corpus, newest: Too
 def test_memory_is_what_the_tightest_cgroup_leaves(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
-    (tmp_path / "cgroup").write_text("4:memory:/x\n0::/a/b\n")
-    unlimited = available_memory_bytes(tmp_path, tmp_path)
-    assert unlimited > 1 << 20
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text("4:memory:/x\n0::/a/b\n")
+    (tmp_path / "meminfo").write_text("MemTotal: 4096 kB\nMemAvailable:    2048 kB\n")
+    assert available_memory_bytes(tmp_path, tmp_path) == 2048 << 10
+    assert available_memory_bytes() > 1 << 20
     for group, limit in ((inner, "max"), (inner.parent, "1048576")):
         (group / "memory.max").write_text(f"{limit}\n")
         (group / "memory.current").write_text("1000000\n")
