@@ -6,19 +6,21 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly OLDEST_CLANG=17 NEWEST_CLANG=40 # 17 was the first with the interactive channel; above 40 is not looked for
 readonly PREFERRED_CLANGS=(19 22)        # the two that the tests cover
+# The Pythons with a lock in requirements/, first the one of every published figure, then what most have.
+readonly PYTHONS=(python3.11 python3 python3.13 python3.12 python3.10)
 
 usage() {
   cat <<'HELP'
 Usage: ./bootstrap.sh [options]
 
-Makes .venv from requirements.txt and sees to a clang >= 17 with llvm-size, opt, ld.lld and the C++ standard headers.
+Makes .venv from the lock of its Python (requirements/) and sees to a clang >= 17 with llvm-size, opt, ld.lld and the C++ standard headers.
 What is missing is installed by apt when this runs as root or sudo asks no password; otherwise it says what to install.
 
   --both-clangs   want clang-19 and clang-22, as the tests do (default: any one clang >= 17 will do)
   --clang PATH    use this clang and install none
   --plugin        also want the LLVM headers (llvm-NN-dev) that building the inliner plugin needs
   --try-plugin    install those headers if that can be done; without them compilers are driven over pipes, some slower
-  --python PATH   the Python 3.10 or 3.11 that .venv is made with (default: the first found)
+  --python PATH   the Python, 3.10 to 3.13, that .venv is made with (default: 3.11 where there is one, else python3)
   --no-apt        install no system package; say what is missing and stop
   -h, --help      this text
 HELP
@@ -89,51 +91,56 @@ install() {
 
 # --- Python ----------------------------------------------------------------------------------------------------------
 
-python_fits() {
-  command -v "$1" >/dev/null && "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 11))' 2>/dev/null
-}
+# lock_of PYTHON: prints the path of the lock that fits it, or of one that is not there.
+lock_of() { "$1" -c 'import sys; print("requirements/python%d.%d.txt" % sys.version_info[:2])' 2>/dev/null; }
+
+python_fits() { command -v "$1" >/dev/null && [ -f "$(lock_of "$1")" ]; }
 
 find_python() {
-  if [ -n "$python" ]; then
-    python_fits "$python" || die "--python $python: expected a Python 3.10 or 3.11 (TF-Agents supports no newer one)"
-    return
-  fi
   local candidate
-  for candidate in python3.11 python3.10 python3; do
+  for candidate in "${PYTHONS[@]}"; do
     if python_fits "$candidate"; then
       python=$candidate
       return
     fi
   done
   if can_apt; then
-    for candidate in python3.11 python3.10; do
-      if apt_has "$candidate"; then
+    for candidate in "${PYTHONS[@]}"; do
+      if [ "$candidate" != python3 ] && apt_has "$candidate"; then
         install "$candidate" "$candidate-venv"
         python=$candidate
         return
       fi
     done
   fi
-  die "no Python 3.10 or 3.11 found (TF-Agents supports no newer one); install one, e.g. by pyenv or uv, and give --python PATH"
+  die "no Python 3.10 to 3.13 found (TensorFlow and TF-Agents run on no other); install one, e.g. by pyenv or uv, and give --python PATH"
 }
 
 make_venv() {
-  if ! python_fits .venv/bin/python; then
-    find_python
+  if [ -n "$python" ]; then
+    command -v "$python" >/dev/null || die "--python $python: no such executable"
+    python_fits "$python" || die "--python $python: expected a Python 3.10 to 3.13, found $("$python" --version 2>&1)"
+  fi
+  if ! python_fits .venv/bin/python || { [ -n "$python" ] && [ "$(lock_of "$python")" != "$(lock_of .venv/bin/python)" ]; }; then
+    [ -n "$python" ] || find_python
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
       install "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
     fi
     say "making .venv with $("$python" --version)"
     "$python" -m venv --clear .venv
   fi
-  local stamp=.venv/installed wanted
-  wanted=$(cat requirements.txt pyproject.toml | sha256sum)
+  local stamp=.venv/installed lock wanted
+  lock=$(lock_of .venv/bin/python)
+  wanted=$(cat "$lock" pyproject.toml | sha256sum)
   [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
-  say "installing the locked Python packages (a few minutes the first time)"
-  local pip=(.venv/bin/python -m pip --disable-pip-version-check --no-input)
-  "${pip[@]}" install -q -r requirements.txt || die "pip could not install requirements.txt; its message is above"
-  # Makes the console commands; everything that the build needs is in the lock.
-  "${pip[@]}" install -q --no-deps --no-build-isolation -e . || die "pip could not install this project; see above"
+  say "installing the packages of $lock (a few minutes the first time)"
+  # --no-deps: the lock is complete, and from Python 3.12 on departs from pins of TF-Agents (requirements/overrides.txt).
+  local pip_install=(.venv/bin/python -m pip --disable-pip-version-check --no-input install -q --no-deps)
+  # What builds the one package without a wheel (gym), and this project, comes out of the lock, too, and first.
+  "${pip_install[@]}" --require-hashes -r <(sed -n '/^\(setuptools\|wheel\)==/,/[^\\]$/p' "$lock") &&
+    "${pip_install[@]}" --no-build-isolation --require-hashes -r "$lock" ||
+    die "pip could not install $lock; its message is above"
+  "${pip_install[@]}" --no-build-isolation -e . || die "pip could not install this project; see above" # console commands
   echo "$wanted" >"$stamp"
 }
 
