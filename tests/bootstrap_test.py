@@ -12,8 +12,8 @@ LOCKS = ROOT / "requirements"
 # What the script calls besides Python, pip and a compiler.
 TOOLS = "bash cat cp dirname env flock head mkdir mv sed sha256sum uname".split()
 
-# Answers what bootstrap.sh asks of a Python; a virtual environment's is a copy of it. pip's arguments, and what the files
-# it is given hold, are appended to `pip`.
+# Answers what bootstrap.sh asks of a Python; a virtual environment's is a copy of it. The file `pip` gets pip's
+# arguments, and what the requirements file among them says.
 PYTHON = """\
 #!/usr/bin/env bash
 case "$1 $2" in

@@ -1,11 +1,14 @@
-"""What pyproject.toml and requirements.txt promise."""
+"""What pyproject.toml and the locks of requirements/ promise."""
 
 import ast
 import importlib.metadata
+import re
+import sys
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
@@ -18,17 +21,38 @@ COMMANDS = [
 ]
 
 
-def locked() -> dict[str, str]:
-    """Versions that the lock gives this Python, by canonical name."""
-    lines = (line.split("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines())
-    requirements = [Requirement(line) for line in lines if line]
+RUNNING = "{}.{}".format(*sys.version_info)
+LOCKED = sorted(path.stem.removeprefix("python") for path in (ROOT / "requirements").glob("python*.txt"))
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a requirements file, continued ones joined, without comments."""
+    text = re.sub(r"(?m)(^|\s)#.*$", "", path.read_text().replace("\\\n", ""))
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def locked(python: str) -> dict[str, str]:
+    """Versions that the lock gives a Python, by canonical name."""
     versions: dict[str, str] = {}
-    for requirement in requirements:
-        if requirement.marker is None or requirement.marker.evaluate():
-            [specifier] = requirement.specifier
-            assert specifier.operator == "==", f"{requirement} is not pinned"
-            versions[canonicalize_name(requirement.name)] = specifier.version
+    for line in lines_of(ROOT / "requirements" / f"python{python}.txt"):
+        pin, *hashes = line.split("--hash=")
+        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}\s*", part) for part in hashes), f"no hashes: {line}"
+        requirement = Requirement(pin)
+        [specifier] = requirement.specifier
+        assert specifier.operator == "==" and requirement.marker is None, f"not pinned: {line}"
+        versions[canonicalize_name(requirement.name)] = specifier.version
     return versions
+
+
+def applies(requirement: Requirement, python: str, extra: str = "") -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"python_version": python, "extra": extra})
+
+
+def departs(requirement: Requirement, python: str) -> bool:
+    """Whether `overrides.txt` says for a Python that this requirement of some package is not to be met."""
+    return python not in ("3.10", "3.11") and canonicalize_name(requirement.name) in {
+        canonicalize_name(Requirement(line).name) for line in lines_of(ROOT / "requirements" / "overrides.txt")
+    }
 
 
 def test_there_is_a_console_command_for_each_entry_point() -> None:
@@ -46,25 +70,37 @@ def test_a_console_command_leads_to_an_entry_point(command: importlib.metadata.E
     assert "entry" in functions and not functions["entry"].args.args
 
 
-def test_the_lock_fits_the_ranges() -> None:
-    versions = locked()
+def test_there_is_a_lock_for_each_python() -> None:
+    supported = SpecifierSet(importlib.metadata.metadata(DISTRIBUTION)["Requires-Python"])
+    assert [python for python in (f"3.{minor}" for minor in range(30)) if supported.contains(python)] == LOCKED
+
+
+def test_the_requirements_of_the_default_python() -> None:
+    assert lines_of(ROOT / "requirements.txt") == ["-r requirements/python3.11.txt"]
+
+
+@pytest.mark.parametrize("python", LOCKED)
+def test_a_lock_fits_the_ranges(python: str) -> None:
+    versions = locked(python)
     for line in importlib.metadata.requires(DISTRIBUTION) or []:
         requirement = Requirement(line)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": "dev"}):
+        if applies(requirement, python, extra="dev"):
             version = versions.get(canonicalize_name(requirement.name))
-            assert version is not None, f"requirements.txt lacks {requirement.name}"
+            assert version is not None, f"the lock lacks {requirement.name}"
             assert requirement.specifier.contains(version), f"{requirement.name} {version} is out of {requirement}"
 
 
 def test_the_lock_is_what_is_installed() -> None:
-    for name, version in locked().items():
+    for name, version in locked(RUNNING).items():
         assert importlib.metadata.version(name) == version
 
 
 def test_the_lock_is_complete() -> None:
-    versions = locked()
+    versions = locked(RUNNING)
     for name in versions:
         for line in importlib.metadata.requires(name) or []:
             requirement = Requirement(line)
-            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-                assert canonicalize_name(requirement.name) in versions, f"{name} needs {requirement.name}"
+            if applies(requirement, RUNNING) and not departs(requirement, RUNNING):
+                version = versions.get(canonicalize_name(requirement.name))
+                assert version is not None, f"{name} needs {requirement.name}"
+                assert requirement.specifier.contains(version), f"{name} needs {requirement}, the lock has {version}"

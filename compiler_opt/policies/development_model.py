@@ -35,7 +35,7 @@ def with_seed(model: bytes, seed: int) -> bytes:
         if model.count(content) != 1:
             raise PolicyError(
                 f"TFLite: expected one mark for a seed in the model, found {model.count(content)}; convert the policy "
-                "again, with the version of TensorFlow that requirements.txt names"
+                "again, with the version of TensorFlow that ./bootstrap.sh installs"
             )
         model = model.replace(content, value.to_bytes(8, "little"))
     return model
