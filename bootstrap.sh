@@ -200,7 +200,7 @@ see_to_clang() {
     if [ ${#packages[@]} -gt 0 ]; then install "${packages[@]}"; fi
   fi
   newest_llvm ||
-    die "no clang >= $OLDEST_CLANG with its llvm tools and lld, and apt knows none; install one and give --clang PATH"
+    die "no clang >= $OLDEST_CLANG with its llvm tools and lld, and apt knows none; add LLVM's repository, https://apt.llvm.org, to apt's and run this again, or install one and give --clang PATH"
 }
 
 # see_to_plugin_headers: those of the clang that was found, if apt has them; never stops.
