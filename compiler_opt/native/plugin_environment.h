@@ -3,6 +3,8 @@
 #ifndef COMPILER_OPT_NATIVE_PLUGIN_ENVIRONMENT_H_
 #define COMPILER_OPT_NATIVE_PLUGIN_ENVIRONMENT_H_
 
+#include "llvm-c/Core.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 #if __has_include("llvm/Plugins/PassPlugin.h")
@@ -53,6 +55,16 @@ inline void complain(const std::string &Message, const char *Consequence, const 
   if (isSet(Strict))
     fail(Message);
   llvm::errs() << "warning: mlgo: " + Message + "; " + Consequence + "\n";
+}
+
+// What is wrong when an LLVM loads a plugin that was built for another; nothing when it is the right one.
+inline std::string wrongVersion() {
+  unsigned Major = 0;
+  LLVMGetVersion(&Major, nullptr, nullptr);
+  if (Major == LLVM_VERSION_MAJOR)
+    return "";
+  return "this plugin was built for LLVM " + std::to_string(LLVM_VERSION_MAJOR) + ", but loaded by LLVM " +
+         std::to_string(Major);
 }
 
 // The bytes of a policy's native form.

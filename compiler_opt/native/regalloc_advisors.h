@@ -1,8 +1,9 @@
 // The advisors of LLVM's greedy register allocator, as its analyses hand them out: from LLVM's own headers where it
 // installs them (LLVM 20 and later), else declared here. LLVM exports them from its shared library all the same.
 //
-// What is declared here must have the members and virtual functions of LLVM 19's, in their order; it is of no use for any
-// other version. `llvm/plugin.py` compiles with whatever was built before it lets anybody have it.
+// What is declared here must have the members and virtual functions of LLVM's own, in their order. So versions that this
+// was not held against are refused: later ones have an `AllocationOrder` with more members. `llvm/plugin.py` compiles with
+// whatever was built before it lets anybody have it.
 
 #ifndef COMPILER_OPT_NATIVE_REGALLOC_ADVISORS_H_
 #define COMPILER_OPT_NATIVE_REGALLOC_ADVISORS_H_
@@ -16,6 +17,11 @@
 #include "llvm/Config/llvm-config.h"
 #include "llvm/MC/MCRegister.h"
 #include "llvm/Pass.h"
+
+// `regalloc_plugin.py` says so before anything is compiled.
+#if LLVM_VERSION_MAJOR < 19 || LLVM_VERSION_MAJOR > 22
+#error "the register-allocation plugin knows LLVM 19 to 22"
+#endif
 
 #if __has_include("llvm/CodeGen/RegAllocEvictionAdvisor.h")
 #define COMPILER_OPT_ADVISOR_PROVIDERS 1
@@ -137,7 +143,7 @@ void initializeRegAllocEvictionAdvisorAnalysisLegacyPass(PassRegistry &);
 void initializeRegAllocPriorityAdvisorAnalysisLegacyPass(PassRegistry &);
 #endif
 
-// LLVM installs no header for the order in which an interval's registers are tried; these are the fields of 19 and 22.
+// LLVM installs no header for the order in which an interval's registers are tried; these are the fields of 19 to 22.
 class AllocationOrder {
 public:
   // The registers in that order; an advisor's candidates are as many of its first as it looks at.

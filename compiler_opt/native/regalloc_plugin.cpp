@@ -15,7 +15,7 @@
 //                          default's decision: `eviction_default` (int64) or `priority_default` (float)
 //   MLGO_REGALLOC_MODE     `policy` (the default) or `default`: decide as the compiler itself would
 //   MLGO_REGALLOC_POLICY   file with a policy's native form; otherwise the one that is built in, if there is one; with
-//                          neither the default decides
+//                          neither the default decides (under MLGO_REGALLOC_STRICT, that is an error)
 //   MLGO_REGALLOC_LOG      write a training log to this file: the features, the default's decision, and last what was
 //                          decided
 //   MLGO_REGALLOC_STRICT   1: whatever cannot be done as told ends the compilation; otherwise it goes on, with a warning
@@ -23,6 +23,10 @@
 //
 // A decision that is the default's is the default's to the last bit, whatever candidates the ML advisor sees and however
 // few digits a float has: who answers everything with it gets the object of a plain compilation.
+//
+// A linker generates code in several threads at once (`lld --lto-partitions`, ThinLTO). What is to be done is found out
+// once and never changes; everything else belongs to one code generator (`Decisions`), or to the question that a thread
+// is dealing with (`Now`). A log and a channel can serve one code generator only: more are refused, by name.
 
 #include "plugin_environment.h"
 #include "regalloc_advisors.h"
@@ -35,6 +39,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
@@ -44,6 +49,7 @@
 #include <fcntl.h>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <sys/mman.h>
@@ -53,7 +59,7 @@
 
 namespace compiler_opt {
 
-// A way past `private`, which explicit instantiation does not heed.
+// A way past `private`, which explicit instantiation does not heed. Set when the library is loaded.
 template <auto Member, auto &Storage> struct Reach {
   Reach() { Storage = Member; }
   static Reach Instance;
@@ -72,6 +78,7 @@ namespace {
 
 using namespace llvm;
 using compiler_opt::fail;
+using compiler_opt::isSet;
 using compiler_opt::Runner;
 using compiler_opt::variable;
 
@@ -141,19 +148,39 @@ private:
 
 constexpr int64_t kNothing = std::numeric_limits<int64_t>::max();
 
-// The default's decision about the interval that the ML advisor is asked about now; and whether it came to a question.
-struct Pending {
+class Decisions;
+
+// The interval that the ML advisor is asked about in this thread, and the default's decision about it. LLVM's model
+// runner is not told who asks, so our advisors leave it here.
+struct Question {
+  Decisions *By = nullptr;
   int64_t Position = kNothing; // of the register whose intervals are evicted, in the order of allocation
   float Priority = 0;
   bool AnotherIsWanted = false;
 };
-Pending Now;
+thread_local Question Now;
 
-// Takes decisions, or has them taken at the other end of a channel; writes down what was asked. Clang compiles a module
-// in one thread.
+// For as long as LLVM's ML advisor is at work.
+class Asking {
+public:
+  explicit Asking(Decisions &By) { Now.By = &By; }
+  ~Asking() { Now = Question(); }
+  Asking(const Asking &) = delete;
+};
+
+// The policy that the process was given; null: the default decides. Set before code is generated, then only read.
+const Policy *ThePolicy;
+
+// Takes the decisions of one code generator, which is one thread, or has them taken at the other end of a channel;
+// writes down what was asked.
 class Decisions {
 public:
-  explicit Decisions(std::unique_ptr<Policy> By) : By(std::move(By)) {}
+  Decisions() {
+    if (ThePolicy)
+      By = std::make_unique<Policy>(*ThePolicy);
+  }
+  Decisions(const Decisions &) = delete;
+  ~Decisions() { flush(); }
 
   void enter(StringRef Context) {
     if (!Writes)
@@ -195,6 +222,7 @@ public:
     return Answer;
   }
 
+private:
   void flush() {
     size_t Done = 0;
     while (Out >= 0 && Done < Text.size()) {
@@ -208,13 +236,16 @@ public:
     Text.clear();
   }
 
-private:
   void begin(const std::vector<TensorSpec> &Specs, const TensorSpec &Advice) {
     Begun = true;
     if (Advice.getTotalTensorBufferSize() > sizeof Answer || Advice.getElementCount() != 1)
       fail("the advice is not one number");
     for (const TensorSpec &Spec : Specs)
       LastCandidate = std::max(LastCandidate, int64_t(Spec.getElementCount()) - 1);
+    static std::atomic<bool> IsTaken{false};
+    if (Writes && IsTaken.exchange(true))
+      fail("code is generated in several parts, but a log or a channel takes the decisions of one only; link with "
+           "-Wl,--lto-partitions=1 and without ThinLTO");
     if (const char *Base = variable("MLGO_REGALLOC_CHANNEL")) {
       // In the order in which LLVM opens them.
       In = open(std::string(Base) + ".in", O_RDONLY);
@@ -231,7 +262,8 @@ private:
       Sent.push_back({Spec.name(), Spec.isElementType<float>(), size_t(Spec.getElementCount())});
     const std::string Wrong = By->Network.bind(Sent);
     if (!Wrong.empty()) {
-      complain("the policy does not fit LLVM " LLVM_VERSION_STRING ": " + Wrong);
+      static std::once_flag IsSaid;
+      std::call_once(IsSaid, [&] { complain("the policy does not fit LLVM " LLVM_VERSION_STRING ": " + Wrong); });
       By.reset();
     }
   }
@@ -312,16 +344,25 @@ private:
   alignas(8) char Answer[8] = {};
 };
 
-// Lives as long as the process.
-Decisions *TheDecisions;
+Decisions &decisions() {
+  if (!Now.By)
+    fail("LLVM asks for a decision that is not about the register allocator's candidates; leave the inliner's channel "
+         "and the register-allocation plugin to compilations of their own");
+  return *Now.By;
+}
 
-void enterContext(Runner *, StringRef Name) { TheDecisions->enter(Name); }
+void enterContext(Runner *, StringRef Name) { decisions().enter(Name); }
 
-void *evaluate(Runner *Model) { return TheDecisions->decide(*Model); }
+void *evaluate(Runner *Model) { return decisions().decide(*Model); }
 
 // --- In the place of LLVM's model runner -----------------------------------------------------------------------------
 
-// Where a class has a virtual function: pointers to members say so, plus one (Itanium C++ ABI, 2.3).
+#if !defined(__x86_64__)
+#error "the register-allocation plugin knows how x86-64 lays out pointers to members and virtual tables; use the channel"
+#endif
+
+// Where a class has a virtual function: pointers to members say so, plus one (Itanium C++ ABI, 2.3; other targets, such
+// as AArch64, mark them in another place).
 template <typename Member> size_t slotOf(Member Function) {
   static_assert(sizeof Function == 2 * sizeof(uintptr_t));
   uintptr_t Offset;
@@ -354,14 +395,15 @@ void takeOverModelRunner() {
 
 class EvictionAdvisor final : public RegAllocEvictionAdvisor {
 public:
-  EvictionAdvisor(const MachineFunction &MF, const RAGreedy &RA, std::unique_ptr<RegAllocEvictionAdvisor> Model)
+  EvictionAdvisor(const MachineFunction &MF, const RAGreedy &RA, std::unique_ptr<RegAllocEvictionAdvisor> Model,
+                  Decisions &By)
       : RegAllocEvictionAdvisor(MF, RA), Default(std::make_unique<DefaultEvictionAdvisor>(MF, RA)),
-        Model(std::move(Model)) {}
+        Model(std::move(Model)), By(By) {}
 
   MCRegister tryFindEvictionCandidate(const LiveInterval &VirtReg, const AllocationOrder &Order,
                                       uint8_t CostPerUseLimit, const SmallVirtRegSet &FixedRegisters) const override {
     const MCRegister Chosen = Default->tryFindEvictionCandidate(VirtReg, Order, CostPerUseLimit, FixedRegisters);
-    Now = Pending();
+    const Asking Asked(By);
     Now.Position = position(Order, Chosen);
     const MCRegister Other = Model->tryFindEvictionCandidate(VirtReg, Order, CostPerUseLimit, FixedRegisters);
     return Now.AnotherIsWanted ? Other : Chosen;
@@ -388,18 +430,19 @@ private:
   }
 
   const std::unique_ptr<RegAllocEvictionAdvisor> Default, Model;
+  Decisions &By;
 };
 
 class PriorityAdvisor final : public RegAllocPriorityAdvisor {
 public:
   PriorityAdvisor(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes,
-                  std::unique_ptr<RegAllocPriorityAdvisor> Model)
+                  std::unique_ptr<RegAllocPriorityAdvisor> Model, Decisions &By)
       : RegAllocPriorityAdvisor(MF, RA, Indexes), Default(std::make_unique<DefaultPriorityAdvisor>(MF, RA, Indexes)),
-        Model(std::move(Model)) {}
+        Model(std::move(Model)), By(By) {}
 
   unsigned getPriority(const LiveInterval &LI) const override {
-    Now = Pending();
     const unsigned Chosen = Default->getPriority(LI);
+    const Asking Asked(By);
     Now.Priority = float(Chosen);
     const unsigned Other = Model->getPriority(LI);
     // It has more digits than a float.
@@ -408,42 +451,49 @@ public:
 
 private:
   const std::unique_ptr<RegAllocPriorityAdvisor> Default, Model;
+  Decisions &By;
 };
 
+// LLVM's own. Set before code is generated, then only read.
 PassInfo::NormalCtor_t EvictionConstructor, PriorityConstructor;
 
 #if COMPILER_OPT_ADVISOR_PROVIDERS
 class EvictionProvider final : public RegAllocEvictionAdvisorProvider {
 public:
-  EvictionProvider(RegAllocEvictionAdvisorProvider &Models, LLVMContext &Context)
-      : RegAllocEvictionAdvisorProvider(AdvisorMode::Release, Context), Models(Models) {}
+  EvictionProvider(RegAllocEvictionAdvisorProvider &Models, LLVMContext &Context, Decisions &By)
+      : RegAllocEvictionAdvisorProvider(AdvisorMode::Release, Context), Models(Models), By(By) {}
 
   std::unique_ptr<RegAllocEvictionAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA,
                                                       MachineBlockFrequencyInfo *MBFI,
                                                       MachineLoopInfo *Loops) override {
-    return std::make_unique<EvictionAdvisor>(MF, RA, Models.getAdvisor(MF, RA, MBFI, Loops));
+    const Asking Asked(By);
+    return std::make_unique<EvictionAdvisor>(MF, RA, Models.getAdvisor(MF, RA, MBFI, Loops), By);
   }
 
 private:
   RegAllocEvictionAdvisorProvider &Models;
+  Decisions &By;
 };
 
 class PriorityProvider final : public RegAllocPriorityAdvisorProvider {
 public:
-  explicit PriorityProvider(RegAllocPriorityAdvisorProvider &Models)
-      : RegAllocPriorityAdvisorProvider(AdvisorMode::Release), Models(Models) {}
+  PriorityProvider(RegAllocPriorityAdvisorProvider &Models, Decisions &By)
+      : RegAllocPriorityAdvisorProvider(AdvisorMode::Release), Models(Models), By(By) {}
 
   std::unique_ptr<RegAllocPriorityAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA,
                                                       SlotIndexes &Indexes) override {
-    return std::make_unique<PriorityAdvisor>(MF, RA, &Indexes, Models.getAdvisor(MF, RA, Indexes));
+    const Asking Asked(By);
+    return std::make_unique<PriorityAdvisor>(MF, RA, &Indexes, Models.getAdvisor(MF, RA, Indexes), By);
   }
 
 private:
   RegAllocPriorityAdvisorProvider &Models;
+  Decisions &By;
 };
 #endif
 
-// LLVM's analysis that hands out advisors, and ours in its place. Never destroyed before the compiler ends.
+// LLVM's analysis that hands out advisors, and ours in its place: one of each for a code generator. LLVM's is never
+// destroyed, as it may share our resolver.
 template <typename Analysis> class OurAnalysis : public Analysis {
 public:
   explicit OurAnalysis(PassInfo::NormalCtor_t Constructor)
@@ -453,6 +503,7 @@ public:
 
 protected:
   Analysis &Models;
+  Decisions By;
 };
 
 class OurEvictionAnalysis final : public OurAnalysis<compiler_opt::EvictionAnalysis> {
@@ -462,14 +513,15 @@ public:
 #if COMPILER_OPT_ADVISOR_PROVIDERS
   bool doInitialization(Module &M) override {
     const bool Changed = static_cast<Pass &>(Models).doInitialization(M);
-    Provider = std::make_unique<EvictionProvider>(Models.getProvider(), M.getContext());
+    Provider = std::make_unique<EvictionProvider>(Models.getProvider(), M.getContext(), By);
     return Changed;
   }
 #else
   std::unique_ptr<RegAllocEvictionAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
     if (Models.getResolver() == nullptr)
       Models.setResolver(getResolver());
-    return std::make_unique<EvictionAdvisor>(MF, RA, Models.getAdvisor(MF, RA));
+    const Asking Asked(By);
+    return std::make_unique<EvictionAdvisor>(MF, RA, Models.getAdvisor(MF, RA), By);
   }
 #endif
 };
@@ -481,7 +533,7 @@ public:
 #if COMPILER_OPT_ADVISOR_PROVIDERS
   bool doInitialization(Module &M) override {
     const bool Changed = static_cast<Pass &>(Models).doInitialization(M);
-    Provider = std::make_unique<PriorityProvider>(Models.getProvider());
+    Provider = std::make_unique<PriorityProvider>(Models.getProvider(), By);
     return Changed;
   }
 #else
@@ -489,7 +541,8 @@ public:
     if (Models.getResolver() == nullptr)
       Models.setResolver(getResolver());
     SlotIndexes &Indexes = getAnalysis<SlotIndexesWrapperPass>().getSI();
-    return std::make_unique<PriorityAdvisor>(MF, RA, &Indexes, Models.getAdvisor(MF, RA));
+    const Asking Asked(By);
+    return std::make_unique<PriorityAdvisor>(MF, RA, &Indexes, Models.getAdvisor(MF, RA), By);
   }
 #endif
 };
@@ -550,17 +603,21 @@ std::string enable(const Policy &By) {
   return "";
 }
 
+// Decides what is done in this process, and has LLVM ask our advisors.
 void takeOverAll() {
-  static bool Done = false;
-  if (std::exchange(Done, true))
-    return;
-  std::string Wrong;
+  std::string Wrong = compiler_opt::wrongVersion();
+  if (!Wrong.empty())
+    return complain(Wrong);
   std::unique_ptr<Policy> By;
   const char *Mode = variable("MLGO_REGALLOC_MODE");
-  if (Mode && std::strcmp(Mode, "default") != 0 && std::strcmp(Mode, "policy") != 0)
+  const bool ByDefault = Mode && std::strcmp(Mode, "default") == 0;
+  if (Mode && !ByDefault && std::strcmp(Mode, "policy") != 0) {
     Wrong = std::string("MLGO_REGALLOC_MODE: expected policy or default, found ") + Mode;
-  else if (!variable("MLGO_REGALLOC_CHANNEL") && !(Mode && std::strcmp(Mode, "default") == 0))
+  } else if (!variable("MLGO_REGALLOC_CHANNEL") && !ByDefault) {
     By = Policy::read(Wrong);
+    if (!By && Wrong.empty() && isSet("MLGO_REGALLOC_STRICT"))
+      Wrong = "no policy: none is built in, and MLGO_REGALLOC_POLICY names none";
+  }
   if (By)
     Wrong = enable(*By);
   if (!Wrong.empty()) {
@@ -568,22 +625,31 @@ void takeOverAll() {
     By.reset();
   }
   // Asked over a channel on which nobody is, LLVM would wait for ever: then the default answers.
-  if (!isGiven(EvictionChannel) && !isGiven(PriorityChannel))
+  if (!isGiven(EvictionChannel) && !isGiven(PriorityChannel)) {
+    if (variable("MLGO_REGALLOC_CHANNEL") || variable("MLGO_REGALLOC_LOG"))
+      complain("nothing is decided or logged: the command line does not have LLVM ask an advisor of its register "
+               "allocator");
     return;
-  TheDecisions = new Decisions(std::move(By));
+  }
+  ThePolicy = By.release(); // lives as long as the process
   takeOverModelRunner();
-  // The same runner serves both, and one compilation is about one of them.
+  // The same runner serves both.
   if (isGiven(EvictionChannel))
     takeOver<compiler_opt::EvictionAnalysis>(compiler_opt::initializeEvictionAnalysis, construct<OurEvictionAnalysis>,
                                              EvictionConstructor);
   if (isGiven(PriorityChannel))
     takeOver<compiler_opt::PriorityAnalysis>(compiler_opt::initializePriorityAnalysis, construct<OurPriorityAnalysis>,
                                              PriorityConstructor);
-  std::atexit([] { TheDecisions->flush(); });
+}
+
+// A linker builds pipelines in several threads; each comes by here before it generates code.
+void takeOverOnce(PassBuilder &) {
+  static std::once_flag IsDone;
+  std::call_once(IsDone, takeOverAll);
 }
 
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) PassPluginLibraryInfo llvmGetPassPluginInfo() {
-  return {LLVM_PLUGIN_API_VERSION, "mlgo-regalloc", LLVM_VERSION_STRING, [](PassBuilder &) { takeOverAll(); }};
+  return {LLVM_PLUGIN_API_VERSION, "mlgo-regalloc", LLVM_VERSION_STRING, takeOverOnce};
 }
