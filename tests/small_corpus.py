@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.corpus.builds.objects import ObjectFile
@@ -97,17 +97,20 @@ def make_embedded_corpus(
     return Corpus.load(root / "corpus")
 
 
-def make_corpus(root: Path, clang: str, sources: Mapping[str, str], level: str = "Oz") -> Corpus:
-    """A corpus of `PROJECT/FILE` to its text."""
+def make_corpus(
+    root: Path, clang: str, sources: Mapping[str, str], level: str = "Oz", options: Sequence[str] = ()
+) -> Corpus:
+    """A corpus of `PROJECT/FILE` to its text; `options` are for making its bitcode."""
     for name, text in sources.items():
         source = root / name
         source.parent.mkdir(exist_ok=True)
         source.write_text(text)
         language = "c" if source.suffix == ".c" else "c++"
-        options = ["-cc1", f"-{level}", "-x", language, "-main-file-name", source.name, "-funwind-tables=2"]
-        Path(f"{source}.o.cmd").write_bytes(b"".join(option.encode() + b"\0" for option in options))
+        recorded = ["-cc1", f"-{level}", "-x", language, "-main-file-name", source.name, "-funwind-tables=2"]
+        Path(f"{source}.o.cmd").write_bytes(b"".join(option.encode() + b"\0" for option in recorded))
         command = [
             clang,
+            *options,
             "-Xclang",
             "-disable-llvm-passes",
             f"-{level}",

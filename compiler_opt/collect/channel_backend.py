@@ -72,12 +72,12 @@ def _converse(
     compilation.generate_code()
     if result.header is None or decider is None or not result.advice:
         return None, result
+    advice = np.array(result.advice, result.header.advice.dtype)
     sites: remarks.CallSites | FunctionOfDecisions | None = None
     if compilation.names_call_sites:
-        sites = compilation.call_sites(len(result.advice))
+        sites = compilation.call_sites(result.header.decode(result.observations), advice)
     elif compilation.advisor != INLINING:
         sites = result.functions()
-    advice = np.array(result.advice, result.header.advice.dtype)
     log_probs, drawn = decider.log_probs(), decider.drawn()
     header = ir2vec.flattened(result.header)
     return Trajectory(header, result.observations, advice, log_probs, sites, drawn), result

@@ -6,6 +6,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from compiler_opt.corpus.command_lines import thinlto
 from compiler_opt.corpus.command_lines.command_line import compile_command, opt_command
 from compiler_opt.corpus.description import Module, explain_failure
@@ -283,18 +285,16 @@ class Compilation:
                 raise CorpusError(f"{self.module.bitcode_path}: {reason}")
             raise CompileError(f"{self.module.name}: {process.describe()}")
 
-    def call_sites(self, num_decisions: int) -> remarks.CallSites:
-        """Who calls whom, after a compilation with `call_sites`.
+    def call_sites(self, features: Mapping[str, np.ndarray], advice: np.ndarray) -> remarks.CallSites:
+        """Who calls whom, after a compilation with `call_sites`; see `remarks.parse_call_sites`.
 
         Raises:
           ProtocolError: the remarks are not about those decisions.
         """
-        call_sites = remarks.parse_call_sites(self._remarks_path.read_bytes())
-        if len(call_sites.callers) != num_decisions:
-            raise ProtocolError(
-                f"{self.module.name}: {num_decisions} decisions but {len(call_sites.callers)} remarks about them"
-            )
-        return call_sites
+        try:
+            return remarks.parse_call_sites(self._remarks_path.read_bytes(), features, advice)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.module.name}: {error}") from error
 
     def measured_remarks(self) -> bytes:
         """What the problem's measurement needs of them."""

@@ -70,7 +70,7 @@ def _trajectory(
         log_probs = policy.log_probs(advice, logits)
     sites: remarks.CallSites | FunctionOfDecisions | None = None
     if compilation.names_call_sites:
-        sites = compilation.call_sites(len(log))
+        sites = compilation.call_sites(log.columns([spec.name for spec in support.features]), advice)
     elif compilation.advisor != INLINING:
         sites = functions_of(log.contexts, len(log))
     header, observations = Header(specs, support.advice), _observations(log, specs)

@@ -20,11 +20,15 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from compiler_opt.errors import CompilerOptError, OutputError, ToolchainError
 from compiler_opt.files import default_cache_dir, write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
+from compiler_opt.llvm.inliner_log import DECISION
+from compiler_opt.llvm.interactive import compile_interactively, llvm_channel
+from compiler_opt.llvm.probe import TIMEOUT_S
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
@@ -36,6 +40,9 @@ SOURCES = tuple(
 )
 """What the inliner's plugin is made of."""
 
+PROBE_SOURCE = NATIVE / "inliner_probe.cpp"
+"""C++20, without headers, which the inliner's plugin is tried out on."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PluginKind:
@@ -45,11 +52,19 @@ class PluginKind:
       name: in files' names and messages.
       sources: C++ files, and headers beside them.
       try_out: raises ToolchainError unless the compiler loads a library and lets it decide; given a scratch folder.
+      oldest: the first LLVM that has what it takes.
+      newest: the last LLVM whose insides it is known to fit; None where its try-out says enough.
     """
 
     name: str
     sources: tuple[Path, ...]
     try_out: Callable[[Toolchain, Path, Path], None]
+    oldest: int
+    newest: int | None = None
+
+    def fits(self, toolchain: Toolchain) -> bool:
+        """Whether it is for this version of LLVM."""
+        return self.oldest <= toolchain.version[0] and (self.newest is None or toolchain.version[0] <= self.newest)
 
     def file_name(self, major: int) -> str:
         """Of the library with a policy built in, for a version of LLVM."""
@@ -80,6 +95,7 @@ def environment(
     seed: int = 0,
     log: Path | None = None,
     log_default: bool = False,
+    thinlto: bool = False,
     strict: bool = True,
 ) -> dict[str, str]:
     """All environment variables of a compiler that loads the plugin: ours, and what the plugin is to do.
@@ -90,6 +106,7 @@ def environment(
       seed: what sampling starts from.
       log: where to write the training log to (and `LOG.functions`).
       log_default: the log also tells the compiler's own decisions; it always does without a policy.
+      thinlto: decide in the backends of a ThinLTO link as well.
       strict: what cannot be done as told ends the compilation, instead of going on without the policy.
     """
     return {
@@ -100,13 +117,14 @@ def environment(
         "MLGO_INLINER_SEED": str(seed % (1 << 64)),
         "MLGO_INLINER_LOG": str(log or ""),
         "MLGO_INLINER_LOG_DEFAULT": str(int(log_default)),
+        "MLGO_INLINER_THINLTO": str(int(thinlto)),
         "MLGO_INLINER_STRICT": str(int(strict)),
     }
 
 
 def can_build(toolchain: Toolchain) -> bool:
-    """Whether what it takes is there, as far as can be told without building it."""
-    return toolchain.pass_plugins and toolchain.plugin_headers is not None
+    """Whether the inliner's plugin can be had, as far as can be told without building it."""
+    return INLINER.fits(toolchain) and toolchain.pass_plugins and toolchain.plugin_headers is not None
 
 
 def inliner_plugin(toolchain: Toolchain) -> Path:
@@ -212,6 +230,12 @@ def _compiled_somewhere(toolchain: Toolchain, kind: PluginKind, headers: Path, f
 
 def _headers(toolchain: Toolchain, kind: PluginKind) -> Path:
     major = toolchain.version[0]
+    if not kind.fits(toolchain):
+        expected = f">= {kind.oldest}" if kind.newest is None else f"{kind.oldest} to {kind.newest}"
+        raise ToolchainError(
+            f"{toolchain.clang}: the {kind.name} plugin needs LLVM {expected}, found {major}; use such a clang, or "
+            "have decisions made over the channel"
+        )
     if not toolchain.pass_plugins:
         raise ToolchainError(
             f"{toolchain.clang}: does not load pass plugins; use a clang with LLVM as a shared library"
@@ -293,14 +317,12 @@ def cpp_compilers(toolchain: Toolchain) -> list[list[str]]:
 
 
 def _try_out_inliner(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
-    """See `PluginKind.try_out`."""
-    source, log = scratch / "probe.ll", scratch / "probe.log"
-    source.write_text(probe_module())
-    command = [str(toolchain.clang), "-Wno-override-module", "-Oz", "-x", "ir", str(source), "-c"]
+    """See `PluginKind.try_out`: what was built must see what LLVM's own advisor sees, number by number."""
+    log, support = scratch / "probe.log", toolchain.problems[INLINING.problem]
+    command = [str(toolchain.clang), "-std=c++20", "-O2", "-x", "c++", str(PROBE_SOURCE), "-c", "-o"]
+    command.append(str(scratch / "probe.o"))
     result = processes.run(
-        [*command, "-o", str(scratch / "probe.o"), load_option(plugin)],
-        timeout_s=TIMEOUT_S,
-        environment=environment(policy=None, log=log),
+        [*command, load_option(plugin)], timeout_s=TIMEOUT_S, environment=environment(policy=None, log=log)
     )
     if not result.ok:
         raise ToolchainError(f"{toolchain.clang}: does not work with the inliner plugin: {result.describe()}")
@@ -308,9 +330,29 @@ def _try_out_inliner(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
         decided = decode_log(log.read_bytes())
     except OSError:
         raise ToolchainError(f"{toolchain.clang}: loads the inliner plugin, but does not ask it") from None
-    expected = toolchain.problems[INLINING.problem].features
-    if decided.features[: len(expected)] != expected:
+    if decided.features[: len(support.features)] != support.features:
         raise ToolchainError(f"{toolchain.clang}: tells the inliner plugin other features than the channel")
+    if not support.interactive:
+        return
+    ours = decided.columns()
+    advice = iter(ours[DECISION].reshape(-1).tolist())
+    channel = compile_interactively(
+        command,
+        connect=llvm_channel(INLINING),
+        start_deciding=lambda header: lambda observation: next(advice, 0),
+        scratch=scratch,
+        timeout_s=TIMEOUT_S,
+    )
+    if not channel.process.ok or channel.header is None:
+        raise ToolchainError(f"{toolchain.clang}: does not decide over the channel: {channel.process.describe()}")
+    theirs = channel.header.decode(channel.observations)
+    differing = [name for name in theirs if not np.array_equal(ours[name].reshape(-1), theirs[name].reshape(-1))]
+    if differing:
+        raise ToolchainError(
+            f"{toolchain.clang}: the inliner plugin finds other values than LLVM's own advisor in the features "
+            f"{', '.join(differing)} ({len(decided)} decisions, {len(channel.advice)} over the channel); have decisions "
+            "made over the channel"
+        )
 
 
-INLINER = PluginKind("inliner", SOURCES, _try_out_inliner)
+INLINER = PluginKind("inliner", SOURCES, _try_out_inliner, oldest=19)

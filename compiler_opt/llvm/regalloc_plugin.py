@@ -125,4 +125,4 @@ def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
             raise ToolchainError(f"{toolchain.clang}: compiles otherwise with the register-allocation plugin")
 
 
-REGALLOC = PluginKind("regalloc", SOURCES, _try_out)
+REGALLOC = PluginKind("regalloc", SOURCES, _try_out, oldest=19, newest=22)

@@ -15,7 +15,7 @@ from compiler_opt.llvm.probe import TIMEOUT_S, Prober, ProblemSupport
 from compiler_opt.llvm.scratch import scratch_directory
 
 OLDEST_MAJOR = 17
-"""The first LLVM with the interactive channel."""
+"""The first LLVM with the interactive channel; the plugins need a later one, see `plugin.PluginKind`."""
 
 TOOL_PACKAGES: Mapping[str, str] = {
     "clang++": "clang",

@@ -3,10 +3,17 @@
 // LLVM's keeps all that FunctionPropertiesInfo knows, and brings dominators and loops up to date after each inlining
 // for that. The features need four counts of a function's body, and which of its blocks can be reached. They are kept
 // here, from the same moments on and with the same blind spots: what LLVM's would tell a model, this one tells, number
-// by number.
+// by number. `benchmarks/feature_values.py` compares the two over a corpus.
 
 #ifndef COMPILER_OPT_NATIVE_INLINE_ADVISOR_H_
 #define COMPILER_OPT_NATIVE_INLINE_ADVISOR_H_
+
+#include "llvm/Config/llvm-config.h"
+
+// Before, there are two features less, and other classes. `llvm/plugin.py` says so before anything is compiled.
+#if LLVM_VERSION_MAJOR < 19
+#error "the inliner plugin needs LLVM 19"
+#endif
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SCCIterator.h"
@@ -22,7 +29,6 @@
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
 #include "llvm/Analysis/ProfileSummaryInfo.h"
 #include "llvm/Analysis/TargetTransformInfo.h"
-#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/AbstractCallSite.h"
 #include "llvm/IR/CFG.h"
 #include "llvm/IR/Function.h"
@@ -74,6 +80,14 @@ private:
   }
 };
 
+inline bool isConditionalBranch(const llvm::Instruction &I) {
+#if LLVM_VERSION_MAJOR >= 23 // which has a class for each kind of branch; the common one is gone in 24
+  return llvm::isa<llvm::CondBrInst>(I);
+#else
+  return llvm::isa<llvm::BranchInst>(I) && I.getNumSuccessors() == 2;
+#endif
+}
+
 inline BodyCounts countsOf(const llvm::BasicBlock &BB) {
   BodyCounts Result;
   Result.Blocks = 1;
@@ -91,9 +105,7 @@ inline BodyCounts countsOf(const llvm::BasicBlock &BB) {
     ++Result.Instructions;
   }
   const llvm::Instruction *End = BB.getTerminator();
-  if (const auto *Branch = llvm::dyn_cast<llvm::BranchInst>(End))
-    Result.ConditionalSuccessors = Branch->isConditional() ? Branch->getNumSuccessors() : 0;
-  else if (llvm::isa<llvm::SwitchInst>(End))
+  if (isConditionalBranch(*End) || llvm::isa<llvm::SwitchInst>(End))
     Result.ConditionalSuccessors = End->getNumSuccessors();
   return Result;
 }
@@ -114,14 +126,14 @@ inline BlockSet reachableBlocks(const llvm::Function &F) {
 
 // What is known of a function, until a pass changes it.
 struct Body {
-  BodyCounts Counts;                 // of the blocks that can be reached
+  BodyCounts Counts;                 // of the blocks that can be reached, or what LLVM takes for that
+  int64_t NumMiscounted = 0;         // so many more blocks than can be reached
   bool IsAllReachable = true;
   std::optional<BlockSet> Reachable; // made when it is needed
   std::optional<bool> RepeatsLoads;  // reads two times by the same pointer; found out when it is needed
   std::optional<int64_t> Uses;       // of the function when that was first asked for
 
   void count(const llvm::Function &F) {
-    Counts = BodyCounts();
     for (const llvm::BasicBlock *BB : reachableBlocks(F))
       Counts += countsOf(*BB);
     finish(F);
@@ -129,7 +141,7 @@ struct Body {
 
   // The counts are new.
   void finish(const llvm::Function &F) {
-    IsAllReachable = Counts.Blocks == static_cast<int64_t>(F.size());
+    IsAllReachable = Counts.Blocks - NumMiscounted == static_cast<int64_t>(F.size());
     Reachable.reset();
     RepeatsLoads.reset();
   }
@@ -208,6 +220,37 @@ public:
     Take(&CallBlock->getParent()->getEntryBlock());
     for (const llvm::BasicBlock *BB : Users)
       Take(BB);
+    return Counts;
+  }
+
+  // The same whatever has become unreachable, as FunctionPropertiesUpdater counts it: blocks that the inlining made (a
+  // landing pad is split) and that cannot be reached are taken away without ever having been counted, and users of the
+  // result are counted even if they cannot be reached any more.
+  BodyCounts countAfterwards(const BlockSet &Reachable) const {
+    using Blocks = llvm::SmallSetVector<const llvm::BasicBlock *, 16>;
+    BodyCounts Counts = Rest;
+    Blocks Included, Excluded;
+    Included.insert(&CallBlock->getParent()->getEntryBlock());
+    Included.insert(Users.begin(), Users.end());
+    Included.remove(CallBlock);
+    for (const llvm::BasicBlock *BB : Boundary)
+      (Reachable.contains(BB) ? Included : Excluded).insert(BB);
+    const size_t NumOutside = Included.size(), NumLeftOut = Excluded.size(); // `Rest` is without them
+    Included.insert(CallBlock);
+    for (size_t Index = 0; Index < Included.size(); ++Index) {
+      const llvm::BasicBlock *BB = Included[Index];
+      Counts += countsOf(*BB);
+      if (Index >= NumOutside)
+        Included.insert(succ_begin(BB), succ_end(BB));
+    }
+    for (size_t Index = 0; Index < Excluded.size(); ++Index) {
+      const llvm::BasicBlock *BB = Excluded[Index];
+      if (Index >= NumLeftOut)
+        Counts -= countsOf(*BB);
+      for (const llvm::BasicBlock *Next : successors(BB))
+        if (!Reachable.contains(Next))
+          Excluded.insert(Next);
+    }
     return Counts;
   }
 
@@ -325,7 +368,7 @@ inline int sumOfCosts(const llvm::InlineCostFeatures &Costs) {
 // Other targets, and users, may charge other prices in the estimate.
 inline bool mayCostsBeSummed(const llvm::Module &M) {
   const auto &Options = llvm::cl::getRegisteredOptions();
-  for (const char *Name : {"inline-instr-cost", "inline-memaccess-cost", "inline-call-penalty"}) {
+  for (const char *Name : {"inline-instr-cost", "inline-asm-instr-cost", "inline-memaccess-cost", "inline-call-penalty"}) {
     const auto Position = Options.find(Name);
     if (Position != Options.end() && Position->second->getNumOccurrences())
       return false;
@@ -604,10 +647,12 @@ inline void FeatureAdvisor::onInlined(const TrackedAdvice &Advice, bool IsCallee
   Body &Counted = FAM.getResult<BodyAnalysis>(Caller);
   if (const std::optional<BodyCounts> Counts = Advice.Region->countAfterwards()) {
     Counted.Counts = *Counts;
-    Counted.finish(Caller);
   } else {
-    Counted.count(Caller);
+    const BlockSet Reachable = reachableBlocks(Caller);
+    Counted.Counts = Advice.Region->countAfterwards(Reachable);
+    Counted.NumMiscounted = Counted.Counts.Blocks - static_cast<int64_t>(Reachable.size());
   }
+  Counted.finish(Caller);
   Counted.Uses = usesOf(Caller);
   Known[&Caller] = {Counted.Counts, *Counted.Uses};
 

@@ -9,6 +9,8 @@
 //   MLGO_INLINER_SEED         what sampling starts from; the same seed gives the same decisions
 //   MLGO_INLINER_LOG          write a training log to this file, and the functions' names to FILE.functions
 //   MLGO_INLINER_LOG_DEFAULT  1: the log also tells what the compiler itself would have decided
+//   MLGO_INLINER_THINLTO      1: also decide in the backends of a ThinLTO link, where a policy has seen nothing of what it
+//                             meets: functions copied from other modules
 //   MLGO_INLINER_STRICT       1: whatever cannot be done as told ends the compilation; otherwise it goes on, with a
 //                             warning and without us
 //
@@ -28,7 +30,6 @@
 #include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm-c/Core.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -401,11 +402,22 @@ struct ModuleInProgress {
 };
 thread_local ModuleInProgress InProgress;
 
+// The inliners that prepare for instrumentation, or that go by module instead of call graph, are not what was learnt; nor
+// are ThinLTO's backends, where clang >= 23 loads plugins as linkers do.
+bool isOurs(const InlineContext &Context) {
+  return Context.Pass == InlinePass::CGSCCInliner &&
+         (Context.LTOPhase != ThinOrFullLTOPhase::ThinLTOPostLink || isSet("MLGO_INLINER_THINLTO"));
+}
+
 InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &FAM, InlineParams Params, InlineContext Context) {
   Settings *const Asked = settings();
-  // The inliners that prepare for instrumentation, or that go by module instead of call graph, are not what was learnt.
-  if (!Asked || Context.Pass != InlinePass::CGSCCInliner || InProgress.M != &M)
+  if (!Asked || !isOurs(Context))
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
+  if (InProgress.M != &M) {
+    complain(M.getModuleIdentifier() + ": this LLVM does not tell which module it inlines in",
+             "compiling with the default heuristic");
+    return new DefaultInlineAdvisor(M, FAM, Params, Context);
+  }
   return new PolicyAdvisor(M, *InProgress.MAM, FAM, compilersDecision(M, FAM, Params, Context), *Asked);
 }
 
@@ -419,7 +431,7 @@ public:
 
   Result run(Module &M, ModuleAnalysisManager &MAM) {
     InProgress = {&M, &MAM};
-    return PluginInlineAdvisorAnalysis(makeAdvisor).run(M, MAM);
+    return {makeAdvisor};
   }
 };
 
@@ -427,8 +439,9 @@ void registerModuleAnalyses(ModuleAnalysisManager &MAM) {
   // Without anything to do the compiler is left as it is.
   if (!settings())
     return;
-  // Older versions only look for plugins once one of these has been made.
-  (void)PluginInlineAdvisorAnalysis(makeAdvisor);
+  // Older versions only look for plugins once one of these has been made; linkers come by here in several threads.
+  static std::once_flag IsMade;
+  std::call_once(IsMade, [] { (void)PluginInlineAdvisorAnalysis(makeAdvisor); });
   MAM.registerPass([] { return AdvisorAnalysis(); });
 }
 
@@ -437,14 +450,9 @@ void registerFunctionAnalyses(FunctionAnalysisManager &FAM) {
 }
 
 void registerCallbacks(PassBuilder &PB) {
-  unsigned Major = 0;
-  LLVMGetVersion(&Major, nullptr, nullptr);
-  if (Major != LLVM_VERSION_MAJOR) {
-    complain("this plugin was built for LLVM " + std::to_string(LLVM_VERSION_MAJOR) + ", but loaded by LLVM " +
-                 std::to_string(Major),
-             "compiling with the default heuristic");
-    return;
-  }
+  const std::string Wrong = compiler_opt::wrongVersion();
+  if (!Wrong.empty())
+    return complain(Wrong, "compiling with the default heuristic");
   PB.registerAnalysisRegistrationCallback(registerModuleAnalyses);
   PB.registerAnalysisRegistrationCallback(registerFunctionAnalyses);
 }

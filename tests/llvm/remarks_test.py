@@ -4,10 +4,12 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm import remarks
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.interactive import compile_interactively, llvm_channel
@@ -41,7 +43,7 @@ Args:
 
 
 def test_names_and_outcomes() -> None:
-    sites = remarks.parse_call_sites(_TEXT)
+    sites = remarks.parse_call_sites(_TEXT, {}, np.array([1, 0]))
     assert sites.functions == ("top", "it's")
     assert sites.callers.tolist() == [0, 1]
     assert sites.callees.tolist() == [1, 0]
@@ -49,9 +51,42 @@ def test_names_and_outcomes() -> None:
 
 
 def test_no_remarks() -> None:
-    sites = remarks.parse_call_sites(b"")
+    sites = remarks.parse_call_sites(b"", {}, np.array([], np.int64))
     assert sites.functions == ()
     assert sites.callers.shape == sites.callees.shape == sites.inlined.shape == (0,)
+
+
+def _remark(callee: str, cost: int) -> bytes:
+    return (
+        f"--- !Passed\nPass:            inline-ml\nName:            InliningSuccess\nFunction:        top\nArgs:\n"
+        f"  - Callee:          {callee}\n  - cost_estimate:   '{cost}'\n  - num_loops:       '7'\n...\n"
+    ).encode()
+
+
+def _callees(calls: list[tuple[str, int]], costs: list[int]) -> list[str]:
+    features = {"cost_estimate": np.array(costs), "num_loops": np.full(len(costs), 7), "unheard": np.ones(len(costs))}
+    text = b"".join(_remark(*call) for call in calls)
+    sites = remarks.parse_call_sites(text, features, np.ones(len(costs)))
+    return [sites.functions[index] for index in sites.callees]
+
+
+def test_what_had_to_be_inlined_is_no_decision() -> None:
+    # They repeat the decision before, or nothing yet.
+    assert _callees([("m", 0), ("a", 5), ("m", 5), ("n", 5), ("b", 6), ("a", 5), ("m", 5)], [5, 6, 5]) == [
+        "a",
+        "b",
+        "a",
+    ]
+    # Two decisions with the same features: some callees are known from elsewhere.
+    assert _callees([("a", 5), ("m", 5), ("b", 6), ("m", 6), ("c", 6)], [5, 6, 6]) == ["a", "b", "c"]
+    assert _callees([("a", 5), ("b", 6), ("m", 6), ("a", 6)], [5, 6, 6]) == ["a", "b", "a"]
+    with pytest.raises(ProtocolError, match="2 decisions but 3 remarks"):
+        _callees([("b", 6), ("m", 6), ("c", 6)], [6, 6])
+    with pytest.raises(ProtocolError, match="not about the decisions that were made"):
+        _callees([("a", 5), ("b", 6), ("m", 6)], [5, 7])
+    with pytest.raises(ProtocolError, match="3 decisions but 1 remarks"):
+        _callees([("a", 5)], [5, 5, 6])
+    assert _callees([("m", 0)], []) == []
 
 
 _NAMES = st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S"]), min_size=1, max_size=20)
@@ -65,7 +100,7 @@ def test_any_name_as_yaml_writes_it(calls: list[tuple[str, str, bool]]) -> None:
         + b"Function:        %b\nArgs:\n  - Callee:          %b\n...\n" % (_scalar(caller), _scalar(callee))
         for caller, callee, inlined in calls
     )
-    sites = remarks.parse_call_sites(text)
+    sites = remarks.parse_call_sites(text, {}, np.zeros(len(calls)))
     assert [sites.functions[index] for index in sites.callers] == [caller for caller, _, _ in calls]
     assert [sites.functions[index] for index in sites.callees] == [callee for _, callee, _ in calls]
     np.testing.assert_array_equal(sites.inlined, [inlined for _, _, inlined in calls])
@@ -105,7 +140,9 @@ def test_as_many_as_a_real_compiler_decides(clang_path: str, tmp_path: Path) -> 
         scratch=tmp_path,
     )
     assert result.process.ok
-    sites = remarks.parse_call_sites(output.read_bytes())
+    assert result.header is not None
+    features = result.header.decode(result.observations)
+    sites = remarks.parse_call_sites(output.read_bytes(), features, np.array(result.advice))
     assert len(sites.callers) == len(result.advice) > 20
     # The oracle: a real YAML parser.
     documents = list(yaml.load_all(output.read_text().replace("!Passed", "").replace("!Missed", ""), yaml.CSafeLoader))
