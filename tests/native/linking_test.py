@@ -1,0 +1,151 @@
+"""The plugins in a linker, which generates code in several threads at once: every link gives the same program."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.llvm import inliner_log, plugin, regalloc_plugin
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.native import native_blob
+from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import Problem, native_form
+from tests.deploy.sources import save_policy
+from tests.regalloc_networks import random_network
+from tests.small_corpus import BUSY_SOURCES, make_busy_corpus
+
+_NUM_MODULES = 6
+
+
+@pytest.fixture(scope="module")
+def place(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Modules for full and for thin link-time optimisation, each with functions of its own; and where nobody is."""
+    place = tmp_path_factory.mktemp("modules")
+    text = "".join(BUSY_SOURCES.values()) + "static int within(int x) { return use(&x) + x; }"
+    for kind in ("full", "thin"):
+        (place / kind).mkdir()
+        for index in range(_NUM_MODULES):
+            source = place / f"{index}.c"
+            names = ("called", "again", "alone", "sums", "more", "looped", "summed", "easy")
+            renames = "".join(f"#define {name} {name}{index}\n" for name in names)
+            calls = (
+                f"int top{index}(int x) {{ return within(x) + within(easy(x)) + top{(index + 1) % _NUM_MODULES}(x); }}"
+            )
+            source.write_text(f"{renames}int use(int *);\nint top{(index + 1) % _NUM_MODULES}(int);\n{text}\n{calls}\n")
+            command = [str(toolchain.clang), "-O2", f"-flto={kind}", "-fPIC", "-c", str(source)]
+            subprocess.run([*command, "-o", str(place / kind / f"{index}.o")], check=True)
+    regalloc_plugin.make_nowhere(place)
+    return place
+
+
+def _link(
+    toolchain: Toolchain, place: Path, kind: str, options: Sequence[str], variables: Mapping[str, str]
+) -> "subprocess.CompletedProcess[str]":
+    """Writes `place`/linked."""
+    objects = [str(place / kind / f"{index}.o") for index in range(_NUM_MODULES)]
+    command = [str(toolchain.tool("ld.lld")), "-shared", "--lto-O2", *options, *objects, "-o", str(place / "linked")]
+    return subprocess.run(command, env=dict(variables), capture_output=True, text=True, check=False, timeout=300)
+
+
+def _linked(
+    toolchain: Toolchain, place: Path, kind: str, options: Sequence[str], variables: Mapping[str, str]
+) -> bytes:
+    (place / "linked").unlink(missing_ok=True)
+    result = _link(toolchain, place, kind, options, variables)
+    assert (result.returncode, result.stderr) == (0, "")
+    return (place / "linked").read_bytes()
+
+
+@pytest.fixture(params=["regalloc_eviction", "regalloc_priority"])
+def problem(request: pytest.FixtureRequest) -> Problem:
+    return problems.load(request.param)
+
+
+def _regalloc_policy(problem: Problem, toolchain: Toolchain, place: Path) -> Path:
+    blob = place / f"{problem.name}.mlgo"
+    if not blob.exists():
+        folder = place / problem.name
+        folder.mkdir()
+        corpus = make_busy_corpus(folder, str(toolchain.clang))
+        blob.write_bytes(native_form(random_network(problem, corpus, toolchain, folder, 1), problem))
+    return blob
+
+
+def _beside_nowhere(library: Path, place: Path) -> str:
+    """The option by which lld loads the register allocator's plugin."""
+    shutil.copy(library, place / "regalloc.so")
+    return f"--load-pass-plugin={place / 'regalloc.so'}"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "links"), [(4, 4), pytest.param(8, 20, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_registers_are_allocated_alike_in_every_link(
+    partitions: int, links: int, problem: Problem, toolchain: Toolchain, place: Path
+) -> None:
+    options = [f"--lto-partitions={partitions}"]
+    load = _beside_nowhere(regalloc_plugin.regalloc_plugin(toolchain), place)
+    variables = regalloc_plugin.environment(policy=_regalloc_policy(problem, toolchain, place))
+    programs = [_linked(toolchain, place, "full", [*options, load], variables) for _ in range(links)]
+    assert len(set(programs)) == 1
+    assert programs[0] != _linked(toolchain, place, "full", options, os.environ)
+
+
+def test_a_log_of_several_threads_is_refused(problem: Problem, toolchain: Toolchain, place: Path) -> None:
+    load = _beside_nowhere(regalloc_plugin.regalloc_plugin(toolchain), place)
+    policy, log = _regalloc_policy(problem, toolchain, place), place / "log"
+    variables = regalloc_plugin.environment(policy=policy, log=log, strict=False)
+    result = _link(toolchain, place, "full", [load, "--lto-partitions=4"], variables)
+    assert result.returncode != 0
+    assert "a log or a channel takes the decisions of one only; link with -Wl,--lto-partitions=1" in result.stderr
+    # In one thread it is whole, although lld ends without running what is to be run in the end.
+    log.unlink()
+    _linked(toolchain, place, "full", [load], variables)
+    assert log.stat().st_size > 1 << 16 and log.read_bytes().endswith(b"\n")
+
+
+def test_thinlto_is_left_to_the_compiler_unless_it_is_asked_for(toolchain: Toolchain, place: Path) -> None:
+    """There the inliner sees functions copied from other modules; clang >= 23 loads plugins in these backends, too."""
+    blob = place / "inliner.mlgo"
+    blob.write_bytes(native_blob(save_policy(place / "inliner")))
+    load = f"--load-pass-plugin={plugin.inliner_plugin(toolchain)}"
+    plain = _linked(toolchain, place, "thin", ["--thinlto-jobs=4"], os.environ)
+    log = place / "inliner.log"
+    made = _linked(toolchain, place, "thin", [load, "--thinlto-jobs=4"], plugin.environment(policy=blob, log=log))
+    assert made == plain and not log.exists()
+    asked = [plugin.environment(policy=blob, log=path, thinlto=True) for path in (None, None, None, log)]
+    programs = {_linked(toolchain, place, "thin", [load, "--thinlto-jobs=4"], variables) for variables in asked}
+    assert len(programs) == 1
+    read = inliner_log.read(log, toolchain.problems["inlining"].features)
+    assert read is not None and len(read.advice) >= _NUM_MODULES
+
+
+def _with_thread_sanitizer(kind: plugin.PluginKind, toolchain: Toolchain, place: Path) -> tuple[str, dict[str, str]]:
+    """The option that loads a plugin that notices races, and what has an ordinary lld run it."""
+    gcc = shutil.which("g++")
+    assert gcc is not None, "g++ is not installed; ./run_tests.sh installs what the tests need"
+    library = place / f"{kind.name}-tsan.so"
+    flags = [*plugin.FLAGS, *plugin._definitions(toolchain), "-isystem", str(toolchain.plugin_headers)]
+    command = [gcc, *flags, "-g", "-fsanitize=thread", "-shared", "-Wl,-z,lazy", str(kind.sources[0])]
+    subprocess.run([*command, "-o", str(library)], check=True)
+    runtime = subprocess.run([gcc, "-print-file-name=libtsan.so"], capture_output=True, text=True, check=True).stdout
+    variables = {"LD_PRELOAD": str(Path(runtime.strip()).resolve()), "TSAN_OPTIONS": "exitcode=66"}
+    return f"--load-pass-plugin={library}", variables
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["regalloc_eviction", "regalloc_priority", "inlining"])
+def test_threads_share_nothing_unguarded(name: str, toolchain: Toolchain, place: Path) -> None:
+    if name == "inlining":
+        blob = place / "inliner.mlgo"
+        blob.write_bytes(native_blob(save_policy(place / "inliner")))
+        load, sanitizer = _with_thread_sanitizer(plugin.INLINER, toolchain, place)
+        variables = plugin.environment(policy=blob, log=place / "tsan.log", thinlto=True)
+        _linked(toolchain, place, "thin", [load, "--thinlto-jobs=4"], variables | sanitizer)
+        return
+    load, sanitizer = _with_thread_sanitizer(regalloc_plugin.REGALLOC, toolchain, place)
+    variables = regalloc_plugin.environment(policy=_regalloc_policy(problems.load(name), toolchain, place))
+    _linked(toolchain, place, "full", [load, "--lto-partitions=8"], variables | sanitizer)
