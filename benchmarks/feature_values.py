@@ -1,9 +1,9 @@
 """Whether the inliner plugin tells a policy what LLVM's own advisor would, value by value, over a corpus.
 
 Each module is compiled by the plugin, which writes down what it sees, and once more over the channel with the same
-decisions. This is done with the compiler's own decisions, and with decisions by the toss of a coin, which lead to code that
-no heuristic makes. Every value of every feature is compared; a mismatch is listed, and makes the exit status 1. The corpus
-has to be readable by all compilers that are asked for.
+decisions. This is done with the compiler's own decisions, and with decisions by the toss of a coin, which lead to code
+that no heuristic makes. Every value of every feature is compared; a mismatch is listed, and makes the exit status 1.
+The corpus has to be readable by all compilers that are asked for.
 """
 
 import concurrent.futures

@@ -318,12 +318,30 @@ def cpp_compilers(toolchain: Toolchain) -> list[list[str]]:
 
 def _try_out_inliner(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
     """See `PluginKind.try_out`: what was built must see what LLVM's own advisor sees, number by number."""
-    log, support = scratch / "probe.log", toolchain.problems[INLINING.problem]
     command = [str(toolchain.clang), "-std=c++20", "-O2", "-x", "c++", str(PROBE_SOURCE), "-c", "-o"]
-    command.append(str(scratch / "probe.o"))
-    result = processes.run(
-        [*command, load_option(plugin)], timeout_s=TIMEOUT_S, environment=environment(policy=None, log=log)
-    )
+    differing = differing_features(toolchain, plugin, [*command, str(scratch / "probe.o")], scratch)
+    if differing:
+        raise ToolchainError(
+            f"{toolchain.clang}: the inliner plugin finds other values than LLVM's own advisor in the features "
+            f"{', '.join(differing)}; have decisions made over the channel"
+        )
+
+
+def differing_features(toolchain: Toolchain, plugin: Path, command: Sequence[str], scratch: Path) -> list[str]:
+    """Names of the features in which plugin and channel tell different values, by the compiler's own decisions.
+
+    Args:
+      toolchain: the compiler; one without a channel tells nothing to compare with.
+      plugin: the inliner's.
+      command: compiles something in which there is something to decide.
+      scratch: a directory of the caller's own.
+
+    Raises:
+      ToolchainError: one of the two does not work.
+    """
+    log, support = scratch / "probe.log", toolchain.problems[INLINING.problem]
+    variables = environment(policy=None, log=log)
+    result = processes.run([*command, load_option(plugin)], timeout_s=TIMEOUT_S, environment=variables)
     if not result.ok:
         raise ToolchainError(f"{toolchain.clang}: does not work with the inliner plugin: {result.describe()}")
     try:
@@ -333,7 +351,7 @@ def _try_out_inliner(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
     if decided.features[: len(support.features)] != support.features:
         raise ToolchainError(f"{toolchain.clang}: tells the inliner plugin other features than the channel")
     if not support.interactive:
-        return
+        return []
     ours = decided.columns()
     advice = iter(ours[DECISION].reshape(-1).tolist())
     channel = compile_interactively(
@@ -346,13 +364,7 @@ def _try_out_inliner(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
     if not channel.process.ok or channel.header is None:
         raise ToolchainError(f"{toolchain.clang}: does not decide over the channel: {channel.process.describe()}")
     theirs = channel.header.decode(channel.observations)
-    differing = [name for name in theirs if not np.array_equal(ours[name].reshape(-1), theirs[name].reshape(-1))]
-    if differing:
-        raise ToolchainError(
-            f"{toolchain.clang}: the inliner plugin finds other values than LLVM's own advisor in the features "
-            f"{', '.join(differing)} ({len(decided)} decisions, {len(channel.advice)} over the channel); have decisions "
-            "made over the channel"
-        )
+    return [name for name in theirs if not np.array_equal(ours[name].reshape(-1), theirs[name].reshape(-1))]
 
 
 INLINER = PluginKind("inliner", SOURCES, _try_out_inliner, oldest=19)

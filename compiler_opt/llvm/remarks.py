@@ -16,9 +16,9 @@ order:
 A remark repeats all features, some 1,500 bytes of YAML; a general parser takes longer over a module's remarks than the
 compiler takes over the module. Only the three lines of interest are looked at; a quoted name goes to PyYAML.
 
-Calls that must be inlined (`always_inline`) are no decisions, but those that the inliner still meets have remarks all the
-same: nearly all are gone before, except those that coroutines make when they are split. Their remarks repeat the features
-of the decision before, by which they are told apart.
+Calls that must be inlined (`always_inline`) are no decisions, but those that the inliner still meets have remarks all
+the same: nearly all are gone before, except those that coroutines make when they are split. Their remarks repeat the
+features of the decision before, by which they are told apart.
 """
 
 import dataclasses

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.errors import ToolchainError
-from compiler_opt.llvm import plugin, processes
+from compiler_opt.llvm import plugin, processes, regalloc_plugin
 from compiler_opt.llvm.probe import probe_module
 from compiler_opt.llvm.toolchain import Toolchain
 
@@ -108,6 +108,20 @@ def test_without_plugin_support_it_says_so(toolchain: Toolchain, tmp_path: Path)
     assert not plugin.can_build(static)
     with pytest.raises(ToolchainError, match="does not load pass plugins"):
         plugin.build_plugin(static, cache_dir=tmp_path)
+
+
+def test_versions_that_it_was_not_held_against_are_refused(toolchain: Toolchain, tmp_path: Path) -> None:
+    def message(kind: plugin.PluginKind, major: int) -> str:
+        other = dataclasses.replace(toolchain, version=(major, 1, 0))
+        with pytest.raises(ToolchainError) as caught:
+            plugin.build_plugin(other, kind=kind, cache_dir=tmp_path)
+        return str(caught.value)
+
+    # LLVM 18 has the channel, but two features less.
+    assert not plugin.can_build(dataclasses.replace(toolchain, version=(18, 1, 8)))
+    assert "the inliner plugin needs LLVM >= 19, found 18; " in message(plugin.INLINER, 18)
+    for major in (18, 23):
+        assert f"the regalloc plugin needs LLVM 19 to 22, found {major}; " in message(regalloc_plugin.REGALLOC, major)
 
 
 def test_headers_of_another_version_are_refused(toolchain: Toolchain, tmp_path: Path) -> None:

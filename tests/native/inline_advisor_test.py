@@ -1,11 +1,15 @@
 """The plugin's own advisor against LLVM's: over code that is awkward to keep count of, they see the same numbers."""
 
+import dataclasses
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from compiler_opt.collect.rollout import RolloutSettings, Trajectory, rollout
-from compiler_opt.llvm.plugin import PROBE_SOURCE
+from compiler_opt.errors import ToolchainError
+from compiler_opt.llvm.plugin import INLINER, PROBE_SOURCE, SOURCES, build_plugin, differing_features, inliner_plugin
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.network import NetworkPolicy
@@ -59,3 +63,29 @@ def test_it_sees_what_llvms_own_advisor_sees(toolchain: Toolchain, tmp_path: Pat
         assert not any("__await_suspend_wrapper" in callee for _, callee, _ in _calls(ours))
     for name in ("node_count", "edge_count", "callsite_height", "callee_users", "caller_basic_block_count"):
         assert len(seen[name]) > 3, name
+
+
+def test_inline_assembly_costs_what_llvm_is_told(toolchain: Toolchain, tmp_path: Path) -> None:
+    option = "-inline-asm-instr-cost=35"
+    if toolchain.version[0] < 22:
+        option = "-inline-call-penalty=35"  # has no such option; heeds this one in the same way
+    source = tmp_path / "a.c"
+    source.write_text(
+        'static int busy(int x) { __asm__ volatile("nop\\nnop\\nnop" : "+r"(x)); return x; }\n'
+        "int one(int x) { return busy(x) + busy(x + 1); }\n"
+    )
+    command = [str(toolchain.clang), "-Oz", "-mllvm", option, "-c", str(source), "-o", str(tmp_path / "a.o")]
+    assert differing_features(toolchain, inliner_plugin(toolchain), command, tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_plugin_that_counts_otherwise_is_refused(toolchain: Toolchain, tmp_path: Path) -> None:
+    for source in SOURCES:
+        shutil.copy(source, tmp_path)
+    advisor = tmp_path / "inline_advisor.h"
+    right = "llvm::isa<llvm::SwitchInst>(End)"
+    assert right in advisor.read_text()
+    advisor.write_text(advisor.read_text().replace(right, "false"))
+    kind = dataclasses.replace(INLINER, sources=tuple(tmp_path / source.name for source in SOURCES))
+    with pytest.raises(ToolchainError, match=r"other values than LLVM's own advisor in the features .*conditionally_"):
+        build_plugin(toolchain, tmp_path / "other.so", kind=kind, cache_dir=tmp_path)

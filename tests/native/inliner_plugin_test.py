@@ -292,7 +292,7 @@ def test_the_linker_lets_it_decide(toolchain: Toolchain, library: Path, tmp_path
         linker = [f"-fuse-ld={toolchain.tool('ld.lld')}", f"-Wl,--load-pass-plugin={library}", "-Wl,--thinlto-jobs=2"]
         subprocess.run(
             [str(toolchain.clang), f"-flto={kind}", *objects, *linker, "-o", str(program)],
-            env=plugin.environment(policy=blob, log=log),
+            env=plugin.environment(policy=blob, log=log, thinlto=True),
             check=True,
         )
         read = inliner_log.read(log, features)

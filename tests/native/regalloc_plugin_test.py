@@ -212,6 +212,27 @@ def test_a_policy_that_cannot_be_had_leaves_the_default(
                 assert output.read_bytes() == plain
 
 
+def test_what_comes_to_nothing_is_an_error_where_that_is_asked_for(
+    problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
+) -> None:
+    command, output = _command(library, problem, corpus, toolchain, tmp_path)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGO_")}
+    module = corpus.modules[0]
+    unasked = compile_command(
+        toolchain.clang, module.options(), module.bitcode_path, output, [plugin.load_option(library)]
+    )
+    log = {"MLGO_REGALLOC_MODE": "default", "MLGO_REGALLOC_LOG": str(tmp_path / "log")}
+    for words, variables, reason in (
+        (command, {}, "no policy: none is built in, and MLGO_REGALLOC_POLICY names none"),
+        (unasked, log, "nothing is decided or logged: the command line does not have LLVM ask an advisor"),
+    ):
+        strict = environment | variables | {"MLGO_REGALLOC_STRICT": "1"}
+        result = subprocess.run(words, env=strict, capture_output=True, text=True, check=False)
+        assert result.returncode == 1
+        assert result.stderr.startswith(f"error: mlgo: {reason}")
+        assert not output.exists()
+
+
 def test_it_says_where_it_cannot_write(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
