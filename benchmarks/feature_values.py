@@ -8,6 +8,7 @@ The corpus has to be readable by all compilers that are asked for.
 
 import concurrent.futures
 import dataclasses
+import functools
 
 import numpy as np
 from absl import flags
@@ -111,10 +112,14 @@ def main(argv: list[str]) -> int:
         inliner_plugin(toolchain)
         jobs = [(module, policy) for module in modules for policy in (DefaultPolicy(PROBLEM), coin())]
         with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
-            results = pool.map(lambda job, by=toolchain: compare(*job, by, _SEED.value), jobs)
+            results = pool.map(functools.partial(_compared, toolchain), jobs)
             compared = list(tqdm(results, total=len(jobs), unit="compilation", disable=None))
         failed |= _report(toolchain, len(modules), compared)
     return int(failed)
+
+
+def _compared(toolchain: Toolchain, job: tuple[Module, Policy]) -> Compared:
+    return compare(*job, toolchain, _SEED.value)
 
 
 def _report(toolchain: Toolchain, num_modules: int, compared: list[Compared]) -> bool:

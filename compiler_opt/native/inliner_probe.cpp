@@ -61,6 +61,22 @@ int lost(int x) {
   return harmless(x);
 }
 
+// What uses a result that never comes cannot be reached any more. LLVM 22 counts it all the same.
+static int hang(int x) {
+  put(x);
+  stop(x);
+  return x;
+}
+static int waits(int x) {
+  int never = hang(x);
+  if (x > 3)
+    put(checked(never));
+  else
+    put(harmless(never));
+  return checked(x) + never;
+}
+int waited(int x) { return waits(x) + harmless(x) + checked(x + 1); }
+
 typedef int (*Function)(int);
 static int leaf(int x) { return get(x) * 3; }
 static Function choose(int) { return leaf; }
@@ -103,7 +119,7 @@ __attribute__((always_inline)) static inline int must(int x) { return kind(x) + 
 __attribute__((noinline)) int never(int x) { return must(x) + loops(x); }
 template <int N> int chain(int x) { return chain<N - 1>(x) + chain<N - 1>(checked(x)); }
 template <> int chain<0>(int x) { return never(x) + must(x); }
-int all(int x) { return chain<5>(x) + guarded(x) + lost(x) + indirect(x); }
+int all(int x) { return chain<5>(x) + guarded(x) + lost(x) + indirect(x) + waited(x); }
 
 namespace std {
 template <class Result, class...> struct coroutine_traits {
