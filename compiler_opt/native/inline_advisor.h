@@ -5,9 +5,10 @@
 // here, from the same moments on and with the same blind spots: what LLVM's would tell a model, this one tells, number
 // by number, with one known exception. `benchmarks/feature_values.py` compares the two over a corpus.
 //
-// The exception: in code full of exceptions and of calls that never return, LLVM may take blocks for unreachable that can
-// be reached, and count one or two less than are here. The cause seems to be its dominator tree, which is updated after
-// each inlining but not told of landing pads that inlining has split; following it would take maintaining that tree.
+// The exception, with LLVM 22 and not with 19: in code full of exceptions and of calls that never return, LLVM may take
+// blocks for unreachable that can be reached, and count one or two less than are here. The cause seems to be its dominator
+// tree, which is updated after each inlining but not told of landing pads that inlining has split; following it would take
+// maintaining that tree.
 
 #ifndef COMPILER_OPT_NATIVE_INLINE_ADVISOR_H_
 #define COMPILER_OPT_NATIVE_INLINE_ADVISOR_H_
