@@ -31,8 +31,8 @@ from compiler_opt.llvm.fork_server import ForkServers, find_library
 from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point
 

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from compiler_opt import rl
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.native import NATIVE_FILE, include_directory, native_blob
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.spaces.native import NATIVE_FILE, include_directory, native_blob
 from compiler_opt.tensor_spec import TensorSpec
+from compiler_opt.tensorflow_loading import load_tensorflow, stderr_held
 from compiler_opt.tools import entry_point
 
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> None:
             raise ConfigError(f"{path}: not there; run ./run_demo.sh first, or give --data_path and --policy_path")
     policy = NetworkPolicy.load(Path(_POLICY_PATH.value))
     toolchain = probe(_CLANG_PATH.value)
-    rl.load_tensorflow()
+    load_tensorflow()
     rows = _observations(policy.weights.features)  # [T, F]
     logits = policy.logits(dict(zip(policy.weights.features, rows.T, strict=True)))
     margins = np.abs(logits[:, 1] - logits[:, 0])
@@ -138,9 +138,9 @@ def _numpy(policy: NetworkPolicy, rows: np.ndarray) -> Run:
 def _tflite(policy: NetworkPolicy, rows: np.ndarray) -> Run:
     import tensorflow as tf
 
-    from compiler_opt.policies.export.tflite import tflite_model
+    from compiler_opt.export.tflite import tflite_model
 
-    with warnings.catch_warnings(), rl.stderr_held():
+    with warnings.catch_warnings(), stderr_held():
         warnings.simplefilter("ignore")  # that the interpreter moves to a package of its own
         interpreter = tf.lite.Interpreter(model_content=tflite_model(policy.weights, "advice").content, num_threads=1)
         interpreter.allocate_tensors()

@@ -28,7 +28,7 @@ from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.tools import entry_point
 
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")

@@ -19,16 +19,19 @@ FLOORS = {
     "compiler_opt.errors": 0,
     "compiler_opt.files": 0,
     "compiler_opt.tensor_spec": 0,
+    "compiler_opt.tensorflow_loading": 0,
     "compiler_opt.corpus": 1,
     "compiler_opt.llvm": 1,
     "compiler_opt.report": 3,
     "compiler_opt.policies": 2,
     "compiler_opt.problems": 2,
+    "compiler_opt.spaces": 2,
+    "compiler_opt.spaces.heads": 4,
     "compiler_opt.collect": 3,
     "compiler_opt.deploy": 4,
     "compiler_opt.evaluation": 4,
     "compiler_opt.optimize": 4,
-    "compiler_opt.policies.export": 4,
+    "compiler_opt.export": 4,
     "compiler_opt.rl": 4,
     "compiler_opt.rl.train_bc": 5,
     "compiler_opt.rl.train_locally": 5,
@@ -36,7 +39,7 @@ FLOORS = {
 }
 """By module or package; the longest name that fits counts."""
 
-MAY_IMPORT_TENSORFLOW = ("compiler_opt.policies.export", "compiler_opt.rl")
+MAY_IMPORT_TENSORFLOW = ("compiler_opt.export", "compiler_opt.rl", "compiler_opt.spaces.heads")
 
 TENSORFLOW = {"keras", "tensorboard", "tensorflow", "tensorflow_probability", "tf_agents", "tf_keras"}
 

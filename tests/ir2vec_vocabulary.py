@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 
 OPCODES = (
     "Ret Br Switch Add Sub Mul Shl And Or Xor Alloca Load Store GetElementPtr Trunc ZExt SExt ICmp PHI Call Select"

@@ -7,8 +7,8 @@ import numpy as np
 
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import RandomPolicy
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
 from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_corpus
 

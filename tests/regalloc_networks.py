@@ -8,8 +8,8 @@ import numpy as np
 from compiler_opt.collect.rollout import rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.policies.policy import FeaturePolicy
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
 
 

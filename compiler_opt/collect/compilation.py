@@ -58,7 +58,7 @@ class RolloutSettings:
         drawn), or `auto`: the plugin when it can be built for the compiler and the policy can run in it; else for the
         compiler's own decisions the development mode, where there is one; else the channel.
       models: for the development mode, the folder in which each network has its model, by the policy's key; set by
-        `policies.export.development`.
+        `export.development`.
       inliner: which program inlines: `clang`, which does all of the compilation, or `opt`, whose output clang makes an
         object of; the latter over the channel.
       opt_passes: the pipeline that `opt` runs; by default that of the module's `-O` level. For modules that were

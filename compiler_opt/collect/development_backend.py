@@ -1,7 +1,7 @@
 """Decisions made by a compiler in development mode (built with TFLite), which evaluates models and logs by itself.
 
 Without a model it logs what its own heuristic decides. A network comes as a folder (`policies.development_model`) below
-`RolloutSettings.models`, by the policy's key: `policies.export.development` makes it in the parent, since that takes
+`RolloutSettings.models`, by the policy's key: `export.development` makes it in the parent, since that takes
 TensorFlow. In the training log an observation has the features, what else the model tells, of inlining the default
 decision, and last the decision.
 """
@@ -16,8 +16,8 @@ from compiler_opt.collect.logged import logged_trajectory
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed
-from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.weights import NetworkPolicy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +62,7 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
     models = compilation.settings.models
     if models is None or not (models / policy.key / TFLITE_FILE).is_file():
         raise PolicyError(
-            f"policy {policy.name!r}: no TFLite model of it was made (see policies/export/development.py); use the "
-            "backend auto"
+            f"policy {policy.name!r}: no TFLite model of it was made (see export/development.py); use the backend auto"
         )
     return Prepared(models / policy.key)
 

@@ -11,8 +11,8 @@ from compiler_opt.llvm.interactive import FunctionOfDecisions, functions_of
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
 from compiler_opt.policies.development_model import LOGITS
-from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.tensor_spec import TensorSpec
 
 

@@ -13,8 +13,8 @@ from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.plugin import INLINER, cached_plugin, can_build, environment, load_option
 from compiler_opt.llvm.regalloc_plugin import REGALLOC
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy
 from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.weights import LearnedPolicy, NetworkPolicy
 from compiler_opt.problems.problem import Problem, native_form
 
 NATIVE_SUFFIX = ".mlgo"

@@ -31,10 +31,10 @@ from compiler_opt.llvm.regalloc_plugin import NOWHERE, REGALLOC
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE, ModelCard
-from compiler_opt.policies.native import embedded_source
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import native_form
+from compiler_opt.spaces.native import embedded_source
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")
 LINKED_TOOLS = ("llvm-ar", "llvm-ranlib", "clang-scan-deps")

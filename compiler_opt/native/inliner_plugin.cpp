@@ -382,7 +382,7 @@ private:
     Asked.Network.logits(Inputs.data(), Logits);
     if (Asked.Temperature == 0)
       return Logits[1] > Logits[0];
-    // As policies/network.py has it, to the last bit.
+    // As policies/weights.py has it, to the last bit.
     const double Scaled = (double(Logits[1]) - double(Logits[0])) / Asked.Temperature;
     const double Probability = Scaled > -700 ? 1 / (1 + std::exp(-Scaled)) : 0;
     return Random.uniform() < Probability;

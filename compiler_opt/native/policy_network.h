@@ -5,7 +5,7 @@
 //   float logits[compiler_opt::PolicyNetwork::kMaxActions];
 //   network.logits(features, logits);                             // features in the order of feature_name(i)
 //
-// The blob is a policy's native form, `network.mlgo`, which compiler_opt/policies/native.py writes and describes. It is
+// The blob is a policy's native form, `network.mlgo`, which compiler_opt/spaces/native.py writes and describes. It is
 // read where it lies: map the file, or embed it aligned to 8 bytes. Everything about it is checked by load(), so that a
 // damaged or hostile blob is refused and never read out of bounds.
 //

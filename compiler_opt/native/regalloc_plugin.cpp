@@ -91,7 +91,7 @@ void complain(const std::string &Message) {
 
 // --- A policy --------------------------------------------------------------------------------------------------------
 
-// How a network's answer becomes a priority, see policies/number.py.
+// How a network's answer becomes a priority, see spaces/continuous.py.
 struct Scale {
   double Lowest = 0, Highest = 0, Steps = 0;
 

@@ -1,7 +1,7 @@
 // A policy with the interface of the models that LLVM compiles in: `Model` of llvm::ReleaseModeModelRunner<Model>.
 //
 // What TensorFlow's AOT compiler makes has these functions; this has no TensorFlow in it. `Policy` is what
-// compiler_opt/policies/export/release_model.py generates:
+// compiler_opt/export/release_model.py generates:
 //
 //   struct Policy {
 //     using Result = int64_t;                               // the advice's type

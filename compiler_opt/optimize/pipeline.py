@@ -41,7 +41,7 @@ from compiler_opt.optimize.program import (
 )
 from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure
 from compiler_opt.optimize.state import State
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.problems import problem as problems
 
 _OPTIONS = (OPTIMISATION, "-fno-lto")

@@ -1,6 +1,6 @@
 """A policy as LLVM's development mode reads it: a folder with a TFLite model and what its outputs are.
 
-    model.tflite       see `policies.export.tflite`, which makes it
+    model.tflite       see `export.tflite`, which makes it
     output_spec.json   a list of {"logging_name", "tensor_spec"}: the decision first, then what else is to be logged
 
 A model that samples draws by itself. TFLite keeps the state of its random numbers in the interpreter, which LLVM makes

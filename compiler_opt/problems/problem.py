@@ -15,12 +15,12 @@ from compiler_opt import problems
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm import ir2vec
 from compiler_opt.llvm.advisors import AdvisorFlags
-from compiler_opt.policies.candidates import CandidateInputs, CandidatePolicy
-from compiler_opt.policies.native import native_blob
-from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy, NetworkWeights
-from compiler_opt.policies.number import NumberPolicy, NumberScale
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.rule import Rule
+from compiler_opt.policies.weights import LearnedPolicy, NetworkPolicy, NetworkWeights
+from compiler_opt.spaces.continuous import NumberPolicy, NumberScale
+from compiler_opt.spaces.masked_categorical import CandidateInputs, CandidatePolicy
+from compiler_opt.spaces.native import native_blob
 
 
 class Problem(abc.ABC):

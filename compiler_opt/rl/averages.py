@@ -5,9 +5,9 @@ import dataclasses
 import tensorflow as tf
 from tf_agents.networks import network
 
-from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.rl import networks
-from compiler_opt.rl.decisions import DecisionKind
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.heads import networks
+from compiler_opt.spaces.heads.head import DecisionKind
 
 
 class AveragedWeights:

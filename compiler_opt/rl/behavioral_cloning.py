@@ -18,11 +18,11 @@ import tensorflow as tf
 
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm import ir2vec
-from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.rl import networks
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
-from compiler_opt.rl.decisions import DecisionKind, YesOrNo
 from compiler_opt.rl.trace_files import Trace
+from compiler_opt.spaces.heads import networks
+from compiler_opt.spaces.heads.head import DecisionKind, YesOrNo
 
 
 @dataclasses.dataclass(frozen=True)

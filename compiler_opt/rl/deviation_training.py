@@ -14,13 +14,13 @@ from compiler_opt.collect.workers import Job
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.policies.deviations import DeviatingPolicy
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.config import DeviationsConfig, NetworkConfig
-from compiler_opt.rl.decisions import OneOfCandidates
 from compiler_opt.rl.deviations import DeviationLearner, Samples, Trial, Trials, log_gain
-from compiler_opt.rl.networks import mean_network
 from compiler_opt.rl.sample_files import SampleFiles
 from compiler_opt.rl.training import Run, Training
+from compiler_opt.spaces.heads.head import OneOfCandidates
+from compiler_opt.spaces.heads.networks import mean_network
 
 _FINAL_STAGES = 10
 """Of the falling learning rate at the end."""

@@ -23,11 +23,11 @@ import tensorflow as tf
 
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.policies.deviations import Deviation
-from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.rl import networks
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.averages import AveragedWeights
 from compiler_opt.rl.config import DeviationsConfig, NetworkConfig
-from compiler_opt.rl.decisions import OneOfCandidates
+from compiler_opt.spaces.heads import networks
+from compiler_opt.spaces.heads.head import OneOfCandidates
 
 _STEPS_TO_AVERAGE = 20
 """Gradient steps between two that the average of the weights takes in."""

@@ -14,8 +14,8 @@ from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job
 from compiler_opt.corpus.description import Module
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
-from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.policies.rule import RULE, Rule, RulePolicy
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.behavioral_cloning import Cloner, split_by_module
 from compiler_opt.rl.config import EvolutionConfig, NetworkConfig
 from compiler_opt.rl.evolution import ParameterSearch, weighted_gain

@@ -3,7 +3,7 @@
 import dataclasses
 
 from compiler_opt.collect.advantages import AdvantagesConfig
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl import run_settings
 from compiler_opt.rl.config import DeviationsConfig, EvolutionConfig, PPOConfig
 from compiler_opt.rl.deviation_training import DeviationTraining

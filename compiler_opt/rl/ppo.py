@@ -17,11 +17,11 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 from tf_agents.utils import common
 
-from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.rl import networks
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.averages import AveragedWeights
 from compiler_opt.rl.config import NetworkConfig, PPOConfig
-from compiler_opt.rl.decisions import DecisionKind
+from compiler_opt.spaces.heads import networks
+from compiler_opt.spaces.heads.head import DecisionKind
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import Collection, collect
 from compiler_opt.collect.rollout import RolloutSettings
-from compiler_opt.policies.export.development import with_model
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.export.development import with_model
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.config import NetworkConfig, PPOConfig
 from compiler_opt.rl.ppo import Batch, PPOLearner
 from compiler_opt.rl.training import Run, Training

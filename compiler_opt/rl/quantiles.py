@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from compiler_opt.errors import ConfigError, ProtocolError
-from compiler_opt.policies.candidates import CandidateInputs
 from compiler_opt.rl.trace_files import Trace
+from compiler_opt.spaces.masked_categorical import CandidateInputs
 
 MAX_DISTINCT = 1 << 18
 

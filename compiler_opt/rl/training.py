@@ -21,16 +21,16 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.corpus.sampling import ModuleSampler, make_sampler
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
+from compiler_opt.export.saved_model import save_policy
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.export.saved_model import save_policy
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.config import NetworkConfig, TrainingConfig
-from compiler_opt.rl.decisions import decision_kind
 from compiler_opt.rl.history import History
 from compiler_opt.rl.run_settings import name_differences
+from compiler_opt.spaces.heads.head import decision_kind
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary, check_same
-from compiler_opt.policies.network import NetworkWeights
 from compiler_opt.policies.vocabulary import load_vocabulary
+from compiler_opt.policies.weights import NetworkWeights
 
 
 def of_run(

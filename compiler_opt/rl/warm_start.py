@@ -9,13 +9,13 @@ import numpy as np
 from tqdm import tqdm
 
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
-from compiler_opt.policies.export.saved_model import save_policy
+from compiler_opt.export.saved_model import save_policy
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.behavioral_cloning import Cloner, load_examples
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
-from compiler_opt.rl.decisions import decision_kind
 from compiler_opt.rl.history import History
 from compiler_opt.rl.trace_files import Trace
+from compiler_opt.spaces.heads.head import decision_kind
 
 POLICY_DIR = "policy"
 

@@ -36,7 +36,7 @@ from compiler_opt.files import alone_in, check_folder_writable
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
-from compiler_opt.policies.network import LearnedPolicy
+from compiler_opt.policies.weights import LearnedPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl.config import NetworkConfig
 from compiler_opt.tools import corpus_flags, entry_point, gin_settings

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from absl import flags
 
+from compiler_opt.export.formats import FORMATS, export_policy
 from compiler_opt.files import alone_in
-from compiler_opt.policies.export.formats import FORMATS, export_policy
 from compiler_opt.tools import entry_point
 
 _POLICY_PATH = flags.DEFINE_string("policy_path", None, "Folder of a trained policy.", required=True)

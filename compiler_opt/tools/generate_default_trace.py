@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 from tqdm import tqdm
 
-from compiler_opt import rl
 from compiler_opt.collect import traces
 from compiler_opt.collect.baseline import Baseline, BaselineBuilder, measure_baseline
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
@@ -27,14 +26,15 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.output import csv_text
+from compiler_opt.export.development import with_model
 from compiler_opt.files import check_writable, printable, write_atomically
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.export.development import with_model
-from compiler_opt.policies.network import LearnedPolicy
+from compiler_opt.policies.weights import LearnedPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, reward
 from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.tensorflow_loading import load_tensorflow
 from compiler_opt.tools import corpus_flags, entry_point, gin_settings
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _settings() -> tuple[RolloutSettings, ProblemConfig, InliningConfig]:
 
 def _trace_writer(path: Path) -> "TraceWriter":
     # Not imported on top, since it takes seconds: a worker imports this file too, and a mistake should show at once.
-    rl.load_tensorflow()
+    load_tensorflow()
     from compiler_opt.rl.trace_files import TraceWriter
 
     return TraceWriter(path)

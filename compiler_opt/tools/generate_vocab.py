@@ -11,12 +11,12 @@ from pathlib import Path
 from absl import flags
 from tqdm import tqdm
 
-from compiler_opt import rl
 from compiler_opt.collect.trace_description import TraceDescription
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import alone_in, check_folder_writable
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.problems import problem as problems
+from compiler_opt.tensorflow_loading import load_tensorflow
 from compiler_opt.tools import entry_point
 
 _INPUT = flags.DEFINE_string("input", None, "The trace, as generate_default_trace writes it.")
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> None:
     # Refuses what is no trace, before TensorFlow has been waited for.
     problem = problems.load(TraceDescription(Path(_INPUT.value)).about.get("problem", "inlining"))
     with alone_in(output_dir, "--output_dir"):
-        rl.load_tensorflow()
+        load_tensorflow()
         from compiler_opt.rl.quantiles import trace_quantiles
         from compiler_opt.rl.trace_files import Trace
 

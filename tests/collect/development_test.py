@@ -10,13 +10,13 @@ from compiler_opt.collect.compilation import EmbeddedPolicy
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ToolchainError
+from compiler_opt.export.development import with_model
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.development_model import TFLITE_FILE, with_seed
-from compiler_opt.policies.export.development import with_model
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import ConstantPolicy, Policy, ReplayPolicy
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from tests.llvm import development_clang

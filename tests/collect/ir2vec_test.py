@@ -12,8 +12,8 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.ir2vec import components, read_vocabulary
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.policies.policy import RandomPolicy
+from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.problems import problem as problems
 from tests.ir2vec_vocabulary import random_network, write_vocabulary
 from tests.small_corpus import make_small_corpus

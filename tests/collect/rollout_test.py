@@ -15,8 +15,8 @@ from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import ConfigError, PolicyError, ToolchainError
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy, ReplayPolicy
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
 from compiler_opt.problems import problem as problems
 from tests.real_observations import weights_for
 from tests.small_corpus import make_small_corpus

@@ -18,7 +18,7 @@ from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.problems import problem as problems
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN, save_policy

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.deployed_projects import BUILDS, check
 from compiler_opt.deploy.deployment import Deployment
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.weights import NetworkPolicy
 
 
 @pytest.mark.slow

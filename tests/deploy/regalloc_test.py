@@ -11,7 +11,7 @@ from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import native_form
 from tests.regalloc_networks import random_network

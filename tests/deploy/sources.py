@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.policies.network import TRANSFORMS, NetworkWeights
+from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.problems.inlining.signature import FEATURES
 
 LEAN = """

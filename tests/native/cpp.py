@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.policies.native import NATIVE_FILE, include_directory, native_blob
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.native import NATIVE_FILE, include_directory, native_blob
 
 DRIVER = Path(__file__).with_name("policy_network_driver.cpp")
 COMPILERS = ("clang++-19", "clang++-22", "g++")

@@ -12,8 +12,8 @@ from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm.plugin import INLINER, PROBE_SOURCE, SOURCES, build_plugin, differing_features, inliner_plugin
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.policies.policy import ConstantPolicy
+from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.problems.inlining import PROBLEM
 from tests.real_observations import weights_for
 from tests.small_corpus import make_corpus

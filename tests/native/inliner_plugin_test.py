@@ -11,10 +11,10 @@ import pytest
 
 from compiler_opt.llvm import inliner_log, plugin
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.native import embedded_source, native_blob
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import uniforms
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
 from compiler_opt.problems.inlining.signature import FEATURES
+from compiler_opt.spaces.native import embedded_source, native_blob
 
 _SOURCE = """
 int get(int);

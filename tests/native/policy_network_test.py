@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.policies.native import NATIVE_FILE, native_blob
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import uniforms
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.spaces.native import NATIVE_FILE, native_blob
 from tests.native.cpp import COMPILERS, DRIVER, build, driver_logits, run_driver
 from tests.real_observations import weights_for
 

@@ -20,11 +20,11 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.llvm.training_log_reader import decode_log
 from compiler_opt.policies.deviations import DeviatingPolicy
-from compiler_opt.policies.native import native_blob
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, native_form
 from compiler_opt.problems.regalloc_eviction.default_eviction import rebuilt_choices
+from compiler_opt.spaces.native import native_blob
 from tests.regalloc_networks import random_network
 from tests.small_corpus import make_busy_corpus
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from compiler_opt.llvm.training_log import record_dtype
-from compiler_opt.policies.candidates import CandidatePolicy
-from compiler_opt.policies.native import native_blob, ordered
-from compiler_opt.policies.network import NetworkWeights, outputs, positions_of
-from compiler_opt.policies.number import NumberPolicy
+from compiler_opt.policies.weights import NetworkWeights, outputs, positions_of
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import native_form
 from compiler_opt.problems.regalloc_eviction import signature
+from compiler_opt.spaces.continuous import NumberPolicy
+from compiler_opt.spaces.masked_categorical import CandidatePolicy
+from compiler_opt.spaces.native import native_blob, ordered
 from compiler_opt.tensor_spec import TensorSpec
 from tests.native.cpp import build, run_driver
 

@@ -9,7 +9,7 @@ import pytest
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE, ModelCard
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
 from tests.real_observations import weights_for
 
 _METADATA = {

@@ -8,11 +8,11 @@ import pytest
 
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import PolicyError, ProtocolError
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples, held_out_modules, load_examples
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
-from compiler_opt.rl.decisions import YesOrNo
 from compiler_opt.rl.trace_files import Trace, TraceWriter
+from compiler_opt.spaces.heads.head import YesOrNo
 from compiler_opt.tensor_spec import TensorSpec
 
 CONFIG = BehavioralCloningConfig(batch_size=64, num_epochs=20, learning_rate=1e-2, seed=3)

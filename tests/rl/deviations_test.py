@@ -11,11 +11,11 @@ from compiler_opt import rl
 rl.load_tensorflow()
 
 from compiler_opt.llvm.interactive import FunctionOfDecisions  # noqa: E402
-from compiler_opt.policies.candidates import CandidateInputs  # noqa: E402
 from compiler_opt.rl.config import DeviationsConfig, NetworkConfig  # noqa: E402
-from compiler_opt.rl.decisions import OneOfCandidates  # noqa: E402
 from compiler_opt.rl.deviations import DeviationLearner, Samples, Trials, log_gain  # noqa: E402
-from compiler_opt.rl.networks import mean_network  # noqa: E402
+from compiler_opt.spaces.heads.head import OneOfCandidates  # noqa: E402
+from compiler_opt.spaces.heads.networks import mean_network  # noqa: E402
+from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
 
 _PLACES = 5
 _NETWORK = NetworkConfig((16,), (8,))

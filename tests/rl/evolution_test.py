@@ -5,7 +5,7 @@ import pytest
 
 from compiler_opt import rl
 from compiler_opt.errors import PolicyError
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 
 rl.load_tensorflow()

@@ -7,10 +7,10 @@ from compiler_opt import rl
 
 rl.load_tensorflow()
 
-from compiler_opt.policies.network import NetworkPolicy  # noqa: E402
+from compiler_opt.policies.weights import NetworkPolicy  # noqa: E402
 from compiler_opt.rl import ppo  # noqa: E402
 from compiler_opt.rl.config import NetworkConfig, PPOConfig  # noqa: E402
-from compiler_opt.rl.decisions import YesOrNo  # noqa: E402
+from compiler_opt.spaces.heads.head import YesOrNo  # noqa: E402
 
 _FEATURES = ("a", "b", "c")
 

@@ -8,7 +8,7 @@ import pytest
 
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from tests import programs
 from tests.small_corpus import make_busy_corpus

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.collect.traces import TraceContext
-from compiler_opt.policies.network import NetworkPolicy
 from compiler_opt.policies.vocabulary import load_vocabulary
+from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.problems.inlining.signature import FEATURES
 from compiler_opt.rl.trace_files import TraceWriter
 from compiler_opt.tensor_spec import TensorSpec

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from compiler_opt.policies.model_card import ModelCard
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
 from compiler_opt.policies.vocabulary import save_vocabulary
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
 from compiler_opt.problems.inlining.signature import FEATURES
 from tests.small_corpus import make_small_corpus
 

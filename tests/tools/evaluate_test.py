@@ -13,7 +13,7 @@ import pytest
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus, format_options
 from compiler_opt.files import default_cache_dir
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from tests.small_corpus import make_small_corpus
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from tests.small_project import configure, make_small_project
 
 ROOT = Path(__file__).parents[2]

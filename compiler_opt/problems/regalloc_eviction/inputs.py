@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from compiler_opt.policies.candidates import CandidateInputs
 from compiler_opt.problems.regalloc_eviction import signature
 from compiler_opt.problems.regalloc_eviction.default_eviction import default_choices
 from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
+from compiler_opt.spaces.masked_categorical import CandidateInputs
 
 RELATIVE = (
     "place",

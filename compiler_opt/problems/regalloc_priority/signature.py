@@ -7,7 +7,7 @@ and 22 seen here (x86-64) keep the lowest 32 bits, so that -1 is the highest of 
 number the lowest, 0. `ADVICE` stays clear of that.
 """
 
-from compiler_opt.policies.number import NumberScale
+from compiler_opt.spaces.continuous import NumberScale
 
 FEATURES = ("li_size", "stage", "weight")
 """Length in slots, 16 to an instruction; how often the range has been through the queue

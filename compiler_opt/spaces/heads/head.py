@@ -17,12 +17,12 @@ from tf_agents.specs import tensor_spec
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
-from compiler_opt.policies.candidates import CandidateInputs
-from compiler_opt.policies.network import NetworkWeights, outputs, positions_of
-from compiler_opt.policies.number import NumberScale, log_density, log_deviation_of, mean_and_log_deviation
+from compiler_opt.policies.weights import NetworkWeights, outputs, positions_of
 from compiler_opt.problems.problem import Problem
-from compiler_opt.rl import networks
 from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.spaces.continuous import NumberScale, log_density, log_deviation_of, mean_and_log_deviation
+from compiler_opt.spaces.heads import networks
+from compiler_opt.spaces.masked_categorical import CandidateInputs
 from compiler_opt.tensor_spec import TensorSpec
 
 

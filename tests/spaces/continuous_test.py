@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights, outputs, positions_of
-from compiler_opt.policies.number import (
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights, outputs, positions_of
+from compiler_opt.spaces.continuous import (
     LARGEST_ADVICE,
     NumberPolicy,
     NumberScale,

@@ -13,8 +13,8 @@ import numpy as np
 
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm.training_log import Header, record_dtype
-from compiler_opt.policies.network import LearnedPolicy, NetworkWeights, outputs
 from compiler_opt.policies.policy import Decider, UsesFeatures, uniforms
+from compiler_opt.policies.weights import LearnedPolicy, NetworkWeights, outputs
 
 
 class CandidateInputs(UsesFeatures, abc.ABC):

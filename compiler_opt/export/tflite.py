@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from compiler_opt import rl
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.development_model import LOGITS, SEED_MARKS
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.tensor_spec import TensorSpec
+from compiler_opt.tensorflow_loading import stderr_held
 
 SIGNATURE = "action"
 """Of the SavedModel; TensorFlow puts it before the inputs' names."""
@@ -101,7 +101,7 @@ def tflite_model(weights: NetworkWeights, action_name: str, *, temperature: floa
         directory = str(scratch / "saved_model")
         tf.saved_model.save(network, directory, signatures={SIGNATURE: function})
         try:
-            with rl.stderr_held():
+            with stderr_held():
                 model: bytes = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=[SIGNATURE]).convert()
         except (ValueError, tf.errors.OpError) as error:
             raise PolicyError(f"TFLite: the policy is not converted: {' '.join(str(error).split())[:200]}") from error

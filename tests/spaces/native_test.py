@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.policies.native import embedded_source, native_blob
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.native import embedded_source, native_blob
 from tests.native.cpp import COMPILERS, DRIVER, build, driver_logits
 from tests.real_observations import weights_for
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.training_log import Header, record_dtype
-from compiler_opt.policies.network import LearnedPolicy, NetworkWeights, outputs, positions_of, quantile_positions
 from compiler_opt.policies.policy import Decider, uniforms
+from compiler_opt.policies.weights import LearnedPolicy, NetworkWeights, outputs, positions_of, quantile_positions
 from compiler_opt.tensor_spec import TensorSpec
 
 LARGEST_ADVICE = (1 << 24) - 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from compiler_opt.array_files import save_arrays
 from compiler_opt.errors import OutputError, PolicyError
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.network import NETWORK_FILE, NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NETWORK_FILE, NetworkPolicy, NetworkWeights
 from compiler_opt.tensor_spec import TensorSpec
 
 _INT64 = np.dtype("i8")

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from compiler_opt.errors import PolicyError, ToolchainError
+from compiler_opt.export.release_model import EmbeddedModel
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
-from compiler_opt.policies.export.release_model import EmbeddedModel
 
 SAVED_MODEL_FILE = "saved_model.pb"
 TIMEOUT_S = 900.0

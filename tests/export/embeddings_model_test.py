@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from compiler_opt.errors import PolicyError
+from compiler_opt.export.formats import export_policy
+from compiler_opt.export.saved_model import save_policy
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.export.formats import export_policy
-from compiler_opt.policies.export.saved_model import save_policy
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl.config import NetworkConfig
-from compiler_opt.rl.decisions import decision_kind
-from compiler_opt.rl.networks import assign
+from compiler_opt.spaces.heads.head import decision_kind
+from compiler_opt.spaces.heads.networks import assign
 from compiler_opt.tensor_spec import TensorSpec
 from tests.ir2vec_vocabulary import random_network
 
-# After `compiler_opt.policies.export`, which says which Keras it is to use.
+# After `compiler_opt.export`, which says which Keras it is to use.
 tf: Any = importlib.import_module("tensorflow")
 
 _COUNT, _DIMENSIONS = 300, 4

@@ -11,17 +11,17 @@ import pytest
 
 from compiler_opt.collect.rollout import rollout
 from compiler_opt.errors import PolicyError
+from compiler_opt.export.formats import export_policy
+from compiler_opt.export.saved_model import save_policy
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.export.formats import export_policy
-from compiler_opt.policies.export.saved_model import save_policy
-from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.policies.number import NumberPolicy
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.regalloc_priority import signature
+from compiler_opt.spaces.continuous import NumberPolicy
 from tests.small_corpus import make_busy_corpus
 
-# After `compiler_opt.policies.export`, which says which Keras it is to use.
+# After `compiler_opt.export`, which says which Keras it is to use.
 tf: Any = importlib.import_module("tensorflow")
 
 _PROBLEM = problems.load("regalloc_priority")

@@ -27,7 +27,7 @@ import numpy as np
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
-from compiler_opt.policies.network import TRANSFORMS, NetworkWeights, expand
+from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights, expand
 
 NATIVE_FILE = "network.mlgo"
 VERSION = 1
@@ -94,7 +94,7 @@ def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Map
 def embedded_source(blob: bytes, symbol: str = BLOB_SYMBOL) -> str:
     """C++ that defines a blob as data: `extern "C" const unsigned char SYMBOL[]` and `const size_t SYMBOL_size`."""
     return (
-        "// A trained policy as data; made by compiler_opt, see policies/native.py.\n"
+        "// A trained policy as data; made by compiler_opt, see spaces/native.py.\n"
         "#include <cstddef>\n\n"
         f'extern "C" {{\nextern const unsigned char {symbol}[];\nextern const std::size_t {symbol}_size;\n}}\n\n'
         f"alignas(64) const unsigned char {symbol}[] = {{\n{byte_rows(blob)}}};\n"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.candidates import CandidateInputs, CandidatePolicy
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights, outputs, positions_of
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights, outputs, positions_of
+from compiler_opt.spaces.masked_categorical import CandidateInputs, CandidatePolicy
 from compiler_opt.tensor_spec import TensorSpec
 
 _PLACES = 5

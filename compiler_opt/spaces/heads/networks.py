@@ -16,9 +16,9 @@ from tf_agents.specs import distribution_spec, tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.policies.number import LOG_DEVIATION_RANGE, MIDDLE_LOG_DEVIATION
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.spaces.continuous import LOG_DEVIATION_RANGE, MIDDLE_LOG_DEVIATION
 
 IMPOSSIBLE = -1e9
 """The logit of what is illegal."""

@@ -11,9 +11,9 @@ _INTERRUPTED_IMPORT = """
 import os, signal, sys
 signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
 signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]), 0.05)
-from compiler_opt import rl
+from compiler_opt.tensorflow_loading import load_tensorflow
 try:
-    rl.load_tensorflow()
+    load_tensorflow()
 except KeyboardInterrupt:
     signal.setitimer(signal.ITIMER_REAL, 0)
     print("tensorflow" in sys.modules, "tf_agents.agents.ppo.ppo_clip_agent" in sys.modules)
@@ -24,7 +24,7 @@ except KeyboardInterrupt:
 def test_an_interrupt_during_the_import_takes_effect_after_it(after_s: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _INTERRUPTED_IMPORT, after_s],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[1],
         env={**os.environ, "PYTHONPATH": "."},
         capture_output=True,
         text=True,

@@ -13,13 +13,12 @@ import tensorflow as tf  # noqa: E402
 
 from compiler_opt.errors import PolicyError  # noqa: E402
 from compiler_opt.llvm.training_log import Header  # noqa: E402
-from compiler_opt.policies.candidates import CandidateInputs  # noqa: E402
-from compiler_opt.policies.number import NumberPolicy, NumberScale  # noqa: E402
 from compiler_opt.problems import problem as problems  # noqa: E402
 from compiler_opt.rl import ppo  # noqa: E402
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples  # noqa: E402
 from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig  # noqa: E402
-from compiler_opt.rl.decisions import (  # noqa: E402
+from compiler_opt.spaces.continuous import NumberPolicy, NumberScale  # noqa: E402
+from compiler_opt.spaces.heads.head import (  # noqa: E402
     Number,
     OneOfCandidates,
     YesOrNo,
@@ -27,6 +26,7 @@ from compiler_opt.rl.decisions import (  # noqa: E402
     log_softmax,
     smoothed,
 )
+from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 
 _PLACES = 6

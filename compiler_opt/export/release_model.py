@@ -18,8 +18,8 @@ import numpy as np
 from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
-from compiler_opt.policies.native import byte_rows, include_directory, native_blob
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.native import byte_rows, include_directory, native_blob
 from compiler_opt.tensor_spec import TensorSpec
 
 _INT64 = np.dtype("i8")
@@ -82,7 +82,7 @@ def header_text(weights: NetworkWeights, model: EmbeddedModel, inputs: Sequence[
     guard = f"COMPILER_OPT_{name.upper()}_H_"
     sources = "\n".join(_own_source(file) for file in ("policy_network.h", "release_model.h"))
     return f"""// llvm::{name}: a trained policy for llvm::ReleaseModeModelRunner, without TensorFlow.
-// Made by compiler_opt (policies/export/release_model.py); weights {weights.checksum()}.
+// Made by compiler_opt (export/release_model.py); weights {weights.checksum()}.
 
 #ifndef {guard}
 #define {guard}

@@ -4,7 +4,7 @@ saved_model.pb, variables/    signature `action`, inputs by LLVM's feature names
 output_spec.json              which output is the advice, as LLVM's development mode reads it
 network.npz                   see `policies.network`
 network.mlgo                  the native form, see `policies.native`
-model.tflite                  the same for LLVM's development mode, see `policies.export.tflite`
+model.tflite                  the same for LLVM's development mode, see `export.tflite`
 model_card.json, MODEL_CARD.md  see `policies.model_card`
 
 The native form and TFLite are for policies that say yes or no by integers. One that answers with a number, or sees
@@ -20,18 +20,18 @@ from tf_agents.policies import actor_policy, greedy_policy, policy_saver, tf_pol
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import OutputError
+from compiler_opt.export.embeddings_model import embeddings_policy
+from compiler_opt.export.number_model import number_policy
+from compiler_opt.export.tflite import tflite_model
 from compiler_opt.files import replaced_folder
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
-from compiler_opt.policies.export.embeddings_model import embeddings_policy
-from compiler_opt.policies.export.number_model import number_policy
-from compiler_opt.policies.export.tflite import tflite_model
-from compiler_opt.policies.native import NATIVE_FILE, native_blob
-from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.policies.number import NumberScale
-from compiler_opt.rl import networks
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.spaces.continuous import NumberScale
+from compiler_opt.spaces.heads import networks
+from compiler_opt.spaces.native import NATIVE_FILE, native_blob
 from compiler_opt.tensor_spec import TensorSpec
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.export.aot import write_aot
+from compiler_opt.export.release_model import EMBEDDED_MODELS, EmbeddedModel, write_release_model
 from compiler_opt.files import check_folder_writable, write_atomically
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
-from compiler_opt.policies.export.aot import write_aot
-from compiler_opt.policies.export.release_model import EMBEDDED_MODELS, EmbeddedModel, write_release_model
 from compiler_opt.policies.model_card import CHECKSUM_FACT
-from compiler_opt.policies.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory, native_blob
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
+from compiler_opt.spaces.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory, native_blob
 
 CPP_FILE = f"{BLOB_SYMBOL}.cpp"
 _HEADER = "policy_network.h"
@@ -128,10 +128,10 @@ def _release_model(policy_dir: Path, weights: NetworkWeights, model: EmbeddedMod
 def _tflite(policy_dir: Path, weights: NetworkWeights, model: EmbeddedModel, output: Path) -> list[Path]:
     del policy_dir
     # Not before everything that the user gave is known to be good: it takes seconds.
-    from compiler_opt import rl
+    from compiler_opt.tensorflow_loading import load_tensorflow
 
-    rl.load_tensorflow()
-    from compiler_opt.policies.export.tflite import tflite_model
+    load_tensorflow()
+    from compiler_opt.export.tflite import tflite_model
 
     converted = tflite_model(weights, model.advice.name)
     return _write(output, {TFLITE_FILE: converted.content, OUTPUT_SPEC_FILE: converted.output_spec.encode()})

@@ -4,13 +4,13 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
-from compiler_opt import rl
 from compiler_opt.collect.compilation import RolloutSettings
 from compiler_opt.errors import OutputError, PolicyError
 from compiler_opt.files import remove_oldest
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
-from compiler_opt.policies.network import LearnedPolicy, NetworkPolicy
 from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.weights import LearnedPolicy, NetworkPolicy
+from compiler_opt.tensorflow_loading import load_tensorflow
 
 _MAX_MODELS = 8
 """Kept in a folder: a run has one policy at a time, an evaluation a few."""
@@ -39,8 +39,8 @@ def with_model(settings: RolloutSettings, policy: Policy, action_name: str, scra
     directory = scratch / "models"
     if not (directory / policy.key).is_dir():
         # Not before it is needed: it takes seconds.
-        rl.load_tensorflow()
-        from compiler_opt.policies.export.tflite import tflite_model
+        load_tensorflow()
+        from compiler_opt.export.tflite import tflite_model
 
         model = tflite_model(policy.weights, action_name, temperature=policy.temperature)
         _write(directory, policy.key, {TFLITE_FILE: model.content, OUTPUT_SPEC_FILE: model.output_spec.encode()})

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler_opt.export.saved_model import save_policy
+from compiler_opt.export.tflite import tflite_model
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.development_model import LOGITS, with_seed
-from compiler_opt.policies.export.saved_model import save_policy
-from compiler_opt.policies.export.tflite import tflite_model
 from compiler_opt.policies.model_card import ModelCard
-from compiler_opt.policies.native import NATIVE_FILE, native_blob
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
-from compiler_opt.rl import networks
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
 from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.spaces.heads import networks
+from compiler_opt.spaces.native import NATIVE_FILE, native_blob
 from tests.native.cpp import DRIVER, build, driver_logits
 from tests.real_observations import real_observations, weights_for
 
@@ -239,8 +239,8 @@ import os, signal, sys
 from pathlib import Path
 from compiler_opt import rl
 rl.load_tensorflow()
-from compiler_opt.policies.export.saved_model import save_policy
-from compiler_opt.policies.network import NetworkWeights
+from compiler_opt.export.saved_model import save_policy
+from compiler_opt.policies.weights import NetworkWeights
 save_policy(Path(sys.argv[2]), NetworkWeights.load(Path(sys.argv[1])), "inlining_decision")
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -252,7 +252,7 @@ def test_killed_it_leaves_no_file_of_tensorflows(policy_dir: Path, tmp_path: Pat
     temporary.mkdir()
     process = subprocess.run(
         [sys.executable, "-c", _SAVE_AND_DIE, str(policy_dir), str(tmp_path / "policy")],
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[2],
         env={**os.environ, "TMPDIR": str(temporary)},
         stderr=subprocess.PIPE,
         timeout=200,

@@ -9,11 +9,11 @@ from tf_agents.networks import network
 from tf_agents.policies import actor_policy
 from tf_agents.trajectories import time_step as ts
 
+from compiler_opt.export.number_model import positions
 from compiler_opt.llvm.ir2vec import tensor_and_place
-from compiler_opt.policies.export.number_model import positions
-from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.rl import networks
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.spaces.heads import networks
 
 
 def embeddings_policy(weights: NetworkWeights, action_name: str) -> actor_policy.ActorPolicy:

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from compiler_opt.errors import PolicyError, ToolchainError
-from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.export.release_model import (
+from compiler_opt.export.release_model import (
     EMBEDDED_MODELS,
     EmbeddedModel,
     header_text,
     source_text,
     write_release_model,
 )
-from compiler_opt.policies.network import NetworkPolicy
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.tensor_spec import TensorSpec
 from tests.native.cpp import COMPILERS, DRIVER, build
 from tests.real_observations import weights_for

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.policies.export.aot import write_aot
-from compiler_opt.policies.export.formats import export_policy
-from compiler_opt.policies.export.release_model import EMBEDDED_MODELS
-from compiler_opt.policies.export.saved_model import save_policy
+from compiler_opt.export.aot import write_aot
+from compiler_opt.export.formats import export_policy
+from compiler_opt.export.release_model import EMBEDDED_MODELS
+from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.model_card import ModelCard
-from compiler_opt.policies.native import native_blob
-from compiler_opt.policies.network import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.spaces.native import native_blob
 from tests.native.cpp import build
 from tests.real_observations import weights_for
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[2]
 _CARDS = {"MODEL_CARD.md", "model_card.json"}
 
 
@@ -76,7 +76,7 @@ def test_all_formats_at_once(policy: Path, tmp_path: Path) -> None:
 
 def test_what_needs_no_tensorflow_does_not_import_it(policy: Path, tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from compiler_opt.policies.export.formats import export_policy;"
+        "import sys, pathlib; from compiler_opt.export.formats import export_policy;"
         f"export_policy(pathlib.Path({str(policy)!r}), pathlib.Path({str(tmp_path)!r}), ['native', 'release_model']);"
         "sys.exit('tensorflow' in sys.modules)"
     )

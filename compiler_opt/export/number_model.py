@@ -10,10 +10,10 @@ from tf_agents.policies import actor_policy
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.policies.network import NetworkWeights
-from compiler_opt.policies.number import NumberScale
-from compiler_opt.rl import networks
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.spaces.continuous import NumberScale
+from compiler_opt.spaces.heads import networks
 from compiler_opt.tensor_spec import TensorSpec
 
 
