@@ -32,8 +32,9 @@ from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import Policy
-from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tools import entry_point
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
@@ -51,7 +52,7 @@ def main(argv: list[str]) -> None:
             raise ConfigError(f"{path}: not there; run ./run_demo.sh first, or give --data_path and --policy_path")
     corpus, toolchain, problem = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value), problems.load("inlining")
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    policy = NetworkPolicy.load(Path(_POLICY_PATH.value), temperature=1.0)
+    policy = BinaryPolicy(NetworkWeights.load(Path(_POLICY_PATH.value)), temperature=1.0)
     rng = np.random.default_rng(_SEED.value)
     chosen = rng.permutation(len(corpus.modules))[: _NUM_MODULES.value]
     modules = [corpus.modules[index] for index in chosen]

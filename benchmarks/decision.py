@@ -22,7 +22,8 @@ from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import NATIVE_FILE, include_directory, native_blob
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import load_tensorflow, stderr_held
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> None:
     for path in (_DATA_PATH.value, _POLICY_PATH.value):
         if not Path(path).exists():
             raise ConfigError(f"{path}: not there; run ./run_demo.sh first, or give --data_path and --policy_path")
-    policy = NetworkPolicy.load(Path(_POLICY_PATH.value))
+    policy = BinaryPolicy(NetworkWeights.load(Path(_POLICY_PATH.value)))
     toolchain = probe(_CLANG_PATH.value)
     load_tensorflow()
     rows = _observations(policy.weights.features)  # [T, F]
@@ -105,7 +106,7 @@ def _timed(decide: Callable[[Any], int], observations: list[Any]) -> Run:
     return run
 
 
-def _native(policy: NetworkPolicy, rows: np.ndarray, clang: Path, scratch: Path) -> Run:
+def _native(policy: BinaryPolicy, rows: np.ndarray, clang: Path, scratch: Path) -> Run:
     (scratch / NATIVE_FILE).write_bytes(native_blob(policy.weights))
     rows.tofile(scratch / "features")
     program = scratch / "decision_native"
@@ -128,14 +129,14 @@ def _checked(command: list[str]) -> str:
     return result.stdout.decode()
 
 
-def _numpy(policy: NetworkPolicy, rows: np.ndarray) -> Run:
+def _numpy(policy: BinaryPolicy, rows: np.ndarray) -> Run:
     int64 = np.dtype("i8")
     specs = tuple(TensorSpec(name, int64, (1,)) for name in policy.weights.features)
     decider = policy.start(Header(specs, TensorSpec("advice", int64, (1,))), seed=0)
     return _timed(lambda observation: int(decider(observation)), [row.tobytes() for row in rows])
 
 
-def _tflite(policy: NetworkPolicy, rows: np.ndarray) -> Run:
+def _tflite(policy: BinaryPolicy, rows: np.ndarray) -> Run:
     import tensorflow as tf
 
     from compiler_opt.export.tflite import tflite_model
@@ -159,7 +160,7 @@ def _tflite(policy: NetworkPolicy, rows: np.ndarray) -> Run:
     return _timed(decide, rows.tolist())
 
 
-def _saved_model(policy: NetworkPolicy, rows: np.ndarray) -> Run:
+def _saved_model(policy: BinaryPolicy, rows: np.ndarray) -> Run:
     import tensorflow as tf
 
     model = tf.saved_model.load(_POLICY_PATH.value)

@@ -28,7 +28,8 @@ from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tools import entry_point
 
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
@@ -110,7 +111,7 @@ class Findings:
 
 
 def check(
-    name: str, deployment: Deployment, toolchain: Toolchain, policy: NetworkPolicy, scratch: Path, num_workers: int
+    name: str, deployment: Deployment, toolchain: Toolchain, policy: BinaryPolicy, scratch: Path, num_workers: int
 ) -> Findings:
     """Builds and compares one project.
 
@@ -188,9 +189,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -
     return result.stdout.decode("utf-8", "replace") + result.stderr_tail
 
 
-def _rollouts(
-    build: Path, kept: Path, toolchain: Toolchain, policy: NetworkPolicy, num_workers: int
-) -> tuple[str, ...]:
+def _rollouts(build: Path, kept: Path, toolchain: Toolchain, policy: BinaryPolicy, num_workers: int) -> tuple[str, ...]:
     """Compiles every module of a build with bitcode; returns the failures."""
     objects = objects_of_database(build / "compile_commands.json", build)
     corpus_dir = kept.with_name("corpus")
@@ -219,7 +218,7 @@ def main(argv: list[str]) -> int:
     unknown = [name for name in _PROJECTS.value if name not in BUILDS]
     if unknown:
         raise ConfigError(f"--projects: expected some of {', '.join(BUILDS)}; found {unknown[0]!r}")
-    policy = NetworkPolicy.load(Path(_POLICY_PATH.value))
+    policy = BinaryPolicy(NetworkWeights.load(Path(_POLICY_PATH.value)))
     toolchains = [probe(clang) for clang in _CLANG_PATH.value]
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     good = True

@@ -11,7 +11,8 @@ import pytest
 
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.corpus.ready_made import manifest
-from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.config import BehavioralCloningConfig, PPOConfig, TrainingConfig
+from compiler_opt.spaces.network_config import NetworkConfig
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

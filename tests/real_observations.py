@@ -8,8 +8,9 @@ import numpy as np
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import RandomPolicy
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.spaces.binary import BinaryPolicy
 from tests.small_corpus import make_corpus
 
 SOURCES = {
@@ -91,7 +92,7 @@ def weights_for(
         tuple(rng.normal(0, 0.1, size).astype(np.float32) for size in sizes[1:]),
         {"problem": "inlining", "seed": seed},
     )
-    off, on = NetworkPolicy(weights).logits(observations).T
+    off, on = BinaryPolicy(weights).logits(observations).T
     leanings = np.unique(np.quantile(on - off, np.linspace(0.4, 0.6, 100), method="nearest"))
     gap = int(np.argmax(np.diff(leanings))) if len(leanings) > 1 else 0
     weights.biases[-1][1] -= leanings[gap : gap + 2].mean()

@@ -11,6 +11,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import FeaturePolicy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
+from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 
 def random_network(problem: Problem, corpus: Corpus, toolchain: Toolchain, place: Path, seed: int) -> NetworkWeights:
@@ -19,16 +20,14 @@ def random_network(problem: Problem, corpus: Corpus, toolchain: Toolchain, place
     results = [rollout(module, told, problem, toolchain, scratch=place) for module in corpus.modules]
     seen = [result.trajectory.features() for result in results if result.trajectory is not None]
     features = {name: np.concatenate([each[name] for each in seen]) for name in seen[0]}
-    if problem.candidates is not None:
-        values = problem.candidates.values(features)[problem.candidates.legal(features)]
-    else:
-        values = np.stack([features[name].reshape(-1).astype("f8") for name in problem.feature_names], axis=-1)
-        values = np.nan_to_num(values, posinf=9e9)
+    seen_by_networks = problem.action_space.vocabulary_values(features)
+    columns = [seen_by_networks[name].reshape(-1).astype("f8") for name in problem.feature_names]
+    values = np.nan_to_num(np.stack(columns, axis=-1), posinf=9e9)
     rng = np.random.default_rng(seed)
-    sizes = (3 * len(problem.feature_names), 16, 16, 1 if problem.candidates is not None else 2)
+    sizes = (3 * len(problem.feature_names), 16, 16, 1 if isinstance(problem.action_space, MaskedCategorical) else 2)
     return NetworkWeights(
         problem.feature_names,
-        tuple(np.quantile(column, np.linspace(0, 1, 50), method="inverted_cdf") for column in values.T.astype("f8")),
+        tuple(np.quantile(column, np.linspace(0, 1, 50), method="inverted_cdf") for column in values.T),
         tuple(rng.normal(0, np.sqrt(2 / rows), (rows, width)).astype("f4") for rows, width in pairwise(sizes)),
         tuple(rng.normal(0, 0.3, size).astype("f4") for size in sizes[1:]),
         {"problem": problem.name},

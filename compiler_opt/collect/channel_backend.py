@@ -78,9 +78,9 @@ def _converse(
         sites = compilation.call_sites(result.header.decode(result.observations), advice)
     elif compilation.advisor != INLINING:
         sites = result.functions()
-    log_probs, drawn = decider.log_probs(), decider.drawn()
+    log_probs, sampled_actions = decider.log_probs(), decider.sampled_actions()
     header = ir2vec.flattened(result.header)
-    return Trajectory(header, result.observations, advice, log_probs, sites, drawn), result
+    return Trajectory(header, result.observations, advice, log_probs, sites, sampled_actions), result
 
 
 def _channel(compilation: Compilation, *, include_default: bool) -> Connect:

@@ -15,9 +15,10 @@ from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.logged import logged_trajectory
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
+from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed
 from compiler_opt.policies.policy import Policy
-from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +57,10 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
                 "the backend auto"
             )
         return Prepared(None)
-    if not isinstance(policy, NetworkPolicy):
+    if not (isinstance(policy, LearnedPolicy) and policy.runs_in_development_mode):
         raise PolicyError(f"policy {policy.name!r} cannot decide as a TFLite model; use the backend auto")
-    policy.check_specs(support.features)
+    assert support.advice is not None
+    policy.check_header(Header(support.features, support.advice))
     models = compilation.settings.models
     if models is None or not (models / policy.key / TFLITE_FILE).is_file():
         raise PolicyError(
@@ -88,7 +90,7 @@ def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Traject
 @contextlib.contextmanager
 def _seeded(compilation: Compilation, policy: Policy, model: Path | None) -> Iterator[Path | None]:
     """The folder of a model that draws by the compilation's seed, if it draws at all."""
-    if model is None or not isinstance(policy, NetworkPolicy) or not policy.temperature:
+    if model is None or not isinstance(policy, LearnedPolicy) or not policy.temperature:
         yield model
         return
     folder = compilation.scratch / "model"

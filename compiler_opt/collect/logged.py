@@ -12,7 +12,7 @@ from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
 from compiler_opt.policies.development_model import LOGITS
 from compiler_opt.policies.policy import Policy
-from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec
 
 
@@ -65,9 +65,9 @@ def _trajectory(
     assert support.advice is not None
     advice = _column(compilation, log, support.advice.name).reshape(-1)
     log_probs = None
-    if isinstance(policy, NetworkPolicy) and policy.temperature:
+    if isinstance(policy, LearnedPolicy) and policy.temperature:
         logits = _column(compilation, log, LOGITS).reshape(len(log), -1)
-        log_probs = policy.log_probs(advice, logits)
+        log_probs = policy.logged_log_probs(advice, logits)
     sites: remarks.CallSites | FunctionOfDecisions | None = None
     if compilation.names_call_sites:
         sites = compilation.call_sites(log.columns([spec.name for spec in support.features]), advice)

@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from compiler_opt.collect.compilation import Compilation, DefaultPolicy
+from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.logged import logged_trajectory
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ToolchainError
@@ -14,8 +14,8 @@ from compiler_opt.llvm.plugin import INLINER, cached_plugin, can_build, environm
 from compiler_opt.llvm.regalloc_plugin import REGALLOC
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Policy
-from compiler_opt.policies.weights import LearnedPolicy, NetworkPolicy
-from compiler_opt.problems.problem import Problem, native_form
+from compiler_opt.problems.problem import Problem
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 NATIVE_SUFFIX = ".mlgo"
 """Of policies in a scratch directory, where they stay for the next compilation."""
@@ -52,7 +52,7 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
             )
         return None
     inlines = compilation.advisor == INLINING
-    if not (_inlines_within(policy) if inlines else _allocates_within(policy, compilation.problem)):
+    if not _decides_within(policy, compilation.problem):
         if insists and inlines:
             raise PolicyError(f"policy {policy.name!r} cannot decide within the compiler; use the backend auto")
         # The register allocator's plugin has others asked over the channel.
@@ -68,15 +68,10 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
         return None
 
 
-def _inlines_within(policy: Policy) -> bool:
-    return isinstance(policy, (NetworkPolicy, DefaultPolicy))
-
-
-def _allocates_within(policy: Policy, problem: Problem) -> bool:
+def _decides_within(policy: Policy, problem: Problem) -> bool:
     if isinstance(policy, LearnedPolicy):
-        return not policy.temperature
-    # Priorities as the compiler gives them are beyond our scale: what is to be learned is the rebuilt default.
-    return policy.is_default and problem.scale is None
+        return policy.runs_in_plugin
+    return policy.is_default and problem.action_space.plugin_takes_default
 
 
 def _blob(folder: Path, policy: LearnedPolicy, problem: Problem) -> Path:
@@ -86,7 +81,7 @@ def _blob(folder: Path, policy: LearnedPolicy, problem: Problem) -> Path:
         remove_oldest(folder.glob(f"*{NATIVE_SUFFIX}"), _MAX_NATIVE_POLICIES)
         # Whole or not at all, should the disk be full.
         partial = path.with_suffix(".partial")
-        partial.write_bytes(native_form(policy.weights, problem))
+        partial.write_bytes(problem.native_form(policy.weights))
         partial.replace(path)
     return path
 
@@ -103,8 +98,8 @@ def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Traject
     features, advice = compilation.support.features, compilation.support.advice
     assert advice is not None
     temperature = 0.0
-    if isinstance(policy, NetworkPolicy):
-        policy.check_specs(features)
+    if isinstance(policy, LearnedPolicy):
+        policy.check_header(Header(features, advice))
         temperature = policy.temperature
     else:
         features = compilation.features_of_default
@@ -115,8 +110,8 @@ def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Traject
     if log is None:
         return None
     log_probs = None
-    if isinstance(policy, NetworkPolicy) and temperature and log.logits is not None:
-        log_probs = policy.log_probs(log.advice, log.logits)
+    if isinstance(policy, LearnedPolicy) and temperature and log.logits is not None:
+        log_probs = policy.logged_log_probs(log.advice, log.logits)
     call_sites = log.call_sites if compilation.settings.record_call_sites else None
     return Trajectory(Header(features, advice), log.observations, log.advice, log_probs, call_sites)
 

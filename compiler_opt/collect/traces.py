@@ -104,10 +104,9 @@ def contexts(rollout: Rollout, problem: Problem) -> list[TraceContext]:
     trajectory = rollout.trajectory
     if trajectory is None:
         return []
-    # The default decision is the action already, and no policy may see it, unless it is among what candidates are told.
+    # The default decision is the action already, and no policy may see it, unless its action space makes use of it.
     unseen = {problem.advisor.default_feature, problem.advisor.told_default}
-    if problem.candidates is not None:
-        unseen -= set(problem.candidates.optional)
+    unseen -= set(problem.action_space.optional_features)
     features = tuple(
         dataclasses.replace(spec, shape=decision_shape(spec))
         for spec in trajectory.header.features

@@ -17,11 +17,11 @@ class Trajectory:
       header: what an observation consists of.
       observations: T observations as raw bytes.
       advice: `[T]`, int64 or float32 as the problem has it.
-      log_probs: `[T]` float32 log probability of each advice (of a number: density of what was drawn), None unless the
-        policy sampled.
+      log_probs: `[T]` float32 log probability of each advice (of a number: density of the sampled action), None unless
+        the policy sampled.
       sites: where the decisions were made, see `Problem.credit`; None when the compiler does not tell, or was not
         asked to.
-      drawn: `[T]` float32, the real numbers that the advice was made of; None unless the policy drew such.
+      sampled_actions: `[T]` float32, the real numbers that the advice was made of; None unless the policy sampled such.
       outcomes: `[T]` float64, what the compiler itself logged as the outcome of each decision, not a number where it
         did not; None when it logs none (only a training log may have them). In LLVM's logs of register allocation the
         last decision of a function has the function's score, the others 0.
@@ -32,7 +32,7 @@ class Trajectory:
     advice: np.ndarray
     log_probs: np.ndarray | None
     sites: remarks.CallSites | FunctionOfDecisions | None
-    drawn: np.ndarray | None = None
+    sampled_actions: np.ndarray | None = None
     outcomes: np.ndarray | None = None
 
     def __len__(self) -> int:

@@ -33,7 +33,6 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE, ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import native_form
 from compiler_opt.spaces.native import embedded_source
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")
@@ -131,7 +130,7 @@ def deploy(
     spelled = spelled or (DEFAULT_LEVELS if problem.is_size else DEFAULT_SPEED_LEVELS)
     policy = problem.policy(weights, origin=str(policy_dir))
     card = ModelCard.load(policy_dir) or weights.card()
-    blob = native_form(weights, problem)
+    blob = problem.native_form(weights)
     checksum = hashlib.sha256(blob).hexdigest()
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output")

@@ -24,15 +24,8 @@ from compiler_opt.llvm.linker import linked_text_bytes
 from compiler_opt.llvm.object_file import read_text_bytes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.policy import ConstantPolicy, Policy, RandomPolicy
+from compiler_opt.policies.policy import Policy
 from compiler_opt.problems import problem as problems
-
-BASELINES: Mapping[str, Callable[[], Policy]] = {
-    "never": lambda: ConstantPolicy(0, "never"),
-    "always": lambda: ConstantPolicy(1, "always"),
-    "random": lambda: RandomPolicy(0.5, "random"),
-}
-"""What a policy has to beat besides the default, for problems whose advice is yes or no."""
 
 _MIN_BEFORE_GIVING_UP = 10
 _MAX_FAILED_SHARE = 0.5
@@ -55,22 +48,17 @@ class EvaluationSettings:
     keep_objects: Path | None = None
 
 
-def known_baselines(problem: problems.Problem) -> list[str]:
-    """Names of the baselines that the problem has."""
-    return list(BASELINES) if problem.is_yes_or_no else []
-
-
-def baselines(problem: problems.Problem, names: Sequence[str]) -> list[Policy]:
-    """The baselines of those names.
+def baselines(problem: problems.Problem, names: Sequence[str] | None = None) -> list[Policy]:
+    """The baselines of those names; by default all that the problem has.
 
     Raises:
       ConfigError: there is no such baseline, or none at all for the problem.
     """
-    known = known_baselines(problem)
-    for name in names:
+    known = problem.action_space.baselines()
+    for name in known if names is None else names:
         if name not in known:
             raise ConfigError(f"unknown baseline {name!r} for {problem.name}; expected {', '.join(known) or 'none'}")
-    return [BASELINES[name]() for name in dict.fromkeys(names)]
+    return [known[name] for name in dict.fromkeys(known if names is None else names)]
 
 
 def evaluate(

@@ -14,7 +14,6 @@ from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FIL
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import Problem
 from compiler_opt.spaces.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory, native_blob
 
 CPP_FILE = f"{BLOB_SYMBOL}.cpp"
@@ -50,8 +49,13 @@ def export_policy(
     if evaluation is not None:
         card = card.with_results(evaluation_results(evaluation, weights.checksum()))
     problem = problems.of_policy(weights, str(policy_dir))
-    model, possible = EMBEDDED_MODELS[problem.advisor.problem], _possible(problem)
+    model, possible = EMBEDDED_MODELS[problem.advisor.problem], problem.action_space.formats(weights)
     impossible = [form for form in formats if form not in possible]
+    if impossible and components(weights.features):
+        raise PolicyError(
+            f"{policy_dir}: sees IR2Vec embeddings, for which the format {impossible[0]} has no place; expected aot, "
+            "or a policy that was trained without them"
+        )
     if impossible:
         raise PolicyError(
             f"{policy_dir}: there is no way yet to write a policy for {problem.name} in the format {impossible[0]}; "
@@ -60,12 +64,6 @@ def export_policy(
                 if possible
                 else "compiler_opt/tools/deploy.py takes it as it is"
             )
-        )
-    of_integers = [form for form in formats if form != "aot"]
-    if of_integers and components(weights.features):
-        raise PolicyError(
-            f"{policy_dir}: sees IR2Vec embeddings, for which the format {of_integers[0]} has no place; expected aot, "
-            "or a policy that was trained without them"
         )
     check_folder_writable(output)
     written = {name: FORMATS[name](policy_dir, weights, model, output) for name in formats}
@@ -149,14 +147,6 @@ FORMATS: Mapping[str, Callable[[Path, NetworkWeights, EmbeddedModel, Path], list
     "tflite": _tflite,
     "aot": _aot,
 }
-
-
-def _possible(problem: Problem) -> tuple[str, ...]:
-    """The formats that there are of a problem's policies."""
-    if problem.is_yes_or_no:
-        return tuple(FORMATS)
-    # Of one that answers with a number there is the SavedModel, which this is made of.
-    return ("aot",) if problem.scale is not None else ()
 
 
 def _write(output: Path, contents: Mapping[str, bytes]) -> list[Path]:

@@ -2,8 +2,8 @@
 
 LLVM (`llvm/lib/Analysis/TFLiteUtils.cpp`) looks up each input by `action_` + the feature's name, and the advice by the
 name that `output_spec.json` gives, each followed by its port. A feature that the model has not is no mistake; an input
-that LLVM does not fill is. Its interpreter knows TFLite's builtin operations only, so the quantiles are counted by
-comparing instead of searching.
+that LLVM does not fill is. Its interpreter knows TFLite's builtin operations only, so the thresholds that are reached
+are counted by comparing instead of searching.
 
 A model may decide greedily or draw; one that draws also tells its logits, which log probabilities are computed from.
 """
@@ -20,6 +20,7 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.development_model import LOGITS, SEED_MARKS
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.quantile_encoder import QuantileEncoder
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import stderr_held
 
@@ -46,17 +47,12 @@ class _Network(tf.Module):
         self._action_name = action_name
         self._temperature = temperature
         self._features = weights.features
-        longest = max(len(column) for column in weights.quantiles)
-        limits = np.iinfo(np.int64)
-        # As in `policies.native`: padding and what lies beyond 64 bits are never reached, or always.
-        table = np.full((len(weights.quantiles), longest), limits.max)
-        self._counts = np.ones(table.shape, np.float32)
-        for row, counts, column in zip(table, self._counts, weights.quantiles, strict=True):
-            ceilings = [max(int(ceiling), limits.min) for ceiling in np.ceil(column).tolist()]
-            reachable = [ceiling for ceiling in ceilings if ceiling <= limits.max]
-            row[: len(reachable)] = reachable
-            counts[len(reachable) :] = 0
-        self._table = table
+        thresholds = QuantileEncoder(weights.quantiles).integer_thresholds
+        longest = max(len(each.values) for each in thresholds)
+        # Padding counts nothing when it is reached.
+        self._thresholds = np.array([np.pad(each.values, (0, longest - len(each.values))) for each in thresholds])
+        counts = [np.pad(each.counts, (0, longest - len(each.values))) for each in thresholds]
+        self._counts = np.array(counts, np.float32)
         self._lengths = np.array([[len(column)] for column in weights.quantiles], np.float32)
         # Variables, as the outputs of functions without any go by another name.
         self._layers = [
@@ -66,9 +62,9 @@ class _Network(tf.Module):
 
     def __call__(self, **features: tf.Tensor) -> dict[str, tf.Tensor]:
         values = tf.stack([tf.reshape(features[name], [1]) for name in self._features])  # [F, 1]
-        reached = tf.cast(values >= self._table, tf.float32) * self._counts  # [F, Q]
-        positions = tf.reduce_sum(reached, axis=1, keepdims=True) / self._lengths  # [F, 1]
-        expanded = tf.concat([positions, tf.sqrt(positions), tf.square(positions)], axis=1)
+        reached = tf.cast(values >= self._thresholds, tf.float32) * self._counts  # [F, K]
+        ranks = tf.reduce_sum(reached, axis=1, keepdims=True) / self._lengths  # [F, 1]
+        expanded = tf.concat([ranks, tf.sqrt(ranks), tf.square(ranks)], axis=1)
         activations = tf.reshape(expanded, [1, -1])
         *hidden, (kernel, bias) = self._layers
         for hidden_kernel, hidden_bias in hidden:
@@ -76,7 +72,7 @@ class _Network(tf.Module):
         logits = tf.matmul(activations, kernel) + bias
         if not self._temperature:
             return {self._action_name: tf.argmax(logits, axis=1, output_type=tf.int64)}
-        # As `policies.network` draws: 1 when a uniform number is below its probability.
+        # As `BinaryPolicy` samples: 1 when a uniform number is below its probability.
         seed, seed2 = SEED_MARKS
         uniform = tf.raw_ops.RandomUniform(shape=[1], dtype=tf.float32, seed=seed, seed2=seed2)
         probability = tf.sigmoid((logits[:, 1] - logits[:, 0]) / self._temperature)
@@ -84,7 +80,7 @@ class _Network(tf.Module):
 
 
 def tflite_model(weights: NetworkWeights, action_name: str, *, temperature: float = 0.0) -> TFLiteModel:
-    """Converts a yes-or-no network; a decision at a time; takes some 0.3 s.
+    """Converts a binary policy that sees integers; a decision at a time; takes some 0.3 s.
 
     Args:
       weights: what it decides by.

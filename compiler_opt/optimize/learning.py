@@ -26,7 +26,8 @@ from compiler_opt.optimize.changes import DecisionHashes
 from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl import vocabularies
-from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.config import BehavioralCloningConfig, PPOConfig, TrainingConfig
+from compiler_opt.spaces.network_config import NetworkConfig
 
 if TYPE_CHECKING:
     from compiler_opt.rl.trace_files import TraceWriter
@@ -125,13 +126,14 @@ def _trace_writer(path: Path) -> "TraceWriter":
     return TraceWriter(path)
 
 
-def make_vocabulary(folder: Path) -> None:
+def make_vocabulary(folder: Path, problem: Problem) -> None:
     """The quantiles of the default trace's features."""
     rl.load_tensorflow()
     from compiler_opt.rl.quantiles import trace_quantiles
     from compiler_opt.rl.trace_files import Trace
 
-    save_vocabulary(folder / VOCABULARY, trace_quantiles(Trace(folder / TRACE), NUM_QUANTILES))
+    quantiles = trace_quantiles(Trace(folder / TRACE), problem.action_space, NUM_QUANTILES)
+    save_vocabulary(folder / VOCABULARY, quantiles)
 
 
 def warm_start(folder: Path, problem: Problem, settings: LearningSettings) -> None:

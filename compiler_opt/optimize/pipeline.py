@@ -41,7 +41,7 @@ from compiler_opt.optimize.program import (
 )
 from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure
 from compiler_opt.optimize.state import State
-from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 
 _OPTIONS = (OPTIMISATION, "-fno-lto")
@@ -90,7 +90,7 @@ def optimize(
     reused = _policy_to_reuse(settings.reuse_policy) if settings.reuse_policy is not None else None
     given = str(reused.policy_dir) if reused is not None else settings.learning.training.warmstart_policy_dir
     if given:
-        NetworkPolicy.load(Path(given)).check(features)
+        problem.load_policy(Path(given)).check(features)
     if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():
         raise ConfigError(f"{settings.output}: holds the policy; give another folder as --output")
     check_folder_writable(settings.output)
@@ -247,7 +247,7 @@ class _Optimization:
             self._heading(2, "Warm start: a network that imitates what clang -Oz itself decides")
             self._see(corpus, write_trace=True)
             for name, do in {
-                "vocabulary": lambda: learning.make_vocabulary(self._output),
+                "vocabulary": lambda: learning.make_vocabulary(self._output, self._problem),
                 "warm start": lambda: learning.warm_start(self._output, self._problem, settings),
             }.items():
                 if not self._state.is_done(name):
@@ -383,7 +383,7 @@ class _Optimization:
             "Corpus": f"{len(corpus.modules)} modules, linked into {', '.join(corpus.projects())}",
             "Policy": str(policy_dir),
         }
-        for key, value in NetworkPolicy.load(policy_dir).weights.metadata.items():
+        for key, value in NetworkWeights.load(policy_dir).metadata.items():
             if isinstance(value, (str, int, float)):
                 facts[f"Policy: {key.replace('_', ' ')}"] = str(value)
         return facts

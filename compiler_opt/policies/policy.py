@@ -3,7 +3,7 @@
 decider = policy.start(header, seed)          # once per compilation
 advice = decider(observation)                 # once per decision
 decider.log_probs()                           # afterwards, when the policy samples
-decider.drawn()                               # and what, when that is more than the advice tells
+decider.sampled_actions()                     # and the actions, when the advice tells less
 """
 
 import abc
@@ -26,8 +26,8 @@ class Decider(abc.ABC):
         """`[T]` float32, log probability of each advice given so far; None for a policy that does not sample."""
         return None
 
-    def drawn(self) -> np.ndarray | None:
-        """`[T]` float32, the real number behind each advice so far; None unless the policy draws numbers."""
+    def sampled_actions(self) -> np.ndarray | None:
+        """`[T]` float32, the real number behind each advice so far; None unless the policy samples numbers."""
         return None
 
 

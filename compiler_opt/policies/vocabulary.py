@@ -1,7 +1,7 @@
-"""The vocabulary: what values a feature takes, as quantiles of a trace. Networks see positions among them, not values.
+"""The vocabulary: what values a feature takes, as quantiles of a trace. Networks see ranks among them, not values.
 
 On disk a folder with one text file per feature, `FEATURE.buckets`: one number per line, ascending, repetitions included
-(a value that 30% of the decisions have takes 30% of the lines). The position of a value is the share of lines up to it.
+(a value that 30% of the decisions have takes 30% of the lines). The rank of a value is the share of lines up to it.
 """
 
 import contextlib

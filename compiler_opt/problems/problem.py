@@ -1,26 +1,27 @@
 """What every decision problem tells the rest of the system; each has a folder here with the same file names in it."""
 
 import abc
-import dataclasses
 import importlib
 import pkgutil
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from compiler_opt import problems
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.llvm import ir2vec
 from compiler_opt.llvm.advisors import AdvisorFlags
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.rule import Rule
-from compiler_opt.policies.weights import LearnedPolicy, NetworkPolicy, NetworkWeights
-from compiler_opt.spaces.continuous import NumberPolicy, NumberScale
-from compiler_opt.spaces.masked_categorical import CandidateInputs, CandidatePolicy
-from compiler_opt.spaces.native import native_blob
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.action_space import ActionSpace
+from compiler_opt.spaces.learned_policy import LearnedPolicy
+from compiler_opt.tensor_spec import TensorSpec
+
+if TYPE_CHECKING:
+    from compiler_opt.spaces.heads.head import Head
 
 
 class Problem(abc.ABC):
@@ -37,7 +38,10 @@ class Problem(abc.ABC):
     """Which of the compiler's decisions it is about; several problems may judge the same ones differently."""
 
     feature_names: tuple[str, ...]
-    """What policies see, in order; the compiler may offer more. With `candidates`, what the networks see of each."""
+    """What policies see, in order; the compiler may offer more. Of candidates, what the networks see of each."""
+
+    action_space: ActionSpace
+    """What kind of action a decision takes, and with it how it is learned and decided."""
 
     score_name: str
     """What the score is, in reports."""
@@ -47,12 +51,6 @@ class Problem(abc.ABC):
 
     default_policy: Policy | None = None
     """Decides as the compiler would, where it does not tell."""
-
-    candidates: CandidateInputs | None = None
-    """What policies see of candidates, when the decision is which of several."""
-
-    scale: NumberScale | None = None
-    """How what is learned becomes advice, when the decision is how much. Without either it is yes or no."""
 
     rule: Rule | None = None
     """A family of rules that has the compiler's own, as nearly as it can be written down, among them."""
@@ -72,27 +70,20 @@ class Problem(abc.ABC):
           ProtocolError: it is damaged.
         """
 
-    @property
-    def is_yes_or_no(self) -> bool:
-        """Whether advice is 0 or 1."""
-        return self.candidates is None and self.scale is None
+    def supported_features(self, compiler_features: Iterable[str]) -> tuple[str, ...]:
+        """All features that a policy may see of a compiler that sends these."""
+        return self.action_space.supported_features(self.feature_names, compiler_features)
 
-    def known(self, sent: Iterable[str]) -> tuple[str, ...]:
-        """`feature_names` and, of what the compiler sends, the embeddings where they can be made use of."""
-        return (*self.feature_names, *(ir2vec.components(sent) if self.is_yes_or_no else ()))
-
-    def visible(self, sent: Sequence[str]) -> list[str]:
-        """Which features policies can see when the compiler sends these.
+    def available_features(self, compiler_features: Collection[str]) -> list[str]:
+        """The supported features that can be had of a compiler that sends these.
 
         Raises:
-          PolicyError: candidates cannot be compared by them.
+          PolicyError: it does not send what no policy can do without.
         """
-        if self.candidates is None:
-            return [name for name in self.known(sent) if name in sent]
-        missing = [name for name in self.candidates.features if name not in sent]
-        if missing:
-            raise PolicyError(f"{self.name}: this compiler does not send the features {', '.join(missing)}")
-        return list(self.feature_names)
+        try:
+            return self.action_space.available_features(self.feature_names, compiler_features)
+        except PolicyError as error:
+            raise PolicyError(f"{self.name}: {error}") from None
 
     def policy(
         self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""
@@ -102,11 +93,7 @@ class Problem(abc.ABC):
         Raises:
           PolicyError: the network is for another problem.
         """
-        if self.candidates is not None:
-            return CandidatePolicy(weights, self.candidates, temperature=temperature, name=name, origin=origin)
-        if self.scale is not None:
-            return NumberPolicy(weights, self.scale, temperature=temperature, name=name, origin=origin)
-        return NetworkPolicy(weights, temperature=temperature, name=name, origin=origin)
+        return self.action_space.policy(weights, temperature=temperature, name=name, origin=origin)
 
     def load_policy(self, directory: Path, *, name: str = "policy") -> LearnedPolicy:
         """The greedy policy in a folder.
@@ -114,7 +101,32 @@ class Problem(abc.ABC):
         Raises:
           PolicyError: there is none, it is damaged, or it is for another problem.
         """
-        return self.policy(NetworkWeights.load(directory), name=name, origin=str(directory))
+        return self.action_space.load_policy(directory, name=name)
+
+    def native_form(self, weights: NetworkWeights) -> bytes:
+        """What our plugins decide by, see `spaces.native`.
+
+        Raises:
+          PolicyError: the network has none, or is larger than the evaluator allows.
+        """
+        return self.action_space.native_form(weights, self.name)
+
+    def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "Head":
+        """What is learned; imports TensorFlow.
+
+        Args:
+          quantiles: the vocabulary; features that the problem does not support are left out.
+          compiler_features: what the compiler sends.
+
+        Raises:
+          PolicyError: the compiler sends other than the problem needs.
+        """
+        supported = self.supported_features(spec.name for spec in compiler_features)
+        known = {name: quantiles[name] for name in supported if name in quantiles}
+        try:
+            return self.action_space.head(known, compiler_features)
+        except PolicyError as error:
+            raise PolicyError(f"{self.name}: {error}") from None
 
     context_policies: tuple[Policy, ...] = ()
     """Policies whose compilations tell scoring more of a project than the default's alone."""
@@ -184,20 +196,6 @@ def of_policy(weights: NetworkWeights, origin: str) -> Problem:
     if name not in names():
         raise PolicyError(f"{origin}: is of the problem {name!r}; expected one of {', '.join(names())}")
     return load(name)
-
-
-def native_form(weights: NetworkWeights, problem: Problem) -> bytes:
-    """What our plugins decide by, see `policies.native`.
-
-    Raises:
-      PolicyError: the network is larger than the evaluator allows.
-    """
-    if problem.is_yes_or_no:
-        return native_blob(weights)
-    about: dict[str, Any] = {"problem": problem.name}
-    if problem.scale is not None:
-        about["scale"] = dataclasses.asdict(problem.scale)
-    return native_blob(weights, of_integers=False, about=about)
 
 
 def reward(score: float, baseline: float) -> float:

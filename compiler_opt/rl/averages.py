@@ -7,7 +7,7 @@ from tf_agents.networks import network
 
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.heads import networks
-from compiler_opt.spaces.heads.head import DecisionKind
+from compiler_opt.spaces.heads.head import Head
 
 
 class AveragedWeights:
@@ -17,7 +17,7 @@ class AveragedWeights:
       variables: the means, in the order of the network's; for checkpoints.
     """
 
-    def __init__(self, kind: DecisionKind, actor: network.DistributionNetwork, decay: float):
+    def __init__(self, kind: Head, actor: network.DistributionNetwork, decay: float):
         """Begins with what the network is now.
 
         Args:

@@ -17,12 +17,12 @@ import numpy as np
 import tensorflow as tf
 
 from compiler_opt.errors import PolicyError, ProtocolError
-from compiler_opt.llvm import ir2vec
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.heads import networks
-from compiler_opt.spaces.heads.head import DecisionKind, YesOrNo
+from compiler_opt.spaces.heads.head import Head
+from compiler_opt.spaces.network_config import NetworkConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Examples:
     """Decisions to learn from, N of them.
 
     Attributes:
-      observations: by name, `[N, ...]`, see `rl.decisions`.
-      actions: `[N]`, see `rl.decisions`.
+      observations: by name, `[N, ...]`, see `spaces.heads`.
+      actions: `[N]`, see `spaces.heads`.
       num_modules: how many modules they come from.
     """
 
@@ -68,7 +68,7 @@ def held_out_modules(modules: Iterable[str], fraction: float, seed: int) -> froz
 
 def load_examples(
     trace: Trace,
-    kind: DecisionKind,
+    kind: Head,
     config: BehavioralCloningConfig,
     on_decisions: Callable[[int], object] = lambda count: None,
 ) -> tuple[Examples, Examples]:
@@ -84,24 +84,17 @@ def load_examples(
       PolicyError: the trace's decisions are not of this kind, or for yes or no a feature is not one integer.
       ProtocolError: the trace is damaged, lacks a feature, or holds fewer than two modules.
     """
-    if (trace.advice.dtype.kind == "f") != (kind.advice_kind == "f"):
-        found, expected = ("choice", "number") if kind.advice_kind == "f" else ("number", "choice")
-        raise PolicyError(
-            f"{trace.path}: {trace.advice.name} is a {found} and no {expected}; make a trace of what is to be cloned"
-        )
-    for spec in trace.features if isinstance(kind, YesOrNo) else ():
-        is_odd = spec.shape or (spec.dtype.kind == "f" and not ir2vec.components([spec.name]))
-        if spec.name in kind.sent and is_odd:
-            raise PolicyError(
-                f"{trace.path}: expected the feature {spec.name} to be one integer, found {spec.to_json()}"
-            )
+    try:
+        kind.check_examples(trace.features, trace.advice)
+    except PolicyError as error:
+        raise PolicyError(f"{trace.path}: {error}") from error
     rng = np.random.default_rng(config.seed)
     share = config.max_decisions / max(1, trace.num_decisions)
     observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     actions: list[np.ndarray] = []
     names: list[str] = []
     lengths: list[int] = []
-    for batch in trace.batches(kind.sent):
+    for batch in trace.batches(kind.compiler_features):
         on_decisions(len(batch))
         kept = np.ones(len(batch), bool) if share >= 1 else rng.random(len(batch)) < share
         for name, observed in kind.observe({name: values[kept] for name, values in batch.features.items()}).items():
@@ -158,7 +151,7 @@ class Cloner:
 
     def __init__(
         self,
-        kind: DecisionKind,
+        kind: Head,
         action_name: str,
         network: NetworkConfig,
         config: BehavioralCloningConfig,

@@ -14,13 +14,13 @@ from compiler_opt.collect.workers import Job
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.policies.deviations import DeviatingPolicy
-from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.rl.config import DeviationsConfig, NetworkConfig
+from compiler_opt.policies.weights import NetworkWeights, mean_network
+from compiler_opt.rl.config import DeviationsConfig
 from compiler_opt.rl.deviations import DeviationLearner, Samples, Trial, Trials, log_gain
 from compiler_opt.rl.sample_files import SampleFiles
 from compiler_opt.rl.training import Run, Training
-from compiler_opt.spaces.heads.head import OneOfCandidates
-from compiler_opt.spaces.heads.networks import mean_network
+from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
+from compiler_opt.spaces.network_config import NetworkConfig
 
 _FINAL_STAGES = 10
 """Of the falling learning rate at the end."""
@@ -67,7 +67,7 @@ class DeviationTraining(Training[Deviated]):
 
     def _make_learner(self, network: NetworkConfig) -> DeviationLearner:
         kind, name = self._kind, self._problem.name
-        if not isinstance(kind, OneOfCandidates):
+        if not isinstance(kind, MaskedCategoricalHead):
             raise ConfigError(f"{name}: single deviations are for problems that choose among candidates")
         if self._config.rollouts_per_module < 2:
             raise ConfigError("train_eval.rollouts_per_module: expected at least 2, one of which deviates")

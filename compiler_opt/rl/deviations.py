@@ -25,9 +25,10 @@ from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.policies.deviations import Deviation
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.averages import AveragedWeights
-from compiler_opt.rl.config import DeviationsConfig, NetworkConfig
+from compiler_opt.rl.config import DeviationsConfig
 from compiler_opt.spaces.heads import networks
-from compiler_opt.spaces.heads.head import OneOfCandidates
+from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
+from compiler_opt.spaces.network_config import NetworkConfig
 
 _STEPS_TO_AVERAGE = 20
 """Gradient steps between two that the average of the weights takes in."""
@@ -85,7 +86,7 @@ def log_gain(before: float, after: float, offset: float, largest: float) -> floa
 class Trials:
     """Draws what to try in a module: for each function, different deviations for different rollouts."""
 
-    def __init__(self, kind: OneOfCandidates, config: DeviationsConfig):
+    def __init__(self, kind: MaskedCategoricalHead, config: DeviationsConfig):
         self._kind = kind
         self._config = config
 
@@ -122,7 +123,7 @@ class Trials:
             drawn = rng.choice(len(number), min(count, len(number)), replace=False, p=likelihood)
             for rollout, pair in enumerate(drawn):
                 decision, candidate = int(number[pair]), int(place[pair])
-                row = observations["positions"][decisions[decision]]
+                row = observations[networks.RANKS][decisions[decision]]
                 positions = row[[advice[decisions[decision]], candidate]]
                 trials[rollout].append(Trial(function, Deviation(decision, candidate), positions))
         return trials
@@ -140,7 +141,7 @@ class DeviationLearner:
     """Owns the network, the optimiser and the average of the weights."""
 
     def __init__(
-        self, kind: OneOfCandidates, action_name: str, network: NetworkConfig, config: DeviationsConfig, seed: int
+        self, kind: MaskedCategoricalHead, action_name: str, network: NetworkConfig, config: DeviationsConfig, seed: int
     ):
         self._kind = kind
         self._config = config

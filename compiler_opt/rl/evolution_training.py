@@ -17,9 +17,10 @@ from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.policies.rule import RULE, Rule, RulePolicy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.behavioral_cloning import Cloner, split_by_module
-from compiler_opt.rl.config import EvolutionConfig, NetworkConfig
+from compiler_opt.rl.config import EvolutionConfig
 from compiler_opt.rl.evolution import ParameterSearch, weighted_gain
 from compiler_opt.rl.training import Run, Training
+from compiler_opt.spaces.network_config import NetworkConfig
 
 _LOG = logging.getLogger(__name__)
 

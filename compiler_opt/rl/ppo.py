@@ -19,9 +19,10 @@ from tf_agents.utils import common
 
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.averages import AveragedWeights
-from compiler_opt.rl.config import NetworkConfig, PPOConfig
+from compiler_opt.rl.config import PPOConfig
 from compiler_opt.spaces.heads import networks
-from compiler_opt.spaces.heads.head import DecisionKind
+from compiler_opt.spaces.heads.head import Head
+from compiler_opt.spaces.network_config import NetworkConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Batch:
     """The decisions of one iteration, N of them.
 
     Attributes:
-      observations: by name, `[N, ...]`, see `rl.decisions`.
-      actions: `[N]`, see `rl.decisions`.
+      observations: by name, `[N, ...]`, see `spaces.heads`.
+      actions: `[N]`, see `spaces.heads`.
       log_probs: `[N]` float32, of the action under the policy that took it.
       advantages: `[N]` float32.
       returns: `[N]` float32, what the value network should have expected.
@@ -64,7 +65,7 @@ class PPOLearner:
 
     def __init__(
         self,
-        kind: DecisionKind,
+        kind: Head,
         action_name: str,
         network: NetworkConfig,
         config: PPOConfig,
@@ -197,7 +198,7 @@ class PPOLearner:
 
     def _movement(self, batch: Batch) -> dict[str, float]:
         """How far the update has taken the policy, by the decisions it was made from."""
-        log_probs, entropy = self._kind.judge(self.weights(), batch.observations, batch.actions)
+        log_probs, entropy = self._kind.evaluate_actions(self.weights(), batch.observations, batch.actions)
         log_ratio = np.minimum(log_probs - batch.log_probs, _MAX_LOG_RATIO)
         ratio = np.exp(log_ratio)
         return {

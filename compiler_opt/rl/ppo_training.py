@@ -10,11 +10,12 @@ import numpy as np
 from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import Collection, collect
 from compiler_opt.collect.rollout import RolloutSettings
-from compiler_opt.export.development import with_model
+from compiler_opt.export.development import models_folder
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.rl.config import NetworkConfig, PPOConfig
+from compiler_opt.rl.config import PPOConfig
 from compiler_opt.rl.ppo import Batch, PPOLearner
 from compiler_opt.rl.training import Run, Training
+from compiler_opt.spaces.network_config import NetworkConfig
 
 
 class PPOTraining(Training[Collection]):
@@ -51,14 +52,17 @@ class PPOTraining(Training[Collection]):
     def _collect(self) -> Collection:
         config = self._config
         policy = self._problem.policy(self._ppo_learner.weights(), temperature=1.0)
-        settings = RolloutSettings(timeout_s=config.compile_timeout_s, record_call_sites=True, backend=config.backend)
+        models = models_folder(config.backend, policy, self._action_name, self._pool.scratch)
+        settings = RolloutSettings(
+            timeout_s=config.compile_timeout_s, record_call_sites=True, backend=config.backend, models=models
+        )
         return collect(
             self._draw_modules(),
             policy,
             self._baseline,
             self._pool,
             rollouts_per_module=config.rollouts_per_module,
-            settings=with_model(settings, policy, self._action_name, self._pool.scratch),
+            settings=settings,
             seed=(config.seed, self._iteration),
             description=f"iteration {self._iteration + 1}",
         )
@@ -81,7 +85,8 @@ class PPOTraining(Training[Collection]):
             for trajectory, advantage, reward in zip(group.trajectories(), group_advantages, rewards, strict=True):
                 for name, observed in self._kind.observe(trajectory.features()).items():
                     observations[name].append(observed)
-                actions.append(self._kind.actions(trajectory.advice) if trajectory.drawn is None else trajectory.drawn)
+                sampled = trajectory.sampled_actions
+                actions.append(self._kind.actions(trajectory.advice) if sampled is None else sampled)
                 assert trajectory.log_probs is not None
                 log_probs.append(trajectory.log_probs)
                 values.append(advantage)

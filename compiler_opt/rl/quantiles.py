@@ -8,13 +8,13 @@ grow beyond that, to the values at `MAX_DISTINCT / 2` evenly spaced ranks; each 
 
 import concurrent.futures
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from compiler_opt.errors import ConfigError, ProtocolError
 from compiler_opt.rl.trace_files import Trace
-from compiler_opt.spaces.masked_categorical import CandidateInputs
+from compiler_opt.spaces.action_space import ActionSpace
 
 MAX_DISTINCT = 1 << 18
 
@@ -65,23 +65,23 @@ class Histogram:
 
 def trace_quantiles(
     trace: Trace,
+    space: ActionSpace,
     num_quantiles: int,
     *,
     sampling_fraction: float = 1.0,
     seed: int = 0,
     num_threads: int | None = None,
-    candidates: CandidateInputs | None = None,
     on_decisions: Callable[[int], object] = lambda count: None,
 ) -> dict[str, np.ndarray]:
     """Quantiles of every feature of a trace; memory does not grow with the trace.
 
     Args:
       trace: the decisions.
+      space: of these, which says what networks see of them.
       num_quantiles: how many, at least 2.
       sampling_fraction: the share of decisions that is looked at, drawn at random.
       seed: of the sample.
       num_threads: features are counted in parallel; one per CPU by default.
-      candidates: counts what these make of each legal candidate instead.
       on_decisions: called with the number of decisions read since the last call, for progress bars.
 
     Returns:
@@ -96,8 +96,8 @@ def trace_quantiles(
     if not 0 < sampling_fraction <= 1:
         raise ConfigError(f"sampling fraction: expected a number over 0 and at most 1, found {sampling_fraction}")
     rng = np.random.default_rng(seed)
-    names = [spec.name for spec in trace.features] if candidates is None else candidates.names
-    histograms = {name: Histogram() for name in names}
+    traced = [spec.name for spec in trace.features]
+    histograms = {name: Histogram() for name in space.vocabulary_features(traced)}
     chunk: list[dict[str, np.ndarray]] = []
     chunk_decisions, sampled = 0, 0
 
@@ -110,8 +110,7 @@ def trace_quantiles(
 
             list(executor.map(count, histograms))
 
-        used = candidates.used([spec.name for spec in trace.features]) if candidates is not None else None
-        for batch in trace.batches(used):
+        for batch in trace.batches(space.used_features(traced)):
             on_decisions(len(batch))
             if sampling_fraction < 1:
                 drawn = rng.random(len(batch)) < sampling_fraction
@@ -121,7 +120,7 @@ def trace_quantiles(
                 part, drawn_decisions = dict(batch.features), len(batch)
             if not drawn_decisions:
                 continue
-            chunk.append(part if candidates is None else _of_legal(candidates, part))
+            chunk.append(space.vocabulary_values(part))
             chunk_decisions += drawn_decisions
             sampled += drawn_decisions
             if chunk_decisions >= _DECISIONS_PER_CHUNK:
@@ -135,11 +134,5 @@ def trace_quantiles(
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
-    """What is infinite becomes the largest number there is, whose position is the same; what is no number, zero."""
+    """What is infinite becomes the largest number there is, whose rank is the same; what is no number, zero."""
     return np.nan_to_num(values) if values.dtype.kind == "f" else values
-
-
-def _of_legal(candidates: CandidateInputs, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inputs of the candidates that may be chosen, all decisions together."""
-    values = candidates.values(features)[candidates.legal(features)]
-    return dict(zip(candidates.names, values.T, strict=True))

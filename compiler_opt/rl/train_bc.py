@@ -20,7 +20,8 @@ from compiler_opt.files import alone_in, check_folder_writable
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.policies.vocabulary import load_vocabulary
 from compiler_opt.problems import problem as problems
-from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.config import BehavioralCloningConfig
+from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tools import entry_point, gin_settings
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "Folder for policy, history and summaries.", required=True)
@@ -57,7 +58,9 @@ def main(argv: list[str]) -> None:
     embeddings = settings["inlining"].vocabulary(problem.advisor)
     if embeddings is not None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
-    quantiles = load_vocabulary(Path(config.vocab_path), problem.known(spec.name for spec in trace.features))
+    quantiles = load_vocabulary(
+        Path(config.vocab_path), problem.supported_features(spec.name for spec in trace.features)
+    )
 
     with alone_in(root_dir, "--root_dir"):
         # Everything that can be wrong before the work is known by now.

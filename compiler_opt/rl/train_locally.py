@@ -22,7 +22,8 @@ from compiler_opt.llvm.ir2vec import InliningConfig
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import vocabularies
-from compiler_opt.rl.config import DeviationsConfig, EvolutionConfig, NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.config import DeviationsConfig, EvolutionConfig, PPOConfig, TrainingConfig
+from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tools import corpus_flags, entry_point, gin_settings
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "The run's folder: checkpoints, history, summaries, policy.")
@@ -82,9 +83,9 @@ def main(argv: list[str]) -> None:
     toolchain = probe(_CLANG_PATH.value, settings["inlining"].vocabulary(problem.advisor))
     corpus.check_compiler(toolchain.version, toolchain.clang)
     sent = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
-    known, visible = problem.known(sent), problem.visible(sent)
+    supported, available = problem.supported_features(sent), problem.available_features(sent)
     start = config.warmstart_policy_dir
-    quantiles = vocabularies.of_run(_VOCAB_PATH.value, start, known, visible, toolchain.embeddings)
+    quantiles = vocabularies.of_run(_VOCAB_PATH.value, start, supported, available, toolchain.embeddings)
 
     with alone_in(root_dir, "--root_dir"):
         # Everything that a user may have got wrong is known by now. A worker imports this module too, and never needs

@@ -27,10 +27,10 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.checkpoints import Checkpoints
-from compiler_opt.rl.config import NetworkConfig, TrainingConfig
+from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.history import History
 from compiler_opt.rl.run_settings import name_differences
-from compiler_opt.spaces.heads.head import decision_kind
+from compiler_opt.spaces.network_config import NetworkConfig
 
 _LOG = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class Training(abc.ABC, Generic[_Collected]):
         self._settings = run.settings
         support = toolchain.require(problem.advisor.problem)
         self._sent = support.features
-        self._kind = decision_kind(problem, quantiles, self._sent)
+        self._kind = problem.head(quantiles, self._sent)
         self._features = self._kind.features
         self._trained_on = {
             "name": corpus.root.resolve().name,
@@ -150,7 +150,7 @@ class Training(abc.ABC, Generic[_Collected]):
             self._learn(collection, start_s)
         weights = self._final_weights()
         weights = dataclasses.replace(weights, metadata={**self._metadata(), **weights.metadata})
-        save_policy(self._root_dir / POLICY_DIR, weights, self._action_name, scale=self._problem.scale, sent=self._sent)
+        save_policy(self._root_dir / POLICY_DIR, weights, self._problem.action_space, self._action_name, self._sent)
         return weights
 
     def _progress(self) -> float:

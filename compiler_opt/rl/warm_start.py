@@ -12,10 +12,10 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.behavioral_cloning import Cloner, load_examples
-from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.history import History
 from compiler_opt.rl.trace_files import Trace
-from compiler_opt.spaces.heads.head import decision_kind
+from compiler_opt.spaces.network_config import NetworkConfig
 
 POLICY_DIR = "policy"
 
@@ -48,7 +48,7 @@ def clone_default(
       OutputError: the policy cannot be written.
     """
     trace = Trace(trace_path)
-    kind = decision_kind(problem, quantiles, trace.features)
+    kind = problem.head(quantiles, trace.features)
     with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
         training, held_out = load_examples(trace, kind, config, progress.update)
     say(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
@@ -75,7 +75,7 @@ def clone_default(
     }
     policy_dir = root_dir / POLICY_DIR
     weights = dataclasses.replace(cloned.weights, metadata=metadata)
-    save_policy(policy_dir, weights, trace.advice.name, scale=problem.scale, sent=trace.features)
+    save_policy(policy_dir, weights, problem.action_space, trace.advice.name, trace.features)
     say(
         f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
         f"{cloned.best['majority_rate']:.2%} by always giving the same answer"

@@ -1,20 +1,28 @@
-"""A trained network that chooses among candidates: the same network scores each of them, and only legal ones count.
+"""Masked categorical actions: one of several candidates, some of which may be illegal.
 
 Legend: F inputs of a candidate, C candidates (places) of a decision, T decisions.
 
-How many places there are the compiler says. An illegal candidate has probability 0 whatever the weights are, and when
-one alone is legal it is chosen.
+The same network scores each candidate by itself; the distribution is the softmax over the scores of the legal ones. An
+illegal candidate has probability 0 whatever the weights are, and when one alone is legal it is chosen.
 """
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.policy import Decider, UsesFeatures, uniforms
-from compiler_opt.policies.weights import LearnedPolicy, NetworkWeights, outputs
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.action_space import ActionSpace
+from compiler_opt.spaces.learned_policy import LearnedPolicy, outputs
+from compiler_opt.spaces.native import native_blob
+from compiler_opt.tensor_spec import TensorSpec
+
+if TYPE_CHECKING:
+    from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
 
 
 class CandidateInputs(UsesFeatures, abc.ABC):
@@ -38,8 +46,54 @@ class CandidateInputs(UsesFeatures, abc.ABC):
         """`[T, C, F]` float32, finite."""
 
 
-class CandidatePolicy(LearnedPolicy):
-    """Chooses the candidate with the highest score, or draws one."""
+class MaskedCategorical(ActionSpace):
+    """Advice is the place of a candidate; how many there are the compiler says. The last leaves things as they are.
+
+    Attributes:
+      inputs: what a network sees of each candidate, and which are legal.
+    """
+
+    def __init__(self, inputs: CandidateInputs):
+        self.inputs = inputs
+        self.optional_features = inputs.optional
+
+    def policy(
+        self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""
+    ) -> "MaskedCategoricalPolicy":
+        return MaskedCategoricalPolicy(weights, self.inputs, temperature=temperature, name=name, origin=origin)
+
+    def head(
+        self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]
+    ) -> "MaskedCategoricalHead":
+        from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
+
+        return MaskedCategoricalHead(quantiles, self.inputs, compiler_features)
+
+    def available_features(self, feature_names: Sequence[str], compiler_features: Collection[str]) -> list[str]:
+        """All supported ones, as they are made of what the compiler must send."""
+        missing = [name for name in self.inputs.features if name not in compiler_features]
+        if missing:
+            raise PolicyError(f"this compiler does not send the features {', '.join(missing)}")
+        return list(self.supported_features(feature_names, compiler_features))
+
+    def vocabulary_features(self, compiler_features: Sequence[str]) -> tuple[str, ...]:
+        del compiler_features
+        return self.inputs.names
+
+    def used_features(self, compiler_features: Sequence[str]) -> tuple[str, ...]:
+        return self.inputs.used(compiler_features)
+
+    def vocabulary_values(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The inputs of the legal candidates, all decisions together."""
+        values = self.inputs.values(features)[self.inputs.legal(features)]
+        return dict(zip(self.inputs.names, values.T, strict=True))
+
+    def native_form(self, weights: NetworkWeights, problem: str) -> bytes:
+        return native_blob(weights, of_integers=False, about={"problem": problem})
+
+
+class MaskedCategoricalPolicy(LearnedPolicy):
+    """Chooses the legal candidate with the highest score, or samples one."""
 
     num_outputs = 1
 
@@ -61,37 +115,26 @@ class CandidatePolicy(LearnedPolicy):
             )
         self.inputs = inputs
 
+    @property
+    def runs_in_plugin(self) -> bool:
+        return not self.temperature
+
     def check(self, feature_names: Sequence[str]) -> None:
         self._require(self.inputs.features, feature_names)
 
     def start(self, header: Header, seed: int) -> Decider:
-        self.check(header.names)
-        return _Choosing(self.weights, self.inputs, header, seed, self.temperature)
+        self.check_header(header)
+        return _MaskedCategoricalDecider(self, header, seed)
 
 
-class _Scores:
-    """All candidates of a decision at once."""
-
-    def __init__(self, weights: NetworkWeights):
-        self._weights = weights
-        self._lengths = np.array([len(column) for column in weights.quantiles], np.float32)
-        self._quantiles = np.full((len(weights.quantiles), int(self._lengths.max())), np.inf)
-        for row, column in zip(self._quantiles, weights.quantiles, strict=True):
-            row[: len(column)] = column
-
-    def __call__(self, values: np.ndarray) -> np.ndarray:
-        """`[C, F]` to `[C]` float64."""
-        reached = (values[:, :, np.newaxis] >= self._quantiles).sum(axis=-1)
-        return outputs(self._weights, (reached / self._lengths).astype(np.float32))[:, 0].astype(np.float64)
-
-
-class _Choosing(Decider):
-    def __init__(self, weights: NetworkWeights, inputs: CandidateInputs, header: Header, seed: int, temperature: float):
-        self._scores = _Scores(weights)
-        self._inputs = inputs
-        self._used = inputs.used(header.names)
+class _MaskedCategoricalDecider(Decider):
+    def __init__(self, policy: MaskedCategoricalPolicy, header: Header, seed: int):
+        self._weights = policy.weights
+        self._encoder = policy.encoder
+        self._inputs = policy.inputs
+        self._used = policy.inputs.used(header.names)
         self._dtype = record_dtype(header.features)
-        self._temperature = temperature
+        self._temperature = policy.temperature
         self._uniform = uniforms(seed)
         self._log_probs: list[float] = []
 
@@ -101,16 +144,17 @@ class _Choosing(Decider):
         [legal] = np.nonzero(self._inputs.legal(features)[0])
         if not len(legal):
             raise ProtocolError("channel: a decision without a legal candidate")
-        scores = self._scores(self._inputs.values(features)[0, legal])
+        ranks = self._encoder.ranks(self._inputs.values(features)[0, legal])
+        scores = outputs(self._weights, ranks)[:, 0].astype(np.float64)
         if not self._temperature:
             return int(legal[scores.argmax()])
         scaled = scores / self._temperature
         likelihood = np.exp(scaled - scaled.max())
-        reached = likelihood.cumsum()
+        total = likelihood.cumsum()
         # A draw of all but 1 must not round up to a place after the last.
-        drawn = min(int(reached.searchsorted(self._uniform() * reached[-1], "right")), len(legal) - 1)
-        self._log_probs.append(float(np.log(likelihood[drawn] / reached[-1])))
-        return int(legal[drawn])
+        sampled = min(int((total <= self._uniform() * total[-1]).sum()), len(legal) - 1)
+        self._log_probs.append(float(np.log(likelihood[sampled] / total[-1])))
+        return int(legal[sampled])
 
     def log_probs(self) -> np.ndarray | None:
         return np.array(self._log_probs, np.float32) if self._temperature else None

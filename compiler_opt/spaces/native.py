@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.llvm import ir2vec
-from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights, expand
+from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
+from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 
 NATIVE_FILE = "network.mlgo"
 VERSION = 1
@@ -51,21 +51,16 @@ def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Map
       about: what else its metadata say.
 
     Raises:
-      PolicyError: the network sees embeddings, is larger than the evaluator allows, or its products overflow.
+      PolicyError: the network is larger than the evaluator allows, or its products overflow.
     """
-    if of_integers and ir2vec.components(weights.features):
-        raise PolicyError(
-            "policy network: sees IR2Vec embeddings, so it has no native form, and no plugin decides by it (they "
-            f"compute integers only); train one without {ir2vec.SETTING} for that"
-        )
     widths = [len(bias) for bias in weights.biases]
     _check_limits(weights, widths)
+    encoder = QuantileEncoder(weights.quantiles)
     boundaries, rows = [], []
-    for index, quantiles in enumerate(weights.quantiles):
-        reached, positions = _buckets(quantiles) if of_integers else _buckets_of_floats(quantiles)
+    for index, thresholds in enumerate(encoder.integer_thresholds if of_integers else encoder.ordered_thresholds):
         kernel = weights.kernels[0][len(TRANSFORMS) * index : len(TRANSFORMS) * (index + 1)]
-        boundaries.append(reached)
-        rows.append(expand(positions[:, np.newaxis]).astype(np.float64) @ kernel.astype(np.float64))
+        boundaries.append(thresholds.values)
+        rows.append(expand(thresholds.ranks[:, np.newaxis]).astype(np.float64) @ kernel.astype(np.float64))
     table = _lanes(np.concatenate(rows))
     if not np.isfinite(table).all():
         raise PolicyError("policy network: its first layer overflows; train it again")
@@ -73,7 +68,7 @@ def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Map
     metadata = json.dumps({**weights.metadata, **(about or {})}, sort_keys=True).encode() + b"\0"
     sections = [
         np.array(widths, "<u4").tobytes(),
-        np.array([len(reached) for reached in boundaries], "<u4").tobytes(),
+        np.array([len(values) for values in boundaries], "<u4").tobytes(),
         np.concatenate(boundaries).astype("<i8").tobytes(),
         _lanes(weights.biases[0]).tobytes(),
         table.tobytes(),
@@ -124,31 +119,6 @@ def _check_limits(weights: NetworkWeights, widths: list[int]) -> None:
     odd = [name for name in weights.features if not name or "\0" in name]
     if odd:
         raise PolicyError(f"policy network: {odd[0]!r} is no name of a feature")
-
-
-def _buckets(quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Boundaries `[N]` int64 among integers, and the position `[N + 1]` float32 of the values between them."""
-    # Features are integers: v >= q is v >= ceil(q). What lies beyond 64 bits is always reached, or never.
-    limits = np.iinfo(np.int64)
-    ceilings = [max(int(ceiling), limits.min) for ceiling in np.ceil(quantiles).tolist()]
-    boundaries, counts = np.unique([ceiling for ceiling in ceilings if ceiling <= limits.max], return_counts=True)
-    reached = np.concatenate([[0], np.cumsum(counts)])
-    return boundaries.astype(np.int64), (reached / len(quantiles)).astype(np.float32)
-
-
-def ordered(values: np.ndarray) -> np.ndarray:
-    """Floating-point numbers as int64 that are ordered as they are; as `ordered` in `native/regalloc_policy.h`."""
-    # There is one zero.
-    bits = (np.asarray(values, np.float64) + 0.0).view(np.int64)
-    result: np.ndarray = np.where(bits >= 0, bits, bits ^ np.iinfo(np.int64).max)
-    return result
-
-
-def _buckets_of_floats(quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As `_buckets`, among floating-point numbers."""
-    boundaries, counts = np.unique(ordered(quantiles), return_counts=True)
-    reached = np.concatenate([[0], np.cumsum(counts)])
-    return boundaries, (reached / len(quantiles)).astype(np.float32)
 
 
 def _lanes(rows: np.ndarray) -> np.ndarray:

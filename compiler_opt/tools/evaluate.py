@@ -24,11 +24,9 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import output
 from compiler_opt.evaluation.evaluate import (
-    BASELINES,
     EvaluationSettings,
     baselines,
     evaluate,
-    known_baselines,
     num_rollouts,
 )
 from compiler_opt.evaluation.history import load_history
@@ -36,9 +34,10 @@ from compiler_opt.files import alone_in, check_folder_writable
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
-from compiler_opt.policies.weights import LearnedPolicy
 from compiler_opt.problems import problem as problems
-from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.spaces.binary import Binary
+from compiler_opt.spaces.learned_policy import LearnedPolicy
+from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tools import corpus_flags, entry_point, gin_settings
 from compiler_opt.tools.printing import say
 
@@ -63,7 +62,7 @@ _NUM_WORKERS = flags.DEFINE_integer(
 _BASELINES = flags.DEFINE_list(
     "baselines",
     None,
-    f"What to measure beside the policy, of {', '.join(BASELINES)}; by default all that make sense.",
+    f"What to measure beside the policy, of {', '.join(Binary().baselines())}; by default all that make sense.",
 )
 _PROJECTS = flags.DEFINE_list("projects", [], "Measure only these projects of the corpus.")
 _SEED = flags.DEFINE_integer("seed", 0, "Of the random baseline and of the bootstrap.", lower_bound=0)
@@ -90,8 +89,7 @@ def main(argv: list[str]) -> None:
     problem = problems.load(_COMPILE_TASK.value)
     learned = None if _POLICY_PATH.value == EmbeddedPolicy.name else problem.load_policy(Path(_POLICY_PATH.value))
     corpus = _configured(corpus, settings["problem_config"], learned)
-    names = known_baselines(problem) if _BASELINES.value is None else [name for name in _BASELINES.value if name]
-    others = baselines(problem, names)
+    others = baselines(problem, None if _BASELINES.value is None else [name for name in _BASELINES.value if name])
     history = load_history(Path(_TRAINING_LOG.value)) if _TRAINING_LOG.value else None
     embeddings = settings["inlining"].vocabulary(problem.advisor)
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None

@@ -11,6 +11,7 @@ compiled here.
 """
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,14 +27,14 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus, Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.output import csv_text
-from compiler_opt.export.development import with_model
+from compiler_opt.export.development import models_folder
 from compiler_opt.files import check_writable, printable, write_atomically
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.weights import LearnedPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, reward
-from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.spaces.learned_policy import LearnedPolicy
+from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensorflow_loading import load_tensorflow
 from compiler_opt.tools import corpus_flags, entry_point, gin_settings
 
@@ -98,7 +99,8 @@ def main(argv: list[str]) -> None:
             _report(output_path, baseline.failures, f"{writer.num_decisions} decisions of {len(scores)} modules")
         if policy is not None and performance_path is not None:
             assert support.advice is not None
-            settings = with_model(settings, policy, support.advice.name, pool.scratch)
+            models = models_folder(settings.backend, policy, support.advice.name, pool.scratch)
+            settings = dataclasses.replace(settings, models=models)
             if problem.default_policy is not None:
                 # What is rebuilt of the default is not quite the compiler's own, which is the yardstick.
                 baseline = measure_baseline([m for m in modules if m.name in baseline.scores], pool, problem)

@@ -46,11 +46,11 @@ def main(argv: list[str]) -> None:
         ) as progress:
             quantiles = trace_quantiles(
                 trace,
+                problem.action_space,
                 _NUM_QUANTILES.value,
                 sampling_fraction=_SAMPLING_FRACTION.value,
                 seed=_SEED.value,
                 num_threads=_NUM_WORKERS.value,
-                candidates=problem.candidates,
                 on_decisions=progress.update,
             )
         save_vocabulary(output_dir, quantiles)

@@ -38,7 +38,8 @@ from compiler_opt.optimize.cmake_program import CMakeProgram
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.learning import TRAINING, LearningSettings
 from compiler_opt.optimize.pipeline import OptimizeSettings, optimize
-from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig, TrainingConfig
+from compiler_opt.rl.config import BehavioralCloningConfig, PPOConfig, TrainingConfig
+from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tools import entry_point, gin_settings
 from compiler_opt.tools.printing import say
 

@@ -10,15 +10,16 @@ from compiler_opt.collect.compilation import EmbeddedPolicy
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ToolchainError
-from compiler_opt.export.development import with_model
+from compiler_opt.export.development import models_folder
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.development_model import TFLITE_FILE, with_seed
 from compiler_opt.policies.policy import ConstantPolicy, Policy, ReplayPolicy
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
+from compiler_opt.spaces.binary import BinaryPolicy
 from tests.llvm import development_clang
 from tests.real_observations import weights_for
 from tests.small_corpus import make_busy_corpus, make_small_corpus
@@ -72,8 +73,9 @@ class Place:
         toolchain: Toolchain | None = None,
         seed: int = 0,
     ) -> Rollout:
-        if isinstance(policy, NetworkPolicy):
-            settings = with_model(settings, policy, _ADVICE, self.root)
+        if isinstance(policy, BinaryPolicy):
+            models = models_folder(settings.backend, policy, _ADVICE, self.root)
+            settings = dataclasses.replace(settings, models=models)
         return rollout(
             self.corpora[problem.name].by_name[module],
             policy,
@@ -111,7 +113,7 @@ def _check_same(found: Rollout, expected: Rollout) -> None:
 
 
 def test_a_greedy_network_gives_what_it_gives_over_the_channel(place: Place) -> None:
-    policy = NetworkPolicy(place.weights)
+    policy = BinaryPolicy(place.weights)
     for module in (_AREA, "plain/data.c.o"):
         development = place.rollout(module, policy, _DEVELOPMENT)
         content = place.object.read_bytes()
@@ -136,7 +138,7 @@ def test_without_a_model_it_is_the_default_trace(place: Place) -> None:
 
 
 def test_a_network_that_samples(place: Place) -> None:
-    policy = NetworkPolicy(place.weights, temperature=20.0)
+    policy = BinaryPolicy(place.weights, temperature=20.0)
     results = [place.rollout(_AREA, policy, _DEVELOPMENT, seed=seed) for seed in (1, 1, 2)]
     content = place.object.read_bytes()
     trajectories = []
@@ -215,7 +217,7 @@ def test_what_it_cannot_do_is_refused(place: Place) -> None:
         place.rollout(_AREA, ConstantPolicy(0), _DEVELOPMENT)
     with pytest.raises(PolicyError, match="no TFLite model of it was made"):
         module = place.corpora["inlining"].by_name[_AREA]
-        policy = NetworkPolicy(place.weights)
+        policy = BinaryPolicy(place.weights)
         rollout(
             module,
             policy,
@@ -234,9 +236,8 @@ def test_what_it_cannot_do_is_refused(place: Place) -> None:
         place.rollout(_AREA, EmbeddedPolicy(), RolloutSettings())
 
 
-def test_only_yes_or_no_networks_are_converted(tmp_path: Path) -> None:
-    assert _EVICTION.candidates is not None
-    names = _EVICTION.candidates.names
+def test_only_binary_policies_are_converted(tmp_path: Path) -> None:
+    names = _EVICTION.feature_names
     weights = NetworkWeights(
         names,
         tuple(np.arange(3.0) for _ in names),
@@ -244,9 +245,9 @@ def test_only_yes_or_no_networks_are_converted(tmp_path: Path) -> None:
         (np.zeros(1, np.float32),),
     )
     policy = _EVICTION.policy(weights)
-    with pytest.raises(PolicyError, match="only yes-or-no networks are converted"):
-        with_model(_DEVELOPMENT, policy, "index_to_evict", tmp_path)
-    assert with_model(_CHANNEL, policy, "index_to_evict", tmp_path) == _CHANNEL
+    with pytest.raises(PolicyError, match="only binary policies are converted"):
+        models_folder("development", policy, "index_to_evict", tmp_path)
+    assert models_folder("channel", policy, "index_to_evict", tmp_path) is None
 
 
 def test_a_model_that_was_not_converted_for_sampling_is_refused() -> None:
@@ -255,7 +256,7 @@ def test_a_model_that_was_not_converted_for_sampling_is_refused() -> None:
 
 
 def test_a_built_in_model_decides_unseen(place: Place) -> None:
-    policy = NetworkPolicy(place.weights)
+    policy = BinaryPolicy(place.weights)
     expected = place.rollout(_AREA, policy, _DEVELOPMENT)
     content = place.object.read_bytes()
     assert (place.root / "models" / policy.key / TFLITE_FILE).is_file()

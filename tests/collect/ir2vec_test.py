@@ -13,8 +13,8 @@ from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.ir2vec import components, read_vocabulary
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import RandomPolicy
-from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.problems import problem as problems
+from compiler_opt.spaces.binary import BinaryPolicy
 from tests.ir2vec_vocabulary import random_network, write_vocabulary
 from tests.small_corpus import make_small_corpus
 
@@ -78,13 +78,13 @@ def test_the_default_decides_the_same(seeing: Toolchain, blind: Toolchain, corpu
 def test_a_policy_decides_by_them(seeing: Toolchain, blind: Toolchain, corpus: Corpus, tmp_path: Path) -> None:
     first = rollout(corpus.modules[0], RandomPolicy(), _INLINING, seeing, scratch=tmp_path).trajectory
     assert first is not None
-    policy = NetworkPolicy(random_network(first.features()), temperature=1.0)
+    policy = BinaryPolicy(random_network(first.features()), temperature=1.0)
     again = [rollout(corpus.modules[0], policy, _INLINING, seeing, scratch=tmp_path, seed=3) for _ in range(2)]
     one, other = (result.trajectory for result in again)
     assert one is not None and other is not None and one.log_probs is not None
     np.testing.assert_array_equal(one.advice, other.advice)
     logits = policy.logits(one.features())
-    np.testing.assert_allclose(one.log_probs, policy.log_probs(one.advice, logits), rtol=1e-4)
+    np.testing.assert_allclose(one.log_probs, policy.logged_log_probs(one.advice, logits), rtol=1e-4)
     with pytest.raises(PolicyError, match="needs features that this compiler does not send: callee_embedding_0"):
         rollout(corpus.modules[0], policy, _INLINING, blind, scratch=tmp_path, settings=RolloutSettings())
 

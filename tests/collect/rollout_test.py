@@ -16,8 +16,9 @@ from compiler_opt.errors import ConfigError, PolicyError, ToolchainError
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy, ReplayPolicy
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.spaces.binary import BinaryPolicy
 from tests.real_observations import weights_for
 from tests.small_corpus import make_small_corpus
 
@@ -112,8 +113,8 @@ def test_plugin_and_channel_give_the_same_rollouts(
     weights = _network(start)
     policies = [
         DefaultPolicy(_INLINING),
-        NetworkPolicy(weights),
-        *(NetworkPolicy(weights, temperature=temperature) for temperature in (1.0, 40.0)),
+        BinaryPolicy(weights),
+        *(BinaryPolicy(weights, temperature=temperature) for temperature in (1.0, 40.0)),
     ]
     advice = set()
     for module, policy in itertools.product(corpus.modules, policies):
@@ -162,7 +163,7 @@ def test_a_scratch_directory_keeps_few_policies(corpus: Corpus, toolchain: Toolc
     assert start is not None
     weights = _network(start)
     for _ in range(12):
-        result = rollout(_area(corpus), NetworkPolicy(weights), _INLINING, toolchain, scratch=scratch)
+        result = rollout(_area(corpus), BinaryPolicy(weights), _INLINING, toolchain, scratch=scratch)
         assert result.trajectory is not None
     assert 1 <= len(list(scratch.glob("*.mlgo"))) <= 9
 
@@ -188,7 +189,7 @@ def test_a_policy_without_native_form_takes_the_channel(corpus: Corpus, toolchai
 
 
 def test_a_network_for_another_compiler_is_an_error(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
-    policy = NetworkPolicy(weights_for({"unheard_of": np.arange(5)}, hidden=(4,)))
+    policy = BinaryPolicy(weights_for({"unheard_of": np.arange(5)}, hidden=(4,)))
     for backend in ("plugin", "channel"):
         settings = RolloutSettings(backend=backend)
         with pytest.raises(PolicyError, match="unheard_of"):

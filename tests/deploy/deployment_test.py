@@ -18,8 +18,9 @@ from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
-from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.spaces.binary import BinaryPolicy
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN, save_policy
 from tests.small_corpus import SOURCES
@@ -72,7 +73,7 @@ def test_objects_are_those_of_rollouts(
         entries.append({"directory": str(bitcode), "file": name, "arguments": command})
     (bitcode / "compile_commands.json").write_text(json.dumps(entries))
     extract.extract(objects_of_database(bitcode / "compile_commands.json", None), tmp_path / "corpus", num_workers=1)
-    inlining, policy = problems.load("inlining"), NetworkPolicy.load(policy_dir)
+    inlining, policy = problems.load("inlining"), BinaryPolicy(NetworkWeights.load(policy_dir))
     differing = 0
     for module in Corpus.load(tmp_path / "corpus").modules:
         expected = (objects / module.name).read_bytes()

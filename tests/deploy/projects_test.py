@@ -7,7 +7,8 @@ import pytest
 from benchmarks.deployed_projects import BUILDS, check
 from compiler_opt.deploy.deployment import Deployment
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.binary import BinaryPolicy
 
 
 @pytest.mark.slow
@@ -16,7 +17,7 @@ from compiler_opt.policies.weights import NetworkPolicy
 def test_a_held_out_project(
     name: str, deployment: Deployment, toolchain: Toolchain, policy_dir: Path, tmp_path: Path
 ) -> None:
-    found = check(name, deployment, toolchain, NetworkPolicy.load(policy_dir), tmp_path, num_workers=2)
+    found = check(name, deployment, toolchain, BinaryPolicy(NetworkWeights.load(policy_dir)), tmp_path, num_workers=2)
     assert "100% tests passed" in found.tests
     assert found.unlike_again == ()
     assert found.unlike_rollout == ()

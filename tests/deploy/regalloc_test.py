@@ -13,7 +13,6 @@ from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import native_form
 from tests.regalloc_networks import random_network
 from tests.small_corpus import make_busy_corpus
 
@@ -50,7 +49,7 @@ def test_it_compiles_as_evaluate_does(deployment: Deployment, place: Path, toolc
     assert deployment.plugin(major).name == f"mlgo-regalloc-{major}.so"
     # What evaluate and training load: the same, without a policy of its own.
     library, blob = regalloc_plugin.regalloc_plugin(toolchain), place / "policy.mlgo"
-    blob.write_bytes(native_form(NetworkWeights.load(place / "policy"), _EVICTION))
+    blob.write_bytes(_EVICTION.native_form(NetworkWeights.load(place / "policy")))
     options = regalloc_plugin.options(library, _EVICTION.advisor, regalloc_plugin.make_nowhere(place))
     clang, num_other = toolchain.clang, 0
     for module in Corpus.load(place / "corpus").modules:

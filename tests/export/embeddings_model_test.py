@@ -12,17 +12,18 @@ from compiler_opt.export.formats import export_policy
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
-from compiler_opt.rl.config import NetworkConfig
-from compiler_opt.spaces.heads.head import decision_kind
+from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.heads.networks import assign
+from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensor_spec import TensorSpec
 from tests.ir2vec_vocabulary import random_network
 
 # After `compiler_opt.export`, which says which Keras it is to use.
 tf: Any = importlib.import_module("tensorflow")
 
+_INLINING = problems.load("inlining")
 _COUNT, _DIMENSIONS = 300, 4
 _NUMBERS = tuple(f"{side}_embedding_{index}" for side in ("callee", "caller") for index in range(_DIMENSIONS))
 _HEADER = Header(
@@ -52,20 +53,20 @@ def weights(records: np.ndarray) -> NetworkWeights:
 @pytest.fixture(scope="module")
 def saved(weights: NetworkWeights, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("saved") / "policy"
-    save_policy(directory, weights, "inlining_decision", sent=_HEADER.features)
+    save_policy(directory, weights, _INLINING.action_space, "inlining_decision", _HEADER.features)
     return directory
 
 
 def test_all_forms_decide_the_same(records: np.ndarray, weights: NetworkWeights, saved: Path) -> None:
     features = _HEADER.decode(records.tobytes())
-    logits = NetworkPolicy(weights).logits(features)
-    decide = NetworkPolicy.load(saved).start(_HEADER, 0)
+    logits = BinaryPolicy(weights).logits(features)
+    decide = BinaryPolicy(NetworkWeights.load(saved)).start(_HEADER, 0)
     expected = np.array([decide(record.tobytes()) for record in records])
     assert 20 < expected.sum() < _COUNT - 20
     np.testing.assert_array_equal(expected, logits.argmax(axis=-1))
 
     quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
-    kind = decision_kind(problems.load("inlining"), quantiles, _HEADER.features)
+    kind = _INLINING.head(quantiles, _HEADER.features)
     assert set(kind.features) == set(weights.features)
     order = [weights.features.index(name) for name in kind.features]
     kernel = weights.kernels[0].reshape(len(order), 3, -1)[order].reshape(weights.kernels[0].shape)
@@ -99,5 +100,5 @@ def test_forms_of_integers_are_refused(saved: Path, tmp_path: Path) -> None:
         with pytest.raises(PolicyError, match=f"sees IR2Vec embeddings, for which the format {form} has no place"):
             export_policy(saved, tmp_path, ["aot", form])
     with pytest.raises(PolicyError, match="sees IR2Vec embeddings, so it has no native form"):
-        problems.native_form(NetworkWeights.load(saved), problems.load("inlining"))
+        _INLINING.native_form(NetworkWeights.load(saved))
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,8 @@ from compiler_opt.export.formats import export_policy
 from compiler_opt.export.release_model import EMBEDDED_MODELS
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.model_card import ModelCard
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.binary import Binary, BinaryPolicy
 from compiler_opt.spaces.native import native_blob
 from tests.native.cpp import build
 from tests.real_observations import weights_for
@@ -30,7 +31,7 @@ _CARDS = {"MODEL_CARD.md", "model_card.json"}
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("trained") / "policy"
     weights = weights_for({"callsite_cost": np.arange(90), "node_count": np.arange(90) % 50}, hidden=(8,))
-    save_policy(path, weights, "inlining_decision")
+    save_policy(path, weights, Binary(), "inlining_decision")
     return path
 
 
@@ -89,7 +90,8 @@ def test_the_program_in_the_documentation(policy: Path, tmp_path: Path) -> None:
     written = export_policy(policy, tmp_path, ["cpp"])["cpp"]
     sources = [tmp_path / "decide.cpp", *(path for path in written if path.suffix == ".cpp")]
     decide = build(sources, tmp_path / "decide", "g++", "-O2", f"-I{tmp_path}")
-    logits = NetworkPolicy.load(policy).logits({"callsite_cost": np.zeros(1, int), "node_count": np.zeros(1, int)})[0]
+    zeros = {"callsite_cost": np.zeros(1, int), "node_count": np.zeros(1, int)}
+    logits = BinaryPolicy(NetworkWeights.load(policy)).logits(zeros)[0]
     expected = "yes" if logits[1] > logits[0] else "no"
     assert subprocess.run([decide], capture_output=True, text=True, check=True).stdout == f"inline: {expected}\n"
 

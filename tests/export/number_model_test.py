@@ -18,7 +18,7 @@ from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.regalloc_priority import signature
-from compiler_opt.spaces.continuous import NumberPolicy
+from compiler_opt.spaces.continuous import ContinuousPolicy
 from tests.small_corpus import make_busy_corpus
 
 # After `compiler_opt.export`, which says which Keras it is to use.
@@ -59,8 +59,8 @@ def test_the_saved_model_advises_as_numpy_does(sent: tuple[Header, bytes], tmp_p
     header, observations = sent
     features = header.decode(observations)
     weights = _weights(features)
-    save_policy(tmp_path / "policy", weights, header.advice.name, scale=signature.ADVICE, sent=header.features)
-    decide = NumberPolicy(weights, signature.ADVICE).start(header, 0)
+    save_policy(tmp_path / "policy", weights, _PROBLEM.action_space, header.advice.name, header.features)
+    decide = ContinuousPolicy(weights, signature.ADVICE).start(header, 0)
     size = header.observation_bytes
     expected = np.array(
         [decide(observations[start : start + size]) for start in range(0, len(observations), size)], "f4"
@@ -107,5 +107,5 @@ def test_a_compiler_that_sends_less_is_refused(sent: tuple[Header, bytes], tmp_p
     weights = _weights(header.decode(observations))
     less = [spec for spec in header.features if spec.name != "stage"]
     with pytest.raises(PolicyError, match="does not send: stage"):
-        save_policy(tmp_path / "policy", weights, header.advice.name, scale=signature.ADVICE, sent=less)
+        save_policy(tmp_path / "policy", weights, _PROBLEM.action_space, header.advice.name, less)
     assert not (tmp_path / "policy").exists()

@@ -16,7 +16,7 @@ from compiler_opt.export.release_model import (
     write_release_model,
 )
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tensor_spec import TensorSpec
 from tests.native.cpp import COMPILERS, DRIVER, build
 from tests.real_observations import weights_for
@@ -53,7 +53,7 @@ def test_llvms_runner_takes_it_and_decides_alike(
     columns = {**observations, "inlining_default": np.ones_like(observations["callsite_cost"])}
     np.stack([columns[name] for name in names], axis=-1).tofile(tmp_path / "features")
     subprocess.run([runner, tmp_path / "features", tmp_path / "decisions", *names], check=True)
-    logits = NetworkPolicy(weights).logits(observations)
+    logits = BinaryPolicy(weights).logits(observations)
     decided = np.abs(logits[:, 1] - logits[:, 0]) > 1e-5
     expected = logits.argmax(axis=1)
     assert 0.2 < expected.mean() < 0.8

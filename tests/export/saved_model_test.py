@@ -19,10 +19,11 @@ from compiler_opt.export.tflite import tflite_model
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.development_model import LOGITS, with_seed
 from compiler_opt.policies.model_card import ModelCard
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
-from compiler_opt.rl.config import NetworkConfig
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.binary import Binary, BinaryPolicy
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.native import NATIVE_FILE, native_blob
+from compiler_opt.spaces.network_config import NetworkConfig
 from tests.native.cpp import DRIVER, build, driver_logits
 from tests.real_observations import real_observations, weights_for
 
@@ -40,7 +41,7 @@ def weights(observations: dict[str, np.ndarray]) -> NetworkWeights:
 @pytest.fixture(scope="module")
 def policy_dir(weights: NetworkWeights, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("saved") / "policy"
-    save_policy(path, weights, _ADVICE)
+    save_policy(path, weights, Binary(), _ADVICE)
     return path
 
 
@@ -68,7 +69,9 @@ def _saved_model_decisions(policy_dir: Path, observations: dict[str, np.ndarray]
 def _tensorflow_logits(weights: NetworkWeights, observations: dict[str, np.ndarray]) -> np.ndarray:
     hidden = tuple(len(bias) for bias in weights.biases[:-1])
     config = NetworkConfig(fc_layer_params=hidden)
-    actor = networks.actor_network(weights.features, weights.quantiles, networks.action_spec(_ADVICE), config, seed=1)
+    actor = networks.actor_network(
+        weights.features, weights.quantiles, networks.categorical_spec(_ADVICE, 2), config, seed=1
+    )
     networks.assign(actor, weights)
     distribution, _ = actor(observations, step_type=(), network_state=())
     logits: np.ndarray = distribution.logits_parameter().numpy()
@@ -109,7 +112,7 @@ def _check_all_agree(
     assert decided.mean() > 0.999
     driver = build([DRIVER], directory / "driver", "g++", "-O2")
     native = driver_logits(driver, weights, np.stack(list(observations.values()), axis=-1), directory)
-    numpy = NetworkPolicy(weights).logits(observations)
+    numpy = BinaryPolicy(weights).logits(observations)
     saved_model = _saved_model_decisions(policy_dir, observations)
     np.testing.assert_array_equal(saved_model[decided], expected.argmax(axis=1)[decided])
     for found in (native, numpy):
@@ -128,13 +131,13 @@ def test_all_forms_decide_alike_a_hundred_thousand_times(toolchain: Toolchain, t
     observations = real_observations(toolchain, tmp_path, at_least=100_000)
     assert len(observations["callsite_cost"]) >= 100_000
     weights = weights_for(observations, seed=1)
-    save_policy(tmp_path / "policy", weights, _ADVICE)
+    save_policy(tmp_path / "policy", weights, Binary(), _ADVICE)
     _check_all_agree(weights, tmp_path / "policy", observations, tmp_path)
 
 
 def test_tflite_decides_alike(weights: NetworkWeights, policy_dir: Path, observations: dict[str, np.ndarray]) -> None:
     _, decide = _interpreter((policy_dir / "model.tflite").read_bytes())
-    expected = NetworkPolicy(weights).logits(observations)
+    expected = BinaryPolicy(weights).logits(observations)
     for row in range(0, len(expected), 5):
         action, logits = decide({name: values[row] for name, values in observations.items()})
         np.testing.assert_allclose(logits, expected[row], rtol=0, atol=1e-4)
@@ -185,7 +188,7 @@ def test_tflite_draws_as_often_as_its_logits_say(weights: NetworkWeights, observ
     specs = {entry["logging_name"]: entry["tensor_spec"] for entry in json.loads(model.output_spec)}
     assert list(specs) == [_ADVICE, LOGITS]
     assert (specs[LOGITS]["type"], specs[LOGITS]["shape"]) == ("float", [1, 2])
-    logits = NetworkPolicy(weights).logits(observations)
+    logits = BinaryPolicy(weights).logits(observations)
     probabilities = 1 / (1 + np.exp(-(logits[:, 1] - logits[:, 0]).astype(np.float64) / temperature))
     row = int(np.abs(probabilities - 0.3).argmin())
 
@@ -237,11 +240,12 @@ def test_a_policys_folder(weights: NetworkWeights, policy_dir: Path) -> None:
 _SAVE_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from compiler_opt import rl
-rl.load_tensorflow()
+from compiler_opt.tensorflow_loading import load_tensorflow
+load_tensorflow()
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.weights import NetworkWeights
-save_policy(Path(sys.argv[2]), NetworkWeights.load(Path(sys.argv[1])), "inlining_decision")
+from compiler_opt.spaces.binary import Binary
+save_policy(Path(sys.argv[2]), NetworkWeights.load(Path(sys.argv[1])), Binary(), "inlining_decision")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

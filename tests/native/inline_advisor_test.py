@@ -13,8 +13,8 @@ from compiler_opt.llvm.plugin import INLINER, PROBE_SOURCE, SOURCES, build_plugi
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy
-from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.spaces.binary import BinaryPolicy
 from tests.real_observations import weights_for
 from tests.small_corpus import make_corpus
 
@@ -35,7 +35,7 @@ def test_it_sees_what_llvms_own_advisor_sees(toolchain: Toolchain, tmp_path: Pat
     weights = weights_for({name: start.features()[name].reshape(-1) for name in PROBLEM.feature_names}, hidden=(8,))
     seen: dict[str, set[int]] = {name: set() for name in PROBLEM.feature_names}
     for seed in range(8):
-        policy = NetworkPolicy(weights, temperature=40.0)
+        policy = BinaryPolicy(weights, temperature=40.0)
         results, objects = [], []
         for backend in ("plugin", "channel"):
             objects.append(tmp_path / backend)

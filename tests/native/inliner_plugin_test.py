@@ -12,8 +12,9 @@ import pytest
 from compiler_opt.llvm import inliner_log, plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import uniforms
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining.signature import FEATURES
+from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import embedded_source, native_blob
 
 _SOURCE = """
@@ -147,7 +148,7 @@ def test_a_policy_decides_as_in_python(compiler: _Compiler, toolchain: Toolchain
                 spec.name: column
                 for spec, column in zip(features, np.frombuffer(read.observations, "i8").reshape(-1, 38).T, strict=True)
             }
-            expected = NetworkPolicy(_network(seed)).logits(arrays)
+            expected = BinaryPolicy(_network(seed)).logits(arrays)
             np.testing.assert_allclose(read.logits, expected, rtol=1e-4, atol=1e-4)
             preference = read.logits[:, 1].astype(float) - read.logits[:, 0].astype(float)
             if temperature:

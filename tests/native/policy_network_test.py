@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.policies.policy import uniforms
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import NATIVE_FILE, native_blob
 from tests.native.cpp import COMPILERS, DRIVER, build, driver_logits, run_driver
 from tests.real_observations import weights_for
@@ -49,7 +50,7 @@ def test_networks_of_every_shape_give_numpys_numbers(driver: Path, hidden: tuple
     limits = np.iinfo(np.int64)
     values = np.array([limits.min, -3, -2, -1, 0, 1, 2, 3, 4, 5, limits.max])
     features = np.stack(np.meshgrid(values, values, values), axis=-1).reshape(-1, 3)
-    expected = NetworkPolicy(weights).logits({f"f{index}": features[:, index] for index in range(3)})
+    expected = BinaryPolicy(weights).logits({f"f{index}": features[:, index] for index in range(3)})
     np.testing.assert_allclose(driver_logits(driver, weights, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
 
 

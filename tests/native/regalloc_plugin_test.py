@@ -22,8 +22,10 @@ from compiler_opt.llvm.training_log_reader import decode_log
 from compiler_opt.policies.deviations import DeviatingPolicy
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import Problem, native_form
+from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc_eviction.default_eviction import rebuilt_choices
+from compiler_opt.spaces.continuous import Continuous
+from compiler_opt.spaces.masked_categorical import MaskedCategorical
 from compiler_opt.spaces.native import native_blob
 from tests.regalloc_networks import random_network
 from tests.small_corpus import make_busy_corpus
@@ -64,7 +66,7 @@ class _LastLegal(Policy):
 
 def _other_policy(problem: Problem) -> Policy:
     """One that does not decide as the default does."""
-    return _LastLegal() if problem.candidates is not None else FeaturePolicy("stage")
+    return _LastLegal() if isinstance(problem.action_space, MaskedCategorical) else FeaturePolicy("stage")
 
 
 def _compiled(
@@ -173,7 +175,7 @@ def test_a_policy_decides_within_as_it_does_over_the_channel(
         if within is None or asked is None:
             continue
         assert within.header == asked.header
-        if problem.scale is not None:
+        if isinstance(problem.action_space, Continuous):
             # The sums differ by rounding errors, which are steps of these; so other decisions follow.
             np.testing.assert_allclose(within.advice[:5], asked.advice[:5], atol=4)
         else:
@@ -189,12 +191,12 @@ def test_a_policy_that_cannot_be_had_leaves_the_default(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
     weights = random_network(problem, corpus, toolchain, tmp_path, 0)
-    good, plain = native_form(weights, problem), _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
+    good, plain = problem.native_form(weights), _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
     renamed = dataclasses.replace(weights, features=("no_such_input", *weights.features[1:]))
     for content, reason in (
         (b"", "empty, or not an ordinary file"),
         (good[:-8], "the policy network is truncated"),
-        (native_form(renamed, problem), "needs the input no_such_input"),
+        (problem.native_form(renamed), "needs the input no_such_input"),
         (native_blob(weights, of_integers=False, about={"problem": "inlining"}), "is not for the register allocator"),
     ):
         blob = tmp_path / "policy.mlgo"

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from compiler_opt.llvm.training_log import record_dtype
-from compiler_opt.policies.weights import NetworkWeights, outputs, positions_of
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import native_form
 from compiler_opt.problems.regalloc_eviction import signature
-from compiler_opt.spaces.continuous import NumberPolicy
-from compiler_opt.spaces.masked_categorical import CandidatePolicy
-from compiler_opt.spaces.native import native_blob, ordered
+from compiler_opt.spaces.continuous import ContinuousPolicy
+from compiler_opt.spaces.learned_policy import outputs
+from compiler_opt.spaces.masked_categorical import MaskedCategorical, MaskedCategoricalPolicy
+from compiler_opt.spaces.native import native_blob
+from compiler_opt.spaces.quantile_encoder import QuantileEncoder, ordered
 from compiler_opt.tensor_spec import TensorSpec
 from tests.native.cpp import build, run_driver
 
@@ -73,17 +74,18 @@ def _spelled(specs: Sequence[TensorSpec]) -> list[str]:
 @pytest.mark.filterwarnings("ignore:overflow encountered in divide:RuntimeWarning")
 @pytest.mark.parametrize("num_candidates", [2, 7, 33])
 def test_evictions_are_those_of_numpy(num_candidates: int, driver: Path, tmp_path: Path) -> None:
-    assert _EVICTION.candidates is not None
+    assert isinstance(_EVICTION.action_space, MaskedCategorical)
+    inputs = _EVICTION.action_space.inputs
     specs, records = _decisions(num_candidates, 300, num_candidates)
     features = {spec.name: records[spec.name] for spec in specs}
-    values, legal = _EVICTION.candidates.values(features), _EVICTION.candidates.legal(features)
+    values, legal = inputs.values(features), inputs.legal(features)
     weights = _weights(_EVICTION.feature_names, values.reshape(-1, values.shape[-1]), 1, 1)
-    (tmp_path / "blob").write_bytes(native_form(weights, _EVICTION))
+    (tmp_path / "blob").write_bytes(_EVICTION.native_form(weights))
     (tmp_path / "observations").write_bytes(records.tobytes())
     # The default's choice comes last, and is no tensor of the compiler's.
     said = run_driver(driver, "choose", tmp_path / "blob", tmp_path / "observations", *_spelled(specs[:-1]))
     found = np.array(said, np.int64)
-    scores = outputs(weights, positions_of(weights.quantiles, values))[..., 0]
+    scores = outputs(weights, QuantileEncoder(weights.quantiles).ranks(values))[..., 0]
     scores = np.where(legal, scores, -np.inf)
     some = legal.any(axis=-1)
     assert (found[~some] == num_candidates - 1).all()
@@ -91,7 +93,7 @@ def test_evictions_are_those_of_numpy(num_candidates: int, driver: Path, tmp_pat
     # Where two are alike but for rounding, either will do.
     np.testing.assert_allclose(scores[some, found[some]], scores[some].max(axis=-1), rtol=1e-4, atol=1e-4)
     assert (found[some] == scores[some].argmax(axis=-1)).mean() > 0.98
-    assert isinstance(_EVICTION.policy(weights), CandidatePolicy)
+    assert isinstance(_EVICTION.policy(weights), MaskedCategoricalPolicy)
 
 
 def test_numbers_are_those_of_numpy(driver: Path, tmp_path: Path) -> None:
@@ -102,12 +104,12 @@ def test_numbers_are_those_of_numpy(driver: Path, tmp_path: Path) -> None:
     records["weight"] = np.where(rng.random(500) < 0.3, rng.choice(_ODD, 500), rng.lognormal(0, 3, 500))
     columns = np.stack([records[name].astype("f8") for name in _PRIORITY.feature_names], axis=-1)
     weights = _weights(_PRIORITY.feature_names, columns, 2, 2)
-    (tmp_path / "blob").write_bytes(native_form(weights, _PRIORITY))
+    (tmp_path / "blob").write_bytes(_PRIORITY.native_form(weights))
     (tmp_path / "observations").write_bytes(records.tobytes())
     specs = ["li_size:i:1", "stage:i:1", "weight:f:1"]
     found = run_driver(driver, "number", tmp_path / "blob", tmp_path / "observations", *specs)
     policy = _PRIORITY.policy(weights)
-    assert isinstance(policy, NumberPolicy)
+    assert isinstance(policy, ContinuousPolicy)
     expected = policy.means({name: records[name] for name in _PRIORITY.feature_names})
     np.testing.assert_allclose(np.array(found, "f8"), expected, rtol=1e-4, atol=1e-4)
     assert len(set(found)) > 50
@@ -124,7 +126,7 @@ def test_numbers_are_those_of_numpy(driver: Path, tmp_path: Path) -> None:
 )
 def test_what_does_not_fit_is_named(specs: list[str], reason: str, driver: Path, tmp_path: Path) -> None:
     weights = _weights(_PRIORITY.feature_names, np.arange(60.0).reshape(20, 3), 2, 1)
-    (tmp_path / "blob").write_bytes(native_form(weights, _PRIORITY))
+    (tmp_path / "blob").write_bytes(_PRIORITY.native_form(weights))
     (tmp_path / "observations").write_bytes(b"")
     [said] = run_driver(driver, "number", tmp_path / "blob", tmp_path / "observations", *specs)
     assert said.startswith(reason)

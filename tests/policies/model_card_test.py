@@ -9,7 +9,8 @@ import pytest
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE, ModelCard
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.binary import BinaryPolicy
 from tests.real_observations import weights_for
 
 _METADATA = {
@@ -74,12 +75,12 @@ def test_people_can_read_it() -> None:
 
 def test_a_policy_without_a_card_loads(tmp_path: Path) -> None:
     _weights().save(tmp_path)
-    NetworkPolicy.load(tmp_path)
+    BinaryPolicy(NetworkWeights.load(tmp_path))
 
 
 def test_a_policy_with_its_card_loads(tmp_path: Path) -> None:
     _save(tmp_path)
-    NetworkPolicy.load(tmp_path)
+    BinaryPolicy(NetworkWeights.load(tmp_path))
 
 
 def test_a_card_of_other_weights_is_refused(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_a_card_of_other_weights_is_refused(tmp_path: Path) -> None:
     kernel[0, 0] = np.nextafter(kernel[0, 0], np.float32(9))
     dataclasses.replace(weights, kernels=(weights.kernels[0], kernel, weights.kernels[2])).save(tmp_path)
     with pytest.raises(PolicyError, match=r"weights are not those of its model card .*export the policy again") as info:
-        NetworkPolicy.load(tmp_path)
+        BinaryPolicy(NetworkWeights.load(tmp_path))
     assert str(tmp_path) in str(info.value) and "\n" not in str(info.value)
 
 
@@ -125,5 +126,5 @@ def test_a_damaged_card_is_refused(tmp_path: Path, content: str | dict[str, obje
         content = json.dumps(json.loads(path.read_text()) | content)
     path.write_text(content)
     with pytest.raises(PolicyError, match="export the policy again") as info:
-        NetworkPolicy.load(tmp_path)
+        BinaryPolicy(NetworkWeights.load(tmp_path))
     assert words in str(info.value) and str(path) in str(info.value)

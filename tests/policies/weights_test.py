@@ -1,8 +1,7 @@
-"""The numpy network against the same computation written out, and its file against damage."""
+"""A policy network's file against damage, and weights that do not belong together."""
 
 import itertools
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,7 @@ from hypothesis import strategies as st
 
 from compiler_opt.array_files import save_arrays
 from compiler_opt.errors import OutputError, PolicyError
-from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.weights import NETWORK_FILE, NetworkPolicy, NetworkWeights
-from compiler_opt.tensor_spec import TensorSpec
-
-_INT64 = np.dtype("i8")
-_ADVICE = TensorSpec("inlining_decision", _INT64, (1,))
+from compiler_opt.policies.weights import NETWORK_FILE, NetworkWeights
 
 
 def _weights(seed: int, num_features: int = 5, hidden: tuple[int, ...] = (7, 4)) -> NetworkWeights:
@@ -34,73 +28,6 @@ def _weights(seed: int, num_features: int = 5, hidden: tuple[int, ...] = (7, 4))
         tuple(rng.normal(size=size).astype("f4") for size in sizes[1:]),
         {"seed": seed},
     )
-
-
-def _header(names: tuple[str, ...]) -> Header:
-    return Header(tuple(TensorSpec(name, _INT64, (1,)) for name in names), _ADVICE)
-
-
-def _slow_logits(weights: NetworkWeights, values: dict[str, int]) -> list[float]:
-    inputs: list[float] = []
-    for name, quantiles in zip(weights.features, weights.quantiles, strict=True):
-        x = sum(quantile <= values[name] for quantile in quantiles) / len(quantiles)
-        inputs += [x, math.sqrt(x), x * x]
-    for layer, (kernel, bias) in enumerate(zip(weights.kernels, weights.biases, strict=True)):
-        outputs = [
-            sum(inputs[i] * float(kernel[i, j]) for i in range(len(inputs))) + float(bias[j]) for j in range(len(bias))
-        ]
-        inputs = outputs if layer == len(weights.kernels) - 1 else [max(0.0, value) for value in outputs]
-    return inputs
-
-
-@settings(max_examples=50)
-@given(st.integers(0, 1000), st.lists(st.integers(-(2**62), 2**62) | st.integers(-20, 20), min_size=6, max_size=6))
-def test_decisions_are_those_of_the_network_written_out(seed: int, values: list[int]) -> None:
-    weights = _weights(seed)
-    # The compiler sends one feature more than the policy knows, and in another order.
-    names = ("extra", *reversed(weights.features))
-    by_name = dict(zip(names, values, strict=True))
-    expected = _slow_logits(weights, by_name)
-    policy = NetworkPolicy(weights)
-    batch = policy.logits({name: np.array([value]) for name, value in by_name.items()})
-    np.testing.assert_allclose(batch[0], expected, rtol=1e-4, atol=1e-4)
-    if abs(expected[1] - expected[0]) > 1e-4:
-        observation = np.array([by_name[name] for name in names], np.int64).tobytes()
-        assert policy.start(_header(names), seed=0)(observation) == int(expected[1] > expected[0])
-
-
-def test_sampling_follows_the_probabilities_and_tells_them() -> None:
-    weights = _weights(3)
-    observation = np.arange(5).tobytes()
-    off, on = _slow_logits(weights, {f"f{index}": index for index in range(5)})
-    probability = 1 / (1 + math.exp(off - on))
-    decider = NetworkPolicy(weights, temperature=1.0).start(_header(weights.features), seed=11)
-    actions = np.array([decider(observation) for _ in range(4000)])
-    # Four standard deviations of a mean of 4,000.
-    assert abs(actions.mean() - probability) < 4 * math.sqrt(probability * (1 - probability) / 4000)
-    log_probs = decider.log_probs()
-    assert log_probs is not None
-    np.testing.assert_allclose(
-        log_probs, np.where(actions, math.log(probability), math.log(1 - probability)), rtol=1e-4, atol=1e-5
-    )
-
-
-def test_the_same_seed_decides_the_same() -> None:
-    policy = NetworkPolicy(_weights(5), temperature=1.0)
-    observations = [np.arange(index, index + 5).tobytes() for index in range(200)]
-
-    def decide(seed: int) -> list[int | float]:
-        decider = policy.start(_header(policy.weights.features), seed)
-        return [decider(observation) for observation in observations]
-
-    assert decide(1) == decide(1)
-    assert decide(1) != decide(2)
-
-
-def test_a_feature_that_the_compiler_lacks_is_named() -> None:
-    policy = NetworkPolicy(_weights(1))
-    with pytest.raises(PolicyError, match=r"does not send: f3, f4;"):
-        policy.start(_header(("f0", "f1", "f2")), seed=0)
 
 
 def test_it_survives_the_disk(tmp_path: Path) -> None:
@@ -164,7 +91,6 @@ _GOOD_ARRAYS = {
         {"quantiles_0": np.zeros((2, 2))},
         {"quantiles_0": np.zeros((2, 0))},
         {"quantiles_0": np.array([1e308, -1e308])},
-        {"quantiles_0": np.array([-(2.0**63), 2.0**62])},
         {"bias_0": np.zeros((3, 1), "f4")},
         {"bias_0": np.full(3, 1e300)},
         {"kernel_0": np.zeros((6, 3, 1), "f4")},
@@ -172,19 +98,19 @@ _GOOD_ARRAYS = {
     ids=str,
 )
 def test_a_file_that_says_something_odd_is_refused(header: dict[str, Any], tmp_path: Path) -> None:
-    """And not half-way through an evaluation: by what loads the policy, or asks whether it fits the compiler."""
+    """And not half-way through an evaluation: by what loads the policy."""
     arrays = {**_GOOD_ARRAYS, **{name: header.pop(name) for name in list(header) if name in _GOOD_ARRAYS}}
     text = json.dumps({**_GOOD_HEADER, **header})
     save_arrays(tmp_path / NETWORK_FILE, {**arrays, "header": np.frombuffer(text.encode(), np.uint8)})
     with pytest.raises(PolicyError) as error:
-        NetworkPolicy.load(tmp_path).check(["a", "b"])
+        NetworkWeights.load(tmp_path)
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
 
 
 def test_the_file_that_these_are_made_of_is_good(tmp_path: Path) -> None:
     header = {"header": np.frombuffer(json.dumps(_GOOD_HEADER).encode(), np.uint8)}
     save_arrays(tmp_path / NETWORK_FILE, {**_GOOD_ARRAYS, **header})
-    NetworkPolicy.load(tmp_path).check(["a", "b"])
+    assert NetworkWeights.load(tmp_path).features == ("a", "b")
 
 
 def test_a_missing_policy_is_named(tmp_path: Path) -> None:

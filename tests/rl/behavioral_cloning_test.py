@@ -8,11 +8,12 @@ import pytest
 
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import PolicyError, ProtocolError
-from compiler_opt.policies.weights import NetworkPolicy
 from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples, held_out_modules, load_examples
-from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.trace_files import Trace, TraceWriter
-from compiler_opt.spaces.heads.head import YesOrNo
+from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.spaces.heads.binary import BinaryHead
+from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensor_spec import TensorSpec
 
 CONFIG = BehavioralCloningConfig(batch_size=64, num_epochs=20, learning_rate=1e-2, seed=3)
@@ -26,12 +27,12 @@ def examples(seed: int, count: int = 2000, costs: tuple[int, ...] = tuple(range(
     return Examples({"cost": cost, "noise": noise}, (cost < 3).astype(np.int64), num_modules=1)
 
 
-def kind(*names: str) -> YesOrNo:
-    return YesOrNo(dict.fromkeys(names, np.arange(3.0)))
+def kind(*names: str) -> BinaryHead:
+    return BinaryHead(dict.fromkeys(names, np.arange(3.0)))
 
 
 def clone(config: BehavioralCloningConfig = CONFIG) -> Cloned:
-    cloner = Cloner(YesOrNo(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
+    cloner = Cloner(BinaryHead(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
     return cloner.clone(examples(1), examples(2))
 
 
@@ -46,11 +47,11 @@ def test_a_simple_rule_is_learnt() -> None:
 @pytest.mark.parametrize("smoothing", [0.03, 0.2])
 def test_as_much_doubt_is_left_as_was_asked_for(smoothing: float) -> None:
     config = dataclasses.replace(CONFIG, label_smoothing=smoothing)
-    cloner = Cloner(YesOrNo(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
+    cloner = Cloner(BinaryHead(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
     cloned = cloner.clone(examples(1, costs=(-8, 8)), examples(2, costs=(-8, 8)))
     noise = np.arange(10)
     for cost, expected in ((-8, 1 - smoothing), (8, smoothing)):
-        logits = NetworkPolicy(cloned.weights).logits({"cost": np.full(10, cost), "noise": noise})
+        logits = BinaryPolicy(cloned.weights).logits({"cost": np.full(10, cost), "noise": noise})
         probability = np.exp(logits[:, 1]) / np.exp(logits).sum(axis=1)
         np.testing.assert_allclose(probability, expected, atol=0.01)
 
@@ -63,7 +64,7 @@ def test_it_stops_when_it_gets_no_better_and_keeps_the_best() -> None:
     assert cloned.best["iteration"] == len(losses) - 2
     # What is returned really is that epoch's network.
     held_out = examples(2)
-    logits = NetworkPolicy(cloned.weights).logits(held_out.observations)
+    logits = BinaryPolicy(cloned.weights).logits(held_out.observations)
     assert ((logits[:, 1] > logits[:, 0]) == held_out.actions).mean() == cloned.best["accuracy"]
 
 
@@ -80,8 +81,8 @@ def test_the_measured_loss_is_the_one_that_is_trained() -> None:
     """One batch of all examples: the loss before the step is what the first weights measure."""
     held_out = examples(1, 100)
     config = dataclasses.replace(CONFIG, num_epochs=1, batch_size=100)
-    cloner = Cloner(YesOrNo(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
-    logits = NetworkPolicy(cloner.weights()).logits(held_out.observations)
+    cloner = Cloner(BinaryHead(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
+    logits = BinaryPolicy(cloner.weights()).logits(held_out.observations)
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     rows = np.arange(100)
     expected = -(0.97 * log_probs[rows, held_out.actions] + 0.03 * log_probs[rows, 1 - held_out.actions]).mean()

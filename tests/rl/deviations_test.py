@@ -11,11 +11,13 @@ from compiler_opt import rl
 rl.load_tensorflow()
 
 from compiler_opt.llvm.interactive import FunctionOfDecisions  # noqa: E402
-from compiler_opt.rl.config import DeviationsConfig, NetworkConfig  # noqa: E402
+from compiler_opt.policies.weights import mean_network  # noqa: E402
+from compiler_opt.rl.config import DeviationsConfig  # noqa: E402
 from compiler_opt.rl.deviations import DeviationLearner, Samples, Trials, log_gain  # noqa: E402
-from compiler_opt.spaces.heads.head import OneOfCandidates  # noqa: E402
-from compiler_opt.spaces.heads.networks import mean_network  # noqa: E402
+from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
+from compiler_opt.spaces.network_config import NetworkConfig  # noqa: E402
+from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 
 _PLACES = 5
 _NETWORK = NetworkConfig((16,), (8,))
@@ -36,8 +38,9 @@ class _Inputs(CandidateInputs):
         return np.stack([features["cost"], is_default], axis=-1).astype(np.float32)
 
 
-def _kind() -> OneOfCandidates:
-    return OneOfCandidates({"cost": np.linspace(0.0, 1.0, 21), "is_default": np.array([0.0, 0.0, 1.0])}, _Inputs(), 5)
+def _kind() -> MaskedCategoricalHead:
+    quantiles = {"cost": np.linspace(0.0, 1.0, 21), "is_default": np.array([0.0, 0.0, 1.0])}
+    return MaskedCategoricalHead(quantiles, _Inputs(), [TensorSpec("mask", np.dtype("i8"), (1, _PLACES))])
 
 
 def _learner(config: DeviationsConfig = _CONFIG) -> DeviationLearner:
@@ -72,7 +75,7 @@ def _draw(uniform_share: float, count: int) -> tuple[dict[str, np.ndarray], np.n
 
 def test_what_is_tried_is_legal_other_and_different_each_time() -> None:
     features, advice, sites, drawn = _draw(1.0, 12)
-    observed = _kind().observe(features)["positions"]
+    observed = _kind().observe(features)["quantile_ranks"]
     seen = set()
     for trials in drawn:
         # A function in which nothing else is legal has nothing to try.
@@ -111,7 +114,7 @@ def test_what_promises_most_comes_first_when_nothing_is_drawn_evenly() -> None:
 def _told(rng: np.random.Generator, count: int) -> Samples:
     """What is tried gains by costing less, and loses by costing more; nothing depends on the default."""
     features = _features(rng, count)
-    positions = _kind().observe(features)["positions"]
+    positions = _kind().observe(features)["quantile_ranks"]
     chosen, tried = rng.permuted(np.tile(np.arange(_PLACES), (count, 1)), axis=1)[:, :2].T
     rows = np.arange(count)
     pairs = np.stack([positions[rows, chosen], positions[rows, tried]], axis=1)

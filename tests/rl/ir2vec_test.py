@@ -14,14 +14,16 @@ from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import training
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples
-from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig
+from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.quantiles import trace_quantiles
 from compiler_opt.rl.trace_files import Trace
-from compiler_opt.spaces.heads.head import YesOrNoByPositions, decision_kind
+from compiler_opt.spaces.heads.binary import RankedBinaryHead
+from compiler_opt.spaces.network_config import NetworkConfig
 from tests import programs
 from tests.ir2vec_vocabulary import write_vocabulary
 from tests.small_corpus import make_small_corpus
 
+_INLINING = problems.load("inlining")
 _GIN = "gin_configs/inlining"
 _TRAIN = (
     f"--gin_files={_GIN}/ppo_nn_agent.gin",
@@ -63,7 +65,7 @@ def place(clang: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     trace = f"--output_path={place / 'trace'}"
     run("tools/generate_default_trace", *with_clang, trace, "--num_workers=2", vocabulary=vocabulary)
     # As generate_vocab does, without waiting for TensorFlow once more.
-    save_vocabulary(place / "vocabulary", trace_quantiles(Trace(place / "trace"), 16))
+    save_vocabulary(place / "vocabulary", trace_quantiles(Trace(place / "trace"), _INLINING.action_space, 16))
     quantiles = f"--vocab_path={place / 'vocabulary'}"
     run("rl/train_locally", *with_clang, f"--root_dir={place / 'training'}", quantiles, *_TRAIN, vocabulary=vocabulary)
     return place
@@ -87,12 +89,12 @@ def test_what_only_embeddings_tell_is_cloned(place: Path) -> None:
     """The trace's decisions replaced by the sign of one number, with all else made useless."""
     trace = Trace(place / "trace")
     (batch,) = trace.batches()
-    quantiles = load_vocabulary(place / "vocabulary", problems.load("inlining").known(batch.features))
+    quantiles = load_vocabulary(place / "vocabulary", _INLINING.supported_features(batch.features))
     told = {name: values for name, values in quantiles.items() if name.startswith("callee_embedding")}
-    kind = decision_kind(problems.load("inlining"), told, trace.features)
-    assert isinstance(kind, YesOrNoByPositions) and kind.features == tuple(told)
+    kind = _INLINING.head(told, trace.features)
+    assert isinstance(kind, RankedBinaryHead) and kind.features == tuple(told)
     observations = kind.observe(batch.features)
-    labels = (observations["positions"][:, 3] > 0.5).astype(np.int64)
+    labels = (observations["quantile_ranks"][:, 3] > 0.5).astype(np.int64)
     examples = Examples(observations, labels, 2)
     config = BehavioralCloningConfig(num_epochs=30, batch_size=8, learning_rate=1e-2, patience=30)
     cloned = Cloner(kind, "inlining_decision", NetworkConfig((16,)), config).clone(examples, examples)

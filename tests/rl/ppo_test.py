@@ -7,17 +7,18 @@ from compiler_opt import rl
 
 rl.load_tensorflow()
 
-from compiler_opt.policies.weights import NetworkPolicy  # noqa: E402
 from compiler_opt.rl import ppo  # noqa: E402
-from compiler_opt.rl.config import NetworkConfig, PPOConfig  # noqa: E402
-from compiler_opt.spaces.heads.head import YesOrNo  # noqa: E402
+from compiler_opt.rl.config import PPOConfig  # noqa: E402
+from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
+from compiler_opt.spaces.heads.binary import BinaryHead  # noqa: E402
+from compiler_opt.spaces.network_config import NetworkConfig  # noqa: E402
 
 _FEATURES = ("a", "b", "c")
 
 
 def _learner(seed: int = 1, **config: float) -> ppo.PPOLearner:
     return ppo.PPOLearner(
-        YesOrNo(dict.fromkeys(_FEATURES, np.arange(-10.0, 10.0))),
+        BinaryHead(dict.fromkeys(_FEATURES, np.arange(-10.0, 10.0))),
         "decision",
         NetworkConfig((16,), (8,)),
         PPOConfig(learning_rate=0.01, minibatch_size=256, **config),  # type: ignore[arg-type]
@@ -28,7 +29,7 @@ def _learner(seed: int = 1, **config: float) -> ppo.PPOLearner:
 def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) -> ppo.Batch:
     """Decisions sampled from the learner's policy; to decide 1 is right when `b` is positive."""
     features = {name: rng.integers(-12, 12, size) for name in _FEATURES}
-    logits = NetworkPolicy(learner.weights()).logits(features).astype(np.float64)
+    logits = BinaryPolicy(learner.weights()).logits(features).astype(np.float64)
     probability = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
     actions = (rng.random(size) < probability).astype(np.int64)
     log_probs = np.log(np.where(actions == 1, probability, 1 - probability))
@@ -41,7 +42,7 @@ def test_it_learns_a_rule() -> None:
     for _ in range(15):
         metrics = learner.update(_batch(learner, rng), rng)
     features = {name: rng.integers(-12, 12, 500) for name in _FEATURES}
-    decisions = NetworkPolicy(learner.weights()).logits(features).argmax(axis=1)
+    decisions = BinaryPolicy(learner.weights()).logits(features).argmax(axis=1)
     assert np.mean(decisions == (features["b"] > 0)) > 0.95
     assert 0 < metrics["entropy"] < np.log(2)
     assert metrics["kl"] >= 0
@@ -63,9 +64,7 @@ def test_the_tensorflow_network_is_the_numpy_network() -> None:
     features = {name: rng.integers(-(2**40), 2**40, 300) // 2 ** rng.integers(0, 40, 300) for name in _FEATURES}
     observation = {name: tf.constant(values) for name, values in features.items()}
     distribution, _ = learner.actor(observation, step_type=tf.ones(300, tf.int32), network_state=())
-    np.testing.assert_allclose(
-        distribution.logits.numpy(), NetworkPolicy(learner.weights()).logits(features), atol=1e-5
-    )
+    np.testing.assert_allclose(distribution.logits.numpy(), BinaryPolicy(learner.weights()).logits(features), atol=1e-5)
 
 
 def test_the_value_network_learns_returns() -> None:

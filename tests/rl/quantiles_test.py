@@ -14,6 +14,7 @@ from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import ConfigError, ProtocolError
 from compiler_opt.rl.quantiles import Histogram, trace_quantiles
 from compiler_opt.rl.trace_files import Trace, TraceWriter
+from compiler_opt.spaces.binary import Binary
 from compiler_opt.tensor_spec import TensorSpec
 
 VALUES = npst.arrays(np.int64, st.integers(1, 60), elements=st.integers(-20, 20))
@@ -65,7 +66,7 @@ def test_a_trace(tmp_path: Path) -> None:
     columns = {"cost": rng.integers(-50, 50, 1000), "zero": np.zeros(1000, np.int64)}
     trace = write(tmp_path / "trace", columns)
     read: list[int] = []
-    found = trace_quantiles(trace, 16, num_threads=2, on_decisions=read.append)
+    found = trace_quantiles(trace, Binary(), 16, num_threads=2, on_decisions=read.append)
     assert sum(read) == 1000
     levels = np.linspace(0, 1, 16)
     for name, values in columns.items():
@@ -75,10 +76,10 @@ def test_a_trace(tmp_path: Path) -> None:
 def test_a_sample_is_near_and_the_same_for_the_same_seed(tmp_path: Path) -> None:
     values = np.random.default_rng(2).integers(0, 1000, 20_000)
     trace = write(tmp_path / "trace", {"cost": values})
-    found = trace_quantiles(trace, 11, sampling_fraction=0.25, seed=5)["cost"]
+    found = trace_quantiles(trace, Binary(), 11, sampling_fraction=0.25, seed=5)["cost"]
     np.testing.assert_allclose(found, np.linspace(0, 1000, 11), atol=40)
-    np.testing.assert_array_equal(found, trace_quantiles(trace, 11, sampling_fraction=0.25, seed=5)["cost"])
-    assert (found != trace_quantiles(trace, 11, sampling_fraction=0.25, seed=6)["cost"]).any()
+    np.testing.assert_array_equal(found, trace_quantiles(trace, Binary(), 11, sampling_fraction=0.25, seed=5)["cost"])
+    assert (found != trace_quantiles(trace, Binary(), 11, sampling_fraction=0.25, seed=6)["cost"]).any()
 
 
 def test_infinity_counts_as_the_largest_number(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_infinity_counts_as_the_largest_number(tmp_path: Path) -> None:
         values, action, reward = {"weight": weights}, np.zeros(10, np.int64), np.zeros(10, np.float32)
         writer.add(TraceContext("m", "p", "default", (spec,), values, advice, action, reward))
         writer.finish(dict.fromkeys(writer.keys, 1.0), {})
-    found = trace_quantiles(Trace(tmp_path / "trace"), 4)["weight"]
+    found = trace_quantiles(Trace(tmp_path / "trace"), Binary(), 4)["weight"]
     # Of four evenly spaced ranks two are in the first half.
     assert found.tolist() == [0.5, 0.5, *[float(np.finfo("f4").max)] * 2]
 
@@ -97,8 +98,8 @@ def test_infinity_counts_as_the_largest_number(tmp_path: Path) -> None:
 def test_numbers_out_of_range_are_refused(tmp_path: Path) -> None:
     trace = write(tmp_path / "trace", {"cost": np.arange(20)})
     with pytest.raises(ConfigError, match="number of quantiles"):
-        trace_quantiles(trace, 1)
+        trace_quantiles(trace, Binary(), 1)
     with pytest.raises(ConfigError, match="sampling fraction"):
-        trace_quantiles(trace, 4, sampling_fraction=0)
+        trace_quantiles(trace, Binary(), 4, sampling_fraction=0)
     with pytest.raises(ProtocolError, match="no decision was sampled"):
-        trace_quantiles(trace, 4, sampling_fraction=1e-12)
+        trace_quantiles(trace, Binary(), 4, sampling_fraction=1e-12)

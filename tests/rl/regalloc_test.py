@@ -10,6 +10,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.spaces.masked_categorical import MaskedCategorical
 from tests import programs
 from tests.small_corpus import make_busy_corpus
 
@@ -139,7 +140,7 @@ def _gin(*bindings: str) -> list[str]:
 
 
 def test_single_deviations_are_learned_from(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
-    if problem.candidates is None:
+    if not isinstance(problem.action_space, MaskedCategorical):
         error = _by_deviations(place, problem, toolchain, 1, status=2)
         assert "regalloc_priority: single deviations are for problems that choose among candidates" in error
         return
@@ -192,7 +193,7 @@ def test_a_policy_for_another_problem_is_refused(problem: problems.Problem, plac
         f"--output_path={place / 'refused'}",
         status=2,
     )
-    if problem.candidates is not None:
+    if isinstance(problem.action_space, MaskedCategorical):
         assert "it is for another problem than this (see --compile_task)" in error
     else:
         assert "needs features that this compiler does not send: li_size, stage, weight" in error

@@ -8,9 +8,10 @@ import pytest
 
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.policies.vocabulary import load_vocabulary
-from compiler_opt.policies.weights import NetworkPolicy
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining.signature import FEATURES
 from compiler_opt.rl.trace_files import TraceWriter
+from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tensor_spec import TensorSpec
 from tests.programs import run
 
@@ -67,7 +68,7 @@ def test_a_policy_is_trained_twice_to_the_same_result(trace: Path, vocabulary: P
     assert [entry["iteration"] for entry in entries] == list(range(1, len(entries) + 1))
     assert list((tmp_path / "summaries").glob("events.*"))
 
-    policy = NetworkPolicy.load(tmp_path / "policy")
+    policy = BinaryPolicy(NetworkWeights.load(tmp_path / "policy"))
     assert policy.weights.features == FEATURES
     assert [kernel.shape for kernel in policy.weights.kernels] == [(3 * len(FEATURES), 32), (32, 2)]
     metadata = policy.weights.metadata

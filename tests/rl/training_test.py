@@ -15,8 +15,9 @@ import pytest
 
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.vocabulary import save_vocabulary
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining.signature import FEATURES
+from compiler_opt.spaces.binary import BinaryPolicy
 from tests.small_corpus import make_small_corpus
 
 _ROOT = Path(__file__).parents[2]
@@ -228,7 +229,7 @@ def test_the_policy_decides_as_the_last_weights(tmp_path: Path) -> None:
 
     run = _Run(tmp_path, "clang-22", 1)
     run.finish()
-    policy = NetworkPolicy.load(run.root_dir / "policy")
+    policy = BinaryPolicy(NetworkWeights.load(run.root_dir / "policy"))
     rng = np.random.default_rng(0)
     features = {name: rng.integers(-5, 60, 50) for name in FEATURES}
     logits = policy.logits(features)

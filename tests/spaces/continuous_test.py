@@ -10,18 +10,16 @@ from hypothesis import strategies as st
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights, outputs, positions_of
-from compiler_opt.spaces.continuous import (
-    LARGEST_ADVICE,
-    NumberPolicy,
-    NumberScale,
-    log_deviation_of,
-    mean_and_log_deviation,
-)
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.spaces.continuous import LARGEST_ADVICE, ActionQuantizer, ContinuousPolicy
+from compiler_opt.spaces.distributions import learnable_log_deviation, mean_and_log_deviation
+from compiler_opt.spaces.learned_policy import outputs
+from compiler_opt.spaces.quantile_encoder import QuantileEncoder
 from compiler_opt.tensor_spec import TensorSpec
 
 _FEATURES = ("size", "weight")
-_SCALE = NumberScale(lowest=-2.0, highest=2.0, steps=50)
+_SCALE = ActionQuantizer(lowest=-2.0, highest=2.0, steps=50)
 _HEADER = Header(
     (
         TensorSpec("unused", np.dtype("i8"), (1,)),
@@ -50,7 +48,7 @@ def _observation(size: int, weight: float) -> bytes:
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2), st.floats(-100, 100), st.floats(0.1, 100), st.integers(1, 1000))
 @settings(max_examples=100)
 def test_advice_is_whole_and_keeps_the_order(actions: list[float], lowest: float, width: float, steps: int) -> None:
-    scale = NumberScale(lowest, lowest + width, steps + 10)
+    scale = ActionQuantizer(lowest, lowest + width, steps + 10)
     advice = scale.to_advice(np.sort(actions))
     # As the compiler takes it.
     unsigned = advice.astype(np.uint32)
@@ -73,36 +71,36 @@ def test_each_advice_has_an_action() -> None:
 @pytest.mark.parametrize(("lowest", "highest", "steps"), [(1, 1, 9), (2, 1, 9), (0, 1, 0), (0, 1 << 24, 1)])
 def test_a_scale_without_steps_or_with_too_many_is_refused(lowest: float, highest: float, steps: int) -> None:
     with pytest.raises(ValueError, match="expected 1 to 16777215 steps"):
-        NumberScale(lowest, highest, steps)
+        ActionQuantizer(lowest, highest, steps)
 
 
 def test_it_answers_as_the_straightforward_computation() -> None:
     rng, weights = np.random.default_rng(1), _weights(2)
-    policy = NumberPolicy(weights, _SCALE)
+    policy = ContinuousPolicy(weights, _SCALE)
     decide = policy.start(_HEADER, 0)
     told = set()
     for _ in range(300):
         size = int(rng.integers(-5, 100))
         weight = float(np.float32(rng.choice([rng.normal(), np.inf])))
         row = np.array([[size, weight]])
-        [expected] = mean_and_log_deviation(outputs(weights, positions_of(weights.quantiles, row)))[0]
+        [expected] = mean_and_log_deviation(outputs(weights, QuantileEncoder(weights.quantiles).ranks(row)))[0]
         advice = decide(_observation(size, weight))
         assert advice == _SCALE.to_advice(np.array([expected]))[0]
         assert policy.means({"size": row[:, 0], "weight": row[:, 1]}) == pytest.approx([expected], abs=1e-6)
         told.add(advice)
     assert len(told) > 20
-    assert decide.log_probs() is None and decide.drawn() is None
+    assert decide.log_probs() is None and decide.sampled_actions() is None
 
 
 def test_it_draws_around_the_mean_and_says_how_likely_that_was() -> None:
     weights, temperature = _weights(2), 0.5
     observation = _observation(40, 0.25)
-    raw = outputs(weights, positions_of(weights.quantiles, np.array([[40, 0.25]])))
+    raw = outputs(weights, QuantileEncoder(weights.quantiles).ranks(np.array([[40, 0.25]])))
     [mean], [log_deviation] = mean_and_log_deviation(raw)
     deviation = temperature * math.exp(log_deviation)
-    decide = NumberPolicy(weights, _SCALE, temperature=temperature).start(_HEADER, seed=3)
+    decide = ContinuousPolicy(weights, _SCALE, temperature=temperature).start(_HEADER, seed=3)
     advice = np.array([decide(observation) for _ in range(4000)])
-    drawn, log_probs = decide.drawn(), decide.log_probs()
+    drawn, log_probs = decide.sampled_actions(), decide.log_probs()
     assert drawn is not None and log_probs is not None
     assert drawn.dtype == log_probs.dtype == np.float32
     # Five standard deviations of mean and deviation of 4,000 numbers.
@@ -112,7 +110,7 @@ def test_it_draws_around_the_mean_and_says_how_likely_that_was() -> None:
     np.testing.assert_array_equal(advice, _SCALE.to_advice(drawn))
     density = np.exp(-((drawn.astype("f8") - mean) ** 2) / (2 * deviation**2)) / (deviation * math.sqrt(2 * math.pi))
     np.testing.assert_allclose(log_probs, np.log(density), atol=1e-4)
-    again = NumberPolicy(weights, _SCALE, temperature=temperature).start(_HEADER, seed=3)
+    again = ContinuousPolicy(weights, _SCALE, temperature=temperature).start(_HEADER, seed=3)
     assert [again(observation) for _ in range(50)] == advice[:50].tolist()
 
 
@@ -120,15 +118,15 @@ def test_every_deviation_can_be_taught_that_a_network_can_say() -> None:
     for deviation in (0.0, 1e-6, 0.03, 0.1, 1.0, 100.0):
         raw = np.linspace(-3, 3, 2001)
         said = mean_and_log_deviation(np.stack([np.zeros_like(raw), raw], axis=-1))[1]
-        assert np.abs(said - log_deviation_of(deviation)).min() < 0.01
-    assert math.exp(log_deviation_of(0.03)) == pytest.approx(0.03)
-    assert math.exp(log_deviation_of(0.0)) < 0.01
+        assert np.abs(said - learnable_log_deviation(deviation)).min() < 0.01
+    assert math.exp(learnable_log_deviation(0.03)) == pytest.approx(0.03)
+    assert math.exp(learnable_log_deviation(0.0)) < 0.01
 
 
 def test_what_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(PolicyError, match="expected a network with 2 outputs, found 1"):
-        NumberPolicy(_weights(1, num_outputs=1), _SCALE)
-    policy = NumberPolicy(_weights(1), _SCALE)
+        ContinuousPolicy(_weights(1, num_outputs=1), _SCALE)
+    policy = ContinuousPolicy(_weights(1), _SCALE)
     with pytest.raises(PolicyError, match="does not send: size"):
         policy.start(Header(_HEADER.features[:2], _HEADER.advice), 0)
     many = TensorSpec("size", np.dtype("i8"), (1, 3))
@@ -138,4 +136,4 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(PolicyError, match=r"answers with a number, but the compiler wants .*'choice'"):
         policy.start(Header(_HEADER.features, choice), 0)
     with pytest.raises(PolicyError, match="expected scalar int64 features"):
-        NetworkPolicy(_weights(1)).start(_HEADER, 0)
+        BinaryPolicy(_weights(1)).start(_HEADER, 0)

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.weights import NetworkPolicy, NetworkWeights, outputs, positions_of
-from compiler_opt.spaces.masked_categorical import CandidateInputs, CandidatePolicy
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.spaces.learned_policy import outputs
+from compiler_opt.spaces.masked_categorical import CandidateInputs, MaskedCategoricalPolicy
+from compiler_opt.spaces.quantile_encoder import QuantileEncoder
 from compiler_opt.tensor_spec import TensorSpec
 
 _PLACES = 5
@@ -64,7 +67,7 @@ def _observation(rng: np.random.Generator, mask: np.ndarray) -> bytes:
 def test_the_only_legal_candidate_is_chosen_for_any_weights(
     place: int, seed: int, scale: float, temperature: float
 ) -> None:
-    policy = CandidatePolicy(_weights(seed, scale), _Inputs(), temperature=temperature)
+    policy = MaskedCategoricalPolicy(_weights(seed, scale), _Inputs(), temperature=temperature)
     decide = policy.start(_HEADER, seed)
     assert decide(_observation(np.random.default_rng(seed), np.arange(_PLACES) == place)) == place
     if temperature:
@@ -73,14 +76,14 @@ def test_the_only_legal_candidate_is_chosen_for_any_weights(
 
 def test_it_decides_as_the_straightforward_computation() -> None:
     rng, weights, inputs = np.random.default_rng(1), _weights(2), _Inputs()
-    decide = CandidatePolicy(weights, inputs).start(_HEADER, 0)
+    decide = MaskedCategoricalPolicy(weights, inputs).start(_HEADER, 0)
     chosen = set()
     for _ in range(200):
         mask = rng.random(_PLACES) < 0.6
         mask[rng.integers(_PLACES)] = True
         observation = _observation(rng, mask)
         features = _HEADER.decode(observation)
-        scores = outputs(weights, positions_of(weights.quantiles, inputs.values(features)))[0, :, 0]
+        scores = outputs(weights, QuantileEncoder(weights.quantiles).ranks(inputs.values(features)))[0, :, 0]
         expected = int(np.where(mask, scores, -np.inf).argmax())
         assert decide(observation) == expected
         chosen.add(expected)
@@ -91,28 +94,29 @@ def test_it_draws_in_proportion_and_says_how_likely_that_was() -> None:
     rng, weights, inputs = np.random.default_rng(1), _weights(2, scale=0.7), _Inputs()
     mask = np.array([1, 0, 1, 1, 1])
     observation = _observation(rng, mask)
-    scores = outputs(weights, positions_of(weights.quantiles, inputs.values(_HEADER.decode(observation))))[0, :, 0]
+    ranks = QuantileEncoder(weights.quantiles).ranks(inputs.values(_HEADER.decode(observation)))
+    scores = outputs(weights, ranks)[0, :, 0]
     likelihood = np.where(mask, np.exp(scores / 2.0), 0)
     probability = likelihood / likelihood.sum()
-    decide = CandidatePolicy(weights, inputs, temperature=2.0).start(_HEADER, seed=3)
+    decide = MaskedCategoricalPolicy(weights, inputs, temperature=2.0).start(_HEADER, seed=3)
     drawn = np.array([decide(observation) for _ in range(4000)])
     # Five standard deviations of a share of 4,000.
     np.testing.assert_allclose(np.bincount(drawn, minlength=_PLACES) / 4000, probability, atol=5 * 0.5 / 4000**0.5)
     log_probs = decide.log_probs()
     assert log_probs is not None
     np.testing.assert_allclose(log_probs, np.log(probability[drawn]), atol=1e-5)
-    again = CandidatePolicy(weights, inputs, temperature=2.0).start(_HEADER, seed=3)
+    again = MaskedCategoricalPolicy(weights, inputs, temperature=2.0).start(_HEADER, seed=3)
     assert [again(observation) for _ in range(50)] == drawn[:50].tolist()
 
 
 def test_what_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(PolicyError, match="expected a network with 1 outputs, found 2"):
-        CandidatePolicy(_weights(1, num_outputs=2), _Inputs())
+        MaskedCategoricalPolicy(_weights(1, num_outputs=2), _Inputs())
     with pytest.raises(PolicyError, match="expected a network with 2 outputs, found 1"):
-        NetworkPolicy(_weights(1))
+        BinaryPolicy(_weights(1))
     with pytest.raises(PolicyError, match="they differ in height"):
-        CandidatePolicy(_weights(1, features=("cost",)), _Inputs())
-    policy = CandidatePolicy(_weights(1), _Inputs())
+        MaskedCategoricalPolicy(_weights(1, features=("cost",)), _Inputs())
+    policy = MaskedCategoricalPolicy(_weights(1), _Inputs())
     with pytest.raises(PolicyError, match="does not send: height"):
         policy.start(Header(_HEADER.features[2:], _HEADER.advice), 0)
     with pytest.raises(ProtocolError, match="without a legal candidate"):

@@ -13,6 +13,7 @@ from compiler_opt.problems.inlining import signature
 from compiler_opt.problems.inlining.credit import function_credit
 from compiler_opt.problems.inlining.score import comdat_copies, weighted_text_bytes
 from compiler_opt.problems.problem import Problem
+from compiler_opt.spaces.binary import Binary
 
 
 class InliningForSize(Problem):
@@ -23,6 +24,7 @@ class InliningForSize(Problem):
     score_name = "COMDAT-weighted text"
     is_size = True
     feature_names = signature.FEATURES
+    action_space = Binary()
     context_policies = (ConstantPolicy(0, name="never"),)
 
     def measure(self, object_path: Path, remarks: bytes) -> ObjectSizes:

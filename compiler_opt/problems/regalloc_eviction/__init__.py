@@ -5,6 +5,7 @@ from compiler_opt.problems.regalloc import RegallocProblem
 from compiler_opt.problems.regalloc_eviction.default_eviction import DefaultEviction
 from compiler_opt.problems.regalloc_eviction.eviction_rule import EvictionRule
 from compiler_opt.problems.regalloc_eviction.inputs import EvictionInputs
+from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 
 class LiveRangeEviction(RegallocProblem):
@@ -12,8 +13,8 @@ class LiveRangeEviction(RegallocProblem):
 
     name = "regalloc_eviction"
     advisor = REGALLOC_EVICTION
-    candidates = EvictionInputs()
-    feature_names = candidates.names
+    action_space = MaskedCategorical(EvictionInputs())
+    feature_names = EvictionInputs.names
     default_policy = DefaultEviction()
     rule = EvictionRule()
 

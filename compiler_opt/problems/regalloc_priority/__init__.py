@@ -4,6 +4,7 @@ from compiler_opt.llvm.advisors import REGALLOC_PRIORITY
 from compiler_opt.problems.regalloc import RegallocProblem
 from compiler_opt.problems.regalloc_priority import signature
 from compiler_opt.problems.regalloc_priority.default_priority import DefaultPriority
+from compiler_opt.spaces.continuous import Continuous
 
 
 class AllocationPriority(RegallocProblem):
@@ -12,7 +13,7 @@ class AllocationPriority(RegallocProblem):
     name = "regalloc_priority"
     advisor = REGALLOC_PRIORITY
     feature_names = signature.FEATURES
-    scale = signature.ADVICE
+    action_space = Continuous(signature.ADVICE)
     default_policy = DefaultPriority()
 
 

@@ -42,7 +42,7 @@ def _advice(features: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def default_action(size_slots: int, stage: int) -> float:
-    """The action, see `policies.number`, for a live range."""
+    """The action, see `spaces.continuous`, for a live range."""
     length = float(np.log2(1 + max(size_slots, 0))) / _OCTAVES_PER_UNIT
     if stage == signature.STAGE_SPLIT:
         return signature.ADVICE.lowest + length

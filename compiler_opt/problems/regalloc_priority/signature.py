@@ -7,7 +7,7 @@ and 22 seen here (x86-64) keep the lowest 32 bits, so that -1 is the highest of 
 number the lowest, 0. `ADVICE` stays clear of that.
 """
 
-from compiler_opt.spaces.continuous import NumberScale
+from compiler_opt.spaces.continuous import ActionQuantizer
 
 FEATURES = ("li_size", "stage", "weight")
 """Length in slots, 16 to an instruction; how often the range has been through the queue
@@ -16,6 +16,6 @@ FEATURES = ("li_size", "stage", "weight")
 STAGE_ASSIGN, STAGE_SPLIT = 1, 2
 """Not looked at yet; found no register and is to be split. The same in all versions."""
 
-ADVICE = NumberScale(lowest=-8.0, highest=8.0, steps=1 << 19)
+ADVICE = ActionQuantizer(lowest=-8.0, highest=8.0, steps=1 << 19)
 """Fine: live ranges of up to half a million slots come out by length, exactly, when their actions are by its logarithm
 (see `default_priority`)."""

@@ -1,58 +1,77 @@
-"""The kinds of decisions that can be learned, as learning sees them: yes or no, one of several candidates, a number.
+"""What is learned of an action space: the protocol that learners use.
 
-Legend: N decisions, F features of one or of a candidate, C candidates, A actions to choose from.
+Legend: N decisions, F features that the network sees.
 
-An *observation* is what the trained network is given: arrays by name, made of what the compiler sends. An *action* is
-what is learned: a choice is its own advice, a number becomes advice by a fixed map.
+    observations = head.observe(features)                     # what the compiler sent, as the network sees it
+    actions = head.actions(advice)                            # what was decided, as it is learned
+    actor = head.actor(action_name, config, seed)             # TensorFlow's network; `to_weights` makes a policy of it
+    log_probs, entropy = head.evaluate_actions(weights, observations, actions)
+
+An *observation* is what the trained network is given: arrays by name. An *action* is what is learned, the *advice* what
+the compiler is told: a choice is its own advice, a real number is quantized.
 """
 
 import abc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from tf_agents.networks import network, value_network
+from tf_agents.policies import actor_policy, tf_policy
 from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
-from compiler_opt.policies.weights import NetworkWeights, outputs, positions_of
-from compiler_opt.problems.problem import Problem
-from compiler_opt.rl.config import NetworkConfig
-from compiler_opt.spaces.continuous import NumberScale, log_density, log_deviation_of, mean_and_log_deviation
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.heads import networks
-from compiler_opt.spaces.masked_categorical import CandidateInputs
+from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.spaces.quantile_encoder import QuantileEncoder
 from compiler_opt.tensor_spec import TensorSpec
 
 
-class DecisionKind(abc.ABC):
-    """One kind of decision under one vocabulary.
+class Head(abc.ABC):
+    """An action space under one vocabulary.
+
+    Unless a subclass says otherwise, features are scalars of any type, and an observation is their quantile ranks,
+    `[N, F]` float32.
 
     Attributes:
       features: what the network sees, in order.
       quantiles: of each.
-      advice_kind: of NumPy's kinds of types, that of advice.
+      encoder: by these.
+      advice_is_float: whether advice is a floating-point number.
     """
 
-    advice_kind: str
+    advice_is_float = False
 
-    def __init__(self, quantiles: Mapping[str, np.ndarray]):
+    def __init__(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec] = ()):
+        """Takes the vocabulary and, for `signature`, what the compiler sends."""
         self.features = tuple(quantiles)
         self.quantiles = tuple(quantiles.values())
+        self.encoder = QuantileEncoder(self.quantiles)
+        self._dtypes = {spec.name: spec.dtype for spec in compiler_features}
 
     @property
-    @abc.abstractmethod
-    def sent(self) -> tuple[str, ...]:
+    def compiler_features(self) -> tuple[str, ...]:
         """Names of what the compiler sends that observations are made of."""
+        return self.features
 
-    @abc.abstractmethod
+    def check_examples(self, features: Sequence[TensorSpec], advice: TensorSpec) -> None:
+        """Raises PolicyError unless decisions with such tensors can be cloned."""
+        if (advice.dtype.kind == "f") != self.advice_is_float:
+            found, expected = ("choice", "number") if self.advice_is_float else ("number", "choice")
+            raise PolicyError(f"{advice.name} is a {found} and no {expected}; make a trace of what is to be cloned")
+
     def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Observations of N decisions, of arrays `[N, ...]` by the compiler's names."""
+        columns = [features[name].reshape(len(features[name])) for name in self.features]
+        return {networks.RANKS: self.encoder.ranks(np.stack(columns, axis=-1))}
 
-    @abc.abstractmethod
     def observation_spec(self) -> dict[str, tf.TensorSpec]:
         """Of one decision."""
+        return {networks.RANKS: tf.TensorSpec((len(self.features),), tf.float32, networks.RANKS)}
 
     @abc.abstractmethod
     def actions(self, advice: np.ndarray) -> np.ndarray:
@@ -67,7 +86,7 @@ class DecisionKind(abc.ABC):
         """Of one action."""
 
     @abc.abstractmethod
-    def judge(
+    def evaluate_actions(
         self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Log probability of each action and entropy of its decision, in numpy as a policy decides; `[N]` float64."""
@@ -100,326 +119,46 @@ class DecisionKind(abc.ABC):
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
         """The policy's network, whose variables become `NetworkWeights`."""
 
-    @abc.abstractmethod
     def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
         """Expected return; used by the classical reward only, and never exported."""
+        return networks.critic_network(self.observation_spec(), networks.ExpandedRanks(), config, seed)
 
+    def signature(self, weights: NetworkWeights, action_name: str) -> tf_policy.TFPolicy:
+        """The greedy policy from the compiler's tensors to the advice, to be saved as a SavedModel.
 
-class Choice(DecisionKind):
-    """One of A actions, which are the advice.
+        Args:
+          weights: of this head's features.
+          action_name: the advice's name, such as `inlining_decision`.
 
-    Attributes:
-      num_actions: A.
-      passive_action: the one that leaves things as they are: not to inline, to evict nothing.
-    """
+        Raises:
+          PolicyError: the compiler does not send a feature.
+        """
+        inputs = self._signature_inputs()
+        config = NetworkConfig(fc_layer_params=tuple(len(bias) for bias in weights.biases[:-1]))
+        actor = self.actor("action", config, seed=0)
+        networks.assign(actor, weights)
+        advising = networks.AdviceNetwork(inputs, self.features, self.encoder, actor, self.advice)
+        return actor_policy.ActorPolicy(ts.time_step_spec(inputs), self.advice_spec(action_name), advising)
 
-    advice_kind = "i"
-    num_actions: int
-    passive_action: int
+    def advice_spec(self, action_name: str) -> tensor_spec.BoundedTensorSpec:
+        """Of one decision's advice."""
+        return self.action_spec(action_name)
 
     @abc.abstractmethod
-    def legal(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        """`[N, A]` bool, what may be chosen."""
-
-    @abc.abstractmethod
-    def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        """As the policy will decide, in numpy: `[N, A]` float64, minus infinity for what is illegal."""
-
-    def actions(self, advice: np.ndarray) -> np.ndarray:
-        if len(advice) and (advice.min() < 0 or advice.max() >= self.num_actions):
-            raise PolicyError(
-                f"expected decisions of 0 to {self.num_actions - 1}, found {advice.min()} to {advice.max()}"
-            )
-        return advice
-
-    def action_spec(self, action_name: str) -> tensor_spec.BoundedTensorSpec:
-        return networks.action_spec(action_name, self.num_actions)
-
-    def judge(
-        self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        log_probs = log_softmax(self.logits(weights, observations))
-        possible = np.where(np.isfinite(log_probs), log_probs, 0.0)
-        entropy = -(np.exp(log_probs) * possible).sum(axis=-1)
-        return log_probs[np.arange(len(actions)), actions], entropy
-
-    def distribution_parameters(
-        self, observations: Mapping[str, np.ndarray], actions: np.ndarray, log_probs: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        # The action tells as much: it has its probability, what else is legal shares the rest.
-        legal = self.legal(observations)
-        chosen = np.arange(self.num_actions) == actions[:, np.newaxis]
-        others = (legal & ~chosen).sum(axis=-1)
-        log_prob = np.where(others > 0, np.minimum(log_probs.astype(np.float64), -1e-9), 0.0)
-        with np.errstate(divide="ignore"):
-            rest = np.log(-np.expm1(log_prob)) - np.log(np.maximum(others, 1))
-        logits = np.where(chosen, log_prob[:, np.newaxis], np.where(legal, rest[:, np.newaxis], networks.IMPOSSIBLE))
-        return {"logits": logits}
-
-    def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
-        return smoothed(actions, self.legal(observations), smoothing)
-
-    def cloning_loss(self, distribution: tfp.distributions.Distribution, labels: tf.Tensor) -> tf.Tensor:
-        return tf.nn.softmax_cross_entropy_with_logits(labels, distribution.logits)
-
-    def cloning_metrics(
-        self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray, labels: np.ndarray
-    ) -> dict[str, float]:
-        log_probs = log_softmax(self.logits(weights, observations))
-        # Nothing is lost on what is illegal: its label is 0.
-        loss = -(labels * np.where(labels > 0, log_probs, 0.0)).sum(axis=-1)
-        advised = log_probs.argmax(axis=-1)
-        return {
-            "loss": float(loss.mean()),
-            "accuracy": float((advised == actions).mean()),
-            "majority_rate": float(np.bincount(actions).max() / len(actions)),
-            "advised_rate": float((advised != self.passive_action).mean()),
-            "default_rate": float((actions != self.passive_action).mean()),
-        }
-
-
-class YesOrNo(Choice):
-    """Advice 0 or 1 by integers that describe the whole decision."""
-
-    num_actions = 2
-    passive_action = 0
-
-    @property
-    def sent(self) -> tuple[str, ...]:
-        return self.features
-
-    def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {name: features[name].reshape(len(features[name])) for name in self.features}
-
-    def observation_spec(self) -> dict[str, tf.TensorSpec]:
-        return networks.observation_spec(self.features)
-
-    def legal(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        return np.ones((len(observations[self.features[0]]), self.num_actions), bool)
-
-    def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        values = np.stack([observations[name] for name in weights.features], axis=-1)
-        return outputs(weights, positions_of(weights.quantiles, values)).astype(np.float64)
-
-    def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        return networks.actor_network(self.features, self.quantiles, self.action_spec(action_name), config, seed)
-
-    def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
-        inputs = networks.QuantileInputs(self.features, self.quantiles)
-        return networks.critic_network(self.observation_spec(), inputs, config, seed)
-
-
-class YesOrNoByPositions(YesOrNo):
-    """Advice 0 or 1 by numbers of any kind that describe the whole decision.
-
-    Observations are the features' positions among the quantiles, `[N, F]` float32.
-    """
-
-    def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return positions_observed(self.features, self.quantiles, features)
-
-    def observation_spec(self) -> dict[str, tf.TensorSpec]:
-        return positions_spec(self.features)
-
-    def legal(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        return np.ones((len(observations["positions"]), self.num_actions), bool)
-
-    def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        return outputs(weights, observations["positions"]).astype(np.float64)
-
-    def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        action = self.action_spec(action_name)
-        return networks.positions_actor(networks.ChoiceActor, self.observation_spec(), action, config, seed)
-
-    def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
-        return networks.critic_network(self.observation_spec(), networks.ExpandedPositions(), config, seed)
-
-
-class OneOfCandidates(Choice):
-    """Advice is the place of a candidate; the last place leaves things as they are.
-
-    Observations are the candidates' positions among the quantiles `[N, C, F]` float32, and which are `legal`, `[N, C]`
-    float32.
-    """
-
-    def __init__(
-        self,
-        quantiles: Mapping[str, np.ndarray],
-        inputs: CandidateInputs,
-        num_candidates: int,
-        sent: Collection[str] = (),
-    ):
-        """Raises PolicyError when the vocabulary is not of these inputs."""
-        super().__init__(quantiles)
-        if self.features != inputs.names:
-            odd = sorted(set(self.features) ^ set(inputs.names))
-            raise PolicyError(f"vocabulary: is for other inputs than this problem has: {', '.join(odd) or 'order'}")
-        self.inputs = inputs
-        self._used = inputs.used(sent)
-        self.num_actions = num_candidates
-        self.passive_action = num_candidates - 1
-
-    @property
-    def sent(self) -> tuple[str, ...]:
-        return self._used
-
-    def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {
-            "positions": positions_of(self.quantiles, self.inputs.values(features)),
-            "legal": self.inputs.legal(features).astype(np.float32),
-        }
-
-    def observation_spec(self) -> dict[str, tf.TensorSpec]:
-        return {
-            "positions": tf.TensorSpec((self.num_actions, len(self.features)), tf.float32, "positions"),
-            "legal": tf.TensorSpec((self.num_actions,), tf.float32, "legal"),
-        }
-
-    def legal(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        return observations["legal"] > 0
-
-    def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        scores = outputs(weights, observations["positions"])[..., 0].astype(np.float64)
-        return np.where(self.legal(observations), scores, -np.inf)
-
-    def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        action = self.action_spec(action_name)
-        return networks.positions_actor(networks.CandidateActor, self.observation_spec(), action, config, seed)
-
-    def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
-        return networks.critic_network(self.observation_spec(), networks.MeanOfLegal(), config, seed)
-
-
-class Number(DecisionKind):
-    """A real number with a Gaussian around it, by numbers that describe the whole decision; a scale makes it advice.
-
-    Observations are the features' positions among the quantiles, `[N, F]` float32.
-    """
-
-    advice_kind = "f"
-
-    def __init__(self, quantiles: Mapping[str, np.ndarray], scale: NumberScale):
-        super().__init__(quantiles)
-        self.scale = scale
-
-    @property
-    def sent(self) -> tuple[str, ...]:
-        return self.features
-
-    def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return positions_observed(self.features, self.quantiles, features)
-
-    def observation_spec(self) -> dict[str, tf.TensorSpec]:
-        return positions_spec(self.features)
-
-    def actions(self, advice: np.ndarray) -> np.ndarray:
-        return self.scale.to_actions(advice)
-
-    def action_spec(self, action_name: str) -> tensor_spec.BoundedTensorSpec:
-        return networks.number_spec(action_name, self.scale.lowest, self.scale.highest)
-
-    def judge(
-        self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        mean, log_deviation = self._gaussian(weights, observations)
-        return log_density(actions, mean, log_deviation), log_deviation + 0.5 * np.log(2 * np.pi * np.e)
-
-    def distribution_parameters(
-        self, observations: Mapping[str, np.ndarray], actions: np.ndarray, log_probs: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        # Around the action itself, as wide as gives it its density.
-        deviation = np.exp(-np.clip(log_probs.astype(np.float64), -_MAX_LOG_DENSITY, _MAX_LOG_DENSITY))
-        return {"loc": actions, "scale": deviation / np.sqrt(2 * np.pi)}
-
-    def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
-        """`[N, 2]`: what was decided, and the logarithm of the deviation to explore with."""
-        return np.stack([actions, np.full(len(actions), log_deviation_of(smoothing))], axis=-1).astype(np.float32)
-
-    def cloning_loss(self, distribution: tfp.distributions.Distribution, labels: tf.Tensor) -> tf.Tensor:
-        # Not the likelihood: a wide Gaussian would be a way out of learning the mean.
-        return tf.square(distribution.loc - labels[:, 0]) + tf.square(tf.math.log(distribution.scale) - labels[:, 1])
-
-    def cloning_metrics(
-        self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray, labels: np.ndarray
-    ) -> dict[str, float]:
-        """The accuracy is the share of pairs of decisions that are put in the same order; equals count as one."""
-        mean, log_deviation = self._gaussian(weights, observations)
-        loss = np.square(mean - labels[:, 0]) + np.square(log_deviation - labels[:, 1])
-        others = np.random.default_rng(len(actions)).permutation(len(actions))
-        advised, decided = (self.scale.to_advice(values) for values in (mean, actions))
-        expected = np.sign(decided - decided[others])
-        return {
-            "loss": float(loss.mean()),
-            "accuracy": float((np.sign(advised - advised[others]) == expected).mean()),
-            "majority_rate": float((expected == 0).mean()),
-            "mean_error": float(np.abs(mean - actions).mean()),
-            "deviation": float(np.exp(log_deviation).mean()),
-        }
-
-    def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        action = self.action_spec(action_name)
-        return networks.positions_actor(networks.NumberActor, self.observation_spec(), action, config, seed)
-
-    def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
-        return networks.critic_network(self.observation_spec(), networks.ExpandedPositions(), config, seed)
-
-    def _gaussian(
-        self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return mean_and_log_deviation(outputs(weights, observations["positions"]))
-
-
-_MAX_LOG_DENSITY = 50.0
-"""Of what a policy draws: less is never drawn, and no deviation gives more."""
-
-
-def decision_kind(problem: Problem, quantiles: Mapping[str, np.ndarray], sent: Sequence[TensorSpec]) -> DecisionKind:
-    """The kind of a problem's decisions.
-
-    Args:
-      problem: what is decided.
-      quantiles: the vocabulary; features that the problem does not know are left out.
-      sent: what the compiler sends.
-
-    Raises:
-      PolicyError: the compiler sends other than the problem needs.
-    """
-    known = {name: quantiles[name] for name in problem.known(spec.name for spec in sent) if name in quantiles}
-    if problem.scale is not None:
-        return Number(known, problem.scale)
-    if problem.candidates is None:
-        return YesOrNoByPositions(known) if ir2vec.components(known) else YesOrNo(known)
-    places = {spec.num_elements for spec in sent if spec.name == problem.candidates.mask}
-    if len(places) != 1:
-        raise PolicyError(f"{problem.name}: the compiler does not send {problem.candidates.mask!r}")
-    return OneOfCandidates(known, problem.candidates, places.pop(), [spec.name for spec in sent])
-
-
-def positions_observed(
-    names: Sequence[str], quantiles: Sequence[np.ndarray], features: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Positions among the quantiles `[N, F]` float32 of features `[N]` or `[N, 1]`."""
-    columns = [features[name].reshape(len(features[name])) for name in names]
-    return {"positions": positions_of(quantiles, np.stack(columns, axis=-1))}
-
-
-def positions_spec(features: Sequence[str]) -> dict[str, tf.TensorSpec]:
-    """Of one decision's positions."""
-    return {"positions": tf.TensorSpec((len(features),), tf.float32, "positions")}
-
-
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """`[N, A]` to `[N, A]`; minus infinity stays so."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    result: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return result
-
-
-def smoothed(actions: np.ndarray, legal: np.ndarray, smoothing: float) -> np.ndarray:
-    """Probabilities `[N, A]` float32: all but `smoothing` on what was decided, the rest on what else is legal."""
-    chosen = np.arange(legal.shape[1]) == actions[:, np.newaxis]
-    others = legal & ~chosen
-    count = others.sum(axis=-1, keepdims=True)
-    share = np.where(count > 0, smoothing, 0.0)
-    result: np.ndarray = np.where(chosen, 1 - share, others * share / np.maximum(count, 1)).astype(np.float32)
-    return result
+    def advice(self, distribution: tfp.distributions.Distribution) -> tf.Tensor:
+        """The greedy advice by the actor's distribution; `[N]`."""
+
+    def _signature_inputs(self) -> dict[str, tf.TensorSpec]:
+        """The compiler's tensors; an embedding is one, whose numbers are features."""
+        missing = [name for name in self.features if name not in self._dtypes]
+        if missing:
+            raise PolicyError(f"policy: needs features that this compiler does not send: {', '.join(missing)}")
+        inputs: dict[str, tf.TensorSpec] = {}
+        for name in self.features:
+            dtype = tf.as_dtype(self._dtypes[name])
+            place = ir2vec.tensor_and_place(name)
+            if place is None:
+                inputs[name] = tf.TensorSpec((), dtype, name)
+            elif place[0] not in inputs or place[1] >= inputs[place[0]].shape[0]:
+                inputs[place[0]] = tf.TensorSpec((place[1] + 1,), dtype, place[0])
+        return inputs

@@ -1,11 +1,10 @@
-"""The networks that are trained, and their way to and from the numpy form that decides (`policies.network`).
+"""The networks that are trained, and their way to and from the numpy form that decides (`policies.weights`).
 
 Legend: N decisions, F features, Q quantiles (the longest list), A actions.
 """
 
 import abc
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,33 +15,49 @@ from tf_agents.specs import distribution_spec, tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
+from compiler_opt.llvm import ir2vec
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.rl.config import NetworkConfig
-from compiler_opt.spaces.continuous import LOG_DEVIATION_RANGE, MIDDLE_LOG_DEVIATION
+from compiler_opt.spaces.distributions import LOG_DEVIATION_RANGE, MIDDLE_LOG_DEVIATION
+from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.spaces.quantile_encoder import QuantileEncoder, Thresholds
 
 IMPOSSIBLE = -1e9
 """The logit of what is illegal."""
 
 
-class QuantileInputs(tf.keras.layers.Layer):
-    """Replaces every feature by x, sqrt(x) and x^2, x being the share of its quantiles that it reaches.
+RANKS, LEGAL = "quantile_ranks", "legal"
+"""Names among observations: `[..., F]`, and of candidates `[..., C, F]` with `[..., C]`, 1 for what is legal."""
 
-    The same computation as `policies.network.expand(quantile_positions(...))`, for a dictionary of int64 tensors `[N]`
-    (or `[N, 1]`), to `[N, 3 F]` float32.
-    """
+
+class RankTable:
+    """Quantile ranks in TensorFlow: the same as `QuantileEncoder.ranks`, of features of one type."""
+
+    def __init__(self, thresholds: Sequence[Thresholds]):
+        columns = [np.repeat(each.values, each.counts) for each in thresholds]
+        longest = max(map(len, columns))
+        dtype = columns[0].dtype
+        largest = np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+        padded = [np.pad(column, (0, longest - len(column)), constant_values=largest) for column in columns]
+        self._table = np.array(padded)  # [F, Q]
+        self._reachable = np.array([[len(column)] for column in columns], np.int32)  # [F, 1]
+        self._lengths = np.array([[each.num_quantiles] for each in thresholds], np.float32)  # [F, 1]
+
+    def __call__(self, values: tf.Tensor) -> tf.Tensor:
+        """`[F, N]` of the thresholds' type to `[N, F]` float32."""
+        # Padding can be reached, by the largest value of all.
+        reached = tf.minimum(tf.searchsorted(tf.constant(self._table), values, side="right"), self._reachable)
+        return tf.transpose(tf.cast(reached, tf.float32) / self._lengths)
+
+
+class QuantileInputs(tf.keras.layers.Layer):
+    """Integer features, a dictionary of int64 tensors `[N]` or `[N, 1]`, to their expanded ranks `[N, 3 F]` float32."""
 
     def __init__(self, features: Sequence[str], quantiles: Sequence[np.ndarray], **kwargs: Any):
         super().__init__(**kwargs)
         self._features = tuple(features)
         # Arrays: Keras wraps lists, and looks through all their numbers whenever it is asked for its variables.
         self._quantiles = tuple(np.asarray(column, np.float64) for column in quantiles)
-        longest = max(len(column) for column in quantiles)
-        # v >= q is v >= ceil(q) for integers, which compare exactly. Padding is above every value: it is never reached.
-        table = np.full((len(quantiles), longest), np.iinfo(np.int64).max)
-        for row, column in zip(table, quantiles, strict=True):
-            row[: len(column)] = np.ceil(column).astype(np.int64)
-        self._table = table  # [F, Q]
-        self._lengths = np.array([[len(column)] for column in quantiles], np.float32)  # [F, 1]
+        self._table = RankTable(QuantileEncoder(quantiles).integer_thresholds)
 
     def get_config(self) -> dict[str, Any]:
         quantiles = [column.tolist() for column in self._quantiles]
@@ -51,13 +66,11 @@ class QuantileInputs(tf.keras.layers.Layer):
     def call(self, inputs: Any) -> tf.Tensor:
         by_name = inputs if isinstance(inputs, Mapping) else dict(zip(sorted(self._features), inputs, strict=True))
         values = tf.reshape(tf.stack([by_name[name] for name in self._features]), [len(self._features), -1])  # [F, N]
-        reached = tf.searchsorted(tf.constant(self._table), values, side="right")
-        positions = tf.transpose(tf.cast(reached, tf.float32) / self._lengths)  # [N, F]
-        return _expanded(positions)
+        return _expanded(self._table(values))
 
 
-class _PositionsActor(network.DistributionNetwork):
-    """Dense rectified layers over `positions` `[..., F]`, and a dense one; subclasses make a distribution of that."""
+class _RankActor(network.DistributionNetwork):
+    """Dense rectified layers over quantile ranks `[..., F]`, then a dense one; subclasses make a distribution of it."""
 
     def __init__(
         self,
@@ -77,9 +90,9 @@ class _PositionsActor(network.DistributionNetwork):
         ]
         self._last = tf.keras.layers.Dense(num_outputs, kernel_initializer=last)
 
-    def outputs(self, positions: tf.Tensor) -> tf.Tensor:
+    def outputs(self, ranks: tf.Tensor) -> tf.Tensor:
         """`[..., F]` to `[..., num_outputs]`."""
-        activations = _expanded(positions)
+        activations = _expanded(ranks)
         for layer in self._hidden:
             activations = layer(activations)
         return self._last(activations)
@@ -95,8 +108,8 @@ class _PositionsActor(network.DistributionNetwork):
         return self.distribution(observation), network_state
 
 
-class ChoiceActor(_PositionsActor):
-    """A categorical distribution over A actions, of `positions` `[..., F]`."""
+class CategoricalActor(_RankActor):
+    """A categorical distribution over A actions, of `quantile_ranks` `[..., F]`."""
 
     def __init__(
         self,
@@ -120,13 +133,13 @@ class ChoiceActor(_PositionsActor):
         return num_actions
 
     def distribution(self, observation: Any) -> tfp.distributions.Categorical:
-        return tfp.distributions.Categorical(logits=self.outputs(observation["positions"]), dtype=self._dtype_of_action)
+        return tfp.distributions.Categorical(logits=self.outputs(observation[RANKS]), dtype=self._dtype_of_action)
 
 
-class CandidateActor(ChoiceActor):
+class CandidateActor(CategoricalActor):
     """Scores every candidate by the same network; a categorical distribution over the legal ones.
 
-    The same computation as `policies.candidates`, of `positions` `[..., C, F]` and `legal` `[..., C]`.
+    The same computation as `MaskedCategoricalPolicy`, of `quantile_ranks` `[..., C, F]` and `legal` `[..., C]`.
     """
 
     @staticmethod
@@ -135,14 +148,14 @@ class CandidateActor(ChoiceActor):
         return 1
 
     def distribution(self, observation: Any) -> tfp.distributions.Categorical:
-        scores = tf.squeeze(self.outputs(observation["positions"]), axis=-1)
+        scores = tf.squeeze(self.outputs(observation[RANKS]), axis=-1)
         # Not minus infinity, whose product with a probability of 0 would be no number.
-        logits = tf.where(observation["legal"] > 0, scores, IMPOSSIBLE)
+        logits = tf.where(observation[LEGAL] > 0, scores, IMPOSSIBLE)
         return tfp.distributions.Categorical(logits=logits, dtype=self._dtype_of_action)
 
 
-class NumberActor(_PositionsActor):
-    """A Gaussian over a real number; the same computation as `policies.number`, of `positions` `[..., F]`."""
+class GaussianActor(_RankActor):
+    """A Gaussian over a real number; the same computation as `ContinuousPolicy`, of `quantile_ranks` `[..., F]`."""
 
     def __init__(
         self,
@@ -157,49 +170,89 @@ class NumberActor(_PositionsActor):
         super().__init__(observation, normal, fc_layer_params, 2, seed, name)
 
     def distribution(self, observation: Any) -> tfp.distributions.Normal:
-        mean, raw = tf.unstack(self.outputs(observation["positions"]), axis=-1)
+        mean, raw = tf.unstack(self.outputs(observation[RANKS]), axis=-1)
         deviation = tf.exp(MIDDLE_LOG_DEVIATION + LOG_DEVIATION_RANGE * tf.tanh(raw))
         return tfp.distributions.Normal(mean, deviation)
 
 
-class ExpandedPositions(tf.keras.layers.Layer):
-    """`positions` `[N, F]` to `[N, 3 F]`."""
+class ExpandedRanks(tf.keras.layers.Layer):
+    """`quantile_ranks` `[N, F]` to `[N, 3 F]`."""
 
     def call(self, inputs: Any) -> tf.Tensor:
-        return _expanded(inputs["positions"] if isinstance(inputs, Mapping) else tf.nest.flatten(inputs)[0])
+        return _expanded(inputs[RANKS] if isinstance(inputs, Mapping) else tf.nest.flatten(inputs)[0])
 
 
 class MeanOfLegal(tf.keras.layers.Layer):
-    """The mean over the legal candidates: `positions` `[N, C, F]` and `legal` `[N, C]` to `[N, 3 F]`."""
+    """The mean over the legal candidates: `quantile_ranks` `[N, C, F]` and `legal` `[N, C]` to `[N, 3 F]`."""
 
     def call(self, inputs: Any) -> tf.Tensor:
-        observation = inputs if isinstance(inputs, Mapping) else dict(zip(("legal", "positions"), inputs, strict=True))
-        legal = observation["legal"][..., tf.newaxis]
-        total = tf.reduce_sum(_expanded(observation["positions"]) * legal, axis=-2)
+        observation = inputs if isinstance(inputs, Mapping) else dict(zip((LEGAL, RANKS), inputs, strict=True))
+        legal = observation[LEGAL][..., tf.newaxis]
+        total = tf.reduce_sum(_expanded(observation[RANKS]) * legal, axis=-2)
         return total / tf.maximum(tf.reduce_sum(legal, axis=-2), 1)
 
 
-def _expanded(positions: tf.Tensor) -> tf.Tensor:
-    """As `policies.network.expand`: `[..., F]` to `[..., 3 F]`."""
-    stacked = tf.stack([positions, tf.sqrt(positions), tf.square(positions)], axis=-1)
-    return tf.reshape(stacked, [*tf.unstack(tf.shape(positions))[:-1], 3 * positions.shape[-1]])
+def _expanded(ranks: tf.Tensor) -> tf.Tensor:
+    """As `quantile_encoder.expand`: `[..., F]` to `[..., 3 F]`."""
+    stacked = tf.stack([ranks, tf.sqrt(ranks), tf.square(ranks)], axis=-1)
+    return tf.reshape(stacked, [*tf.unstack(tf.shape(ranks))[:-1], 3 * ranks.shape[-1]])
 
 
-def observation_spec(features: Sequence[str]) -> dict[str, tf.TensorSpec]:
+class AdviceNetwork(network.Network):
+    """From scalar features and embeddings as the compiler sends them to a policy's greedy advice; for SavedModels."""
+
+    def __init__(
+        self,
+        inputs: Mapping[str, tf.TensorSpec],
+        features: Sequence[str],
+        encoder: QuantileEncoder,
+        actor: network.DistributionNetwork,
+        advice: Callable[[tfp.distributions.Distribution], tf.Tensor],
+    ):
+        """Makes the network.
+
+        Args:
+          inputs: the compiler's tensors, by name.
+          features: what the actor sees, in order; an embedding's numbers are a feature each.
+          encoder: makes quantile ranks of them.
+          actor: sees these.
+          advice: makes advice of its distribution.
+        """
+        super().__init__(input_tensor_spec=inputs, state_spec=(), name="advice")
+        self._features = tuple(features)
+        self._table = RankTable(encoder.thresholds)
+        self._actor = actor
+        self._advice = advice
+
+    def call(
+        self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False
+    ) -> tuple[Any, Any]:
+        del step_type, training
+        columns = []
+        for name in self._features:
+            place = ir2vec.tensor_and_place(name)
+            column = observation[name] if place is None else observation[place[0]][..., place[1]]
+            # In 64 bits all that is sent compares exactly, infinity included.
+            columns.append(tf.cast(column, tf.float64))
+        distribution, _ = self._actor({RANKS: self._table(tf.stack(columns))})
+        return self._advice(distribution), network_state
+
+
+def integers_spec(features: Sequence[str]) -> dict[str, tf.TensorSpec]:
     """Scalar int64 tensors by name."""
     return {name: tf.TensorSpec((), tf.int64, name) for name in features}
 
 
 def time_step_spec(features: Sequence[str]) -> ts.TimeStep:
-    return ts.time_step_spec(observation_spec(features))
+    return ts.time_step_spec(integers_spec(features))
 
 
-def action_spec(name: str, num_actions: int = 2) -> tensor_spec.BoundedTensorSpec:
+def categorical_spec(name: str, num_actions: int) -> tensor_spec.BoundedTensorSpec:
     """A choice between 0 and `num_actions - 1`."""
     return tensor_spec.BoundedTensorSpec((), tf.int64, 0, num_actions - 1, name)
 
 
-def number_spec(name: str, lowest: float, highest: float) -> tensor_spec.BoundedTensorSpec:
+def continuous_spec(name: str, lowest: float, highest: float) -> tensor_spec.BoundedTensorSpec:
     """A real number, mostly between the two."""
     return tensor_spec.BoundedTensorSpec((), tf.float32, lowest, highest, name)
 
@@ -214,7 +267,7 @@ def actor_network(
     """The policy: quantile inputs, dense rectified layers, a categorical distribution over the actions."""
     tf.random.set_seed(seed)
     actor = actor_distribution_network.ActorDistributionNetwork(
-        observation_spec(features),
+        integers_spec(features),
         action,
         preprocessing_combiner=QuantileInputs(features, quantiles),
         fc_layer_params=config.fc_layer_params,
@@ -224,14 +277,14 @@ def actor_network(
     return actor
 
 
-def positions_actor(
-    actor_class: type[ChoiceActor] | type[NumberActor],
+def rank_actor(
+    actor_class: type[CategoricalActor] | type[GaussianActor],
     observation: Mapping[str, tf.TensorSpec],
     action: tensor_spec.BoundedTensorSpec,
     config: NetworkConfig,
     seed: int,
-) -> ChoiceActor | NumberActor:
-    """The policy that sees positions: of candidates or of a whole decision, to choose or to answer with a number."""
+) -> CategoricalActor | GaussianActor:
+    """The policy that sees quantile ranks, of candidates or of a whole decision."""
     actor = actor_class(observation, action, config.fc_layer_params, seed)
     actor.create_variables()
     return actor
@@ -266,32 +319,6 @@ def to_weights(
     return NetworkWeights(
         tuple(features), tuple(quantiles), tuple(variables[0::2]), tuple(variables[1::2]), metadata or {}
     )
-
-
-def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
-    """One network whose outputs are the mean of several networks' of the same shape: theirs side by side."""
-    first, count = networks[0], len(networks)
-    layers = list(zip(*(network.kernels for network in networks), strict=True))
-    biases = [np.concatenate(layer) for layer in zip(*(network.biases for network in networks), strict=True)]
-    # All see the same inputs; beyond the first layer none sees what is another's.
-    kernels = [np.concatenate(layers[0], axis=1), *(_block_diagonal(layer) for layer in layers[1:-1])]
-    kernels.append(np.concatenate(layers[-1], axis=0) / count)
-    biases[-1] = np.mean([network.biases[-1] for network in networks], axis=0)
-    return dataclasses.replace(
-        first,
-        kernels=tuple(kernel.astype(np.float32) for kernel in kernels),
-        biases=tuple(bias.astype(np.float32) for bias in biases),
-    )
-
-
-def _block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    rows, columns = np.sum([block.shape for block in blocks], axis=0)
-    result = np.zeros((rows, columns), np.float32)
-    row = column = 0
-    for block in blocks:
-        result[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
-    return result
 
 
 def assign(actor: network.DistributionNetwork, weights: NetworkWeights) -> None:

@@ -115,7 +115,7 @@ def test_the_rebuilt_default_compiles_and_is_told_apart_by_function(
     default, _ = _compile(_PROBLEM.default_policy, busy, toolchain, tmp_path)
     trajectory = default.trajectory
     assert trajectory is not None and isinstance(trajectory.sites, FunctionOfDecisions)
-    assert trajectory.advice.dtype == np.float32 and trajectory.drawn is None
+    assert trajectory.advice.dtype == np.float32 and trajectory.sampled_actions is None
     assert set(trajectory.sites.functions) == {"looped", "summed"}
     features = trajectory.features()
     assert set(_PROBLEM.feature_names) <= set(features)

@@ -1,4 +1,4 @@
-"""The kinds of decisions: TensorFlow's networks are numpy's, and what can be learnt is learnt."""
+"""The heads of the action spaces: TensorFlow's networks are numpy's, and what can be learnt is learnt."""
 
 from collections.abc import Mapping
 
@@ -16,17 +16,14 @@ from compiler_opt.llvm.training_log import Header  # noqa: E402
 from compiler_opt.problems import problem as problems  # noqa: E402
 from compiler_opt.rl import ppo  # noqa: E402
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples  # noqa: E402
-from compiler_opt.rl.config import BehavioralCloningConfig, NetworkConfig, PPOConfig  # noqa: E402
-from compiler_opt.spaces.continuous import NumberPolicy, NumberScale  # noqa: E402
-from compiler_opt.spaces.heads.head import (  # noqa: E402
-    Number,
-    OneOfCandidates,
-    YesOrNo,
-    decision_kind,
-    log_softmax,
-    smoothed,
-)
+from compiler_opt.rl.config import BehavioralCloningConfig, PPOConfig  # noqa: E402
+from compiler_opt.spaces.continuous import ActionQuantizer, Continuous, ContinuousPolicy  # noqa: E402
+from compiler_opt.spaces.distributions import log_softmax, smoothed_labels  # noqa: E402
+from compiler_opt.spaces.heads.binary import BinaryHead  # noqa: E402
+from compiler_opt.spaces.heads.continuous import ContinuousHead  # noqa: E402
+from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
+from compiler_opt.spaces.network_config import NetworkConfig  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 
 _PLACES = 6
@@ -45,8 +42,12 @@ class _Inputs(CandidateInputs):
         return np.stack([features[name] for name in self.names], axis=-1).astype(np.float32)
 
 
-def _kind() -> OneOfCandidates:
-    return OneOfCandidates(dict.fromkeys(_Inputs.names, np.linspace(-2.0, 2.0, 21)), _Inputs(), _PLACES)
+def _mask(places: int) -> TensorSpec:
+    return TensorSpec("mask", np.dtype("i8"), (1, places))
+
+
+def _kind() -> MaskedCategoricalHead:
+    return MaskedCategoricalHead(dict.fromkeys(_Inputs.names, np.linspace(-2.0, 2.0, 21)), _Inputs(), [_mask(_PLACES)])
 
 
 def _features(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
@@ -116,11 +117,11 @@ def test_cloning_learns_a_rule() -> None:
     assert cloned.best["majority_rate"] < 0.25
 
 
-_SCALE = NumberScale(lowest=-4.0, highest=4.0, steps=16)
+_SCALE = ActionQuantizer(lowest=-4.0, highest=4.0, steps=16)
 
 
-def _number() -> Number:
-    return Number({"size": np.linspace(0.0, 100.0, 41), "weight": np.linspace(-2.0, 2.0, 21)}, _SCALE)
+def _number() -> ContinuousHead:
+    return Continuous(_SCALE).head({"size": np.linspace(0.0, 100.0, 41), "weight": np.linspace(-2.0, 2.0, 21)}, ())
 
 
 def _numbers(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
@@ -139,7 +140,7 @@ def test_of_a_number_the_tensorflow_network_is_the_numpy_network() -> None:
     observation = {name: tf.constant(values) for name, values in observations.items()}
     distribution, _ = learner.actor(observation, step_type=tf.ones(300, tf.int32), network_state=())
     actions = distribution.sample(seed=1).numpy()
-    log_probs, entropy = kind.judge(learner.weights(), observations, actions)
+    log_probs, entropy = kind.evaluate_actions(learner.weights(), observations, actions)
     np.testing.assert_allclose(distribution.log_prob(actions).numpy(), log_probs, atol=1e-4)
     np.testing.assert_allclose(distribution.entropy().numpy(), entropy, atol=1e-5)
     # What the agent makes of an action and its probability has the same probability.
@@ -158,15 +159,17 @@ def test_a_number_is_learnt_from_as_it_was_drawn() -> None:
     kind, rng = _number(), np.random.default_rng(1)
     learner = ppo.PPOLearner(kind, "urgency", _NETWORK, PPOConfig(), seed=1)
     specs = (TensorSpec("size", np.dtype("i8"), (1,)), TensorSpec("weight", np.dtype("f4"), (1,)))
-    decide = NumberPolicy(learner.weights(), _SCALE, temperature=1.0).start(
+    decide = ContinuousPolicy(learner.weights(), _SCALE, temperature=1.0).start(
         Header(specs, TensorSpec("urgency", np.dtype("f4"), (1,))), seed=5
     )
     features = _numbers(rng, 200)
     rows = zip(features["size"], features["weight"], strict=True)
     advice = np.array([decide(size.tobytes() + weight.tobytes()) for size, weight in rows])
-    drawn, told = decide.drawn(), decide.log_probs()
+    drawn, told = decide.sampled_actions(), decide.log_probs()
     assert drawn is not None and told is not None
-    np.testing.assert_allclose(kind.judge(learner.weights(), kind.observe(features), drawn)[0], told, atol=1e-4)
+    np.testing.assert_allclose(
+        kind.evaluate_actions(learner.weights(), kind.observe(features), drawn)[0], told, atol=1e-4
+    )
     within = (drawn > _SCALE.lowest) & (drawn < _SCALE.highest)
     assert within.mean() > 0.9
     # Half a step of the advice.
@@ -182,15 +185,15 @@ def test_reinforcement_finds_the_number() -> None:
         features = _numbers(rng, 2000)
         observations = kind.observe(features)
         # Drawn by what the learner's policy is: its deviation follows from the density at its mean.
-        mean = NumberPolicy(learner.weights(), _SCALE).means(features)
-        deviation = np.exp(-kind.judge(learner.weights(), observations, mean)[0]) / np.sqrt(2 * np.pi)
+        mean = ContinuousPolicy(learner.weights(), _SCALE).means(features)
+        deviation = np.exp(-kind.evaluate_actions(learner.weights(), observations, mean)[0]) / np.sqrt(2 * np.pi)
         actions = (mean + deviation * rng.normal(size=2000)).astype("f4")
-        taken = kind.judge(learner.weights(), observations, actions)[0].astype("f4")
+        taken = kind.evaluate_actions(learner.weights(), observations, actions)[0].astype("f4")
         loss = np.abs(actions - _wanted(features))
         advantages = ((loss.mean() - loss) / loss.std()).astype("f4")
         metrics = learner.update(ppo.Batch(observations, actions, taken, advantages, advantages), rng)
     features = _numbers(rng, 500)
-    means = NumberPolicy(learner.weights(), _SCALE).means(features)
+    means = ContinuousPolicy(learner.weights(), _SCALE).means(features)
     # Always the mean of what is wanted would be some 0.8 off.
     assert np.mean(np.abs(means - _wanted(features))) < 0.4
     assert np.isfinite(metrics["entropy"]) and metrics["kl"] >= 0
@@ -214,23 +217,21 @@ def test_cloning_learns_numbers_and_the_deviation_to_explore_with() -> None:
 
 def test_smoothing_is_shared_among_what_else_is_legal() -> None:
     legal = np.array([[True, True, True, False], [False, True, False, False]])
-    np.testing.assert_allclose(smoothed(np.array([1, 1]), legal, 0.1), np.array([[0.05, 0.9, 0.05, 0], [0, 1, 0, 0]]))
+    expected = np.array([[0.05, 0.9, 0.05, 0], [0, 1, 0, 0]])
+    np.testing.assert_allclose(smoothed_labels(np.array([1, 1]), legal, 0.1), expected)
 
 
 def test_the_compiler_says_how_many_candidates_there_are() -> None:
     problem = problems.load("regalloc_eviction")
     quantiles = dict.fromkeys(problem.feature_names, np.arange(3.0))
-    kind = decision_kind(problem, quantiles, [TensorSpec("mask", np.dtype("i8"), (1, 7))])
-    assert isinstance(kind, OneOfCandidates)
-    assert (kind.num_actions, kind.passive_action) == (7, 6)
+    kind = problem.head(quantiles, [_mask(7)])
+    assert isinstance(kind, MaskedCategoricalHead)
+    assert (kind.num_actions, kind.noop_action) == (7, 6)
     with pytest.raises(PolicyError, match="does not send 'mask'"):
-        decision_kind(problem, quantiles, [])
+        problem.head(quantiles, [])
     with pytest.raises(PolicyError, match="is for other inputs than this problem has: rank"):
-        decision_kind(problem, {name: quantiles[name] for name in quantiles if name != "rank"}, [_MASK])
+        problem.head({name: quantiles[name] for name in quantiles if name != "rank"}, [_mask(7)])
     priority = problems.load("regalloc_priority")
-    assert isinstance(decision_kind(priority, dict.fromkeys(priority.feature_names, np.arange(3.0)), []), Number)
+    assert isinstance(priority.head(dict.fromkeys(priority.feature_names, np.arange(3.0)), []), ContinuousHead)
     inlining = problems.load("inlining")
-    assert isinstance(decision_kind(inlining, {"callsite_cost": np.arange(3.0)}, []), YesOrNo)
-
-
-_MASK = TensorSpec("mask", np.dtype("i8"), (1, 7))
+    assert isinstance(inlining.head({"callsite_cost": np.arange(3.0)}, []), BinaryHead)

@@ -1,0 +1,103 @@
+"""Distributions over actions, in numpy: categorical ones, and Gaussians.
+
+Legend: N decisions, A actions to choose from.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from compiler_opt.policies.policy import uniforms
+
+MIDDLE_LOG_DEVIATION, LOG_DEVIATION_RANGE = math.log(0.1), math.log(20)
+"""Deviations lie between a twentieth of the middle one and twenty times it, whatever the weights are."""
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """`[N, A]` to `[N, A]`; minus infinity stays so."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    result: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return result
+
+
+def categorical_entropy(log_probs: np.ndarray) -> np.ndarray:
+    """`[N, A]`, minus infinity for what is illegal, to `[N]`."""
+    possible = np.where(np.isfinite(log_probs), log_probs, 0.0)
+    result: np.ndarray = -(np.exp(log_probs) * possible).sum(axis=-1)
+    return result
+
+
+def smoothed_labels(actions: np.ndarray, legal: np.ndarray, smoothing: float) -> np.ndarray:
+    """Probabilities for cloning: all but `smoothing` on the action, the rest on the other legal actions.
+
+    Args:
+      actions: `[N]`.
+      legal: `[N, A]` bool.
+      smoothing: from 0 to 1.
+
+    Returns:
+      `[N, A]` float32.
+    """
+    chosen = np.arange(legal.shape[1]) == actions[:, np.newaxis]
+    others = legal & ~chosen
+    count = others.sum(axis=-1, keepdims=True)
+    share = np.where(count > 0, smoothing, 0.0)
+    result: np.ndarray = np.where(chosen, 1 - share, others * share / np.maximum(count, 1)).astype(np.float32)
+    return result
+
+
+def bernoulli_log_probs(actions: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """Log probabilities of actions 0 and 1.
+
+    Args:
+      actions: `[N]`.
+      logits: `[N]` float64, logit of 1 minus logit of 0, over the temperature.
+
+    Returns:
+      `[N]` float32.
+    """
+    signs = 2 * actions.astype(np.float64) - 1
+    log_probs: np.ndarray = -np.logaddexp(0, -signs * logits).astype(np.float32)
+    return log_probs
+
+
+def mean_and_log_deviation(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A network's two outputs `[..., 2]` as mean and log deviation of a Gaussian, each `[...]` float64."""
+    outputs = outputs.astype(np.float64)
+    return outputs[..., 0], MIDDLE_LOG_DEVIATION + LOG_DEVIATION_RANGE * np.tanh(outputs[..., 1])
+
+
+def learnable_log_deviation(deviation: float) -> float:
+    """The logarithm of a deviation, or of the nearest that a network can be taught."""
+    # At the ends of the range a network never arrives.
+    within = 0.95 * LOG_DEVIATION_RANGE
+    wanted = math.log(max(deviation, 1e-9))
+    return min(max(wanted, MIDDLE_LOG_DEVIATION - within), MIDDLE_LOG_DEVIATION + within)
+
+
+def gaussian_log_density(actions: np.ndarray, mean: np.ndarray, log_deviation: np.ndarray) -> np.ndarray:
+    """Of Gaussians, each at its action; `[N]` to `[N]` float64."""
+    distance = (np.asarray(actions, np.float64) - mean) / np.exp(log_deviation)
+    density: np.ndarray = -0.5 * np.square(distance) - log_deviation - _HALF_LOG_TWO_PI
+    return density
+
+
+def gaussian_entropy(log_deviation: np.ndarray) -> np.ndarray:
+    """`[N]` to `[N]` float64."""
+    entropy: np.ndarray = log_deviation + 0.5 * np.log(2 * np.pi * np.e)
+    return entropy
+
+
+def normals(seed: int) -> Callable[[], float]:
+    """A stream of standard normal numbers (Box and Muller 1958), one for each two of `uniforms`."""
+    uniform = uniforms(seed)
+
+    def draw() -> float:
+        # 1 - u lies in (0, 1]: its logarithm is finite.
+        radius = math.sqrt(-2 * math.log(1 - uniform()))
+        return radius * math.cos(2 * math.pi * uniform())
+
+    return draw

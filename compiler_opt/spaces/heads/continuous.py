@@ -1,0 +1,107 @@
+"""The head of `Continuous`.
+
+Legend: N decisions, F features.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tf_agents.networks import network
+from tf_agents.specs import tensor_spec
+
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.spaces.continuous import ActionQuantizer
+from compiler_opt.spaces.distributions import (
+    gaussian_entropy,
+    gaussian_log_density,
+    learnable_log_deviation,
+    mean_and_log_deviation,
+)
+from compiler_opt.spaces.heads import networks
+from compiler_opt.spaces.heads.head import Head
+from compiler_opt.spaces.learned_policy import outputs
+from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.tensor_spec import TensorSpec
+
+_MAX_LOG_DENSITY = 50.0
+"""Of what a policy samples: less is never sampled, and no deviation gives more."""
+
+
+class ContinuousHead(Head):
+    """A real number with a Gaussian around it, by numbers that describe the whole decision; it is quantized to advice.
+
+    Attributes:
+      quantizer: does that.
+    """
+
+    advice_is_float = True
+
+    def __init__(
+        self, quantiles: Mapping[str, np.ndarray], quantizer: ActionQuantizer, compiler_features: Sequence[TensorSpec]
+    ):
+        super().__init__(quantiles, compiler_features)
+        self.quantizer = quantizer
+
+    def actions(self, advice: np.ndarray) -> np.ndarray:
+        return self.quantizer.to_actions(advice)
+
+    def action_spec(self, action_name: str) -> tensor_spec.BoundedTensorSpec:
+        return networks.continuous_spec(action_name, self.quantizer.lowest, self.quantizer.highest)
+
+    def advice_spec(self, action_name: str) -> tensor_spec.BoundedTensorSpec:
+        return networks.continuous_spec(action_name, 0.0, self.quantizer.largest_advice)
+
+    def evaluate_actions(
+        self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        mean, log_deviation = self._gaussian(weights, observations)
+        return gaussian_log_density(actions, mean, log_deviation), gaussian_entropy(log_deviation)
+
+    def distribution_parameters(
+        self, observations: Mapping[str, np.ndarray], actions: np.ndarray, log_probs: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        # Around the action itself, as wide as gives it its density.
+        deviation = np.exp(-np.clip(log_probs.astype(np.float64), -_MAX_LOG_DENSITY, _MAX_LOG_DENSITY))
+        return {"loc": actions, "scale": deviation / np.sqrt(2 * np.pi)}
+
+    def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
+        """`[N, 2]`: what was decided, and the logarithm of the deviation to explore with."""
+        log_deviation = np.full(len(actions), learnable_log_deviation(smoothing))
+        return np.stack([actions, log_deviation], axis=-1).astype(np.float32)
+
+    def cloning_loss(self, distribution: tfp.distributions.Distribution, labels: tf.Tensor) -> tf.Tensor:
+        # Not the likelihood: a wide Gaussian would be a way out of learning the mean.
+        return tf.square(distribution.loc - labels[:, 0]) + tf.square(tf.math.log(distribution.scale) - labels[:, 1])
+
+    def cloning_metrics(
+        self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray, labels: np.ndarray
+    ) -> dict[str, float]:
+        """The accuracy is the share of pairs of decisions that are put in the same order; equals count as one."""
+        mean, log_deviation = self._gaussian(weights, observations)
+        loss = np.square(mean - labels[:, 0]) + np.square(log_deviation - labels[:, 1])
+        others = np.random.default_rng(len(actions)).permutation(len(actions))
+        advised, decided = (self.quantizer.to_advice(values) for values in (mean, actions))
+        expected = np.sign(decided - decided[others])
+        return {
+            "loss": float(loss.mean()),
+            "accuracy": float((np.sign(advised - advised[others]) == expected).mean()),
+            "majority_rate": float((expected == 0).mean()),
+            "mean_error": float(np.abs(mean - actions).mean()),
+            "deviation": float(np.exp(log_deviation).mean()),
+        }
+
+    def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
+        action = self.action_spec(action_name)
+        return networks.rank_actor(networks.GaussianActor, self.observation_spec(), action, config, seed)
+
+    def advice(self, distribution: tfp.distributions.Distribution) -> tf.Tensor:
+        quantizer = self.quantizer
+        steps = tf.round((tf.cast(distribution.loc, tf.float64) - quantizer.lowest) * quantizer.steps)
+        return tf.cast(tf.clip_by_value(steps, 0, quantizer.largest_advice), tf.float32)
+
+    def _gaussian(
+        self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return mean_and_log_deviation(outputs(weights, observations[networks.RANKS]))

@@ -1,0 +1,120 @@
+"""A new action space touches nothing else: one in three without a mask, observed, cloned, and decided by greedily."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler_opt.errors import PolicyError
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import Decider, deciding_by
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.problems.problem import Problem
+from compiler_opt.rl.behavioral_cloning import Cloner, Examples
+from compiler_opt.rl.config import BehavioralCloningConfig
+from compiler_opt.spaces.action_space import ActionSpace
+from compiler_opt.spaces.heads.categorical import CategoricalHead
+from compiler_opt.spaces.learned_policy import LearnedPolicy, outputs
+from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.tensor_spec import TensorSpec
+
+_HEADER = Header(
+    (TensorSpec("other", np.dtype("i8"), (1,)), TensorSpec("size", np.dtype("f4"), (1,))),
+    TensorSpec("unroll_factor", np.dtype("i8"), (1,)),
+)
+
+
+class OneOfThree(ActionSpace):
+    """How often to unroll a loop, say."""
+
+    def policy(
+        self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""
+    ) -> "OneOfThreePolicy":
+        return OneOfThreePolicy(weights, temperature=temperature, name=name, origin=origin)
+
+    def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "OneOfThreeHead":
+        return OneOfThreeHead(quantiles, compiler_features)
+
+
+class OneOfThreePolicy(LearnedPolicy):
+    num_outputs = 3
+
+    def check(self, feature_names: Sequence[str]) -> None:
+        self._require(self.weights.features, feature_names)
+
+    def start(self, header: Header, seed: int) -> Decider:
+        del seed
+        self.check_header(header)
+        return deciding_by(self.choose, self.weights.features, header, self.name)
+
+    def choose(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
+        values = np.stack([features[name].reshape(-1) for name in self.weights.features], axis=-1)
+        chosen: np.ndarray = outputs(self.weights, self.encoder.ranks(values)).argmax(axis=-1)
+        return chosen
+
+
+class OneOfThreeHead(CategoricalHead):
+    num_actions = 3
+    noop_action = 0
+
+
+class Unrolling(Problem):
+    name = "unrolling"
+    advisor = INLINING
+    feature_names = ("size", "unknown")
+    action_space = OneOfThree()
+    score_name = "loops"
+
+    def measure(self, object_path: Path, remarks: bytes) -> float:
+        return 0.0
+
+    def project_context(self, measurements: Any, others: Any = ()) -> None:
+        return None
+
+    def score(self, measurement: float, context: None) -> float:
+        return measurement
+
+    def credit(self, measurements: Any, sites: Any, context: Any) -> None:
+        return None
+
+
+def _examples(seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """What the compiler sends, and what is right: 0, 1 or 2 by the size."""
+    rng = np.random.default_rng(seed)
+    size = rng.random((600, 1)).astype("f4")
+    return {"other": rng.integers(0, 9, (600, 1)), "size": size}, (3 * size[:, 0]).astype(np.int64)
+
+
+def test_it_is_observed_cloned_and_decides(tmp_path: Path) -> None:
+    problem = Unrolling()
+    assert problem.available_features(_HEADER.names) == ["size"]
+    head = problem.head({"size": np.linspace(0, 1, 50)}, _HEADER.features)
+    features, factors = _examples(1)
+    observations = head.observe(features)
+    assert observations["quantile_ranks"].shape == (600, 1)
+    head.check_examples(_HEADER.features, _HEADER.advice)
+    actions = head.actions(factors)
+    with pytest.raises(PolicyError, match="expected decisions of 0 to 2, found 0 to 3"):
+        head.actions(np.array([0, 3]))
+
+    config = BehavioralCloningConfig(batch_size=50, num_epochs=15, learning_rate=1e-2)
+    examples = Examples(observations, actions, num_modules=1)
+    cloned = Cloner(head, "unroll_factor", NetworkConfig((16,)), config).clone(examples, examples)
+    assert cloned.best["accuracy"] > 0.95 > 0.5 > cloned.best["majority_rate"]
+    log_probs, entropy = head.evaluate_actions(cloned.weights, observations, actions)
+    assert log_probs.mean() > -0.5 and (entropy <= np.log(3)).all()
+
+    cloned.weights.save(tmp_path)
+    policy = problem.load_policy(tmp_path)
+    assert not (policy.runs_in_plugin or policy.runs_in_development_mode)
+    decide = policy.start(_HEADER, seed=0)
+    features, factors = _examples(2)
+    rows = zip(features["other"], features["size"], strict=True)
+    decided = np.array([decide(other.tobytes() + size.tobytes()) for other, size in rows])
+    assert (decided == factors).mean() > 0.95
+    assert problem.action_space.formats(cloned.weights) == ()
+    with pytest.raises(PolicyError, match="unrolling: its policies have no native form"):
+        problem.native_form(cloned.weights)
