@@ -20,9 +20,10 @@ from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.network import TRANSFORMS, NetworkPolicy, NetworkWeights
 from compiler_opt.policies.policy import Policy, ReplayPolicy
+from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tools import entry_point
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus.", required=True)
@@ -54,12 +55,12 @@ class Compared:
     failures: tuple[str, ...]
 
 
-def coin() -> NetworkPolicy:
+def coin() -> BinaryPolicy:
     """Decides by chance, one half each; as a network, since those decide in the plugin."""
     width, names = 8, PROBLEM.feature_names
     kernels = (np.zeros((len(TRANSFORMS) * len(names), width), "f4"), np.zeros((width, 2), "f4"))
     biases = (np.zeros(width, "f4"), np.zeros(2, "f4"))
-    return NetworkPolicy(NetworkWeights(names, tuple(np.ones(1) for _ in names), kernels, biases), temperature=1.0)
+    return BinaryPolicy(NetworkWeights(names, tuple(np.ones(1) for _ in names), kernels, biases), temperature=1.0)
 
 
 def compare(module: Module, policy: Policy, toolchain: Toolchain, seed: int) -> Compared:

@@ -10,9 +10,9 @@ import pytest
 
 from compiler_opt.llvm import inliner_log, plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.native import native_blob
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import Problem, native_form
+from compiler_opt.problems.problem import Problem
+from compiler_opt.spaces.native import native_blob
 from tests.deploy.sources import save_policy
 from tests.regalloc_networks import random_network
 from tests.small_corpus import BUSY_SOURCES, make_busy_corpus
@@ -70,7 +70,7 @@ def _regalloc_policy(problem: Problem, toolchain: Toolchain, place: Path) -> Pat
         folder = place / problem.name
         folder.mkdir()
         corpus = make_busy_corpus(folder, str(toolchain.clang))
-        blob.write_bytes(native_form(random_network(problem, corpus, toolchain, folder, 1), problem))
+        blob.write_bytes(problem.native_form(random_network(problem, corpus, toolchain, folder, 1)))
     return blob
 
 
