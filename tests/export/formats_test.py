@@ -1,7 +1,6 @@
 """Every format by the command, as a user gives it; the card beside it, with what an evaluation measured."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import Binary, BinaryPolicy
 from compiler_opt.spaces.native import native_blob
+from tests import programs
 from tests.native.cpp import build
 from tests.real_observations import weights_for
 
@@ -36,20 +36,8 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _export(policy: Path, output: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [
-            sys.executable,
-            "compiler_opt/tools/export_policy.py",
-            f"--policy_path={policy}",
-            f"--output_path={output}",
-            *arguments,
-        ],
-        cwd=_ROOT,
-        env={**os.environ, "PYTHONPATH": "."},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    flags = (f"--policy_path={policy}", f"--output_path={output}")
+    return programs.run("compiler_opt/tools/export_policy.py", *flags, *arguments)
 
 
 def test_all_formats_at_once(policy: Path, tmp_path: Path) -> None:

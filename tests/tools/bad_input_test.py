@@ -7,18 +7,17 @@ tests/rl/training_test.py.
 Which compiler it is makes no difference to a mistake, so all of this is done with the older one.
 """
 
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from compiler_opt.files import alone_in
+from tests import programs
 from tests.tools.bad_input import builds, corpora, policies, settings
-from tests.tools.bad_input.mistake import GOOD, ROOT, SCRIPTS, Mistake
+from tests.tools.bad_input.mistake import GOOD, SCRIPTS, Mistake
 from tests.tools.bad_input.place import make_place
 
 MISTAKES = (*settings.MISTAKES, *corpora.MISTAKES, *builds.MISTAKES, *policies.MISTAKES)
@@ -35,15 +34,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def run(place: Path, temporary: Path, tool: str, flags: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, str(ROOT / SCRIPTS[tool]), *(f"--{name}={value}" for name, value in flags.items())],
-        cwd=place,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-    )
+    arguments = (f"--{name}={value}" for name, value in flags.items())
+    return programs.run(SCRIPTS[tool], *arguments, cwd=place, environment={"TMPDIR": str(temporary)})
 
 
 def files(folder: Path) -> dict[str, int]:

@@ -2,12 +2,12 @@
 
 import csv
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import programs
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,11 +15,7 @@ SOURCE = "static int f(int x) { return x; } int g(int x) { return f(x) + f(x + 1
 
 
 def run(tool: str, *arguments: str) -> str:
-    command = [sys.executable, "-m", f"compiler_opt.tools.{tool}", *arguments]
-    environment = {**os.environ, "PYTHONPATH": "."}
-    result = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    result = programs.run(f"compiler_opt.tools.{tool}", *arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

@@ -14,12 +14,12 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus, format_options
 from compiler_opt.files import default_cache_dir
 from compiler_opt.policies.weights import NetworkWeights
+from tests import programs
 from tests.small_corpus import make_small_corpus
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "compiler_opt.tools.evaluate", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return programs.run("compiler_opt.tools.evaluate", *arguments)
 
 
 @pytest.fixture(scope="module")

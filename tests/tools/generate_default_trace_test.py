@@ -20,6 +20,7 @@ from compiler_opt.policies.policy import ReplayPolicy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl.trace_files import Trace, TraceBatch
+from tests import programs
 from tests.small_corpus import make_small_corpus
 
 _ROOT = Path(__file__).parents[2]
@@ -40,9 +41,8 @@ def start(*arguments: str) -> "subprocess.Popen[str]":
 
 def run(*arguments: str) -> tuple[int, str, str]:
     """Exit status, stdout, stderr."""
-    process = start(*arguments)
-    out, errors = process.communicate(timeout=200)
-    return process.returncode, out, errors
+    result = programs.run("compiler_opt/tools/generate_default_trace.py", "--num_workers=2", *arguments)
+    return result.returncode, result.stdout, result.stderr
 
 
 @pytest.fixture(scope="module")

@@ -12,33 +12,19 @@ import numpy as np
 import pytest
 
 from compiler_opt.policies.weights import NetworkWeights
+from tests import programs
 from tests.small_project import configure, make_small_project
 
 ROOT = Path(__file__).parents[2]
 CLANG = "clang-22"
 
 
-def command(*arguments: str) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "compiler_opt.tools.optimize",
-        "--minutes=0.05",
-        "--gin_bindings=train_eval.rollouts_per_module=2",
-        *arguments,
-    ]
+PROGRAM = "compiler_opt.tools.optimize"
+SHORT = ("--minutes=0.05", "--gin_bindings=train_eval.rollouts_per_module=2")
 
 
 def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command(*arguments),
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=1500,
-        check=False,
-    )
+    return programs.run(PROGRAM, *SHORT, *arguments, cwd=cwd, environment=environment, timeout_s=1500)
 
 
 @pytest.mark.first
@@ -60,7 +46,9 @@ def test_the_whole_way(tmp_path: Path) -> None:
 def run_until(heading: str, *flags: str) -> str:
     """Kills it when a step begins; returns what it said until then."""
     said = []
-    with subprocess.Popen(command(*flags), cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", PROGRAM, *SHORT, *flags], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             said.append(line)

@@ -1,21 +1,18 @@
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.collect.verify_test import BUILT, build
 
 ROOT = Path(__file__).parents[2]
 
 
 def verify_corpus(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "compiler_opt.tools.verify_corpus", "--clang_path=clang-22", *arguments]
-    environment = {**os.environ, "PYTHONPATH": "."}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return programs.run("compiler_opt.tools.verify_corpus", "--clang_path=clang-22", *arguments)
 
 
 @pytest.fixture(name="place")
