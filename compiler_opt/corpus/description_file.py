@@ -43,7 +43,7 @@ class _Compiler(msgspec.Struct):
 class _File(msgspec.Struct):
     """The file, as far as we read it."""
 
-    modules: Annotated[list[Any], msgspec.Meta(min_length=1, max_length=MAX_MODULES)]
+    modules: Annotated[list[Any], msgspec.Meta(max_length=MAX_MODULES)]
     has_thinlto: bool = False
     global_command_override: tuple[_Text, ...] | None = None
     projects: tuple[_Text, ...] = ()
@@ -67,6 +67,8 @@ def read_description(path: Path) -> Description:
         file = convert(content, _File)
     except ValueError as error:
         raise CorpusError(f"{path}: {error}; {REMAKE}") from None
+    if not file.modules:
+        raise CorpusError(f"{path}: the corpus is empty ('modules' lists nothing); {REMAKE}")
     override = file.global_command_override
     if override is not None and sum(map(len, override)) + len(override) > MAX_COMMAND_BYTES:
         raise CorpusError(

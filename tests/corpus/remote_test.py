@@ -158,7 +158,7 @@ def test_a_huge_description_is_refused_unread(tmp_path: Path) -> None:
     with (tmp_path / "corpus" / DESCRIPTION_NAME).open("wb") as file:
         file.truncate(4 << 30)
     message = refusal(lambda: Corpus.load(f"file://{tmp_path}/corpus", cache_dir=tmp_path / "cache"))
-    assert "expected at most 268435456 bytes, found 4294967296" in message
+    assert "expected at most 134217728 bytes, found 4294967296" in message
     assert contents(tmp_path / "cache") == 0
 
 

@@ -39,8 +39,11 @@ def run(place: Path, temporary: Path, tool: str, flags: Mapping[str, str]) -> "s
 
 
 def files(folder: Path) -> dict[str, int]:
-    """Everything in a folder, with the time when it was last changed."""
-    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in (folder, *sorted(folder.rglob("*")))}
+    """Everything in a folder, files with the time when they were last changed."""
+    return {
+        str(path.relative_to(folder)): 0 if path.is_dir() else path.lstat().st_mtime_ns
+        for path in sorted(folder.rglob("*"))
+    }
 
 
 CASES = [pytest.param(tool, mistake, id=f"{tool}: {mistake.name}") for mistake in MISTAKES for tool in mistake.tools]

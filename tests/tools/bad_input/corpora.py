@@ -32,7 +32,7 @@ MISTAKES = (
     corpus("leaves its folder", "corpora/parent", "'../../x'", "stays inside", REMAKE),
     corpus("absolute path", "corpora/absolute", "'/etc/passwd'", "stays inside", REMAKE),
     corpus("not UTF-8", "corpora/not-utf8", "expected JSON", REMAKE, tools=("evaluate",)),
-    corpus("huge", "corpora/huge", "expected at most 268435456 bytes, found 4294967296", REMAKE, tools=("evaluate",)),
+    corpus("huge", "corpora/huge", "expected at most 134217728 bytes, found 4294967296", REMAKE, tools=("evaluate",)),
     corpus(
         "link that leaves", "corpora/link", "plain/data.c.o.cmd: is a link that leaves", REMAKE, tools=("evaluate",)
     ),

@@ -60,7 +60,7 @@ MISTAKES = (
         "gin value out of range",
         ("train_locally",),
         {"gin_bindings": "train_eval.num_modules = 0"},
-        ("train_eval: num_modules: expected at least 1, found 0",),
+        ("train_eval.num_modules: expected at least 1, found 0",),
     ),
     *(
         Mistake(
