@@ -1,3 +1,3 @@
-"""Machine-learned policies for decisions inside LLVM: trained, measured and put to work with a stock clang."""
+"""Machine-learned policies for decisions inside LLVM: training, evaluation and deployment with a stock clang."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
