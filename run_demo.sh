@@ -51,14 +51,15 @@ $python compiler_opt/tools/fetch_corpus.py --set=$set --output_dir="$corpus" "${
 
 step "2/6 Default trace: what clang -Oz itself decides"
 [ -f "$trace" ] || $python compiler_opt/tools/generate_default_trace.py --data_path="$corpus/train" \
-  --output_path="$trace" "${compiler[@]}"
+  --output_path="$trace" --seed="$seed" "${compiler[@]}"
 
 step "3/6 Vocabulary: quantiles of the features"
-[ -d "$vocabulary" ] || $python compiler_opt/tools/generate_vocab.py --input="$trace" --output_dir="$vocabulary"
+[ -d "$vocabulary" ] || $python compiler_opt/tools/generate_vocab.py --input="$trace" --output_dir="$vocabulary" \
+  --seed="$seed"
 
 step "4/6 Warm start: a network that imitates the default"
 [ -d "$warm_start/policy" ] || $python compiler_opt/rl/train_bc.py --root_dir="$warm_start" --data_path="$trace" \
-  --vocab_path="$vocabulary" --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
+  --vocab_path="$vocabulary" --seed="$seed" --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
 
 step "5/6 Training: $minutes minutes of reinforcement learning"
 $python compiler_opt/rl/train_locally.py --root_dir="$training" --data_path="$corpus/train" \
@@ -67,7 +68,7 @@ $python compiler_opt/rl/train_locally.py --root_dir="$training" --data_path="$co
 
 step "6/6 Evaluation: on projects that the policy has never seen"
 $python compiler_opt/tools/evaluate.py --data_path="$corpus/held_out" --policy_path="$training/policy" \
-  --output_path="$report" --training_log="$training" "${compiler[@]}"
+  --output_path="$report" --training_log="$training" --seed="$seed" "${compiler[@]}"
 if [ $set = smoke ]; then
   echo "Everything works. A minute of training on two small projects is too little to win anything: run it without --smoke."
 fi

@@ -9,21 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.corpus.ready_made import manifest
-from compiler_opt.rl.config import BehavioralCloningConfig, PPOConfig, TrainingConfig
-from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.tools import gin_classes
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = ("README.md", "docs/code_map.md", "docs/corpus.md")
 
-GIN_CLASSES: dict[str, tuple[type, ...]] = {
-    "train_eval": (BehavioralCloningConfig, TrainingConfig),
-    "network": (NetworkConfig,),
-    "ppo": (PPOConfig,),
-    "advantages": (AdvantagesConfig,),
-}
 FOREIGN = {"cmake", "source", "tensorboard", "./configure"}
 """Programs in the README's commands that are none of ours; `./configure` is that of the user's project."""
 SHELL_VARIABLES = {"HOME", "PWD"}
@@ -110,7 +102,8 @@ def test_gin_files_and_bindings_exist() -> None:
         assert (ROOT / file).is_file()
     for binding in bindings:
         name, _, field = binding.split("=")[0].partition(".")
-        assert field in {entry.name for config in GIN_CLASSES[name] for entry in dataclasses.fields(config)}
+        classes = [table()[name] for table in (gin_classes.of_cloning, gin_classes.of_training) if name in table()]
+        assert field in {entry.name for config in classes for entry in dataclasses.fields(config)}
 
 
 def test_variables_are_set_before_they_are_used() -> None:

@@ -13,33 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler_opt.collect.rollout import Rollout, Trajectory
+from compiler_opt.collect.groups import Group
 from compiler_opt.problems.problem import Problem, reward
-
-
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """Rollouts of one module under one policy, all of them good and with decisions.
-
-    Attributes:
-      module: the module's name.
-      rollouts: G of them.
-      baseline: the default's score of the module.
-      context: what scoring needs to know of the module's project.
-    """
-
-    module: str
-    rollouts: Sequence[Rollout]
-    baseline: float
-    context: Any
-
-    def rewards(self, problem: Problem) -> np.ndarray:
-        """`[G]` float64."""
-        scores = [problem.score(rollout.measurement, self.context) for rollout in self.rollouts]
-        return np.array([reward(score, self.baseline) for score in scores])
-
-    def trajectories(self) -> list[Trajectory]:
-        return [rollout.trajectory for rollout in self.rollouts if rollout.trajectory is not None]
 
 
 class Advantages(abc.ABC):

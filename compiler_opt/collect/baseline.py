@@ -9,11 +9,11 @@ from typing import Any
 
 from tqdm import tqdm
 
+from compiler_opt.collect.failures import check_failures
 from compiler_opt.collect.measured_once import measured_once
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Module
-from compiler_opt.errors import CorpusError
 from compiler_opt.problems.problem import Problem
 
 _LOG = logging.getLogger(__name__)
@@ -125,15 +125,3 @@ def cached_baseline(
         return builder.build().to_json(), builder.is_lasting
 
     return Baseline.from_json(measured_once(path, "baseline", key, modules, measure))
-
-
-def check_failures(failures: Mapping[str, str], attempts: int) -> None:
-    """Stops a run in which most modules fail.
-
-    Raises:
-      CorpusError: more than half did; the message gives the first reason.
-    """
-    if failures and 2 * len(failures) > attempts:
-        raise CorpusError(
-            f"{len(failures)} of {attempts} modules failed to compile; the first: {next(iter(failures.values()))}"
-        )

@@ -1,89 +1,195 @@
-"""Collecting one iteration: several modules, several rollouts of each under the same policy."""
+"""Collecting one iteration: several rollouts of each of several modules, whatever the algorithm.
 
+Legend: G rollouts of a group.
+
+    for each module: compile it once for each of collection_policy.policies(module)
+    for each module: compile it once for each of collection_policy.follow_ups(what came of those)
+"""
+
+import abc
 import dataclasses
-from collections import defaultdict
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from compiler_opt.collect.advantages import Group
 from compiler_opt.collect.baseline import Baseline
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Module
 from compiler_opt.policies.policy import Policy
+from compiler_opt.problems.problem import Problem, reward
+
+
+class CollectionPolicy(abc.ABC):
+    """Decides which policies roll out a module."""
+
+    settings: RolloutSettings
+    """Of every rollout."""
+
+    min_decided: int = 1
+    """Rollouts with decisions that a module needs to become a group."""
+
+    @abc.abstractmethod
+    def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
+        """The policy of each rollout of a module."""
+
+    def follow_ups(self, rollouts: Sequence[Rollout], rng: np.random.Generator) -> Sequence[Policy]:
+        """The policy of each further rollout of a module, given its first ones, failures included."""
+        del rollouts, rng
+        return ()
+
+
+class RepeatedPolicy(CollectionPolicy):
+    """The same sampling policy for all rollouts of a module, which are compared with one another."""
+
+    min_decided = 2
+
+    def __init__(self, policy: Policy, rollouts_per_module: int, settings: RolloutSettings):
+        self.settings = settings
+        self._policies = (policy,) * rollouts_per_module
+
+    def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
+        del module, rng
+        return self._policies
 
 
 @dataclasses.dataclass(frozen=True)
-class Collection:
-    """What came of an iteration.
+class Attempt:
+    """A rollout and the policy that decided it."""
+
+    policy: Policy
+    rollout: Rollout
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Rollouts of one module.
+
+    Attributes:
+      module: the module's name.
+      attempts: G of them, none of which failed or had nothing to decide.
+      baseline: the default's score of the module.
+      context: what scoring needs to know of the module's project.
+      follow_ups: what was tried given these; some may have failed.
+    """
+
+    module: str
+    attempts: Sequence[Attempt]
+    baseline: float
+    context: Any
+    follow_ups: Sequence[Attempt] = ()
+
+    @property
+    def rollouts(self) -> list[Rollout]:
+        return [attempt.rollout for attempt in self.attempts]
+
+    def rewards(self, problem: Problem) -> np.ndarray:
+        """`[G]` float64."""
+        scores = [problem.score(rollout.measurement, self.context) for rollout in self.rollouts]
+        return np.array([reward(score, self.baseline) for score in scores])
+
+    def trajectories(self) -> list[Trajectory]:
+        return [rollout.trajectory for rollout in self.rollouts if rollout.trajectory is not None]
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutBatch:
+    """The rollouts of one iteration.
 
     Attributes:
       groups: the modules that can be learned from.
       undecided: modules in which there is nothing to decide.
       failures: one line for each rollout that failed.
+      failed_modules: modules of which every rollout failed, with the first reason.
       num_compiles: rollouts done, failures included.
       cpu_s: CPU seconds of compilers and workers.
     """
 
-    groups: list[Group]
-    undecided: list[str]
-    failures: list[str]
+    groups: Sequence[Group]
+    undecided: Sequence[str]
+    failures: Sequence[str]
+    failed_modules: Mapping[str, str]
     num_compiles: int
     cpu_s: float
 
 
-def collect(
+def collect_groups(
     modules: Sequence[Module],
-    policy: Policy,
+    collection_policy: CollectionPolicy,
     baseline: Baseline,
     pool: WorkerPool,
     *,
-    rollouts_per_module: int,
-    settings: RolloutSettings,
     seed: tuple[int, ...],
     description: str = "",
-) -> Collection:
+) -> RolloutBatch:
     """Rolls every module out several times.
 
     Args:
       modules: which.
-      policy: who decides.
-      baseline: the default's scores; its longest modules are begun first, so that no worker waits long at the end.
+      collection_policy: who decides each rollout.
+      baseline: the default's scores; modules with the largest are begun first, so that no worker idles at the end.
       pool: who compiles.
-      rollouts_per_module: size of a group.
-      settings: of each rollout.
-      seed: what all rollouts' seeds derive from.
+      seed: what all seeds and everything that `collection_policy` draws derive from.
       description: in front of the progress bar.
     """
+    rng = np.random.default_rng(seed)
+    settings = collection_policy.settings
     by_size = sorted(modules, key=lambda module: -baseline.scores[module.name])
-    jobs = [
-        Job(module, policy, _seed((*seed, index, repetition)), settings)
-        for index, module in enumerate(by_size)
-        for repetition in range(rollouts_per_module)
-    ]
-    results: defaultdict[str, list[Rollout]] = defaultdict(list)
-    with tqdm(total=len(jobs), desc=description, unit="compile", leave=False, disable=None) as progress:
-        for job, result in pool.rollouts(jobs):
-            results[job.module.name].append(result)
-            progress.update()
-    groups, undecided, failures = [], [], []
-    for module in by_size:
-        # They come in as they finish; learning must not depend on that.
-        rollouts = sorted(results[module.name], key=lambda rollout: rollout.seed)
-        failures += [rollout.failure for rollout in rollouts if rollout.failure is not None]
-        good = [rollout for rollout in rollouts if rollout.failure is None]
-        decided = [rollout for rollout in good if rollout.trajectory is not None]
-        if good and not decided:
-            undecided.append(module.name)
-        if len(decided) > 1:
+    with tqdm(total=0, desc=description, unit="compile", leave=False, disable=None) as progress:
+
+        def roll_out(policies: Sequence[Sequence[Policy]], num_before: Sequence[int]) -> list[list[Attempt]]:
+            """By module, in order; `num_before` rollouts of each were done before."""
+            planned = []
+            for index, (module, own) in enumerate(zip(by_size, policies, strict=True)):
+                seeds = _seeds((*seed, index), num_before[index], len(own))
+                jobs_of_module = [Job(module, policy, each, settings) for policy, each in zip(own, seeds, strict=True)]
+                planned.append(list(zip(own, jobs_of_module, strict=True)))
+            jobs = [job for _, job in itertools.chain.from_iterable(planned)]
+            progress.total = (progress.total or 0) + len(jobs)
+            done = dict(zip(map(id, jobs), rollouts_in_order(jobs, pool, progress), strict=True))
+            return [[Attempt(policy, done[id(job)]) for policy, job in pairs] for pairs in planned]
+
+        firsts = roll_out([collection_policy.policies(module, rng) for module in by_size], [0] * len(by_size))
+        laters = roll_out(
+            [collection_policy.follow_ups([attempt.rollout for attempt in first], rng) for first in firsts],
+            [len(first) for first in firsts],
+        )
+    groups, undecided, failed_modules = [], [], {}
+    for module, first, later in zip(by_size, firsts, laters, strict=True):
+        good = [attempt for attempt in first if attempt.rollout.failure is None]
+        decided = [attempt for attempt in good if attempt.rollout.trajectory is not None]
+        if len(decided) >= collection_policy.min_decided:
             context = baseline.contexts[module.project]
-            groups.append(Group(module.name, decided, baseline.scores[module.name], context))
-    everything = [rollout for rollouts in results.values() for rollout in rollouts]
-    cpu_s = sum(rollout.cpu_s + rollout.host_cpu_s for rollout in everything)
-    return Collection(groups, undecided, failures, len(everything), cpu_s)
+            groups.append(Group(module.name, decided, baseline.scores[module.name], context, later))
+        elif good and not decided:
+            undecided.append(module.name)
+        elif not good:
+            failed_modules[module.name] = str(first[0].rollout.failure)
+    everything = [attempt.rollout for attempts in (*firsts, *laters) for attempt in attempts]
+    return RolloutBatch(
+        groups,
+        undecided,
+        [rollout.failure for rollout in everything if rollout.failure is not None],
+        failed_modules,
+        len(everything),
+        sum(rollout.cpu_s + rollout.host_cpu_s for rollout in everything),
+    )
 
 
-def _seed(entropy: tuple[int, ...]) -> int:
-    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
+def rollouts_in_order(jobs: Sequence[Job], pool: WorkerPool, progress: tqdm) -> list[Rollout]:
+    """In the order of the jobs, not that in which they are done: learning must not depend on that."""
+    done = {}
+    for job, rollout in pool.rollouts(jobs):
+        done[id(job)] = rollout
+        progress.update()
+    return [done[id(job)] for job in jobs]
+
+
+def _seeds(entropy: tuple[int, ...], start: int, count: int) -> list[int]:
+    """Of the rollouts of a module, ascending."""
+    sequences = [np.random.SeedSequence((*entropy, number)) for number in range(start, start + count)]
+    return sorted(int(sequence.generate_state(1, np.uint64)[0]) for sequence in sequences)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from compiler_opt.collect.baseline import check_failures
+from compiler_opt.collect.failures import FailureWatch
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Module
@@ -17,9 +17,6 @@ from compiler_opt.tensor_spec import TensorSpec
 
 WHOLE_MODULE = "default"
 """The identifier of a context that is all of a module."""
-
-_HOPELESS = 20
-"""So many modules that all fail, with none that does not, are enough to see that the rest will."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,16 +84,12 @@ def rollouts(
     Raises:
       CorpusError: most modules fail; the message gives the first reason.
     """
-    failures: dict[str, str] = {}
-    jobs = (Job(module, policy, seed, settings) for module in modules)
-    done = 0
-    for done, (_, rollout) in enumerate(pool.rollouts(jobs), 1):
-        if rollout.failure is not None:
-            failures[rollout.module] = rollout.failure
-            if len(failures) == done >= _HOPELESS:
-                break
+    jobs = [Job(module, policy, seed, settings) for module in modules]
+    watch = FailureWatch(len(jobs))
+    for _, rollout in pool.rollouts(jobs):
+        watch.add(rollout.module, rollout.failure)
         yield rollout
-    check_failures(failures, done)
+    watch.finish()
 
 
 def contexts(rollout: Rollout, problem: Problem) -> list[TraceContext]:

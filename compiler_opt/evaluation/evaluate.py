@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compiler_opt.collect.failures import FailureWatch
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus, Module
@@ -26,9 +27,6 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems import problem as problems
-
-_MIN_BEFORE_GIVING_UP = 10
-_MAX_FAILED_SHARE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +86,7 @@ def evaluate(
       on_rollout: called for each compilation as it is done (there are `num_rollouts` of them), for progress bars.
 
     Raises:
-      CompileError: most of the default's or the policy's compilations fail; says why the first one did.
+      CorpusError: most of the default's or the policy's compilations fail; says why the first one did.
       PolicyError: the policy does not fit the compiler.
       ToolchainError: the compiler or lld is missing, or cannot hand its decisions over.
     """
@@ -109,19 +107,19 @@ def evaluate(
         }
         pool = stack.enter_context(WorkerPool(toolchain, problem_name, settings.num_workers))
         jobs = (job for run in tuple(runs.values()) for job in run.jobs(contenders, settings))
-        failed, done = dict.fromkeys(contenders, 0), dict.fromkeys(contenders, 0)
+        watches = {name: FailureWatch(len(corpus.modules), f"modules (with {name})") for name in (DEFAULT, policy.name)}
         for job, rollout in pool.rollouts(jobs):
             contender = DEFAULT if job.policy is None else job.policy.name
-            done[contender] += 1
-            failed[contender] += rollout.failure is not None
-            if contender in (DEFAULT, policy.name) and rollout.failure is not None:
-                _stop_if_most_fail(contender, failed[contender], done[contender], rollout.failure, len(corpus.modules))
+            if contender in watches:
+                watches[contender].add(rollout.module, rollout.failure)
             run = runs[job.module.project]
             run.add(contender, job, rollout)
             on_rollout(rollout)
             if run.complete:
                 results[run.name] = run.finish(problems.load(problem_name), lld, settings.keep_objects)
                 del runs[run.name]
+        for watch in watches.values():
+            watch.finish()
     return Evaluation(
         problem=problem_name,
         policy=policy.name,
@@ -137,11 +135,6 @@ def evaluate(
 def num_rollouts(corpus: Corpus, other_policies: Sequence[Policy]) -> int:
     """How many compilations `evaluate` does."""
     return len(corpus.modules) * (2 + len(other_policies))
-
-
-def _stop_if_most_fail(contender: str, failed: int, done: int, reason: str, num_modules: int) -> None:
-    if done >= min(_MIN_BEFORE_GIVING_UP, num_modules) and failed > _MAX_FAILED_SHARE * done:
-        raise CompileError(f"{failed} of the first {done} compilations with {contender} failed; the latest: {reason}")
 
 
 @dataclasses.dataclass(frozen=True)

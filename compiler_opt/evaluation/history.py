@@ -2,7 +2,7 @@
 
 One JSON object per line and iteration, as the trainer writes `history.jsonl`. Read here:
 
-    compiles (so far), reward_mean, reward_by_project {project: reward}, evaluation_reward (held out, if there)
+    compiles (so far), reward_mean, reward_by_project {project: reward}
 
 Other keys are the trainer's. A last line that is cut short, by a trainer that was killed, is left out.
 """
@@ -35,16 +35,31 @@ class History:
     Attributes:
       reward: mean over the modules of each iteration.
       projects: the same by project, those that were trained on.
-      held_out: of evaluations on other modules; None when there was none.
     """
 
     reward: Curve
     projects: tuple[Curve, ...]
-    held_out: Curve | None
+
+
+def read_entries(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The intact entries of a training's log so far, and how many of its lines are damaged.
+
+    A last line that a killed run left unfinished is left out, and not counted.
+    """
+    try:
+        *lines, last = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], 0
+    except OSError:
+        # A folder, or what the disk cannot give back.
+        return [], 1
+    found = [_entry(line) for line in lines]
+    entries = [entry for entry in (*found, _entry(last)) if entry is not None]
+    return entries, found.count(None)
 
 
 def load_history(path: Path) -> History:
-    """Reads a training's log.
+    """Reads a training's log; of one that is damaged, what is intact.
 
     Args:
       path: the file, or the folder of the training that holds it.
@@ -57,31 +72,27 @@ def load_history(path: Path) -> History:
     try:
         if path.stat().st_size > MAX_HISTORY_BYTES:
             raise ConfigError(f"{path}: larger than any training log ({MAX_HISTORY_BYTES} bytes)")
-        lines = path.read_bytes().splitlines()
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot read the training log: {error.strerror}; give the trainer's folder"
         ) from None
-    entries = []
-    for number, line in enumerate(lines, 1):
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            if number == len(lines):
-                continue
-            raise ConfigError(f"{path}: line {number}: expected a JSON object, found {line[:40]!r}") from None
-        if not isinstance(entry, dict) or not _is_number(entry.get("compiles")):
-            raise ConfigError(
-                f"{path}: line {number}: expected an object with the number 'compiles', found {line[:40]!r}"
-            )
-        entries.append(entry)
+    found, num_damaged = read_entries(path)
+    entries = [entry for entry in found if _is_number(entry.get("compiles"))]
+    if (found or num_damaged) and not entries:
+        raise ConfigError(f"{path}: expected JSON objects with the numbers 'iteration' and 'compiles', found none")
     projects = dict.fromkeys(name for entry in entries for name in _project_rewards(entry))
-    held_out = _curve("held out", entries, lambda entry: entry.get("evaluation_reward"))
     return History(
         reward=_curve("mean", entries, lambda entry: entry.get("reward_mean")),
         projects=tuple(_curve(name, entries, lambda e, name=name: _project_rewards(e).get(name)) for name in projects),
-        held_out=held_out if held_out.values else None,
     )
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("iteration"), int) else None
 
 
 def smoothed(curve: Curve, window: int) -> Curve:

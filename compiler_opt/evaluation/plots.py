@@ -167,11 +167,6 @@ def training_curve(history: History) -> str:
     mean = smoothed(history.reward, window)
     label = f"training, mean of {window} iterations" if window > 1 else "training"
     axes.plot(mean.compiles, _percent(mean.values), color=_STAND_INS["accent"], linewidth=2, label=label)
-    if history.held_out is not None:
-        held_out = history.held_out
-        axes.plot(
-            held_out.compiles, _percent(held_out.values), "o-", color=_STAND_INS["good"], markersize=4, label="held out"
-        )
     axes.axhline(0, color=_STAND_INS["muted"], linewidth=0.8)
     axes.set_ylabel("reward (share of score saved)", color=_STAND_INS["muted"], fontsize=9)
     axes.yaxis.set_major_formatter(_PERCENT_TICKS)

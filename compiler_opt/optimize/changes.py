@@ -17,7 +17,13 @@ import numpy as np
 
 from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.collect.traces import TraceContext
-from compiler_opt.errors import PolicyError
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.problems.problem import Problem
+from compiler_opt.rl import pipeline
+from compiler_opt.rl.pipeline import DefaultTrace
 
 REFERENCE_NAME = "reference.npz"
 """Beside the policy's training, in the folder of its optimisation."""
@@ -29,21 +35,13 @@ _MULTIPLIERS = np.random.default_rng(0x6D6C676F).integers(1, 1 << 62, 256, dtype
 class DecisionHashes:
     """The decisions of a program, by hashes of their features."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: Sequence[str]) -> None:
+        self._features = tuple(features)
         self._hashes: dict[str, np.ndarray] = {}
 
-    @property
-    def num_modules(self) -> int:
-        """Modules in which anything is decided."""
-        return len(self._hashes)
-
-    @property
-    def num_decisions(self) -> int:
-        return sum(map(len, self._hashes.values()))
-
-    def add(self, context: TraceContext, features: Sequence[str]) -> None:
+    def add(self, context: TraceContext) -> None:
         """Takes the decisions of one module."""
-        columns = [context.values[name] for name in features if name in context.values]
+        columns = [context.values[name] for name in self._features if name in context.values]
         self._hashes[context.module] = feature_hashes(columns)
 
     def all(self) -> np.ndarray:
@@ -104,6 +102,32 @@ class Reference:
             return cls(dict(about["modules"]), arrays["decisions"].astype(np.uint64), dict(about["summary"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise PolicyError(f"{path}: damaged ({error}); remove it to go without it") from error
+
+
+def record_decisions(
+    corpus: Corpus, problem: Problem, toolchain: Toolchain, trace_path: Path | None
+) -> tuple[DefaultTrace, DecisionHashes]:
+    """Compiles a program as the compiler's own heuristic would have it, and remembers the features of its decisions.
+
+    Args:
+      corpus: the program.
+      problem: what is decided.
+      toolchain: the compiler.
+      trace_path: where to write the default trace; None for nowhere.
+
+    Raises:
+      ConfigError: fewer than two modules have decisions.
+      CorpusError: most modules fail.
+    """
+    seen = DecisionHashes(problem.feature_names)
+    with WorkerPool(toolchain, problem.name) as pool:
+        trace = pipeline.record_default_trace(corpus, problem, toolchain, pool, trace_path, on_context=seen.add)
+    if trace.num_modules < 2:
+        raise ConfigError(
+            f"the program has {trace.num_modules} modules with inlining decisions, of {len(corpus.modules)}; "
+            "learning takes at least 2"
+        )
+    return trace, seen
 
 
 @dataclasses.dataclass(frozen=True)

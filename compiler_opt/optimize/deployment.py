@@ -46,3 +46,10 @@ def warning(built: Built) -> str | None:
     """What the drivers complained of during a build, if they compiled anything without the policy."""
     match = _WARNING.search(built.log.read_text(errors="replace")) if built.log.is_file() else None
     return match[0] if match else None
+
+
+def plain_compilers(toolchain: Toolchain) -> Compilers:
+    """Without a policy; the C driver also for a user who gave `clang++`."""
+    sibling = toolchain.clang.with_name(toolchain.clang.name.replace("clang++", "clang"))
+    clang = sibling if sibling.is_file() else toolchain.clang
+    return Compilers(clang, toolchain.tool("clang++"), toolchain.tool("llvm-ar"))

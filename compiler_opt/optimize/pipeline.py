@@ -9,9 +9,8 @@ it.
 
 import dataclasses
 import json
-import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +21,33 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making.extract import extract
 from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.errors import ConfigError, CorpusError
+from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.files import alone_in, check_folder_writable
-from compiler_opt.llvm import processes
 from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.optimize import changes, deployment, learning
+from compiler_opt.optimize import changes, deployment
 from compiler_opt.optimize.changes import Changes, Reference
-from compiler_opt.optimize.learning import LearningSettings
 from compiler_opt.optimize.program import (
     EMBED_BITCODE,
     OPTIMISATION,
     Compilers,
     Program,
     Variant,
-    build_environment,
     targets_of_tests,
     training_objects,
 )
-from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure
+from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure, run_tests
 from compiler_opt.optimize.state import State
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.rl import pipeline
+from compiler_opt.rl.config import POLICY_DIR
+from compiler_opt.rl.pipeline import PipelineSettings
 
+TRAINING = "training"
+"""The run of reinforcement learning in the folder of an optimisation."""
+
+_TRACE, _VOCABULARY, _WARM_START = "default_trace.tfrecord", "vocabulary", "warm_start"
 _OPTIONS = (OPTIMISATION, "-fno-lto")
 _SHOWN_FAILURES = 5
 
@@ -55,6 +59,7 @@ class OptimizeSettings:
     Attributes:
       output: folder for everything.
       learning: how to learn, and for how long (`training.max_minutes`).
+      changed_settings: what the user has changed of `learning`, as text; an optimisation continues only with the same.
       reuse_policy: an earlier policy to use again instead: its folder, or that of its optimisation; None to learn.
       test_command: runs the project's own tests, in the build folder; None for what the project registers with CTest.
       jobs: compilers at a time.
@@ -62,7 +67,8 @@ class OptimizeSettings:
     """
 
     output: Path
-    learning: LearningSettings
+    learning: PipelineSettings
+    changed_settings: str = ""
     reuse_policy: Path | None = None
     test_command: tuple[str, ...] | None = None
     jobs: int = 1
@@ -109,7 +115,7 @@ class _Reused:
 
 
 def _policy_to_reuse(folder: Path) -> _Reused:
-    optimization = folder / learning.TRAINING / learning.POLICY
+    optimization = folder / TRAINING / POLICY_DIR
     policy_dir = optimization if optimization.is_dir() else folder
     return _Reused(policy_dir.absolute(), Reference.load(folder))
 
@@ -132,7 +138,7 @@ class _Optimization:
         self._say = say
         self._problem = problems.load("inlining")
         self._output = settings.output.absolute()
-        self._plain = Compilers(_c_driver(toolchain.clang), toolchain.tool("clang++"), toolchain.tool("llvm-ar"))
+        self._plain = deployment.plain_compilers(toolchain)
         self._bitcode = self._variant("bitcode", self._plain, (*_OPTIONS, *EMBED_BITCODE))
         self._default = self._variant("default", self._plain, _OPTIONS)
         self._state = State(self._output, self._identity(), start_over=reused is not None)
@@ -150,7 +156,7 @@ class _Optimization:
             **(
                 {"policy": str(self._reused.policy_dir)}
                 if self._reused is not None
-                else {"settings of the training": self._settings.learning.given}
+                else {"settings of the training": self._settings.changed_settings}
             ),
         }
 
@@ -161,7 +167,7 @@ class _Optimization:
         corpus = self._corpus()
         if self._reused is None:
             self._learn(corpus)
-            policy_dir = self._output / learning.TRAINING / learning.POLICY
+            policy_dir = self._output / TRAINING / POLICY_DIR
         else:
             self._heading(2, "Changes: what is new to the policy")
             self._see(corpus, write_trace=False)
@@ -247,8 +253,8 @@ class _Optimization:
             self._heading(2, "Warm start: a network that imitates what clang -Oz itself decides")
             self._see(corpus, write_trace=True)
             for name, do in {
-                "vocabulary": lambda: learning.make_vocabulary(self._output, self._problem),
-                "warm start": lambda: learning.warm_start(self._output, self._problem, settings),
+                "vocabulary": lambda: pipeline.make_vocabulary(self._output / _TRACE, self._output / _VOCABULARY),
+                "warm start": self._clone,
             }.items():
                 if not self._state.is_done(name):
                     with self._state.step(name):
@@ -261,12 +267,15 @@ class _Optimization:
             return
         self._state.forget("deployment", "build-optimized", "tests of build-optimized", "report")
         with self._state.step("training") as step:
-            last = learning.train(self._output, corpus, self._problem, self._toolchain, settings)
+            if not settings.training.warmstart_policy_dir:
+                settings = settings.starting_from(self._output / _WARM_START / POLICY_DIR)
+            pipeline.train(self._output / TRAINING, corpus, self._problem, self._toolchain, settings)
+            last = read_entries(self._output / TRAINING / HISTORY_FILE)[0][-1]
             step.result = {
                 "minutes": minutes,
-                "compiles": int(last.get("compiles", 0)),
-                "iterations": int(last.get("iteration", 0)),
-                "reward": float(last.get("reward_mean", 0.0)),
+                "compiles": int(last["compiles"]),
+                "iterations": int(last["iteration"]),
+                "reward": float(last["reward_mean"]),
             }
             self._say(
                 f"{step.result['iterations']} iterations, {step.result['compiles']} compilations, last reward "
@@ -278,17 +287,23 @@ class _Optimization:
             self._say("done before")
             return
         with self._state.step("trace") as step:
-            trace_path = self._output / learning.TRACE if write_trace else None
-            seen, counts = learning.see_decisions(corpus, self._problem, self._toolchain, trace_path)
+            trace_path = self._output / _TRACE if write_trace else None
+            trace, seen = changes.record_decisions(corpus, self._problem, self._toolchain, trace_path)
             hashes, modules = seen.all(), seen.modules(module.name for module in corpus.modules)
             Reference(modules, np.unique(hashes), {}).save(self._output / "seen")
-            step.result = dict(counts)
+            step.result = {"modules": len(corpus.modules), "decisions": trace.num_decisions}
             if self._reused is not None and self._reused.reference is not None:
                 found = changes.compare(self._reused.reference, modules, hashes)
                 step.result["changes"] = dataclasses.asdict(found)
-            self._say(f"{counts['decisions']} decisions in {counts['modules']} modules")
-            if counts["failed"]:
-                self._say(f"{counts['failed']} modules do not compile again; the first: {counts['first_failure']}")
+            self._say(f"{trace.num_decisions} decisions in {len(corpus.modules)} modules")
+            if failures := trace.baseline.failures:
+                self._say(f"{len(failures)} modules do not compile again; the first: {next(iter(failures.values()))}")
+
+    def _clone(self) -> None:
+        lines: list[str] = []
+        folder, settings = self._output, self._settings.learning
+        pipeline.clone_default(folder / _WARM_START, folder / _TRACE, folder / _VOCABULARY, settings, echo=lines.append)
+        self._say(lines[-1])
 
     # 4 and 5
 
@@ -315,18 +330,10 @@ class _Optimization:
             name = f"tests of {variant.folder.name}"
             if not self._state.is_done(name):
                 with self._state.step(name) as step:
-                    step.result = dataclasses.asdict(self._run_tests(command, variant))
+                    step.result = dataclasses.asdict(run_tests(command, variant, self._output))
             runs.append(TestRun(**self._state.steps[name].result))
             self._say(f"{name}: {'passed' if runs[-1].passed else 'FAILED'} ({runs[-1].summary})")
         return tuple(runs)
-
-    def _run_tests(self, command: Sequence[str], variant: Variant) -> TestRun:
-        log = self._output / "logs" / f"{variant.folder.name}-tests.log"
-        result = processes.run_logged(command, log, cwd=variant.folder, environment=build_environment())
-        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        telling = [line for line in lines if re.search(r"tests? (passed|failed)", line)]
-        summary = "ran out of time" if result.timed_out else (telling or lines or ["no output"])[-1][:200]
-        return TestRun(result.ok, summary, str(log.relative_to(self._output)))
 
     # 6
 
@@ -391,9 +398,3 @@ class _Optimization:
 
 def _changes(values: Mapping[str, Any]) -> Changes:
     return Changes(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
-
-
-def _c_driver(clang: Path) -> Path:
-    """`clang` for a user who gave `clang++`."""
-    sibling = clang.with_name(clang.name.replace("clang++", "clang"))
-    return sibling if sibling.is_file() else clang

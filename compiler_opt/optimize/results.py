@@ -1,15 +1,17 @@
 """What an optimisation came to: sizes of each target before and after, the tests, and what it cost."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compiler_opt.evaluation.statistics import relative_change
+from compiler_opt.llvm import processes
 from compiler_opt.llvm.linker import linked_text_bytes
 from compiler_opt.llvm.object_file import read_text_bytes
 from compiler_opt.optimize.changes import Changes
-from compiler_opt.optimize.program import Kind, Program, Target, Variant, targets_of_tests
+from compiler_opt.optimize.program import Kind, Program, Target, Variant, build_environment, targets_of_tests
 
 MAX_NEW_DECISIONS = 0.25
 MIN_KEPT_SHARE = 2 / 3
@@ -142,6 +144,16 @@ class Result:
             "change": self.change,
             "retraining_advisable": self.retraining(),
         }
+
+
+def run_tests(command: Sequence[str], variant: Variant, folder: Path) -> TestRun:
+    """Runs the project's own tests in a build; what they print comes to stand in `logs/` of a folder."""
+    log = folder / "logs" / f"{variant.folder.name}-tests.log"
+    result = processes.run_logged(command, log, cwd=variant.folder, environment=build_environment())
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"tests? (passed|failed)", line)]
+    summary = "ran out of time" if result.timed_out else (telling or lines or ["no output"])[-1][:200]
+    return TestRun(result.ok, summary, str(log.relative_to(folder)))
 
 
 def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -> tuple[TargetSize, ...]:

@@ -10,11 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from compiler_opt.errors import OutputError
+from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.files import set_aside, write_atomically
 
 _LOG = logging.getLogger(__name__)
-
-HISTORY_FILE = "history.jsonl"
 
 
 class History:
@@ -29,7 +28,7 @@ class History:
           OutputError: it cannot be written.
         """
         self._path = root_dir / HISTORY_FILE
-        entries, num_damaged = _read(self._path)
+        entries, num_damaged = read_entries(self._path)
         if num_damaged:
             aside = set_aside(self._path)
             _LOG.warning("%s: %d lines are damaged; kept as %s", self._path, num_damaged, aside.name)
@@ -68,31 +67,3 @@ class History:
                 else:
                     tf.summary.scalar(name, value)
         self._writer.flush()
-
-
-def read_history(path: Path) -> list[dict[str, Any]]:
-    """The iterations of a run so far; lines that are damaged, or that a killed run left unfinished, are left out."""
-    return _read(path)[0]
-
-
-def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The intact entries, and how many lines are damaged; an unfinished last one is not counted."""
-    try:
-        *lines, last = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return [], 0
-    except OSError:
-        # A folder, or what the disk cannot give back.
-        return [], 1
-    found = [_entry(line) for line in lines]
-    unfinished = _entry(last)
-    entries = [entry for entry in (*found, unfinished) if entry is not None]
-    return entries, found.count(None)
-
-
-def _entry(line: bytes) -> dict[str, Any] | None:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return entry if isinstance(entry, dict) and isinstance(entry.get("iteration"), int) else None

@@ -14,7 +14,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 
 _LOG = logging.getLogger(__name__)
 
-_MUST_STAY = ("compile_task", "train_eval.method")
+_MUST_STAY = ("compile_task", "train_eval.algorithm")
 """What makes another run: nothing that has been learned means anything under another."""
 
 

@@ -7,24 +7,19 @@ The policy comes to stand in `$OUTPUT_DIR/policy`. Killed at any moment, the sam
 """
 
 import dataclasses
-import logging
 from pathlib import Path
 
 from absl import flags
 
-from compiler_opt import rl
-from compiler_opt.collect.advantages import AdvantagesConfig
-from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import alone_in, check_folder_writable
-from compiler_opt.llvm.ir2vec import InliningConfig
+from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
-from compiler_opt.rl import vocabularies
-from compiler_opt.rl.config import DeviationsConfig, EvolutionConfig, PPOConfig, TrainingConfig
-from compiler_opt.spaces.network_config import NetworkConfig
-from compiler_opt.tools import corpus_flags, entry_point, gin_settings
+from compiler_opt.rl import pipeline
+from compiler_opt.rl.algorithm import AlgorithmConfigs
+from compiler_opt.rl.config import POLICY_DIR
+from compiler_opt.rl.pipeline import PipelineSettings
+from compiler_opt.tools import corpus_flags, entry_point, gin_classes, gin_settings
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "The run's folder: checkpoints, history, summaries, policy.")
 _DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus to train on: {corpus_flags.DATA_PATH}.")
@@ -50,20 +45,7 @@ def main(argv: list[str]) -> None:
         raise ConfigError("--root_dir and --data_path are needed: the run's folder, and the corpus to train on")
     root_dir = Path(_ROOT_DIR.value)
     check_folder_writable(root_dir)
-    settings = gin_settings.read(
-        {
-            "train_eval": TrainingConfig,
-            "ppo": PPOConfig,
-            "deviations": DeviationsConfig,
-            "evolution": EvolutionConfig,
-            "network": NetworkConfig,
-            "advantages": AdvantagesConfig,
-            "problem_config": ProblemConfig,
-            "inlining": InliningConfig,
-        },
-        _GIN_FILES.value,
-        _GIN_BINDINGS.value,
-    )
+    settings = gin_settings.read(gin_classes.of_training(), _GIN_FILES.value, _GIN_BINDINGS.value)
     flag_values = {
         "num_modules": _NUM_MODULES.value,
         "max_minutes": _MAX_MINUTES.value,
@@ -82,24 +64,16 @@ def main(argv: list[str]) -> None:
     )
     toolchain = probe(_CLANG_PATH.value, settings["inlining"].vocabulary(problem.advisor))
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    sent = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
-    supported, available = problem.supported_features(sent), problem.available_features(sent)
-    start = config.warmstart_policy_dir
-    quantiles = vocabularies.of_run(_VOCAB_PATH.value, start, supported, available, toolchain.embeddings)
-
-    with alone_in(root_dir, "--root_dir"):
-        # Everything that a user may have got wrong is known by now. A worker imports this module too, and never needs
-        # this.
-        rl.load_tensorflow()
-        from compiler_opt.rl import methods
-        from compiler_opt.rl.training import POLICY_DIR, Run
-
-        logging.getLogger("compiler_opt").setLevel(logging.INFO)
-        with WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
-            run = Run(root_dir, corpus, toolchain, problem, pool, quantiles, config, settings["network"])
-            how = {name: settings[name] for name in ("ppo", "advantages", "deviations", "evolution")}
-            methods.train(run, methods.Methods(**how))
-        print(f"The policy is in {root_dir / POLICY_DIR}")
+    pipeline.train(
+        root_dir,
+        corpus,
+        problem,
+        toolchain,
+        PipelineSettings(training=config, network=settings["network"], algorithms=AlgorithmConfigs(settings.values())),
+        vocabulary_dir=Path(_VOCAB_PATH.value) if _VOCAB_PATH.value else None,
+        num_workers=_NUM_WORKERS.value,
+    )
+    print(f"The policy is in {root_dir / POLICY_DIR}")
 
 
 def entry() -> None:

@@ -18,7 +18,7 @@ from absl import flags
 from tqdm import tqdm
 
 from compiler_opt.collect.compilation import EmbeddedPolicy, check_embedded_model
-from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
@@ -31,14 +31,13 @@ from compiler_opt.evaluation.evaluate import (
 )
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import alone_in, check_folder_writable
-from compiler_opt.llvm.ir2vec import InliningConfig, check_same
+from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
-from compiler_opt.spaces.network_config import NetworkConfig
-from compiler_opt.tools import corpus_flags, entry_point, gin_settings
+from compiler_opt.tools import corpus_flags, entry_point, gin_classes, gin_settings
 from compiler_opt.tools.printing import say
 
 _DATA_PATH = flags.DEFINE_string(
@@ -145,15 +144,7 @@ def main(argv: list[str]) -> None:
 
 def _settings() -> dict[str, Any]:
     """What gin and flags say about compilations; gin may speak of networks too, which is none of our business."""
-    classes = {
-        "rollout": RolloutSettings,
-        "problem_config": ProblemConfig,
-        "inlining": InliningConfig,
-        "network": NetworkConfig,
-    }
-    settings = {name: config_class() for name, config_class in classes.items()}
-    if _GIN_FILES.value or _GIN_BINDINGS.value:
-        settings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)
+    settings = gin_settings.read(gin_classes.of_compilations(), _GIN_FILES.value, _GIN_BINDINGS.value)
     if _TIMEOUT_S.value is not None:
         settings["rollout"] = dataclasses.replace(settings["rollout"], timeout_s=_TIMEOUT_S.value)
     return settings

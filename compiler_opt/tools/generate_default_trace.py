@@ -10,36 +10,30 @@ stands beside the default's in a CSV file. A score counts a COMDAT group once fo
 compiled here.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.collect import traces
-from compiler_opt.collect.baseline import Baseline, BaselineBuilder, measure_baseline
-from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.baseline import Baseline, measure_baseline
+from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
-from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.output import csv_text
 from compiler_opt.export.development import models_folder
 from compiler_opt.files import check_writable, printable, write_atomically
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, reward
+from compiler_opt.rl import pipeline
+from compiler_opt.rl.pipeline import with_progress
 from compiler_opt.spaces.learned_policy import LearnedPolicy
-from compiler_opt.spaces.network_config import NetworkConfig
-from compiler_opt.tensorflow_loading import load_tensorflow
-from compiler_opt.tools import corpus_flags, entry_point, gin_settings
-
-if TYPE_CHECKING:
-    from compiler_opt.rl.trace_files import TraceWriter
+from compiler_opt.tools import corpus_flags, entry_point, gin_classes, gin_settings
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus: {corpus_flags.DATA_PATH}.", required=True)
 _OUTPUT_PATH = flags.DEFINE_string("output_path", None, "The trace to write.")
@@ -83,20 +77,15 @@ def main(argv: list[str]) -> None:
     if policy is not None:
         policy.check([spec.name for spec in support.features])
 
-    with contextlib.ExitStack() as stack:
-        writer = stack.enter_context(_trace_writer(output_path)) if output_path is not None else None
-        pool = stack.enter_context(WorkerPool(toolchain, problem.name, _NUM_WORKERS.value))
-        builder = BaselineBuilder(problem)
-        for rollout in _with_progress(traces.default_trace(modules, problem, pool, settings), "default", len(modules)):
-            builder.add(rollout)
-            if writer is not None and rollout.failure is None:
-                for context in traces.contexts(rollout, problem):
-                    writer.add(context)
-        baseline = builder.build()
-        if writer is not None and output_path is not None:
-            scores = {key: baseline.scores[key[0]] for key in writer.keys}
-            writer.finish(scores, _about(corpus, modules, toolchain, problem, baseline))
-            _report(output_path, baseline.failures, f"{writer.num_decisions} decisions of {len(scores)} modules")
+    with WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
+        about = {"module_filter": _MODULE_FILTER.value, "sampling_rate": _SAMPLING_RATE.value, "seed": _SEED.value}
+        trace = pipeline.record_default_trace(
+            corpus, problem, toolchain, pool, output_path, modules=modules, settings=settings, about=about
+        )
+        baseline = trace.baseline
+        if output_path is not None:
+            summary = f"{trace.num_decisions} decisions of {trace.num_modules} modules"
+            _report(output_path, baseline.failures, summary)
         if policy is not None and performance_path is not None:
             assert support.advice is not None
             models = models_folder(settings.backend, policy, support.advice.name, pool.scratch)
@@ -126,56 +115,8 @@ def _output_paths() -> tuple[Path | None, Path | None]:
 
 def _settings() -> tuple[RolloutSettings, ProblemConfig, InliningConfig]:
     """What gin says about compilations. Its files may speak of networks too, which is none of our business."""
-    if not _GIN_FILES.value and not _GIN_BINDINGS.value:
-        return RolloutSettings(), ProblemConfig(), InliningConfig()
-    classes = {
-        "rollout": RolloutSettings,
-        "problem_config": ProblemConfig,
-        "inlining": InliningConfig,
-        "network": NetworkConfig,
-    }
-    settings = gin_settings.read(classes, _GIN_FILES.value, _GIN_BINDINGS.value)
+    settings = gin_settings.read(gin_classes.of_compilations(), _GIN_FILES.value, _GIN_BINDINGS.value)
     return settings["rollout"], settings["problem_config"], settings["inlining"]
-
-
-def _trace_writer(path: Path) -> "TraceWriter":
-    # Not imported on top, since it takes seconds: a worker imports this file too, and a mistake should show at once.
-    load_tensorflow()
-    from compiler_opt.rl.trace_files import TraceWriter
-
-    return TraceWriter(path)
-
-
-def _with_progress(rollouts: Iterator[Rollout], description: str, total: int) -> Iterator[Rollout]:
-    failed = 0
-    with tqdm(rollouts, description, total, unit="module", disable=None) as progress:
-        for rollout in progress:
-            if rollout.failure is not None:
-                failed += 1
-                progress.set_postfix(failed=failed)
-            yield rollout
-
-
-def _about(
-    corpus: Corpus, modules: Sequence[Module], toolchain: Toolchain, problem: Problem, baseline: Baseline
-) -> dict[str, Any]:
-    """What the trace's description says of where it comes from."""
-    return {
-        "problem": problem.name,
-        "toolchain": toolchain.identity(),
-        "corpus": {
-            "name": corpus.root.resolve().name,
-            "num_modules": len(corpus.modules),
-            "projects": sorted({module.project for module in modules}),
-            "targets": corpus.targets(toolchain.target),
-        },
-        **corpus.problem_config.to_json(),
-        "num_modules": len(modules),
-        "failed_modules": sorted(baseline.failures),
-        "module_filter": _MODULE_FILTER.value,
-        "sampling_rate": _SAMPLING_RATE.value,
-        "seed": _SEED.value,
-    }
 
 
 def _compare(
@@ -191,7 +132,7 @@ def _compare(
     modules = [module for module in corpus.modules if module.name in baseline.scores]
     scores: dict[str, float] = {}
     failures: dict[str, str] = {}
-    for rollout in _with_progress(traces.rollouts(modules, policy, pool, settings), "policy", len(modules)):
+    for rollout in with_progress(traces.rollouts(modules, policy, pool, settings), "policy", len(modules)):
         if rollout.failure is not None:
             failures[rollout.module] = rollout.failure
         else:

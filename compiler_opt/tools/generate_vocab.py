@@ -9,14 +9,11 @@ different values (see `compiler_opt/rl/quantiles.py`).
 from pathlib import Path
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.collect.trace_description import TraceDescription
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import alone_in, check_folder_writable
-from compiler_opt.policies.vocabulary import save_vocabulary
-from compiler_opt.problems import problem as problems
-from compiler_opt.tensorflow_loading import load_tensorflow
+from compiler_opt.files import check_folder_writable
+from compiler_opt.rl import pipeline
 from compiler_opt.tools import entry_point
 
 _INPUT = flags.DEFINE_string("input", None, "The trace, as generate_default_trace writes it.")
@@ -33,31 +30,19 @@ def main(argv: list[str]) -> None:
         raise ConfigError("--input and --output_dir are needed: the trace to read, and the folder of the vocabulary")
     output_dir = Path(_OUTPUT_DIR.value)
     check_folder_writable(output_dir)
-    # Refuses what is no trace, before TensorFlow has been waited for.
-    problem = problems.load(TraceDescription(Path(_INPUT.value)).about.get("problem", "inlining"))
-    with alone_in(output_dir, "--output_dir"):
-        load_tensorflow()
-        from compiler_opt.rl.quantiles import trace_quantiles
-        from compiler_opt.rl.trace_files import Trace
-
-        trace = Trace(Path(_INPUT.value))
-        with tqdm(
-            total=trace.num_decisions, desc="counting", unit="decision", unit_scale=True, disable=None
-        ) as progress:
-            quantiles = trace_quantiles(
-                trace,
-                problem.action_space,
-                _NUM_QUANTILES.value,
-                sampling_fraction=_SAMPLING_FRACTION.value,
-                seed=_SEED.value,
-                num_threads=_NUM_WORKERS.value,
-                on_decisions=progress.update,
-            )
-        save_vocabulary(output_dir, quantiles)
-        print(
-            f"{output_dir}: {len(quantiles)} features, {_NUM_QUANTILES.value} quantiles each, "
-            f"from {trace.num_decisions} decisions of {trace.num_contexts} contexts"
-        )
+    trace = TraceDescription(Path(_INPUT.value))
+    quantiles = pipeline.make_vocabulary(
+        trace.path,
+        output_dir,
+        _NUM_QUANTILES.value,
+        sampling_fraction=_SAMPLING_FRACTION.value,
+        seed=_SEED.value,
+        num_threads=_NUM_WORKERS.value,
+    )
+    print(
+        f"{output_dir}: {len(quantiles)} features, {_NUM_QUANTILES.value} quantiles each, "
+        f"from {trace.num_decisions} decisions of {trace.num_contexts} contexts"
+    )
 
 
 def entry() -> None:

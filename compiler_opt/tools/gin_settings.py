@@ -30,6 +30,8 @@ def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[s
     Raises:
       ConfigError: a file is missing or is not gin, a name is unknown, or a value is not of its field's type.
     """
+    if not files and not bindings:
+        return {name: config_class() for name, config_class in classes.items()}  # Without waiting for gin.
     import gin
 
     # Gin's configuration is the whole process's: what an earlier call has left must not leak into this one.

@@ -27,20 +27,18 @@ from pathlib import Path
 
 from absl import flags
 
-from compiler_opt.collect.advantages import AdvantagesConfig
-from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.ir2vec import InliningConfig
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.optimize import output
 from compiler_opt.optimize.cmake_program import CMakeProgram
 from compiler_opt.optimize.database_program import DatabaseProgram
-from compiler_opt.optimize.learning import TRAINING, LearningSettings
-from compiler_opt.optimize.pipeline import OptimizeSettings, optimize
-from compiler_opt.rl.config import BehavioralCloningConfig, PPOConfig, TrainingConfig
-from compiler_opt.spaces.network_config import NetworkConfig
-from compiler_opt.tools import entry_point, gin_settings
+from compiler_opt.optimize.pipeline import TRAINING, OptimizeSettings, optimize
+from compiler_opt.rl.algorithm import AlgorithmConfigs
+from compiler_opt.rl.pipeline import PipelineSettings
+from compiler_opt.tools import entry_point, gin_classes, gin_settings
 from compiler_opt.tools.printing import say
 
 _BUILD_DIR = flags.DEFINE_string("build_dir", None, "The configured CMake build folder of the program.")
@@ -99,6 +97,7 @@ def main(argv: list[str]) -> int:
     settings = OptimizeSettings(
         output=folder,
         learning=learning_settings,
+        changed_settings=_changed_settings(),
         reuse_policy=Path(_REUSE_POLICY.value) if _REUSE_POLICY.value else None,
         test_command=test_command,
         jobs=jobs,
@@ -115,37 +114,43 @@ def main(argv: list[str]) -> int:
     return EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 
-def _learning_settings() -> LearningSettings:
-    """Ours, then what the user's gin says."""
-    shape, flags_of_corpora = {"network": NetworkConfig}, {"problem_config": ProblemConfig}
-    cloning = gin_settings.read(
-        {"train_eval": BehavioralCloningConfig, **shape}, [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")], []
-    )
-    settings = gin_settings.read(
-        {"train_eval": TrainingConfig, "ppo": PPOConfig, "advantages": AdvantagesConfig, **shape, **flags_of_corpora},
-        [str(_GIN_CONFIGS / "optimize.gin"), *_GIN_FILES.value],
-        _GIN_BINDINGS.value,
-    )
+def _learning_settings() -> PipelineSettings:
+    """Ours, then what the user's gin says, then flags."""
+    cloning_files = [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")]
+    training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN_FILES.value]
+    cloning = gin_settings.read(gin_classes.of_cloning(), cloning_files, [])
+    settings = gin_settings.read(gin_classes.of_training(), training_files, _GIN_BINDINGS.value)
     if settings["problem_config"]:
         raise ConfigError(
             "gin: problem_config: a program is optimised as its build compiles it; change the build's flags"
         )
-    training = {"seed": _SEED.value, "warmstart_policy_dir": _WARMSTART_POLICY_DIR.value}
-    given = {name: value for name, value in training.items() if value is not None}
-    return LearningSettings(
+    if settings["inlining"] != InliningConfig():
+        raise ConfigError("gin: inlining: programs are optimised without embeddings")
+    given = {
+        "max_minutes": _MINUTES.value,
+        "warmstart_policy_dir": _WARMSTART_POLICY_DIR.value,
+        "seed": _SEED.value,
+    }
+    learning = PipelineSettings(
         cloning=cloning["train_eval"],
-        training=dataclasses.replace(settings["train_eval"], max_minutes=_MINUTES.value, **given),
-        network=settings["network"],
-        ppo=settings["ppo"],
-        advantages=settings["advantages"],
-        given="".join(
-            [
-                f"seed {_SEED.value}\n",
-                f"from {_WARMSTART_POLICY_DIR.value}\n",
-                *(f"{Path(file).read_text()}\n" for file in _GIN_FILES.value),
-                *(f"{binding}\n" for binding in _GIN_BINDINGS.value),
-            ]
+        training=dataclasses.replace(
+            settings["train_eval"], **{name: value for name, value in given.items() if value is not None}
         ),
+        network=settings["network"],
+        algorithms=AlgorithmConfigs(settings.values()),
+    )
+    return learning.with_seed(learning.training.seed)
+
+
+def _changed_settings() -> str:
+    """What the user has changed of our settings, as text."""
+    return "".join(
+        [
+            f"seed {_SEED.value}\n",
+            f"from {_WARMSTART_POLICY_DIR.value}\n",
+            *(f"{Path(file).read_text()}\n" for file in _GIN_FILES.value),
+            *(f"{binding}\n" for binding in _GIN_BINDINGS.value),
+        ]
     )
 
 

@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler_opt.collect.advantages import Group, GroupRelative, MovingAverage
+from compiler_opt.collect.advantages import GroupRelative, MovingAverage
+from compiler_opt.collect.groups import Attempt, Group
 from compiler_opt.collect.rollout import Rollout, Trajectory
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -27,7 +29,11 @@ def _rollout(functions: dict[str, int], decisions: int, seed: int) -> Rollout:
 
 
 def _group(*sizes: dict[str, int], baseline: float = 100.0) -> Group:
-    return Group("m", [_rollout(size, 2 + index, index) for index, size in enumerate(sizes)], baseline, {})
+    return _group_of([_rollout(size, 2 + index, index) for index, size in enumerate(sizes)], baseline)
+
+
+def _group_of(rollouts: list[Rollout], baseline: float = 100.0) -> Group:
+    return Group("m", [Attempt(ConstantPolicy(0), rollout) for rollout in rollouts], baseline, {})
 
 
 def test_the_reward_is_the_share_saved() -> None:
@@ -57,7 +63,7 @@ def test_without_call_sites_credit_falls_back_to_the_module() -> None:
         Rollout(**{**vars(rollout), "trajectory": Trajectory(_HEADER, bytes(16), np.zeros(2, np.int64), None, None)})
         for rollout in group.rollouts
     ]
-    (advantages,) = GroupRelative()([Group("m", bare, 100.0, {})], _INLINING)
+    (advantages,) = GroupRelative()([_group_of(bare)], _INLINING)
     np.testing.assert_allclose(advantages, [[1, 1], [-1, -1]], rtol=1e-6)
 
 

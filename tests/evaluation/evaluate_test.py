@@ -9,7 +9,7 @@ import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.errors import CompileError, ConfigError, ToolchainError
+from compiler_opt.errors import ConfigError, CorpusError, ToolchainError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.results import NEVER_WORSE, Evaluation
 from compiler_opt.llvm.linker import linked_text_bytes
@@ -139,7 +139,7 @@ def damaged_corpus(corpus: Corpus, folder: Path, *names: str) -> Corpus:
 
 def test_a_run_in_which_most_fails_stops_and_says_why(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     damaged = damaged_corpus(corpus, tmp_path, *(module.name for module in corpus.modules))
-    with pytest.raises(CompileError, match=r"4 of the first 4 compilations with (default|x) failed; the latest: \S+: "):
+    with pytest.raises(CorpusError, match=r"4 of 4 modules \(with (default|x)\) failed to compile; the first: \S+: "):
         evaluate(damaged, ConstantPolicy(0, "x"), problem_name="inlining", toolchain=toolchain, settings=SETTINGS)
 
 

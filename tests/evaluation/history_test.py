@@ -10,7 +10,7 @@ from compiler_opt.evaluation.history import Curve, load_history, smoothed
 
 ENTRIES = [
     {"iteration": 1, "compiles": 100, "reward_mean": 0.01, "reward_by_project": {"a": 0.02, "b": 0.0}},
-    {"iteration": 2, "compiles": 200, "reward_mean": 0.03, "reward_by_project": {"a": 0.04}, "evaluation_reward": 0.01},
+    {"iteration": 2, "compiles": 200, "reward_mean": 0.03, "reward_by_project": {"a": 0.04}},
 ]
 
 
@@ -25,7 +25,6 @@ def test_curves(tmp_path: Path) -> None:
     assert history == load_history(tmp_path / "history.jsonl")
     assert history.reward == Curve("mean", (100, 200), (0.01, 0.03))
     assert history.projects == (Curve("a", (100, 200), (0.02, 0.04)), Curve("b", (100,), (0.0,)))
-    assert history.held_out == Curve("held out", (200,), (0.01,))
 
 
 def test_an_unfinished_last_line_is_left_out(tmp_path: Path) -> None:
@@ -34,21 +33,14 @@ def test_an_unfinished_last_line_is_left_out(tmp_path: Path) -> None:
 
 
 def test_numbers_that_are_none_are_left_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "h.jsonl", '{"compiles": 1, "reward_mean": NaN, "reward_by_project": 7}\n')
+    path = write(tmp_path / "h.jsonl", '{"iteration": 1, "compiles": 1, "reward_mean": NaN, "reward_by_project": 7}\n')
     history = load_history(path)
-    assert (history.reward.values, history.projects, history.held_out) == ((), (), None)
+    assert (history.reward.values, history.projects) == ((), ())
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("nonsense\n{}\n", "line 1: expected a JSON object"),
-        ("[1]\n", "line 1: expected an object with the number 'compiles'"),
-        ('{"compiles": "many"}\n', "line 1: expected an object"),
-    ],
-)
-def test_what_is_no_log_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+@pytest.mark.parametrize("text", ["nonsense\n{}\n", "[1]\n", '{"iteration": 1, "compiles": "many"}\n'])
+def test_what_is_no_log_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="expected JSON objects with the numbers 'iteration' and 'compiles'"):
         load_history(write(tmp_path / "h.jsonl", text))
 
 

@@ -19,7 +19,7 @@ from compiler_opt.llvm import plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.llvm.training_log_reader import decode_log
-from compiler_opt.policies.deviations import DeviatingPolicy
+from compiler_opt.policies.counterfactuals import CounterfactualPolicy
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
@@ -166,7 +166,7 @@ def test_a_policy_decides_within_as_it_does_over_the_channel(
 ) -> None:
     policy = problem.policy(random_network(problem, corpus, toolchain, tmp_path, seed))
     # That one is asked here, decision by decision, and told what the default would do as well.
-    over_channel = DeviatingPolicy(policy, {})
+    over_channel = CounterfactualPolicy(policy, {})
     num_decisions = 0
     for module in corpus.modules:
         within = rollout(module, policy, problem, toolchain, scratch=tmp_path).trajectory

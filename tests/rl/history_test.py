@@ -10,7 +10,8 @@ from compiler_opt import rl
 rl.load_tensorflow()
 
 from compiler_opt.errors import OutputError  # noqa: E402
-from compiler_opt.rl.history import History, read_history  # noqa: E402
+from compiler_opt.evaluation.history import read_entries  # noqa: E402
+from compiler_opt.rl.history import History  # noqa: E402
 
 _LINES = [b'{"iteration": %d}' % iteration for iteration in (1, 2, 3)]
 
@@ -34,10 +35,10 @@ def test_damaged_lines(
 ) -> None:
     path = tmp_path / "history.jsonl"
     path.write_bytes(content)
-    assert [entry["iteration"] for entry in read_history(path)] == kept
+    assert [entry["iteration"] for entry in read_entries(path)[0]] == kept
     history = History(tmp_path, 3)
     history.add({"iteration": 4})
-    assert [entry["iteration"] for entry in read_history(path)] == [*kept, 4]
+    assert [entry["iteration"] for entry in read_entries(path)[0]] == [*kept, 4]
     assert (tmp_path / "history.jsonl.damaged").is_file() == bool(num_damaged)
     found = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert found == [f"{path}: {num_damaged} lines are damaged; kept as history.jsonl.damaged"] * bool(num_damaged)
@@ -46,7 +47,7 @@ def test_damaged_lines(
 def test_what_came_after_the_checkpoint_is_forgotten(tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_bytes(b"\n".join(_LINES) + b"\n")
     History(tmp_path, 2)
-    assert [entry["iteration"] for entry in read_history(tmp_path / "history.jsonl")] == [1, 2]
+    assert [entry["iteration"] for entry in read_entries(tmp_path / "history.jsonl")[0]] == [1, 2]
 
 
 def test_a_folder_in_its_place_is_set_aside_and_a_file_in_place_of_the_summaries_is_named(tmp_path: Path) -> None:

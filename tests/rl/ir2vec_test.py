@@ -12,9 +12,9 @@ from compiler_opt.policies.model_card import MARKDOWN_FILE, ModelCard
 from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
-from compiler_opt.rl import training
-from compiler_opt.rl.behavioral_cloning import Cloner, Examples
-from compiler_opt.rl.config import BehavioralCloningConfig
+from compiler_opt.rl import training_context
+from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
+from compiler_opt.rl.behavioral_cloning.cloner import Cloner, Examples
 from compiler_opt.rl.quantiles import trace_quantiles
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.heads.binary import RankedBinaryHead
@@ -104,7 +104,7 @@ def test_what_only_embeddings_tell_is_cloned(place: Path) -> None:
 def test_a_run_tells_vocabularies_apart(place: Path) -> None:
     quantiles = {"callee_embedding_0": np.arange(3.0)}
     one, other = (read_vocabulary(place / name) for name in ("ir2vec.json", "other.json"))
-    assert len({training.fingerprint(tuple(quantiles), quantiles, given) for given in (one, other, None)}) == 3
+    assert len({training_context.fingerprint(tuple(quantiles), quantiles, given) for given in (one, other, None)}) == 3
 
 
 def test_the_policy_is_evaluated(place: Path, clang: str) -> None:

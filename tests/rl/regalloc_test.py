@@ -100,33 +100,37 @@ def test_the_evaluation_speaks_of_the_score(problem: problems.Problem, place: Pa
     assert "$" not in page.replace("$HOME", "")
 
 
-def _train(method: str, place: Path, problem: problems.Problem, toolchain: Toolchain, *more: str, status: int) -> str:
-    """Trains eviction by another method, into a folder of its name."""
+def _train(
+    algorithm: str, place: Path, problem: problems.Problem, toolchain: Toolchain, *more: str, status: int
+) -> str:
+    """Trains eviction by another algorithm, into a folder of its name."""
     return run(
         "rl/train_locally",
         f"--compile_task={problem.name}",
         f"--data_path={place / 'corpus'}",
         f"--clang_path={toolchain.clang}",
-        f"--root_dir={place / method}",
-        f"--gin_files=gin_configs/regalloc_eviction/{method}_nn_agent.gin",
+        f"--root_dir={place / algorithm}",
+        f"--gin_files=gin_configs/regalloc_eviction/{algorithm}_nn_agent.gin",
         "--num_workers=2",
         *more,
         status=status,
     )
 
 
-def _by_deviations(place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int) -> str:
+def _by_counterfactuals(
+    place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int
+) -> str:
     bindings = (
         f"train_eval.num_iterations={iterations}",
         "train_eval.num_modules=3",
         "train_eval.rollouts_per_module=4",
-        "deviations.first_samples=12",
-        "deviations.steps=40",
-        "deviations.final_networks=2",
-        "deviations.final_steps=40",
+        "counterfactuals.first_samples=12",
+        "counterfactuals.steps=40",
+        "counterfactuals.final_networks=2",
+        "counterfactuals.final_steps=40",
     )
     more = [f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}", *_gin(*bindings)]
-    return _train("deviations", place, problem, toolchain, *more, status=status)
+    return _train("counterfactuals", place, problem, toolchain, *more, status=status)
 
 
 def _by_evolution(place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int) -> str:
@@ -139,16 +143,16 @@ def _gin(*bindings: str) -> list[str]:
     return [f"--gin_bindings={binding}" for binding in bindings]
 
 
-def test_single_deviations_are_learned_from(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
+def test_counterfactuals_are_learned_from(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
     if not isinstance(problem.action_space, MaskedCategorical):
-        error = _by_deviations(place, problem, toolchain, 1, status=2)
-        assert "regalloc_priority: single deviations are for problems that choose among candidates" in error
+        error = _by_counterfactuals(place, problem, toolchain, 1, status=2)
+        assert "regalloc_priority: counterfactuals are for problems that choose among candidates" in error
         return
-    _by_deviations(place, problem, toolchain, 2, status=0)
-    first = NetworkWeights.load(place / "deviations" / "policy")
+    _by_counterfactuals(place, problem, toolchain, 2, status=0)
+    first = NetworkWeights.load(place / "counterfactuals" / "policy")
     # Ended and begun again, it goes on with the samples that it had.
-    _by_deviations(place, problem, toolchain, 3, status=0)
-    history = [json.loads(line) for line in (place / "deviations" / "history.jsonl").read_text().splitlines()]
+    _by_counterfactuals(place, problem, toolchain, 3, status=0)
+    history = [json.loads(line) for line in (place / "counterfactuals" / "history.jsonl").read_text().splitlines()]
     assert [entry["iteration"] for entry in history] == [1, 2, 3]
     assert all(entry["failures"] == 0 for entry in history)
     samples = [entry["samples"] for entry in history]
@@ -156,12 +160,12 @@ def test_single_deviations_are_learned_from(problem: problems.Problem, place: Pa
     assert np.isfinite(history[2]["loss"])
     # Until there is something to learn from, modules come out as the cloned default leaves them.
     assert abs(history[0]["score_change"]) < 0.05
-    last = NetworkWeights.load(place / "deviations" / "policy")
+    last = NetworkWeights.load(place / "counterfactuals" / "policy")
     assert last.checksum() != first.checksum()
     # Two networks side by side.
     assert [len(bias) for bias in last.biases] == [128, 128, 1]
-    card = ModelCard.load(place / "deviations" / "policy")
-    assert card is not None and "single deviations" in (card.algorithm or "")
+    card = ModelCard.load(place / "counterfactuals" / "policy")
+    assert card is not None and "counterfactuals" in (card.algorithm or "")
 
 
 def test_a_rule_is_evolved_and_cloned(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
@@ -174,7 +178,7 @@ def test_a_rule_is_evolved_and_cloned(problem: problems.Problem, place: Path, to
         _by_evolution(place, problem, toolchain, iterations, status=0)
     history = [json.loads(line) for line in (place / "evolution" / "history.jsonl").read_text().splitlines()]
     assert [entry["iteration"] for entry in history] == [1, 2]
-    assert all(entry["failures"] == 0 and entry["surest"] > 0 for entry in history)
+    assert all(entry["failures"] == 0 and entry["max_z"] > 0 for entry in history)
     lengths = [entry["rule/length"] for entry in history]
     assert 0 != lengths[0] != lengths[1]
     weights = NetworkWeights.load(place / "evolution" / "policy")

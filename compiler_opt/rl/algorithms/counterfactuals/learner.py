@@ -1,77 +1,33 @@
-"""Learning what single decisions are worth, by trying one other in each function and compiling again.
+"""Learning the gains of counterfactuals: one decision of each function is changed, and the module compiled again.
 
-Legend: N samples, T decisions, C candidates, F inputs, K rollouts that deviate, B samples of a minibatch.
+Legend: N samples, F inputs, K counterfactual rollouts, S steps, B samples of a minibatch.
 
-    compile a module as the policy decides                    # the score of each function
-    K times: choose one decision of each function, and another candidate for it; compile again
-    learn that score(candidate) - score(the policy's) is what the function gained
-    decide for the candidate with the highest score from now on
+    compile a module as the policy decides                                              # the score of each function
+    K times: change one decision of each function to another candidate; compile again
+    regress: score(other candidate) - score(policy's candidate) = what the function gained
+    from now on, decide for the candidate with the highest score
 
 Policy iteration by rollouts (Bertsekas, *Rollout Algorithms*, 1997; Lagoudakis and Parr, *Reinforcement Learning as
-Classification*, 2003), with one network for all decisions. A function's score changes by that one decision and nothing
-else, so a compilation tells as many things apart as the module has functions; where many decisions of a function are
-drawn at random at once, each drowns in what the others do. Samples stay true for long, so they are kept and learned
-from again and again.
+Classification*, 2003), with one network for all decisions. Nothing but that one decision changes a function's score, so
+a compilation yields as many samples as the module has functions; where many decisions of a function are drawn at random
+at once, the effect of each drowns in those of the others. Samples stay valid for long, so they are kept and replayed.
 """
 
-import dataclasses
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.policies.deviations import Deviation
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
+from compiler_opt.rl.algorithms.counterfactuals.samples import Samples
 from compiler_opt.rl.averages import AveragedWeights
-from compiler_opt.rl.config import DeviationsConfig
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
 from compiler_opt.spaces.network_config import NetworkConfig
 
 _STEPS_TO_AVERAGE = 20
 """Gradient steps between two that the average of the weights takes in."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Samples:
-    """What deviations have told, N of them.
-
-    Attributes:
-      positions: `[N, 2, F]` float32, of the candidate that the policy chose, and of the one that was tried.
-      gains: `[N]` float32, what the function gained by the latter, see `log_gain`.
-    """
-
-    positions: np.ndarray
-    gains: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.gains)
-
-    def take(self, indices: np.ndarray) -> "Samples":
-        return Samples(self.positions[indices], self.gains[indices])
-
-    @classmethod
-    def concatenate(cls, parts: Sequence["Samples"]) -> "Samples":
-        if not parts:
-            return cls(np.empty((0, 2, 0), np.float32), np.empty(0, np.float32))
-        return cls(np.concatenate([part.positions for part in parts]), np.concatenate([part.gains for part in parts]))
-
-
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """One deviation to be tried.
-
-    Attributes:
-      function: where.
-      deviation: which decision, and what instead.
-      positions: `[2, F]`, see `Samples`.
-    """
-
-    function: str
-    deviation: Deviation
-    positions: np.ndarray
 
 
 def log_gain(before: float, after: float, offset: float, largest: float) -> float:
@@ -83,65 +39,16 @@ def log_gain(before: float, after: float, offset: float, largest: float) -> floa
     return float(np.clip(np.log((before + offset) / (after + offset)), -largest, largest))
 
 
-class Trials:
-    """Draws what to try in a module: for each function, different deviations for different rollouts."""
-
-    def __init__(self, kind: MaskedCategoricalHead, config: DeviationsConfig):
-        self._kind = kind
-        self._config = config
-
-    def draw(
-        self,
-        weights: NetworkWeights,
-        features: Mapping[str, np.ndarray],
-        advice: np.ndarray,
-        sites: FunctionOfDecisions,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[list[Trial]]:
-        """For each of `count` rollouts, at most one trial per function.
-
-        Args:
-          weights: of the policy that decided.
-          features: of its T decisions, by name.
-          advice: `[T]`, what it decided.
-          sites: the functions.
-          count: K.
-          rng: what draws.
-        """
-        observations = self._kind.observe(features)
-        scores = self._kind.logits(weights, observations)
-        chosen = np.arange(scores.shape[1]) == advice[:, np.newaxis]
-        lag = np.where(self._kind.legal(observations) & ~chosen, (scores[chosen][:, np.newaxis] - scores), np.inf)
-        trials: list[list[Trial]] = [[] for _ in range(count)]
-        for index, function in enumerate(sites.functions):
-            [decisions] = np.nonzero(sites.indices == index)
-            number, place = np.nonzero(np.isfinite(lag[decisions]))
-            if not len(number):
-                continue
-            likelihood = self._likelihood(lag[decisions][number, place])
-            drawn = rng.choice(len(number), min(count, len(number)), replace=False, p=likelihood)
-            for rollout, pair in enumerate(drawn):
-                decision, candidate = int(number[pair]), int(place[pair])
-                row = observations[networks.RANKS][decisions[decision]]
-                positions = row[[advice[decisions[decision]], candidate]]
-                trials[rollout].append(Trial(function, Deviation(decision, candidate), positions))
-        return trials
-
-    def _likelihood(self, lag: np.ndarray) -> np.ndarray:
-        """`[P]`, how far candidates are behind the chosen one, to probabilities: some alike, some by promise."""
-        config = self._config
-        promise = np.exp(-(lag - lag.min()) / config.promise_temperature)
-        uniform = np.full(len(lag), 1 / len(lag))
-        result: np.ndarray = config.uniform_share * uniform + (1 - config.uniform_share) * promise / promise.sum()
-        return result / result.sum()
-
-
-class DeviationLearner:
+class GainLearner:
     """Owns the network, the optimiser and the average of the weights."""
 
     def __init__(
-        self, kind: MaskedCategoricalHead, action_name: str, network: NetworkConfig, config: DeviationsConfig, seed: int
+        self,
+        kind: MaskedCategoricalHead,
+        action_name: str,
+        network: NetworkConfig,
+        config: CounterfactualsConfig,
+        seed: int,
     ):
         self._kind = kind
         self._config = config
@@ -190,7 +97,7 @@ class DeviationLearner:
           rng: what draws.
 
         Returns:
-          `loss`; `agreement`, the correlation of what the network expects and what the samples say.
+          `loss`; `gain_correlation`, the correlation of what the network expects and what the samples say.
         """
         size = min(self._config.minibatch_size, len(samples))
         targets = samples.gains - margin * self._leaves_default(samples)
@@ -204,9 +111,9 @@ class DeviationLearner:
                 self._has_learned.assign(True)
                 self._average.restart()
             self._average.add()
-        return {"loss": float(np.mean(losses)), "agreement": self.agreement(samples, margin)}
+        return {"loss": float(np.mean(losses)), "gain_correlation": self.gain_correlation(samples, margin)}
 
-    def agreement(self, samples: Samples, margin: float) -> float:
+    def gain_correlation(self, samples: Samples, margin: float) -> float:
         """Correlation of gains and what the network expects of them; 0 where there is none."""
         expected = self.expected_gains(samples.positions) + margin * self._leaves_default(samples)
         if len(samples) < 2 or expected.std() == 0 or samples.gains.std() == 0:

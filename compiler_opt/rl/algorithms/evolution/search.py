@@ -2,12 +2,13 @@
 
 Legend: P parameters, N pairs of rollouts.
 
-    draw a direction for each module; compile it with the parameters moved a bit along it, and against it
-    what the two scores differ by says how good the direction is; move where the good ones point
+    draw a direction for each module; compile it with the parameters moved along it, and against it
+    the difference of the two scores estimates the gradient along that direction
+    move each parameter by its mean gradient, in units of the standard error
 
 Evolution strategies with mirrored directions (Salimans et al., 2017, after Rechenberg, 1973), in which modules and
-directions are drawn together, so that every pair tells of another direction. A parameter is moved by how sure its
-gradient is: at most a step, and hardly where the pairs contradict each other.
+directions are drawn together, so that every pair explores another direction. A parameter moves by the significance of
+its gradient: at most a step, and hardly at all where the pairs contradict each other.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler_opt.rl.config import EvolutionConfig
+from compiler_opt.rl.algorithms.evolution import EvolutionConfig
 
 
 class ParameterSearch:
@@ -26,7 +27,7 @@ class ParameterSearch:
 
         Args:
           start: `[P]`.
-          scale: `[P]`, how far a change of each parameter is a change; see `RuleParameter.scale`.
+          scale: `[P]`, see `RuleParameter.scale`.
           config: how to search.
         """
         self._scale = scale
@@ -39,17 +40,17 @@ class ParameterSearch:
 
     @property
     def current(self) -> np.ndarray:
-        """`[P]`: around which to look."""
+        """`[P]`: the centre of the search."""
         return self._current
 
     @property
     def averaged(self) -> np.ndarray:
-        """`[P]`: the mean over the last updates, which wavers less."""
+        """`[P]`: the mean over the last updates, which is less noisy."""
         result: np.ndarray = self._sum / self._weight if self._weight else self._current
         return result
 
     def directions(self, number: int, rng: np.random.Generator) -> np.ndarray:
-        """`[N, P]`: what to look along; add to the current parameters, and subtract."""
+        """`[N, P]`: to be added to the current parameters, and subtracted from them."""
         return self._config.exploration * self._scale * rng.standard_normal((number, len(self._current)))
 
     def update(self, directions: np.ndarray, gains: np.ndarray) -> np.ndarray:
@@ -68,11 +69,11 @@ class ParameterSearch:
         self._gradient = kept * self._gradient + (1 - kept) * each.mean(axis=0)
         self._variance = kept**2 * self._variance + (1 - kept) ** 2 * each.var(axis=0, ddof=1) / len(each)
         deviation = np.sqrt(self._variance)
-        sureness: np.ndarray = np.divide(self._gradient, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-        self._current = self._current + config.step * self._scale * np.clip(sureness / config.sure, -1, 1)
+        z_scores: np.ndarray = np.divide(self._gradient, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        self._current = self._current + config.step * self._scale * np.clip(z_scores / config.z_threshold, -1, 1)
         self._sum = config.averaging * self._sum + self._current
         self._weight = config.averaging * self._weight + 1
-        return sureness
+        return z_scores
 
     def state(self) -> dict[str, Any]:
         """What an interrupted search continues from; JSON."""
@@ -91,19 +92,21 @@ class ParameterSearch:
         self._gradient, self._variance = np.array(state["gradient"]), np.array(state["variance"])
 
 
-def weighted_gain(along: Mapping[str, float], against: Mapping[str, float], *, hotness: float, offset: float) -> float:
+def weighted_gain(
+    along: Mapping[str, float], against: Mapping[str, float], *, score_exponent: float, offset: float
+) -> float:
     """By how much less one rollout of a module scores than another.
 
-    Each function counts by what it saved, divided by the mean of its two scores to the power of `1 - hotness`: with 0
-    by the share that was saved, with 1 by all of it. Most functions cost little and a few very much, so a search by
-    total scores would hear of these few only.
+    What a function saved is divided by the mean of its two scores to the power of `1 - score_exponent`: with 0 the
+    share that was saved counts, with 1 all of it. Most functions cost little and a few very much, so these few would
+    drown all others in a search by total scores.
 
     Args:
       along: scores by function.
       against: of the other rollout.
-      hotness: see above.
+      score_exponent: see above.
       offset: added to the means.
     """
     names = sorted(along.keys() | against.keys())
     scores = np.array([[side.get(name, 0.0) for name in names] for side in (along, against)]).reshape(2, -1)
-    return float(((scores[1] - scores[0]) / (scores.mean(axis=0) + offset) ** (1 - hotness)).sum())
+    return float(((scores[1] - scores[0]) / (scores.mean(axis=0) + offset) ** (1 - score_exponent)).sum())

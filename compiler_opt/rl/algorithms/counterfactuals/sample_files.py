@@ -5,7 +5,7 @@ from pathlib import Path
 
 from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.files import set_aside, sweep_temporaries
-from compiler_opt.rl.deviations import Samples
+from compiler_opt.rl.algorithms.counterfactuals.samples import Samples
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ import pytest
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.interactive import FollowsContexts
 from compiler_opt.llvm.training_log import parse_header
-from compiler_opt.policies.deviations import DeviatingPolicy, Deviation
+from compiler_opt.policies.counterfactuals import Counterfactual, CounterfactualPolicy
 from compiler_opt.policies.policy import ConstantPolicy, Decider, FeaturePolicy
 
 _SPEC = {"name": "default", "port": 0, "type": "int64_t", "shape": [1]}
 _HEADER = parse_header(json.dumps({"features": [_SPEC], "advice": {**_SPEC, "name": "advice"}}).encode())
 
 
-def decider(deviations: dict[str, Deviation]) -> Decider:
-    return DeviatingPolicy(FeaturePolicy("default"), deviations).start(_HEADER, 0)
+def decider(counterfactuals: dict[str, Counterfactual]) -> Decider:
+    return CounterfactualPolicy(FeaturePolicy("default"), counterfactuals).start(_HEADER, 0)
 
 
 def observation(default: int) -> bytes:
@@ -24,7 +24,7 @@ def observation(default: int) -> bytes:
 
 
 def test_each_function_departs_once_and_decides_as_before_elsewhere() -> None:
-    deciding = decider({"f": Deviation(1, 7), "g": Deviation(0, 8), "h": Deviation(5, 9)})
+    deciding = decider({"f": Counterfactual(1, 7), "g": Counterfactual(0, 8), "h": Counterfactual(5, 9)})
     assert isinstance(deciding, FollowsContexts)
     advice = {}
     for function, count in (("f", 3), ("g", 2), ("h", 2), ("other", 2)):
@@ -35,7 +35,7 @@ def test_each_function_departs_once_and_decides_as_before_elsewhere() -> None:
 
 
 def test_a_function_that_comes_again_goes_on_where_it_was() -> None:
-    deciding = decider({"f": Deviation(1, 7)})
+    deciding = decider({"f": Counterfactual(1, 7)})
     assert isinstance(deciding, FollowsContexts)
     advice = []
     for function in ("f", "g", "f"):
@@ -52,5 +52,5 @@ def test_without_the_names_of_functions_it_cannot_work() -> None:
 def test_it_needs_what_the_other_policy_needs() -> None:
     default = ConstantPolicy(1)
     default.needs_default = True
-    assert DeviatingPolicy(default, {}).needs_default
-    assert not DeviatingPolicy(ConstantPolicy(1), {}).needs_default
+    assert CounterfactualPolicy(default, {}).needs_default
+    assert not CounterfactualPolicy(ConstantPolicy(1), {}).needs_default

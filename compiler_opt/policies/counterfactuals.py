@@ -10,39 +10,42 @@ from compiler_opt.policies.policy import Decider, Policy
 
 
 @dataclasses.dataclass(frozen=True)
-class Deviation:
-    """What is decided otherwise.
+class Counterfactual:
+    """A decision of a function, and another answer to it.
 
     Attributes:
       decision: which of its function's decisions, from 0.
-      advice: what is answered.
+      advice: what is answered instead.
     """
 
     decision: int
     advice: int
 
 
-class DeviatingPolicy(Policy):
-    """Another policy, but for one decision of each function.
+class CounterfactualPolicy(Policy):
+    """Another policy, except for one decision of each function.
 
-    Up to that decision the function is compiled as under the other policy, if that does not sample; so what differs in
-    the end is the decision's doing.
+    Up to that decision the function is compiled as under the other policy, if that does not sample; so whatever differs
+    in the end is due to the decision.
+
+    Attributes:
+      counterfactuals: by function.
     """
 
-    def __init__(self, policy: Policy, deviations: Mapping[str, Deviation], name: str = "deviating"):
+    def __init__(self, policy: Policy, counterfactuals: Mapping[str, Counterfactual], name: str = "counterfactual"):
         self.name = name
         self.needs_default = policy.needs_default
+        self.counterfactuals = dict(counterfactuals)
         self._policy = policy
-        self._deviations = dict(deviations)
 
     def start(self, header: Header, seed: int) -> Decider:
-        return _Deviating(self._policy.start(header, seed), self._deviations)
+        return _Decider(self._policy.start(header, seed), self.counterfactuals)
 
 
-class _Deviating(Decider):
-    def __init__(self, decider: Decider, deviations: Mapping[str, Deviation]):
+class _Decider(Decider):
+    def __init__(self, decider: Decider, counterfactuals: Mapping[str, Counterfactual]):
         self._decider = decider
-        self._deviations = deviations
+        self._counterfactuals = counterfactuals
         self._num_decisions: defaultdict[str, int] = defaultdict(int)
         self._context: str | None = None
 
@@ -53,7 +56,7 @@ class _Deviating(Decider):
         if self._context is None:
             raise ProtocolError("channel: a decision without the name of its function")
         advice = self._decider(observation)
-        deviation = self._deviations.get(self._context)
+        other = self._counterfactuals.get(self._context)
         decision = self._num_decisions[self._context]
         self._num_decisions[self._context] += 1
-        return deviation.advice if deviation is not None and deviation.decision == decision else advice
+        return other.advice if other is not None and other.decision == decision else advice

@@ -1,4 +1,4 @@
-"""From a default trace to a policy that decides alike, saved: what train_bc and optimize share."""
+"""From a default trace to a policy that decides alike, saved: the warm start of reinforcement learning."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,23 +11,22 @@ from tqdm import tqdm
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.problems.problem import Problem
-from compiler_opt.rl.behavioral_cloning import Cloner, load_examples
-from compiler_opt.rl.config import BehavioralCloningConfig
+from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
+from compiler_opt.rl.behavioral_cloning.cloner import Cloner, load_examples
+from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.history import History
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.network_config import NetworkConfig
 
-POLICY_DIR = "policy"
 
-
-def clone_default(
+def clone(
     root_dir: Path,
     trace_path: Path,
     problem: Problem,
     quantiles: Mapping[str, np.ndarray],
     network: NetworkConfig,
     config: BehavioralCloningConfig,
-    say: Callable[[str], Any] = print,
+    echo: Callable[[str], Any] = print,
 ) -> Path:
     """Clones the decisions of a trace; leaves history, summaries and the policy in the run's folder.
 
@@ -38,7 +37,7 @@ def clone_default(
       quantiles: the vocabulary.
       network: the policy's shape.
       config: how it learns.
-      say: told how it goes, a line at a time.
+      echo: prints a line of progress.
 
     Returns:
       the folder of the policy.
@@ -51,12 +50,12 @@ def clone_default(
     kind = problem.head(quantiles, trace.features)
     with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
         training, held_out = load_examples(trace, kind, config, progress.update)
-    say(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
+    echo(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
     history = History(root_dir, 0)
 
     def record(entry: Mapping[str, float]) -> None:
         history.add(entry)
-        say(
+        echo(
             f"epoch {entry['iteration']}: loss {entry['training_loss']:.4f}, held out {entry['loss']:.4f}, "
             f"accuracy {entry['accuracy']:.2%} (always the same answer: {entry['majority_rate']:.2%})"
         )
@@ -76,7 +75,7 @@ def clone_default(
     policy_dir = root_dir / POLICY_DIR
     weights = dataclasses.replace(cloned.weights, metadata=metadata)
     save_policy(policy_dir, weights, problem.action_space, trace.advice.name, trace.features)
-    say(
+    echo(
         f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
         f"{cloned.best['majority_rate']:.2%} by always giving the same answer"
     )

@@ -1,9 +1,9 @@
-"""Behavioural cloning: a policy that decides as the compiler's own heuristic does, for reinforcement learning to go on.
+"""Supervised learning of another policy's decisions.
 
 Legend: N examples (decisions of a trace), B of a minibatch, S minibatches of an epoch.
 
-It is plain supervised learning, so the loop is plain too. The one thing special is that labels are smoothed: a
-policy that is certain of every decision never tries another, and reinforcement learning has nothing to compare.
+Labels are smoothed: a policy that is certain of every decision never explores, and reinforcement learning would have
+nothing to compare.
 """
 
 import dataclasses
@@ -11,14 +11,13 @@ import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.rl.config import BehavioralCloningConfig
+from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
@@ -194,7 +193,7 @@ class Cloner:
         for epoch in range(1, config.num_epochs + 1):
             start_s = time.monotonic()
             self._optimizer.learning_rate.assign(config.learning_rate * 0.1 ** ((epoch - 1) / config.num_epochs))
-            # [S, B]: a remainder waits for another epoch, in which it is another one.
+            # [S, B]: drops the incomplete last minibatch; reshuffling varies what is dropped.
             order = rng.permutation(len(training))[: len(training) // batch_size * batch_size].reshape(-1, batch_size)
             loss = float(self._epoch(observations, labels, tf.constant(order)))
             weights = self.weights()
@@ -212,9 +211,9 @@ class Cloner:
                 break
         return Cloned(best_weights, tuple(history), best)
 
-    def weights(self, metadata: Mapping[str, Any] | None = None) -> NetworkWeights:
+    def weights(self) -> NetworkWeights:
         """What the network is now, in the form that decides."""
-        return networks.to_weights(self._actor, self._kind.features, self._kind.quantiles, metadata)
+        return networks.to_weights(self._actor, self._kind.features, self._kind.quantiles)
 
     def _labels(self, examples: Examples) -> np.ndarray:
         """`[N, ...]` float32."""

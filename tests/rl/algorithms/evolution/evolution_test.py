@@ -10,9 +10,9 @@ from compiler_opt.problems import problem as problems
 
 rl.load_tensorflow()
 
-from compiler_opt.rl.config import EvolutionConfig  # noqa: E402
-from compiler_opt.rl.evolution import ParameterSearch, weighted_gain  # noqa: E402
-from compiler_opt.rl.evolution_training import RuleLearner  # noqa: E402
+from compiler_opt.rl.algorithms.evolution import EvolutionConfig  # noqa: E402
+from compiler_opt.rl.algorithms.evolution.algorithm import cloned_parameters  # noqa: E402
+from compiler_opt.rl.algorithms.evolution.search import ParameterSearch, weighted_gain  # noqa: E402
 
 _SCALE = np.array([0.1, 1.0, 0.5])
 _BEST = np.array([0.3, -2.0, 0.0])
@@ -72,9 +72,11 @@ def test_it_goes_on_from_its_state() -> None:
 
 def test_what_a_function_counts() -> None:
     along, against = {"cold": 5.0, "hot": 900.0, "new": 10.0}, {"cold": 15.0, "hot": 1100.0}
-    assert weighted_gain(along, against, hotness=1.0, offset=1.0) == pytest.approx(10 + 200 - 10)
-    assert weighted_gain(along, against, hotness=0.0, offset=10.0) == pytest.approx(10 / 20 + 200 / 1010 - 10 / 15)
-    assert weighted_gain({}, {}, hotness=0.5, offset=1.0) == 0
+    assert weighted_gain(along, against, score_exponent=1.0, offset=1.0) == pytest.approx(10 + 200 - 10)
+    assert weighted_gain(along, against, score_exponent=0.0, offset=10.0) == pytest.approx(
+        10 / 20 + 200 / 1010 - 10 / 15
+    )
+    assert weighted_gain({}, {}, score_exponent=0.5, offset=1.0) == 0
 
 
 def _policy(metadata: dict[str, object]) -> NetworkWeights:
@@ -86,12 +88,9 @@ def _policy(metadata: dict[str, object]) -> NetworkWeights:
 def test_it_goes_on_from_the_parameters_of_an_earlier_policy() -> None:
     rule = problems.load("regalloc_eviction").rule
     assert rule is not None
-    learner = RuleLearner(rule, EvolutionConfig())
-    assert learner.search.current.tolist() == rule.start().tolist()
     found = {parameter.name: 0.25 * index for index, parameter in enumerate(rule.parameters)}
-    learner.warm_start(_policy({"rule": found}))
-    assert rule.named(learner.search.current) == found
+    assert rule.named(cloned_parameters(rule, _policy({"rule": found}))) == found
     with pytest.raises(PolicyError, match="expected the parameters of a rule in its metadata"):
-        learner.warm_start(_policy({"method": "behavioral cloning"}))
+        cloned_parameters(rule, _policy({"method": "behavioral cloning"}))
     with pytest.raises(PolicyError, match="they differ in eager"):
-        learner.warm_start(_policy({"rule": {name: value for name, value in found.items() if name != "eager"}}))
+        cloned_parameters(rule, _policy({"rule": {name: value for name, value in found.items() if name != "eager"}}))

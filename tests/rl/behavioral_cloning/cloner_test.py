@@ -8,8 +8,8 @@ import pytest
 
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import PolicyError, ProtocolError
-from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples, held_out_modules, load_examples
-from compiler_opt.rl.config import BehavioralCloningConfig
+from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
+from compiler_opt.rl.behavioral_cloning.cloner import Cloned, Cloner, Examples, held_out_modules, load_examples
 from compiler_opt.rl.trace_files import Trace, TraceWriter
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.heads.binary import BinaryHead

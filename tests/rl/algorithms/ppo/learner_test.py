@@ -7,8 +7,8 @@ from compiler_opt import rl
 
 rl.load_tensorflow()
 
-from compiler_opt.rl import ppo  # noqa: E402
-from compiler_opt.rl.config import PPOConfig  # noqa: E402
+from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
+from compiler_opt.rl.algorithms.ppo import learner as ppo  # noqa: E402
 from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
 from compiler_opt.spaces.heads.binary import BinaryHead  # noqa: E402
 from compiler_opt.spaces.network_config import NetworkConfig  # noqa: E402

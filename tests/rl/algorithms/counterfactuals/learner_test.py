@@ -1,4 +1,4 @@
-"""Single deviations: what is tried, what is made of it, and that what can be learnt is learnt."""
+"""Counterfactuals: what is tried, which samples come of it, and that the learner learns from them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,8 +12,13 @@ rl.load_tensorflow()
 
 from compiler_opt.llvm.interactive import FunctionOfDecisions  # noqa: E402
 from compiler_opt.policies.weights import mean_network  # noqa: E402
-from compiler_opt.rl.config import DeviationsConfig  # noqa: E402
-from compiler_opt.rl.deviations import DeviationLearner, Samples, Trials, log_gain  # noqa: E402
+from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig  # noqa: E402
+from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, log_gain  # noqa: E402
+from compiler_opt.rl.algorithms.counterfactuals.samples import (  # noqa: E402
+    CounterfactualSampler,
+    Samples,
+    candidate_pairs,
+)
 from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
 from compiler_opt.spaces.network_config import NetworkConfig  # noqa: E402
@@ -21,7 +26,7 @@ from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 
 _PLACES = 5
 _NETWORK = NetworkConfig((16,), (8,))
-_CONFIG = DeviationsConfig(learning_rate=0.01, minibatch_size=64, weight_decay=0.0)
+_CONFIG = CounterfactualsConfig(learning_rate=0.01, minibatch_size=64, weight_decay=0.0)
 
 
 class _Inputs(CandidateInputs):
@@ -43,8 +48,8 @@ def _kind() -> MaskedCategoricalHead:
     return MaskedCategoricalHead(quantiles, _Inputs(), [TensorSpec("mask", np.dtype("i8"), (1, _PLACES))])
 
 
-def _learner(config: DeviationsConfig = _CONFIG) -> DeviationLearner:
-    return DeviationLearner(_kind(), "index", _NETWORK, config, seed=1)
+def _learner(config: CounterfactualsConfig = _CONFIG) -> GainLearner:
+    return GainLearner(_kind(), "index", _NETWORK, config, seed=1)
 
 
 def _features(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
@@ -69,32 +74,34 @@ def _draw(uniform_share: float, count: int) -> tuple[dict[str, np.ndarray], np.n
     sites = FunctionOfDecisions(("f", "g", "lonely"), np.array([0] * 25 + [1] * 14 + [2], np.int32))
     features["mask"][39, :-1] = False
     advice[39] = _PLACES - 1
-    trials = Trials(kind, dataclasses.replace(_CONFIG, uniform_share=uniform_share, promise_temperature=1e-4))
-    return features, advice, sites, trials.draw(weights, features, advice, sites, count, rng)
+    sampler = CounterfactualSampler(
+        kind, dataclasses.replace(_CONFIG, uniform_share=uniform_share, promise_temperature=1e-4)
+    )
+    return features, advice, sites, sampler.draw(weights, features, advice, sites, count, rng)
 
 
 def test_what_is_tried_is_legal_other_and_different_each_time() -> None:
     features, advice, sites, drawn = _draw(1.0, 12)
     observed = _kind().observe(features)["quantile_ranks"]
     seen = set()
-    for trials in drawn:
+    for counterfactuals in drawn:
         # A function in which nothing else is legal has nothing to try.
-        assert [trial.function for trial in trials] == ["f", "g"]
-        for trial in trials:
-            [decisions] = np.nonzero(sites.indices == sites.functions.index(trial.function))
-            decision = decisions[trial.deviation.decision]
-            assert features["mask"][decision, trial.deviation.advice]
-            assert trial.deviation.advice != advice[decision]
-            expected = observed[decision][[advice[decision], trial.deviation.advice]]
-            np.testing.assert_array_equal(trial.positions, expected)
-            seen.add((trial.function, trial.deviation))
+        assert list(counterfactuals) == ["f", "g"]
+        pairs = candidate_pairs(counterfactuals, {"quantile_ranks": observed}, advice, sites)
+        for (function, other), pair in zip(counterfactuals.items(), pairs, strict=True):
+            [decisions] = np.nonzero(sites.indices == sites.functions.index(function))
+            decision = decisions[other.decision]
+            assert features["mask"][decision, other.advice]
+            assert other.advice != advice[decision]
+            np.testing.assert_array_equal(pair, observed[decision][[advice[decision], other.advice]])
+            seen.add((function, other))
     assert len(seen) == 24
 
 
 def test_when_everything_has_been_tried_rollouts_get_fewer() -> None:
     features, _, sites, drawn = _draw(0.5, 200)
     pairs = [int(features["mask"][sites.indices == index].sum() - count) for index, count in ((0, 25), (1, 14))]
-    tried = [sum(trial.function == name for trials in drawn for trial in trials) for name in "fg"]
+    tried = [sum(name in counterfactuals for counterfactuals in drawn) for name in "fg"]
     # Every decision's other legal candidates; where the policy chose an illegal one for want of a mask, one more.
     assert all(0 <= count - expected <= 25 for count, expected in zip(tried, pairs, strict=True))
 
@@ -103,12 +110,12 @@ def test_what_promises_most_comes_first_when_nothing_is_drawn_evenly() -> None:
     features, advice, sites, drawn = _draw(1e-9, 1)
     kind = _kind()
     scores = kind.logits(_learner().averaged_weights(), kind.observe(features))
-    for trial in drawn[0]:
-        [decisions] = np.nonzero(sites.indices == sites.functions.index(trial.function))
+    for function, other in drawn[0].items():
+        [decisions] = np.nonzero(sites.indices == sites.functions.index(function))
         rows = scores[decisions]
         lag = rows[np.arange(len(rows)), advice[decisions]][:, np.newaxis] - rows
         lag[np.arange(len(rows)), advice[decisions]] = np.inf
-        assert lag[trial.deviation.decision, trial.deviation.advice] == pytest.approx(lag.min(), abs=1e-2)
+        assert lag[other.decision, other.advice] == pytest.approx(lag.min(), abs=1e-2)
 
 
 def _told(rng: np.random.Generator, count: int) -> Samples:
@@ -127,8 +134,8 @@ def test_it_learns_which_candidates_cost_less() -> None:
     learner = _learner()
     metrics = learner.update(_told(rng, 4000), 0.0, 1000, rng)
     # The noise has more variance (0.09) than the gains (1 / 6) leave to be explained: sqrt(1/6 / (1/6 + 0.09)) = 0.81.
-    assert metrics["agreement"] > 0.75
-    assert learner.agreement(_told(rng, 4000), 0.0) > 0.75
+    assert metrics["gain_correlation"] > 0.75
+    assert learner.gain_correlation(_told(rng, 4000), 0.0) > 0.75
     features = _features(rng, 300)
     decided = kind.logits(learner.averaged_weights(), kind.observe(features)).argmax(axis=-1)
     costs = np.where(features["mask"], features["cost"], np.inf)
@@ -171,9 +178,7 @@ def test_no_samples_are_samples_too() -> None:
 
 
 def test_the_same_seed_makes_the_same_network() -> None:
-    kernels = [
-        DeviationLearner(_kind(), "index", _NETWORK, _CONFIG, seed).averaged_weights().kernels for seed in (1, 1, 2)
-    ]
+    kernels = [GainLearner(_kind(), "index", _NETWORK, _CONFIG, seed).averaged_weights().kernels for seed in (1, 1, 2)]
     for one, same, other in zip(*kernels, strict=True):
         np.testing.assert_array_equal(one, same)
         assert (one != other).all()
@@ -183,7 +188,7 @@ def test_networks_side_by_side_are_their_mean() -> None:
     kind, rng = _kind(), np.random.default_rng(3)
     networks = []
     for seed in (1, 2, 3):
-        network = DeviationLearner(kind, "index", NetworkConfig((8, 6, 5)), _CONFIG, seed).averaged_weights()
+        network = GainLearner(kind, "index", NetworkConfig((8, 6, 5)), _CONFIG, seed).averaged_weights()
         biases = tuple(rng.normal(size=len(bias)).astype(np.float32) for bias in network.biases)
         networks.append(dataclasses.replace(network, biases=biases))
     observations = kind.observe(_features(rng, 50))

@@ -2,8 +2,8 @@
 
 Legend: N decisions of an iteration, B of a minibatch, A actions.
 
-A decision is a sequence of its own here (`[N, 1]`): which decision earned what is the business of `collect.advantages`,
-not of a discount over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
+Each decision is a sequence of length 1 (`[N, 1]`): `collect.advantages` assigns credit to decisions, not a discount
+over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from tf_agents.trajectories import trajectory
 from tf_agents.utils import common
 
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.rl.algorithms.ppo import PPOConfig
 from compiler_opt.rl.averages import AveragedWeights
-from compiler_opt.rl.config import PPOConfig
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.network_config import NetworkConfig
@@ -57,7 +57,7 @@ class Batch:
 
 
 _MAX_LOG_RATIO = 50.0
-"""What is beyond means no more, and its exponential may be infinite."""
+"""Log-ratios are clipped here so that exp() cannot overflow."""
 
 
 class PPOLearner:
@@ -131,7 +131,7 @@ class PPOLearner:
         return networks.to_weights(self.actor, self._kind.features, self._kind.quantiles)
 
     def expected_returns(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The value network's opinion; `[N, ...]` by name to `[N]` float32."""
+        """The value network's estimates; `[N, ...]` by name to `[N]` float32."""
         observation = {name: tf.constant(values) for name, values in observations.items()}
         count = len(next(iter(observations.values())))
         values, _ = self._critic(observation, step_type=tf.ones(count, tf.int32), network_state=())
@@ -155,7 +155,7 @@ class PPOLearner:
         losses = []
         for _ in range(config.num_epochs):
             order = rng.permutation(len(batch))
-            # A remainder would be another shape for TensorFlow to trace; it is another one in each epoch.
+            # Drops the incomplete last minibatch; reshuffling varies what is dropped.
             for start in range(0, len(batch) - size + 1, size):
                 experience = self._experience(batch.take(order[start : start + size]))
                 losses.append(self._step(experience))
@@ -197,7 +197,7 @@ class PPOLearner:
         )
 
     def _movement(self, batch: Batch) -> dict[str, float]:
-        """How far the update has taken the policy, by the decisions it was made from."""
+        """How far the update moved the policy, on the decisions that it was made from."""
         log_probs, entropy = self._kind.evaluate_actions(self.weights(), batch.observations, batch.actions)
         log_ratio = np.minimum(log_probs - batch.log_probs, _MAX_LOG_RATIO)
         ratio = np.exp(log_ratio)

@@ -9,8 +9,8 @@ from compiler_opt import rl
 
 rl.load_tensorflow()
 
-from compiler_opt.rl.deviations import Samples  # noqa: E402
-from compiler_opt.rl.sample_files import SampleFiles  # noqa: E402
+from compiler_opt.rl.algorithms.counterfactuals.sample_files import SampleFiles  # noqa: E402
+from compiler_opt.rl.algorithms.counterfactuals.samples import Samples  # noqa: E402
 
 
 def samples(seed: int, count: int) -> Samples:

@@ -1,0 +1,201 @@
+"""Counterfactuals as an algorithm of the training loop.
+
+Each module is compiled as the policy decides, then again with one decision of each function changed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from compiler_opt.collect.groups import CollectionPolicy, Group
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.corpus.description import Module
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm.interactive import FunctionOfDecisions
+from compiler_opt.policies.counterfactuals import CounterfactualPolicy
+from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.weights import NetworkWeights, mean_network
+from compiler_opt.problems.problem import Problem
+from compiler_opt.rl.algorithm import Algorithm
+from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
+from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, log_gain
+from compiler_opt.rl.algorithms.counterfactuals.sample_files import SampleFiles
+from compiler_opt.rl.algorithms.counterfactuals.samples import CounterfactualSampler, Samples, candidate_pairs
+from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
+
+_FINAL_STAGES = 10
+"""Of the falling learning rate at the end."""
+
+_SEEDS_OF_A_NETWORK = 100
+"""More than it has layers, each of which has a seed."""
+
+
+class _WithCounterfactuals(CollectionPolicy):
+    """One rollout as the policy decides; the others each change one decision of every function."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        weights: NetworkWeights,
+        sampler: CounterfactualSampler,
+        num_follow_ups: int,
+        settings: RolloutSettings,
+    ):
+        self.settings = settings
+        self._policy = problem.policy(weights)
+        self._weights = weights
+        self._sampler = sampler
+        self._num_follow_ups = num_follow_ups
+
+    def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
+        del module, rng
+        return (self._policy,)
+
+    def follow_ups(self, rollouts: Sequence[Rollout], rng: np.random.Generator) -> Sequence[Policy]:
+        [rollout] = rollouts
+        trajectory = rollout.trajectory
+        if rollout.failure is not None or trajectory is None or not isinstance(trajectory.sites, FunctionOfDecisions):
+            return ()
+        drawn = self._sampler.draw(
+            self._weights, trajectory.features(), trajectory.advice, trajectory.sites, self._num_follow_ups, rng
+        )
+        return [CounterfactualPolicy(self._policy, counterfactuals) for counterfactuals in drawn if counterfactuals]
+
+
+class Counterfactuals(Algorithm):
+    """See `learner`."""
+
+    description = "counterfactuals of single decisions, their gains learned by regression"
+    log_metrics = (
+        ("score_change", "score (log ratio)", "+.4f"),
+        ("new_gain_correlation", "correlation with new gains", ".2f"),
+        ("samples", "samples", ".0f"),
+    )
+
+    def __init__(self, context: TrainingContext, config: CounterfactualsConfig):
+        """Makes the network.
+
+        Args:
+          context: what is trained; of a module's rollouts one is the policy's own, the others are counterfactuals.
+          config: how the policy learns.
+
+        Raises:
+          PolicyError: the policy to start from does not fit.
+        """
+        kind = context.head
+        assert isinstance(kind, MaskedCategoricalHead)
+        self._context = context
+        self._config = config
+        self._kind = kind
+        self._sampler = CounterfactualSampler(kind, config)
+        self._learner = self._new_learner(context.config.seed)
+        start = context.warm_start_weights()
+        if start is not None:
+            self._learner.warm_start(start)
+        self._files = SampleFiles(context.root_dir / "samples")
+        self._samples: list[Samples] = []
+        self._num_updates = 0
+
+    def collection_policy(self) -> CollectionPolicy:
+        context = self._context
+        return _WithCounterfactuals(
+            context.problem,
+            self._learner.averaged_weights(),
+            self._sampler,
+            context.config.rollouts_per_module - 1,
+            context.rollout_settings(),
+        )
+
+    def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
+        config = self._config
+        new = Samples.concatenate([samples for group in groups for samples in self._samples_of(group)])
+        self._num_updates += 1
+        if not len(new):
+            return {}
+        margin = config.first_margin + (config.last_margin - config.first_margin) * min(1.0, progress)
+        correlation = self._learner.gain_correlation(new, margin)
+        self._files.save(self._num_updates, new)
+        self._samples.append(new)
+        self._forget()
+        samples = Samples.concatenate(self._samples)
+        metrics: dict[str, float] = {}
+        if len(samples) >= config.first_samples:
+            metrics = self._learner.update(samples, margin, config.steps, rng)
+        return {
+            **metrics,
+            "new_gain_correlation": correlation,
+            "samples": float(len(samples)),
+            "gain_mean": float(new.gains.mean()),
+            "share_better": float((new.gains > 0).mean()),
+            "share_worse": float((new.gains < 0).mean()),
+            "margin": margin,
+            "score_change": float(np.mean([self._score_change(group) for group in groups])),
+        }
+
+    def policy(self) -> NetworkWeights:
+        """The mean of several networks, each trained anew; that of the rollouts if there are too few samples."""
+        config, seed = self._config, self._context.config.seed
+        samples = Samples.concatenate(self._samples)
+        if len(samples) < max(1, config.first_samples):
+            return self._learner.averaged_weights()
+        networks = []
+        for index in tqdm(range(config.final_networks), "final networks", unit="network", disable=None):
+            rng = np.random.default_rng((seed, index))
+            learner = self._new_learner(seed + _SEEDS_OF_A_NETWORK * (index + 1))
+            drawn = samples.take(rng.integers(len(samples), size=len(samples)))
+            for stage in range(_FINAL_STAGES):
+                learner.set_learning_rate(0.1 ** (stage / _FINAL_STAGES))
+                learner.update(drawn, config.last_margin, -(-config.final_steps // _FINAL_STAGES), rng)
+            networks.append(learner.averaged_weights())
+        return mean_network(networks)
+
+    def checkpointed(self) -> dict[str, Any]:
+        return self._learner.checkpointed()
+
+    def state(self) -> dict[str, Any]:
+        return {"num_updates": self._num_updates}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._num_updates = state["num_updates"]
+        self._samples = self._files.load(self._num_updates)
+        self._forget()
+
+    def _new_learner(self, seed: int) -> GainLearner:
+        return GainLearner(self._kind, self._context.action_name, self._context.network, self._config, seed)
+
+    def _samples_of(self, group: Group) -> Iterator[Samples]:
+        """What each counterfactual rollout of a module showed."""
+        [own] = group.rollouts
+        trajectory, problem = own.trajectory, self._context.problem
+        if not group.follow_ups or trajectory is None:
+            return
+        before = problem.by_function(own.measurement)
+        observations = self._kind.observe(trajectory.features())
+        for attempt in group.follow_ups:
+            # Of one that failed nobody can tell which of its changes did it.
+            if attempt.rollout.failure is not None:
+                continue
+            assert isinstance(attempt.policy, CounterfactualPolicy)
+            assert isinstance(trajectory.sites, FunctionOfDecisions)
+            changed = attempt.policy.counterfactuals
+            after = problem.by_function(attempt.rollout.measurement)
+            if before is None or after is None:
+                raise ConfigError(f"{problem.name}: has no score by function, which counterfactuals need")
+            offset, largest = self._config.score_offset, self._config.largest_gain
+            gains = [log_gain(before.get(name, 0.0), after.get(name, 0.0), offset, largest) for name in changed]
+            pairs = candidate_pairs(changed, observations, trajectory.advice, trajectory.sites)
+            yield Samples(pairs, np.array(gains, np.float32))
+
+    def _forget(self) -> None:
+        """Drops the oldest samples when there are too many."""
+        while self._samples and sum(map(len, self._samples[1:])) >= self._config.max_samples:
+            del self._samples[0]
+
+    def _score_change(self, group: Group) -> float:
+        """Of a module's score against the default's: the logarithm of their ratio."""
+        [rollout] = group.rollouts
+        score = self._context.problem.score(rollout.measurement, group.context)
+        return -log_gain(group.baseline, score, self._config.score_offset, self._config.largest_gain)

@@ -1,0 +1,152 @@
+"""Evolution as an algorithm of the training loop: pairs of rollouts, and a network that clones the rule in the end."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from compiler_opt.collect.groups import CollectionPolicy, Group, rollouts_in_order
+from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.collect.workers import Job
+from compiler_opt.corpus.description import Module
+from compiler_opt.errors import ConfigError, CorpusError, PolicyError
+from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.rule import RULE, Rule, RulePolicy
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.rl.algorithm import Algorithm
+from compiler_opt.rl.algorithms.evolution import EvolutionConfig
+from compiler_opt.rl.algorithms.evolution.search import ParameterSearch, weighted_gain
+from compiler_opt.rl.behavioral_cloning.cloner import Cloner, split_by_module
+from compiler_opt.rl.training_context import TrainingContext
+
+_LOG = logging.getLogger(__name__)
+
+
+class _PerturbedRule(RulePolicy):
+    """A rule whose parameters are moved along a direction `[P]`."""
+
+    def __init__(self, rule: Rule, values: np.ndarray, direction: np.ndarray):
+        super().__init__(rule, values + direction)
+        self.direction = direction
+
+
+class _MirroredPairs(CollectionPolicy):
+    """For each module a direction: one rollout along it, one against it."""
+
+    min_decided = 2
+
+    def __init__(self, rule: Rule, search: ParameterSearch, settings: RolloutSettings):
+        self.settings = settings
+        self._rule = rule
+        self._search = search
+
+    def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
+        del module
+        [direction] = self._search.directions(1, rng)
+        return [_PerturbedRule(self._rule, self._search.current, sign * direction) for sign in (1, -1)]
+
+
+class Evolution(Algorithm):
+    """See `search`."""
+
+    description = "evolution strategies over the parameters of a rule, cloned"
+    log_metrics = (("max_z", "largest gradient by standard errors", ".1f"),)
+
+    def __init__(self, context: TrainingContext, rule: Rule, config: EvolutionConfig):
+        """Starts from the compiler's own rule, or from the parameters that an earlier search found.
+
+        Args:
+          context: what is trained; of a module's rollouts one goes along a direction, the other against it.
+          rule: of the problem.
+          config: how to search, and how to clone.
+
+        Raises:
+          PolicyError: the policy to start from does not come from a search.
+        """
+        self._context = context
+        self._rule = rule
+        self._config = config
+        start = context.warm_start_weights()
+        parameters = rule.start() if start is None else cloned_parameters(rule, start)
+        self._search = ParameterSearch(parameters, rule.scale(), config)
+
+    def collection_policy(self) -> CollectionPolicy:
+        return _MirroredPairs(self._rule, self._search, self._context.rollout_settings())
+
+    def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
+        del rng, progress
+        metrics: dict[str, float] = {}
+        if len(groups) > 1:
+            directions = np.stack([_direction(group.attempts[0].policy) for group in groups])
+            gains = np.array([self._gain(group) for group in groups])
+            metrics["max_z"] = float(np.abs(self._search.update(directions, gains)).max())
+        return metrics | {f"rule/{name}": value for name, value in self._rule.named(self._search.current).items()}
+
+    def policy(self) -> NetworkWeights:
+        """A network that clones the rule, from what it decides over modules of the corpus.
+
+        Raises:
+          CorpusError: too few modules have decisions.
+        """
+        context, found = self._context, self._search.averaged
+        rule, settings = RulePolicy(self._rule, found), context.rollout_settings()
+        jobs = [Job(module, rule, 0, settings) for module in context.sampler.draw(0, self._config.cloned_modules)]
+        with tqdm(total=len(jobs), desc="rollouts to clone", unit="compile", disable=None) as progress:
+            rollouts = rollouts_in_order(jobs, context.pool, progress)
+        decided = [
+            (rollout.module, rollout.trajectory)
+            for rollout in rollouts
+            if rollout.failure is None and rollout.trajectory is not None
+        ]
+        if len(decided) < 2:
+            raise CorpusError("expected at least 2 modules with decisions to learn the rule from, found fewer")
+        observed = [context.head.observe(trajectory.features()) for _, trajectory in decided]
+        cloning = self._config.cloning(context.config.seed)
+        training, held_out = split_by_module(
+            {name: [part[name] for part in observed] for name in observed[0]},
+            context.head.actions(np.concatenate([trajectory.advice for _, trajectory in decided])),
+            [module for module, _ in decided],
+            [len(trajectory) for _, trajectory in decided],
+            cloning,
+        )
+        cloned = Cloner(context.head, context.action_name, context.network, cloning).clone(training, held_out)
+        accuracy = cloned.best["accuracy"]
+        _LOG.info("the clone agrees with the rule on %.2f%% of %d held-out decisions", 100 * accuracy, len(held_out))
+        return dataclasses.replace(cloned.weights, metadata={RULE: self._rule.named(found), "accuracy": accuracy})
+
+    def state(self) -> dict[str, Any]:
+        return {"search": self._search.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._search.restore(state["search"])
+
+    def _gain(self, group: Group) -> float:
+        """By how much the rollout along the direction is better than the one against it."""
+        along, against = (self._context.problem.by_function(rollout.measurement) for rollout in group.rollouts)
+        if along is None or against is None:
+            raise ConfigError(f"{self._context.problem.name}: has no score by function, which evolution needs")
+        config = self._config
+        return weighted_gain(along, against, score_exponent=config.score_exponent, offset=config.score_offset)
+
+
+def cloned_parameters(rule: Rule, weights: NetworkWeights) -> np.ndarray:
+    """`[P]`, those of the rule that a policy was cloned from.
+
+    Raises:
+      PolicyError: it was not cloned from this rule.
+    """
+    found = weights.metadata.get(RULE)
+    if not isinstance(found, Mapping):
+        raise PolicyError(
+            "evolution begins with the compiler's own rule, or with a policy that it has made: expected the "
+            f"parameters of a rule in its metadata ({RULE!r}), found none; give --vocab_path and no warm start"
+        )
+    return rule.values(found)
+
+
+def _direction(policy: Policy) -> np.ndarray:
+    assert isinstance(policy, _PerturbedRule)
+    return policy.direction

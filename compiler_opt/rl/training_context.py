@@ -1,0 +1,158 @@
+"""What a training run is about, as the loop and its algorithm see it."""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from compiler_opt.collect.baseline import Baseline, cached_baseline
+from compiler_opt.collect.decision_counts import cached_decision_counts
+from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.sampling import ModuleSampler, make_sampler
+from compiler_opt.errors import CorpusError, PolicyError
+from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.problems.problem import Problem
+from compiler_opt.rl.config import TrainingConfig
+from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.tensor_spec import TensorSpec
+
+if TYPE_CHECKING:
+    from compiler_opt.spaces.heads.head import Head
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingContext:
+    """What is trained, on what, and where.
+
+    What takes compilations, `baseline` and `sampler`, is made when it is first asked for.
+
+    Attributes:
+      root_dir: the run's folder.
+      corpus: the modules to train on.
+      toolchain: the compiler.
+      problem: what is decided.
+      pool: who compiles.
+      quantiles: the vocabulary; its features are those the policy sees.
+      config: how long and on what.
+      network: the networks' shape.
+      settings: all of it as text, by which a run that is continued is compared, see `run_settings.describe`.
+    """
+
+    root_dir: Path
+    corpus: Corpus
+    toolchain: Toolchain
+    problem: Problem
+    pool: WorkerPool
+    quantiles: Mapping[str, np.ndarray]
+    config: TrainingConfig
+    network: NetworkConfig
+    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def compiler_features(self) -> tuple[TensorSpec, ...]:
+        return self.toolchain.require(self.problem.advisor.problem).features
+
+    @property
+    def action_name(self) -> str:
+        """The advice's name, such as `inlining_decision`."""
+        advice = self.toolchain.require(self.problem.advisor.problem).advice
+        return advice.name if advice is not None else self.problem.name
+
+    @functools.cached_property
+    def head(self) -> "Head":
+        """What the networks see and say. Needs TensorFlow."""
+        return self.problem.head(self.quantiles, self.compiler_features)
+
+    @functools.cached_property
+    def baseline(self) -> Baseline:
+        """The default's scores.
+
+        Raises:
+          CorpusError: most modules fail.
+        """
+        path = self.root_dir / "baseline.json"
+        return cached_baseline(path, self._measurements_key(), self.corpus.modules, self.pool, self.problem)
+
+    @functools.cached_property
+    def sampler(self) -> ModuleSampler:
+        """Draws modules out of those that compile to anything.
+
+        Raises:
+          CorpusError: there are none.
+        """
+        modules = [module for module in self.corpus.modules if self.baseline.scores.get(module.name, 0) > 0]
+        if not modules:
+            raise CorpusError(f"{self.corpus.root}: no module compiles to any text")
+
+        def counts() -> Mapping[str, int]:
+            path = self.root_dir / "decisions.json"
+            key = self._measurements_key()
+            return cached_decision_counts(path, key, modules, self.pool, self.problem, self.rollout_settings())
+
+        return make_sampler(self.config.sampling, modules, self.config.seed, counts)
+
+    def rollout_settings(self, *, record_call_sites: bool = False, models: Path | None = None) -> RolloutSettings:
+        return RolloutSettings(
+            timeout_s=self.config.compile_timeout_s,
+            record_call_sites=record_call_sites,
+            backend=self.config.backend,
+            models=models,
+        )
+
+    def vocabulary_fingerprint(self) -> str:
+        """Tells one vocabulary from another, and what embeddings are made by."""
+        return fingerprint(self.head.features, self.quantiles, self.toolchain.embeddings)
+
+    def warm_start_weights(self) -> NetworkWeights | None:
+        """Those of the policy to start from, if there is one.
+
+        Raises:
+          PolicyError: it sees other features than the vocabulary's.
+        """
+        directory = self.config.warmstart_policy_dir
+        if not directory:
+            return None
+        weights = NetworkWeights.load(Path(directory))
+        if weights.features != self.head.features:
+            odd = sorted(set(weights.features) ^ set(self.head.features))
+            raise PolicyError(
+                f"{directory}: its features are not the vocabulary's; they differ in: {', '.join(odd) or 'order'}"
+            )
+        return weights
+
+    def metadata(self) -> dict[str, Any]:
+        """What the policy's metadata say of where it comes from."""
+        return {
+            "problem": self.problem.name,
+            "toolchain": self.toolchain.identity(),
+            "corpus": {
+                "name": self.corpus.root.resolve().name,
+                "num_modules": len(self.corpus.modules),
+                "projects": sorted(self.corpus.projects()),
+                "targets": self.corpus.targets(self.toolchain.target),
+            },
+            **self.corpus.problem_config.to_json(),
+        }
+
+    def _measurements_key(self) -> dict[str, Any]:
+        """What measurements of the corpus depend on."""
+        corpus = str(self.corpus.root.resolve())
+        return {"toolchain": self.toolchain.identity(), "corpus": corpus, **self.corpus.problem_config.to_json()}
+
+
+def fingerprint(
+    features: Sequence[str], quantiles: Mapping[str, np.ndarray], embeddings: Ir2VecVocabulary | None
+) -> str:
+    """Tells one vocabulary from another, and what embeddings are made by."""
+    digest = hashlib.sha256(embeddings.sha256.encode() if embeddings is not None else b"")
+    for name in features:
+        digest.update(f"{name} {np.asarray(quantiles[name], np.float64).tolist()}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,191 @@
+"""The main loop: collect rollouts, learn from them, remember where we are."""
+
+import dataclasses
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler_opt.collect.failures import check_failures
+from compiler_opt.collect.groups import RolloutBatch, collect_groups
+from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.sampling import ModuleSampler
+from compiler_opt.errors import ConfigError
+from compiler_opt.export.saved_model import save_policy
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.problems.problem import Problem
+from compiler_opt.rl.algorithm import Algorithm
+from compiler_opt.rl.checkpoints import Checkpoints
+from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
+from compiler_opt.rl.history import History
+from compiler_opt.rl.run_settings import name_differences
+from compiler_opt.rl.training_context import TrainingContext
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass
+class _Progress:
+    """How far a run is.
+
+    Attributes:
+      iteration: iterations done.
+      elapsed_s: seconds of them, over all sessions of the run.
+      compiles: compilations of them.
+      position: modules drawn so far.
+      undecided: modules in which there is nothing to decide.
+      iteration_s: seconds of the last one.
+    """
+
+    iteration: int = 0
+    elapsed_s: float = 0.0
+    compiles: int = 0
+    position: int = 0
+    undecided: set[str] = dataclasses.field(default_factory=set)
+    iteration_s: float = 0.0
+
+    def share(self, config: TrainingConfig) -> float:
+        """Of the whole run, 0 to 1, and more when the last iteration took longer than was left."""
+        by_time = self.elapsed_s / (60 * config.max_minutes) if config.max_minutes else 0.0
+        return max(self.iteration / config.num_iterations, by_time)
+
+    def next_modules(self, sampler: ModuleSampler, count: int) -> list[Module]:
+        """The next modules, without those in which there is nothing to decide."""
+        modules = sampler.draw(self.position, count)
+        self.position += len(modules)
+        return [module for module in modules if module.name not in self.undecided]
+
+    def add(self, batch: RolloutBatch, seconds: float) -> None:
+        """Takes an iteration into account."""
+        self.iteration += 1
+        self.iteration_s = seconds
+        self.elapsed_s += seconds
+        self.compiles += batch.num_compiles
+        self.undecided.update(batch.undecided)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "undecided": sorted(self.undecided)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "_Progress":
+        return cls(**{**value, "undecided": set(value["undecided"])})
+
+
+def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
+    """Trains to the end and saves the policy; killed at any moment, the same call goes on from the last iteration.
+
+    The run's folder comes to hold checkpoints, history, summaries, the baseline and the policy.
+
+    Raises:
+      CorpusError: most modules of an iteration fail.
+      PolicyError, ConfigError: something does not fit.
+      OutputError: a checkpoint cannot be written.
+    """
+    config, policy_dir = context.config, context.root_dir / POLICY_DIR
+    checkpoints = Checkpoints(context.root_dir / "checkpoints", **algorithm.checkpointed())
+    progress = _start_or_resume(context, algorithm, checkpoints)
+    baseline, sampler = context.baseline, context.sampler
+    # Last: whatever does not fit has been found by now, and a folder without a run in it has not been made.
+    history = History(context.root_dir, progress.iteration)
+    if progress.share(config) >= 1 and policy_dir.is_dir():
+        return NetworkWeights.load(policy_dir)
+    while progress.share(config) < 1:
+        start_s = time.monotonic()
+        seed, title = (config.seed, progress.iteration), f"iteration {progress.iteration + 1}"
+        modules = progress.next_modules(sampler, config.num_modules)
+        policy = algorithm.collection_policy()
+        batch = collect_groups(modules, policy, baseline, context.pool, seed=seed, description=title)
+        check_failures(batch.failed_modules, len(modules))
+        metrics: Mapping[str, float] = {}
+        if batch.groups:
+            metrics = algorithm.learn(batch.groups, np.random.default_rng(seed), progress.share(config))
+        progress.add(batch, time.monotonic() - start_s)
+        _record(history, progress, batch, context.problem, metrics, algorithm.log_metrics)
+        checkpoints.save(progress.iteration, _state(context, algorithm, progress))
+    weights = algorithm.policy()
+    weights = dataclasses.replace(weights, metadata={**_metadata(context, algorithm, progress), **weights.metadata})
+    save_policy(policy_dir, weights, context.problem.action_space, context.action_name, context.compiler_features)
+    return weights
+
+
+def _start_or_resume(context: TrainingContext, algorithm: Algorithm, checkpoints: Checkpoints) -> _Progress:
+    def check(state: Mapping[str, Any]) -> None:
+        name_differences(context.root_dir, state["settings"], context.settings)
+        if state["vocabulary"] != context.vocabulary_fingerprint():
+            raise ConfigError(
+                f"{context.root_dir}: holds a run with another vocabulary, under which its weights mean something "
+                "else; use that, or another --root_dir"
+            )
+
+    found = checkpoints.restore(check)
+    if found is None:
+        return _Progress()
+    _, state = found
+    algorithm.restore(state["algorithm"])
+    progress = _Progress.from_json(state["progress"])
+    _LOG.info("continuing after iteration %d", progress.iteration)
+    return progress
+
+
+def _state(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> dict[str, Any]:
+    """What a checkpoint holds beside variables."""
+    return {
+        "settings": dict(context.settings),
+        "vocabulary": context.vocabulary_fingerprint(),
+        "progress": progress.to_json(),
+        "algorithm": algorithm.state(),
+    }
+
+
+def _metadata(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> dict[str, Any]:
+    return {
+        **context.metadata(),
+        "method": algorithm.description,
+        "iterations": progress.iteration,
+        "compiles": progress.compiles,
+        "training_minutes": round(progress.elapsed_s / 60, 2),
+        "seed": context.config.seed,
+    }
+
+
+def _record(
+    history: History,
+    progress: _Progress,
+    batch: RolloutBatch,
+    problem: Problem,
+    metrics: Mapping[str, float],
+    log_metrics: Sequence[tuple[str, str, str]],
+) -> None:
+    """Adds the iteration to the history and to the log."""
+    rewards = {group.module: group.rewards(problem) for group in batch.groups}
+    by_project: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+    for group in batch.groups:
+        by_project[group.rollouts[0].project].append(rewards[group.module])
+    everything = np.concatenate(list(rewards.values())) if rewards else np.zeros(1)
+    entry: dict[str, Any] = {
+        "iteration": progress.iteration,
+        "compiles": progress.compiles,
+        "elapsed_s": round(progress.elapsed_s, 3),
+        "reward_mean": float(everything.mean()),
+        "reward_by_project": {name: float(np.concatenate(parts).mean()) for name, parts in sorted(by_project.items())},
+        **metrics,
+        "failures": len(batch.failures),
+        "decisions": sum(len(trajectory) for group in batch.groups for trajectory in group.trajectories()),
+        "compiles_per_s": batch.num_compiles / progress.iteration_s,
+        "collect_cpu_s": batch.cpu_s,
+    }
+    history.add(entry, everything)
+    for failure in batch.failures:
+        _LOG.warning("rollout failed: %s", failure)
+    _LOG.info(
+        "iteration %d: reward %+.2f%%, %s, %.1f compiles/s, %d failures, %.1f min so far",
+        progress.iteration,
+        100 * entry["reward_mean"],
+        ", ".join(f"{label} {metrics.get(key, 0.0):{form}}" for key, label, form in log_metrics),
+        entry["compiles_per_s"],
+        entry["failures"],
+        progress.elapsed_s / 60,
+    )

@@ -1,0 +1,29 @@
+"""What gin can set, by entry point: each table is dataclasses by the name that they have in gin.
+
+Tables are larger than what an entry point looks at, so that one set of gin files will do for all steps of a pipeline.
+"""
+
+from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
+from compiler_opt.llvm.ir2vec import InliningConfig
+from compiler_opt.rl import algorithms
+from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
+from compiler_opt.rl.config import TrainingConfig
+from compiler_opt.spaces.network_config import NetworkConfig
+
+_SHARED: dict[str, type] = {"network": NetworkConfig, "problem_config": ProblemConfig, "inlining": InliningConfig}
+
+
+def of_compilations() -> dict[str, type]:
+    """Of generate_default_trace and evaluate."""
+    return {"rollout": RolloutSettings, **_SHARED}
+
+
+def of_cloning() -> dict[str, type]:
+    """Of train_bc."""
+    return {"train_eval": BehavioralCloningConfig, **_SHARED}
+
+
+def of_training() -> dict[str, type]:
+    """Of train_locally and optimize: the settings of all algorithms are among them."""
+    return {"train_eval": TrainingConfig, **algorithms.config_classes(), **_SHARED}

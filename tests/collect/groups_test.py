@@ -1,0 +1,109 @@
+"""An iteration's rollouts by a pool that compiles nothing: who decides, by which seeds, and what becomes a group."""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from compiler_opt.collect.baseline import Baseline
+from compiler_opt.collect.failures import FailureWatch, check_failures
+from compiler_opt.collect.groups import CollectionPolicy, RepeatedPolicy, RolloutBatch, collect_groups
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.collect.workers import Job, WorkerPool
+from compiler_opt.corpus.description import Module
+from compiler_opt.errors import CorpusError
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import ConstantPolicy, Policy
+from compiler_opt.tensor_spec import TensorSpec
+
+_SPEC = TensorSpec("x", np.dtype("i8"), (1,))
+_TRAJECTORY = Trajectory(Header((_SPEC,), _SPEC), bytes(8), np.zeros(1, np.int64), None, None)
+_MODULES = [Module(name, "p", Path("/nowhere")) for name in ("small", "empty", "large", "broken", "fragile")]
+_BASELINE = Baseline({"small": 1.0, "empty": 2.0, "large": 9.0, "broken": 4.0, "fragile": 3.0}, {"p": None}, {}, 0.0)
+
+
+class _Pool:
+    """In `empty` nothing is decided, `broken` always fails, and `fragile` under policies of that name."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout]]:
+        jobs = list(jobs)
+        self.jobs += jobs
+        # As they are done, which is in no order.
+        for job in random.Random(0).sample(jobs, len(jobs)):
+            name, policy = job.module.name, str(job.policy.name if job.policy is not None else None)
+            failure = f"{name}: no luck" if name == "broken" or (name, policy) == ("fragile", "bad") else None
+            trajectory = None if name == "empty" or failure else _TRAJECTORY
+            yield job, Rollout(name, "p", policy, job.seed, trajectory, None, 1.0, 0.5, failure)
+
+
+class _WithFollowUps(CollectionPolicy):
+    """Two rollouts, and as many more as the random generator says."""
+
+    settings = RolloutSettings()
+    min_decided = 2
+
+    def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
+        return [ConstantPolicy(0, "good"), ConstantPolicy(0, "bad")]
+
+    def follow_ups(self, rollouts: Sequence[Rollout], rng: np.random.Generator) -> Sequence[Policy]:
+        assert [rollout.policy for rollout in rollouts] == ["good", "bad"]
+        return [ConstantPolicy(0, str(number)) for number in range(rng.integers(1, 4))]
+
+
+def _collect(policy: CollectionPolicy, seed: int = 1) -> tuple[RolloutBatch, list[Job]]:
+    pool = _Pool()
+    return collect_groups(_MODULES, policy, _BASELINE, cast(WorkerPool, pool), seed=(seed, 0)), pool.jobs
+
+
+def test_a_group_has_rollouts_that_decided_in_the_order_of_their_seeds() -> None:
+    batch, jobs = _collect(RepeatedPolicy(ConstantPolicy(0, "good"), 3, RolloutSettings()))
+    # Those with the largest scores come first.
+    assert [group.module for group in batch.groups] == ["large", "fragile", "small"]
+    assert [job.module.name for job in jobs[::3]] == ["large", "broken", "fragile", "empty", "small"]
+    for group in batch.groups:
+        seeds = [rollout.seed for rollout in group.rollouts]
+        assert len(set(seeds)) == 3 and seeds == sorted(seeds)
+    assert len({job.seed for job in jobs}) == 15
+    assert (batch.undecided, batch.failed_modules) == (["empty"], {"broken": "broken: no luck"})
+    assert (batch.failures, batch.num_compiles, batch.cpu_s) == (["broken: no luck"] * 3, 15, 22.5)
+
+
+def test_the_same_seed_collects_the_same() -> None:
+    (one, _), (same, _), (other, _) = (_collect(_WithFollowUps(), seed) for seed in (1, 1, 2))
+    assert [len(group.follow_ups) for group in one.groups] == [len(group.follow_ups) for group in same.groups]
+    seeds = [[rollout.seed for group in batch.groups for rollout in group.rollouts] for batch in (one, same, other)]
+    assert seeds[0] == seeds[1] != seeds[2]
+
+
+def test_follow_ups_know_what_came_before_and_are_no_part_of_the_group() -> None:
+    batch, jobs = _collect(_WithFollowUps())
+    # Of `fragile` only one of two rollouts is good, which is too few.
+    assert [group.module for group in batch.groups] == ["large", "small"]
+    for group in batch.groups:
+        assert [attempt.policy.name for attempt in group.attempts] == ["good", "bad"]
+        assert [attempt.policy.name for attempt in group.follow_ups] == ["0", "1", "2"][: len(group.follow_ups)]
+        assert all(attempt.rollout.policy == attempt.policy.name for attempt in (*group.attempts, *group.follow_ups))
+    assert list(batch.failed_modules) == ["broken"]
+    assert batch.num_compiles == len(jobs) == len({job.seed for job in jobs}) > 15
+
+
+def test_a_run_stops_when_most_modules_fail_however_alike_the_reasons_are() -> None:
+    batch, _ = _collect(_WithFollowUps())
+    check_failures(batch.failed_modules, 2)
+    with pytest.raises(CorpusError, match="1 of 1 modules failed to compile; the first: broken: no luck"):
+        check_failures(batch.failed_modules, 1)
+
+
+def test_of_few_modules_all_must_fail_for_a_run_to_stop_early() -> None:
+    watch = FailureWatch(3)
+    watch.add("a", "a: no luck")
+    watch.add("b", "b: no luck")
+    with pytest.raises(CorpusError, match="3 of 3 modules failed to compile; the first: a: no luck"):
+        watch.add("c", "c: no luck")
