@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 
 from compiler_opt.checked_values import NonNegativeInt, convert, read_json
-from compiler_opt.corpus.contents import REMAKE
 from compiler_opt.corpus.module import MAX_COMMAND_BYTES, check_name
+from compiler_opt.corpus.validation import REMAKE
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import shown
 

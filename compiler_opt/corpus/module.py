@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
-from compiler_opt.corpus.contents import REMAKE, check_whole_bitcode
 from compiler_opt.corpus.remote import RemoteModule
+from compiler_opt.corpus.validation import REMAKE, check_whole_bitcode
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular, shown
 

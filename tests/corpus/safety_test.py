@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler_opt.corpus.command_lines import cc1_left_out, cc1_options
+from compiler_opt.corpus.command_lines import cc1_dropped, cc1_options
 from compiler_opt.corpus.command_lines.command_line import checked_options, compile_command, opt_command
 from compiler_opt.corpus.description import Corpus, Module, format_options, parse_options
 from compiler_opt.errors import CorpusError
@@ -300,7 +300,7 @@ def is_on_the_list(kept: tuple[str, ...]) -> bool:
 
 
 hostile_words = st.sampled_from([word for line in lines(ESCAPES) for word in line.split(" ")]).map(str.encode)
-listed_words = st.sampled_from(entries(cc1_options.KEPT + cc1_left_out.DROPPED)).map(
+listed_words = st.sampled_from(entries(cc1_options.KEPT + cc1_dropped.DROPPED)).map(
     lambda entry: entry.replace(" <value>", "\0x").replace("<value>", "1").encode()
 )
 commands = st.one_of(

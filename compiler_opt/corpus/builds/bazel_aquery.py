@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus.builds import params, words
+from compiler_opt.corpus.builds import params, response_files
 from compiler_opt.corpus.builds.objects import OBJECT_SUFFIXES, Build, listed
 from compiler_opt.corpus.builds.reading import read_json
 from compiler_opt.errors import CorpusError
@@ -48,7 +48,7 @@ def objects_of_aquery(path: Path, base: Path | None = None) -> Build:
         if action["mnemonic"] in _ARCHIVES or any(file.endswith(_LIBRARY_SUFFIXES) for file in made):
             made_here.update(made)
         else:
-            linked, of_link = params.parse(words.expand(graph.command_of(action), base, graph.where))
+            linked, of_link = params.parse(response_files.expand(graph.command_of(action), base, graph.where))
             options += of_link
             inputs.update(dict.fromkeys(linked))
         files = graph.paths_of(graph.artifacts_of(_ids(action, "inputDepSetIds", graph.where)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from compiler_opt.corpus.builds import words
+from compiler_opt.corpus.builds import response_files
 from compiler_opt.corpus.builds.objects import (
     ObjectFile,
     checked_path,
@@ -64,7 +64,7 @@ def commands_of_database(path: Path) -> list[CompileCommand]:
         file = checked_path(entry["file"], f"{where}: 'file'")
         # Relative directories are relative to the database.
         directory = path.parent.absolute() / checked_path(entry.get("directory") or ".", f"{where}: 'directory'")
-        arguments = tuple(words.expand(_arguments_of(entry, where), directory, where))
+        arguments = tuple(response_files.expand(_arguments_of(entry, where), directory, where))
         output = _output_of(entry, file, arguments)
         if output is not None:
             object_path = normal(directory / checked_path(output, f"{where}: the object"))

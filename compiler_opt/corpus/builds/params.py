@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.builds import archive, words
+from compiler_opt.corpus.builds import archive, response_files
 from compiler_opt.corpus.builds.objects import (
     ARCHIVE,
     OBJECT_SUFFIXES,
@@ -51,12 +51,12 @@ def objects_of_params(path: Path, base: Path | None = None) -> Build:
     Raises:
       CorpusError: a file cannot be read or is too large, files name each other, or an archive is damaged.
     """
-    return objects_of_words(words.read(path, WANTED), base or Path.cwd(), str(path))
+    return objects_of_words(response_files.read(path, WANTED), base or Path.cwd(), str(path))
 
 
 def objects_of_words(command: Sequence[str], base: Path, where: str) -> Build:
     """The objects among the words of a link, see `objects_of_params`; `where` starts messages."""
-    inputs, options = parse(words.expand(command, base, where))
+    inputs, options = parse(response_files.expand(command, base, where))
     build = objects_of_inputs(inputs, base, where)
     return dataclasses.replace(build, link_options=tuple(options))
 

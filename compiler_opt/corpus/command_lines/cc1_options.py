@@ -1,6 +1,6 @@
 """The cc1 options that a corpus may use, by what they do.
 
-What is neither here nor among those that are left out (`cc1_left_out.py`) is refused (`command_line.py`).
+What is neither here nor among those that are left out (`cc1_dropped.py`) is refused (`command_line.py`).
 
 One option per line: `-name` alone, `-name=<value>` or `-name<value>` with a joined value, `-name <value>` with a
 separate one. clang lists its options with `clang -cc1 --help`; a test checks these against the tested compilers.

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from compiler_opt.corpus.command_lines import cc1_left_out, cc1_options, thinlto
+from compiler_opt.corpus.command_lines import cc1_dropped, cc1_options, thinlto
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import shown
 
@@ -219,7 +219,7 @@ def _is_input_or_output(words: Sequence[str]) -> bool:
 
 def _reason(option: str) -> str:
     """Why it is refused, in brackets, where that is known."""
-    found = (reason for reason, starts in cc1_left_out.REASONS.items() if option.startswith(tuple(starts.split())))
+    found = (reason for reason, starts in cc1_dropped.REASONS.items() if option.startswith(tuple(starts.split())))
     return next((f" ({reason})" for reason in found), "")
 
 
@@ -252,5 +252,5 @@ def _parse_table(text: str) -> _Table:
 
 
 _KEPT = _parse_table(cc1_options.KEPT)
-_DROPPED = _parse_table(cc1_left_out.DROPPED)
+_DROPPED = _parse_table(cc1_dropped.DROPPED)
 _LLVM_KNOBS = _parse_table(cc1_options.LLVM_KNOBS).flags

@@ -16,7 +16,14 @@ from typing import Any
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.sections import BITCODE_SECTION, COMMAND_SECTION, Reader
-from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, Version, each, newest, write_description
+from compiler_opt.corpus.making.writing import (
+    CorpusWriter,
+    MadeCorpus,
+    Version,
+    map_with_failures,
+    newest,
+    write_description,
+)
 from compiler_opt.errors import CorpusError
 
 
@@ -79,7 +86,7 @@ def extract(
                 modules[name] = writer.write_module(name, compilation.code, compilation.options, index)
         return _Extracted(modules, len(compilations) - len(modules))
 
-    extracted, refused = each(extract_one, objects, num_workers, progress)
+    extracted, refused = map_with_failures(extract_one, objects, num_workers, progress)
     versions = {name: version for one in extracted for name, version in one.modules.items()}
     filtered = sum(one.filtered for one in extracted)
     failures = tuple((item.path, reason) for item, reason in refused)

@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from compiler_opt.corpus import bitcode
-from compiler_opt.corpus.builds import params, words
+from compiler_opt.corpus.builds import params, response_files
 from compiler_opt.corpus.builds.objects import checked_path, name_below, normal
 from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
 from compiler_opt.corpus.making import thinlto
-from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, Version, each, newest, write_description
+from compiler_opt.corpus.making.writing import (
+    CorpusWriter,
+    MadeCorpus,
+    Version,
+    map_with_failures,
+    newest,
+    write_description,
+)
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular
 
@@ -48,7 +55,7 @@ def link_of_params(path: Path, base: Path | None = None) -> Link:
       CorpusError: a file cannot be read, or files name each other.
     """
     base = normal(base or Path.cwd())
-    inputs, options = params.parse(words.expand(words.read(path, params.WANTED), base, str(path)))
+    inputs, options = params.parse(response_files.expand(response_files.read(path, params.WANTED), base, str(path)))
     modules: dict[str, Path] = {}
     skipped: list[str] = []
     for text in dict.fromkeys(inputs):
@@ -112,7 +119,7 @@ def extract(
             raise CorpusError(f"{printable(place)}: its bitcode names no target; build it again")
         return name, triple, writer.write_module(name, code, None, index)
 
-    extracted, refused = each(extract_one, link.modules, num_workers, progress)
+    extracted, refused = map_with_failures(extract_one, link.modules, num_workers, progress)
     modules = sorted(name for name, _, _ in extracted)
     triples = {triple for _, triple, _ in extracted}
     failures = tuple((place, reason) for (_, place), reason in refused)

@@ -14,7 +14,14 @@ from typing import Any
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.command_lines.command_line import checked_options
 from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
-from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, Version, each, newest, write_description
+from compiler_opt.corpus.making.writing import (
+    CorpusWriter,
+    MadeCorpus,
+    Version,
+    map_with_failures,
+    newest,
+    write_description,
+)
 from compiler_opt.errors import ConfigError, CorpusError, OutputError
 from compiler_opt.files import read_regular
 
@@ -88,7 +95,7 @@ def make(
         name = path.relative_to(input_dir).as_posix().removesuffix(_SUFFIX)
         return name, writer.write_module(name, _read(path, root), options)
 
-    found, failures = each(make_one, paths, progress=progress)
+    found, failures = map_with_failures(make_one, paths, progress=progress)
     versions = dict(found)
     if not versions:
         first = f"; the first: {failures[0][1]}" if failures else ""

@@ -114,7 +114,7 @@ class CorpusWriter:
         self._folders.add(folder)
 
 
-def each(
+def map_with_failures(
     work: Callable[[_Source], _Result],
     sources: Sequence[_Source],
     num_workers: int = 1,

@@ -20,7 +20,7 @@ from compiler_opt.corpus import description
 from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.making.extract import extract
 from compiler_opt.corpus.making.writing import write_description
-from compiler_opt.corpus.ready_made import archives, manifest, unfinished
+from compiler_opt.corpus.ready_made import archives, manifest, resume
 from compiler_opt.corpus.ready_made.cross_compiling import OWN_TARGET, Target
 from compiler_opt.corpus.ready_made.tables import archives_of
 from compiler_opt.errors import CorpusError, OutputError
@@ -209,7 +209,7 @@ class _Builder:
         # Beside the target, so that moving it there is one step.
         with (
             scratch_directory(output_dir) as scratch,
-            unfinished.objects_folder(output_dir, project.name, task.stamp) as objects_dir,
+            resume.objects_folder(output_dir, project.name, task.stamp) as objects_dir,
         ):
             root = scratch / "source" / project.root
             archives.unpack(archive, scratch / "source", only=project.root)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler_opt.corpus.builds import words
+from compiler_opt.corpus.builds import response_files
 from compiler_opt.errors import CorpusError
 
 HARD = r"""plain 'single quoted' "double \"quoted\"" back\ slash mid"dle quo"ted 'es\'caped' x\\y
@@ -21,51 +21,53 @@ def test_words_are_those_that_clang_sees(clang_path: str, tmp_path: Path) -> Non
     expected = [part.rpartition("'\n")[0] for part in run.stderr.split("no such file or directory: '")[1:]]
     expected = [text.partition("'\nclang")[0] for text in expected]
     assert len(expected) == 13
-    assert words.split(HARD) == expected
+    assert response_files.split(HARD) == expected
 
 
 def test_words_may_be_empty_or_cut_short() -> None:
-    assert words.split("a '' b") == ["a", "", "b"]
-    assert words.split("a 'b c") == ["a", "b c"]
-    assert words.split("a b\\") == ["a", "b"]
-    assert words.split(" \n\t") == []
+    assert response_files.split("a '' b") == ["a", "", "b"]
+    assert response_files.split("a 'b c") == ["a", "b c"]
+    assert response_files.split("a b\\") == ["a", "b"]
+    assert response_files.split(" \n\t") == []
 
 
 @given(st.text())
 def test_no_text_grows_when_it_is_split(text: str) -> None:
-    assert sum(map(len, words.split(text))) <= len(text)
+    assert sum(map(len, response_files.split(text))) <= len(text)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1)))
 def test_quoted_words_come_back(expected: list[str]) -> None:
     quoted = " ".join('"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"' for word in expected)
-    assert words.split(quoted) == expected
+    assert response_files.split(quoted) == expected
 
 
 def test_paths_that_are_not_utf8_stay_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"caf\xe9.o")
-    assert words.expand(["@file"], tmp_path, "here") == [os.fsdecode(b"caf\xe9.o")]
+    assert response_files.expand(["@file"], tmp_path, "here") == [os.fsdecode(b"caf\xe9.o")]
 
 
 def test_files_that_multiply_are_refused(tmp_path: Path) -> None:
     for level in range(30):
         (tmp_path / f"f{level}").write_text(f"@f{level + 1} @f{level + 1}")
-    with pytest.raises(CorpusError, match=rf"here: expected at most {words.MAX_FILES} response files, found more"):
-        words.expand(["@f0"], tmp_path, "here")
+    with pytest.raises(
+        CorpusError, match=rf"here: expected at most {response_files.MAX_FILES} response files, found more"
+    ):
+        response_files.expand(["@f0"], tmp_path, "here")
 
 
 def test_files_nested_too_deeply_are_refused(tmp_path: Path) -> None:
-    for level in range(words.MAX_DEPTH + 1):
+    for level in range(response_files.MAX_DEPTH + 1):
         (tmp_path / f"f{level}").write_text(f"@f{level + 1}")
     with pytest.raises(CorpusError, match=r"here: expected at most 32 files that name each other, found more"):
-        words.expand(["@f0"], tmp_path, "here")
+        response_files.expand(["@f0"], tmp_path, "here")
 
 
 @pytest.mark.parametrize("word", ["@", "@gone", "@a\0b", "@.", "@/dev/zero", "@\ud800", f"@{'x' * 5000}"])
 def test_what_names_no_file_stays_a_word(tmp_path: Path, word: str) -> None:
-    assert words.expand([word], tmp_path, "here") == [word]
+    assert response_files.expand([word], tmp_path, "here") == [word]
 
 
 @pytest.mark.parametrize("text", ["'\\" * 100_000, "\\" * 100_001, "\"'" * 100_000, "a'\\x\"" * 50_000])
 def test_long_lines_of_quotes_take_no_long_time(text: str) -> None:
-    assert words.split(text)
+    assert response_files.split(text)

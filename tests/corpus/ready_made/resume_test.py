@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus.ready_made import unfinished
+from compiler_opt.corpus.ready_made import resume
 from compiler_opt.errors import OutputError
 
 
 def leave(output_dir: Path, name: str, stamp: dict[str, str], text: str) -> None:
     """What an interruption leaves."""
-    with pytest.raises(KeyboardInterrupt), unfinished.objects_folder(output_dir, name, stamp) as folder:
+    with pytest.raises(KeyboardInterrupt), resume.objects_folder(output_dir, name, stamp) as folder:
         (folder / "a.o").write_text(text)
         raise KeyboardInterrupt
 
@@ -16,35 +16,35 @@ def leave(output_dir: Path, name: str, stamp: dict[str, str], text: str) -> None
 def test_objects_stay_after_an_interruption_and_go_when_all_is_done(tmp_path: Path) -> None:
     leave(tmp_path, "one", {"level": "Oz"}, "first")
     leave(tmp_path, "two", {"level": "Oz"}, "other")
-    with unfinished.objects_folder(tmp_path, "one", {"level": "Oz"}) as folder:
+    with resume.objects_folder(tmp_path, "one", {"level": "Oz"}) as folder:
         assert (folder / "a.o").read_text() == "first"
     # What is left of another project is for its next build.
-    assert [path.name for path in (tmp_path / unfinished.FOLDER_NAME).iterdir()] == ["two"]
-    with unfinished.objects_folder(tmp_path, "two", {"level": "Oz"}) as folder:
+    assert [path.name for path in (tmp_path / resume.FOLDER_NAME).iterdir()] == ["two"]
+    with resume.objects_folder(tmp_path, "two", {"level": "Oz"}) as folder:
         assert (folder / "a.o").read_text() == "other"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_objects_that_were_made_otherwise_are_removed(tmp_path: Path) -> None:
     leave(tmp_path, "one", {"level": "Oz"}, "first")
-    with unfinished.objects_folder(tmp_path, "one", {"level": "O2"}) as folder:
+    with resume.objects_folder(tmp_path, "one", {"level": "O2"}) as folder:
         assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("stamp", [b"", b"{", b"\xff", b"[]"])
 def test_a_damaged_stamp_is_none(tmp_path: Path, stamp: bytes) -> None:
     leave(tmp_path, "one", {"level": "Oz"}, "first")
-    (tmp_path / unfinished.FOLDER_NAME / "one" / "stamp.json").write_bytes(stamp)
-    with unfinished.objects_folder(tmp_path, "one", {"level": "Oz"}) as folder:
+    (tmp_path / resume.FOLDER_NAME / "one" / "stamp.json").write_bytes(stamp)
+    with resume.objects_folder(tmp_path, "one", {"level": "Oz"}) as folder:
         assert list(folder.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / unfinished.FOLDER_NAME).write_text("the user's own")
+    (tmp_path / resume.FOLDER_NAME).write_text("the user's own")
     with (
-        pytest.raises(OutputError, match=f"{unfinished.FOLDER_NAME}.* cannot be written") as error,
-        unfinished.objects_folder(tmp_path, "one", {}),
+        pytest.raises(OutputError, match=f"{resume.FOLDER_NAME}.* cannot be written") as error,
+        resume.objects_folder(tmp_path, "one", {}),
     ):
         pass
     assert "\n" not in str(error.value)
-    assert (tmp_path / unfinished.FOLDER_NAME).read_text() == "the user's own"
+    assert (tmp_path / resume.FOLDER_NAME).read_text() == "the user's own"
