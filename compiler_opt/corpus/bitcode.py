@@ -1,9 +1,9 @@
-"""What a bitcode file says about itself, without an LLVM: whether it is one, and which LLVM wrote it.
+"""Reads the headers of bitcode files without LLVM: whether a file is whole, which LLVM wrote it, its target.
 
 Format: https://llvm.org/docs/BitCodeFormat.html. A file starts with `BC` 0xC0DE (or the wrapper header, 5 words: magic,
 version, offset, size, CPU type), and its first block is IDENTIFICATION_BLOCK: record STRING holds the producer, e.g.
-`LLVM22.1.8`; record TRIPLE of a MODULE_BLOCK the target. At the top level every block starts and ends at a 32-bit word,
-and says how long it is, so a file that was cut short shows without reading it. Nothing else is looked at.
+`LLVM22.1.8`; record TRIPLE of a MODULE_BLOCK holds the target. Top-level blocks are aligned to 32 bits and state their
+length, so truncation is detected without reading their contents.
 """
 
 import io
@@ -19,10 +19,10 @@ _WRAPPER_BYTES = 20
 _FIRST_BYTES = 64
 
 HEAD_BYTES = 512
-"""How much of a file `producer` needs."""
+"""How many bytes of a file `producer` needs."""
 
 MAX_FILE_BYTES = 1 << 30
-"""Of files that become modules."""
+"""The largest file that becomes a module."""
 
 _IDENTIFICATION_BLOCK = 13
 _STRING_RECORD = 1
@@ -34,13 +34,13 @@ _CHAR6_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 
 def problem(file: BinaryIO, size_bytes: int) -> str | None:
-    """What is wrong with a bitcode file, None when it looks whole; reads a few words of it.
+    """Describes what is wrong with a bitcode file, None if it looks whole; reads only the headers of its blocks.
 
     Args:
-      file: at its start.
+      file: positioned at its start.
       size_bytes: of the file.
     """
-    # The first blocks are short: few reads find more than a header each.
+    # The first blocks are short: one read covers several headers.
     head = file.read(_FIRST_BYTES)
     start, end = 0, size_bytes
     if head.startswith(_WRAPPER_MAGIC):
@@ -61,19 +61,19 @@ def check(data: bytes, shown: str, remedy: str) -> None:
     """Checks bitcode in memory.
 
     Args:
-      data: what should be bitcode.
-      shown: what the message calls it.
+      data: the bitcode.
+      shown: its name in the message.
       remedy: what the user can do.
 
     Raises:
-      CorpusError: it does not look whole.
+      CorpusError: it is not bitcode, or truncated.
     """
     if wrong := problem(io.BytesIO(data), len(data)):
         raise CorpusError(f"{shown}: {wrong}; {remedy}")
 
 
 def _blocks_problem(file: BinaryIO, first: bytes, start: int, end: int) -> str | None:
-    """Follows the top-level blocks from `start`, where `first` stands and the magic begins, to `end`."""
+    """Follows the top-level blocks from byte `start` (the magic) to `end`; `first` holds the bytes at `start`."""
     num_blocks = 0
     position = start + 4
     while position < end:
@@ -81,7 +81,7 @@ def _blocks_problem(file: BinaryIO, first: bytes, start: int, end: int) -> str |
         if len(head) < 8:
             file.seek(position)
             head = file.read(8)
-        if head[:4] == _RAW_MAGIC:  # Several files in a row are one.
+        if head[:4] == _RAW_MAGIC:  # Bitcode files may be concatenated.
             position += 4
             continue
         if num_blocks and not any(head):  # Padding.
@@ -90,7 +90,7 @@ def _blocks_problem(file: BinaryIO, first: bytes, start: int, end: int) -> str |
             return (
                 f"expected a block of bitcode at byte {position} of {end}, found something else (truncated or damaged)"
             )
-        # 2 bits abbreviation, 8 bits block (one chunk, as there are few kinds), 4 bits width; aligned; length in words.
+        # 2 bits abbreviation, 8 bits block ID (always one chunk), 4 bits width; aligned; length in 32-bit words.
         position += 8 + 4 * int.from_bytes(head[4:8], "little")
         num_blocks += 1
     if position > end:
@@ -99,10 +99,10 @@ def _blocks_problem(file: BinaryIO, first: bytes, start: int, end: int) -> str |
 
 
 def split(data: bytes) -> list[bytes]:
-    """The bitcode files in a section that a linker made of several (`ld -r`), which may have padding between them.
+    """Splits a section that `ld -r` concatenated into its bitcode files, which may have padding between them.
 
     Raises:
-      ValueError: it is no row of whole raw bitcode files; `problem` says why.
+      ValueError: it is not a sequence of raw bitcode files.
     """
     if data.startswith(_WRAPPER_MAGIC):
         return [data]
@@ -123,7 +123,7 @@ def split(data: bytes) -> list[bytes]:
 
 
 def producer(head: bytes) -> str | None:
-    """Who wrote a bitcode file, e.g. `LLVM22.1.8`, from its first `HEAD_BYTES`; None when it does not say."""
+    """The producer of a bitcode file, e.g. `LLVM22.1.8`, from its first `HEAD_BYTES`; None if not recorded."""
     if head.startswith(_WRAPPER_MAGIC) and len(head) >= 20:
         head = head[int.from_bytes(head[8:12], "little") :]
     if not head.startswith(_RAW_MAGIC):
@@ -135,13 +135,13 @@ def producer(head: bytes) -> str | None:
 
 
 def producer_version(head: bytes) -> tuple[int, int, int] | None:
-    """The version in `producer`, e.g. `(22, 1, 8)`; None when there is none."""
+    """The producer's LLVM version, e.g. `(22, 1, 8)`; None if not recorded."""
     match = re.match(r"LLVM(\d{1,4})\.(\d{1,4})\.(\d{1,4})", producer(head) or "")
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def target_triple(data: bytes) -> str | None:
-    """The target of the first module in a bitcode file, e.g. `x86_64-pc-linux-gnu`; None when it does not say."""
+    """The target triple of the first module in a bitcode file, e.g. `x86_64-pc-linux-gnu`; None if not recorded."""
     if not data.startswith(_RAW_MAGIC):
         return None
     try:
@@ -172,9 +172,9 @@ class _Bits:
         return value
 
     def vbr(self, width: int) -> int:
-        """A variable-width number: chunks of `width` bits, the top bit of each says that more follow."""
+        """Reads a variable bit rate integer: chunks of `width` bits whose top bit means that another follows."""
         if width < 2:
-            raise ValueError("no room for a value")
+            raise ValueError(f"VBR width: expected at least 2, found {width}")
         more = 1 << (width - 1)
         value = shift = 0
         while True:
@@ -188,7 +188,7 @@ class _Bits:
         self._position = (self._position + 31) & ~31
 
     def block(self) -> tuple[int, int, int]:
-        """The head of a block, after the abbreviation that enters it: its kind, its width, its length in bits."""
+        """Reads a block header after ENTER_SUBBLOCK: block ID, abbreviation width, length in bits."""
         kind, width = self.vbr(8), self.vbr(4)
         self.align32()
         return kind, width, 32 * self.fixed(32)
@@ -198,7 +198,7 @@ class _Bits:
 
 
 def _text_record(bits: _Bits, block: int, code: int) -> str | None:
-    """The first record of this code within the first top-level block of this kind, as text; None: there is none."""
+    """The first record `code` in the first top-level block with ID `block`, as text; None if there is none."""
     while bits.fixed(2) == _ENTER_SUBBLOCK:
         kind, width, length = bits.block()
         if kind == block:
@@ -229,7 +229,7 @@ def _text_record_within(bits: _Bits, width: int, code: int) -> str | None:
 
 
 def _abbreviation(bits: _Bits) -> list[tuple[int, int]]:
-    """The operands of an abbreviation: (encoding, its argument); encoding 0 is a literal."""
+    """Reads the operands of an abbreviation: pairs of encoding and argument; encoding 0 is a literal."""
     operands = []
     for _ in range(bits.vbr(5)):
         if bits.fixed(1):
@@ -245,7 +245,7 @@ def _record(bits: _Bits, operands: list[tuple[int, int]]) -> list[int]:
     for index, operand in enumerate(operands):
         if operand[0] == _ARRAY:
             if index + 2 != len(operands):
-                raise ValueError("an array is followed by the type of its elements, and nothing else")
+                raise ValueError("an array must be followed by its element type only")
             length = bits.vbr(6)
             return record + [_scalar(bits, operands[-1]) for _ in range(length)]
         record.append(_scalar(bits, operand))
@@ -262,4 +262,4 @@ def _scalar(bits: _Bits, operand: tuple[int, int]) -> int:
         return bits.vbr(argument)
     if encoding == _CHAR6:
         return ord(_CHAR6_LETTERS[bits.fixed(6)])
-    raise ValueError(f"no scalar: encoding {encoding}")
+    raise ValueError(f"expected a scalar encoding, found {encoding}")

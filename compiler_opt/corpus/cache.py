@@ -1,11 +1,11 @@
-"""Files from elsewhere, kept by what they contain.
+"""A content-addressed cache of fetched files.
 
-    ROOT/content/ab/abcd...   a file, named by the SHA-256 of what it holds: the same content is kept once
-    ROOT/sources/ef/efgh...   which content a source gave, named by the SHA-256 of the source's key
-    ROOT/together/ab...-cd... links to content that is looked for side by side
+    ROOT/content/ab/abcd...   a file, named by the SHA-256 of its content: equal content is stored once
+    ROOT/sources/ef/efgh...   the content digest of a source, named by the SHA-256 of the source's key
+    ROOT/together/ab...-cd... links to files that must be side by side
 
-Everything is written aside and renamed: several processes may fetch the same file at once, and one that is killed
-leaves nothing that looks like a file. Nothing is ever changed afterwards, or removed.
+Files are written under a temporary name and renamed, so several processes may fetch the same file, and a killed one
+leaves no partial file under a final name. Nothing is changed or removed afterwards.
 """
 
 import contextlib
@@ -23,21 +23,21 @@ from compiler_opt.errors import CorpusError, OutputError
 from compiler_opt.files import write_atomically
 
 _CHUNK_BYTES = 1 << 20
-_CHANGED = "it has changed meanwhile or is damaged; load the corpus again"
+_CHANGED = "it has changed since it was listed, or is damaged; load the corpus again"
 
 
 @dataclasses.dataclass(frozen=True)
 class ContentCache:
-    """A cache in a folder of its own.
+    """A cache in a folder.
 
     Attributes:
-      root: the folder, which is made when it is needed.
+      root: the folder; created on the first write.
     """
 
     root: Path
 
     def find(self, key: str, size_bytes: int) -> Path | None:
-        """What the source of that key gave earlier; None when it has not been fetched."""
+        """The cached file of a source; None if it has not been fetched."""
         try:
             digest = self._source_path(key).read_bytes()[:65].decode("ascii", "replace")
         except OSError:
@@ -57,16 +57,16 @@ class ContentCache:
         source: Callable[[], AbstractContextManager[IO[bytes]]],
         check: Callable[[Path], None] | None = None,
     ) -> Path:
-        """What the source of that key gives, asked for it only when that is not known.
+        """Returns the cached file of a source, reading the source only if it is not cached yet.
 
         Args:
-          key: names the source, and the version of what is there.
-          size_bytes: how much it promises to be.
+          key: identifies the source and its version.
+          size_bytes: its expected size.
           source: opens it for reading.
-          check: looks at the file before anyone else sees it; raises CorpusError when it is not what it should be.
+          check: validates the file before it enters the cache; raises CorpusError.
 
         Raises:
-          CorpusError: the source gives more or less than it promised, or `check` says so.
+          CorpusError: the source has another size, or `check` refuses the file.
           OutputError: the cache cannot be written.
         """
         found = self.find(key, size_bytes)
@@ -98,7 +98,7 @@ class ContentCache:
         return path
 
     def together(self, contents: Mapping[str, Path]) -> Path:
-        """A folder in which files of the cache stand side by side, by the names that are given.
+        """Returns a folder that links to files of the cache by the names given.
 
         Raises:
           OutputError: the cache cannot be written.
@@ -107,7 +107,7 @@ class ContentCache:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, path in contents.items():
-                # Whoever makes the same link at the same time makes it to the same file.
+                # Another process may create the same link at the same time; it has the same target.
                 with contextlib.suppress(FileExistsError):
                     (folder / name).symlink_to(path.absolute())
         except OSError as error:
@@ -133,7 +133,7 @@ class ContentCache:
 
 
 def _copy(stream: IO[bytes], file: IO[bytes], size_bytes: int) -> str:
-    """Copies so many bytes; returns their SHA-256."""
+    """Copies `size_bytes` bytes and returns their SHA-256."""
     digest, num_bytes = hashlib.sha256(), 0
     while chunk := stream.read(min(_CHUNK_BYTES, size_bytes - num_bytes + 1)):
         num_bytes += len(chunk)

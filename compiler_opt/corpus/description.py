@@ -1,13 +1,13 @@
-"""Corpora on disk: which modules there are, and what the build compiled them with.
+"""A corpus on disk: its modules, and the options that the build compiled them with.
 
-The format is LLVM's (mlgo-utils). A folder with `corpus_description.json`:
+The format is that of LLVM's mlgo-utils. A folder with `corpus_description.json`:
 
     {"modules": ["lib/a.o", ...], "has_thinlto": false, "global_command_override": ["-cc1", ...] (optional)}
 
-and, per module, `NAME.bc` (bitcode from before optimisation), `NAME.cmd` (cc1 options, each ended by NUL) and, with
-ThinLTO, `NAME.thinlto.bc`. Two optional keys are ours: `"projects": ["leveldb", ...]`, where a module belongs to the
-project that is the start of its name (`leveldb/db/builder.o`), and `"compiler": {"version": [22, 1, 0], ...}`, what
-wrote the bitcode. A corpus is untrusted input: names stay inside, links that leave are refused.
+and, per module, `NAME.bc` (bitcode from before optimisation), `NAME.cmd` (cc1 options, each terminated by NUL) and,
+with ThinLTO, `NAME.thinlto.bc`. Two optional keys are ours: `"projects": ["leveldb", ...]`, where a module belongs to
+the project that prefixes its name (`leveldb/db/builder.o`), and `"compiler": {"version": [22, 1, 0], ...}`, the
+compiler that wrote the bitcode. A corpus is untrusted input: names and symlinks that leave it are refused.
 """
 
 import dataclasses
@@ -34,20 +34,20 @@ from compiler_opt.files import printable, shown, write_atomically
 
 DESCRIPTION_NAME = "corpus_description.json"
 
-MAX_BITCODE_BYTES = 1 << 32  # of files that are fetched
+MAX_BITCODE_BYTES = 1 << 32  # of remote files
 
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """A corpus, as its description says; modules are read when they are needed.
+    """A corpus; modules are read when they are needed.
 
     Attributes:
       root: the folder.
       modules: in the order of the description.
       has_thinlto: whether each module has a ThinLTO index.
       global_command_override: cc1 options used instead of each module's own.
-      compiler: what wrote the bitcode, where known; key `version` holds `[major, minor, patch]`.
-      problem_config: how the modules' options are changed.
+      compiler: what wrote the bitcode, if recorded; key `version` holds `[major, minor, patch]`.
+      problem_config: changes to the modules' options.
     """
 
     root: Path
@@ -59,16 +59,17 @@ class Corpus:
 
     @classmethod
     def load(cls, path: Path | str, *, trusted: bool = False, cache_dir: Path | None = None) -> "Corpus":
-        """Reads the description of the corpus in folder `path` (or its description file), and looks at the files.
+        """Reads the description of a corpus and validates its files.
 
         Args:
-          path: where it is; a string with `://` is a URL for fsspec, whose files are fetched when they are needed.
-          cache_dir: where those are kept; by default within the user's cache.
-          trusted: whether it is one's own: options that are not on the allow-list are let through, see `command_line`.
+          path: the corpus folder or its description file; a string with `://` is an fsspec URL, whose files are fetched
+            when they are needed.
+          cache_dir: where fetched files are kept; by default in the user's cache.
+          trusted: allow options that are not on the allow-list, see `command_line`.
 
         Raises:
-          CorpusError: there is no corpus, its description is not usable, or a module's files are missing, cut short or
-            reached by a link that leaves the corpus.
+          CorpusError: there is no corpus, its description is invalid, or a module's files are missing, truncated or
+            reached by a symlink out of the corpus.
         """
         if is_url(path):
             return _load_remote(str(path), trusted, cache_dir)
@@ -94,10 +95,10 @@ class Corpus:
         return {project: tuple(modules) for project, modules in result.items()}
 
     def select(self, names: Iterable[str] | None = None, projects: Iterable[str] | None = None) -> "Corpus":
-        """The part of this corpus with these modules, of these projects; both when both are given.
+        """The modules with these names and of these projects, as a corpus.
 
         Raises:
-          CorpusError: there is no such module or project; the message names it.
+          CorpusError: there is no such module or project.
         """
         modules = self.modules
         if names is not None:
@@ -109,13 +110,13 @@ class Corpus:
         return dataclasses.replace(self, modules=modules)
 
     def filter(self, keep: str | Callable[[Module], bool]) -> "Corpus":
-        """The part of this corpus whose modules are wanted.
+        """The modules that match, as a corpus.
 
         Args:
-          keep: a regular expression that occurs in their names, or what says so of a module.
+          keep: a regular expression searched for in module names, or a predicate.
 
         Raises:
-          ConfigError: it is no regular expression, or no module is wanted.
+          ConfigError: the regular expression is invalid, or no module matches.
         """
         if isinstance(keep, str):
             try:
@@ -126,27 +127,28 @@ class Corpus:
         else:
             modules = tuple(module for module in self.modules if keep(module))
         if not modules:
-            what = f" {shown(keep)}: occurs in" if isinstance(keep, str) else " wants"
-            raise ConfigError(f"{self.root}: the module filter{what} none of {len(self.modules)} module names")
+            pattern_shown = f" {shown(keep)}" if isinstance(keep, str) else ""
+            raise ConfigError(
+                f"{self.root}: the module filter{pattern_shown} matches none of {len(self.modules)} modules"
+            )
         return dataclasses.replace(self, modules=modules)
 
     def split_by_project(self, held_out_share: float, seed: int) -> tuple["Corpus", "Corpus"]:
-        """Sets whole projects apart: what is learned from, and what it is measured on.
+        """Splits the corpus into training and held-out projects.
 
-        Modules of one project have much in common, headers first of all; a policy that is measured on the rest of a
-        project that it learned from looks better than it is.
+        Modules of one project share code, above all headers: evaluating a policy on a project that it was trained on
+        overstates it. So projects are held out whole.
 
         Args:
-          held_out_share: how much of the modules is held out, as near as whole projects allow; at least one project is
-            held out, and one is not.
-          seed: of which; the same projects are held out for the same seed, in whatever order the description names
-            them.
+          held_out_share: the share of modules to hold out, as near as whole projects allow; at least one project is
+            held out, and at least one is not.
+          seed: selects the projects, whatever their order in the description.
 
         Returns:
-          training and held-out part.
+          the training and the held-out part.
 
         Raises:
-          ConfigError: the share is not between 0 and 1, or there are not two projects.
+          ConfigError: the share is not between 0 and 1, or there are fewer than two projects.
         """
         if not 0 < held_out_share < 1:
             raise ConfigError(f"held-out share: expected a number between 0 and 1, found {held_out_share}")
@@ -160,20 +162,20 @@ class Corpus:
         return self.select(projects=projects.keys() - held_out), self.select(projects=held_out)
 
     def configured(self, problem_config: ProblemConfig) -> "Corpus":
-        """The same corpus with its options changed.
+        """The corpus with changed options.
 
         Raises:
-          ConfigError: it adds what does nothing or, unless the corpus is trusted, is not on the allow-list.
+          ConfigError: an added option has no effect or, unless the corpus is trusted, is not on the allow-list.
         """
         problem_config.check(trusted=any(module.trusted for module in self.modules))
         modules = tuple(dataclasses.replace(module, problem_config=problem_config) for module in self.modules)
         return dataclasses.replace(self, modules=modules, problem_config=problem_config)
 
     def targets(self, default: str) -> dict[str, int]:
-        """The number of modules for each target, the most frequent first.
+        """The number of modules per target, the most frequent first.
 
         Args:
-          default: the target of those whose options name none: the compiler's own.
+          default: the target of modules whose options name none: the compiler's default.
 
         Raises:
           CorpusError: a module's options cannot be read.
@@ -184,7 +186,7 @@ class Corpus:
         """Refuses a compiler that is older than the one that wrote the bitcode.
 
         Args:
-          version: of the compiler that is to read it, `(major, minor, patch)`.
+          version: of the compiler, `(major, minor, patch)`.
           clang: its path, for the message.
 
         Raises:
@@ -198,7 +200,7 @@ class Corpus:
             )
 
     def compiler_version(self) -> tuple[int, int, int] | None:
-        """The newest LLVM that wrote the bitcode, as recorded, else as the first module says; None: unknown."""
+        """The newest LLVM that wrote bitcode: as recorded, else from the first module; None if unknown."""
         recorded = (self.compiler or {}).get("version")
         if recorded is not None:
             return (recorded[0], recorded[1], recorded[2])
@@ -207,7 +209,7 @@ class Corpus:
 
 
 def explain_failure(stderr: str) -> str | None:
-    """What to do about a compiler's complaint over a module's bitcode, in one line; None when it is something else."""
+    """Explains a compiler error about a module's bitcode and its remedy, in one line; None for other errors."""
     if re.search(r"Unknown attribute kind|Invalid record|Unknown (opcode|version|type)|Incompatible epoch", stderr):
         return (
             "the bitcode was written by a newer LLVM than this clang reads; use a clang at least as new as the one "
@@ -215,24 +217,24 @@ def explain_failure(stderr: str) -> str | None:
         )
     if re.search(r"Invalid bitcode|file too small|Malformed block|Unexpected end of file|truncated|Bad magic", stderr):
         return f"the bitcode is damaged or truncated; {REMAKE}"
-    # So many complaints of the second kind may follow that the error itself is not within the end of stderr.
+    # So many warnings of the second kind may follow that stderr's tail lacks the error itself.
     if "overriding the module target triple" in stderr or (
         "is not a recognized feature for this target" in stderr and stderr.rstrip().endswith("1 error generated.")
     ):
         return (
-            "the bitcode is for another target than the options (or, where those name none, than this clang's own); "
-            "put the bitcode's as '-triple' into the module's .cmd file"
+            "the bitcode is for another target than the options (or, if they name none, than this clang's default); "
+            "put the bitcode's target as '-triple' into the module's .cmd file"
         )
     if unknown := re.search(r"unknown target triple '([^']*)'|No available targets .* with triple \"([^\"]*)", stderr):
         return (
-            f"this clang cannot compile for the target {unknown[1] or unknown[2]} (clang --print-targets lists those "
-            "that it can); give another by --clang_path"
+            f"this clang cannot compile for the target {unknown[1] or unknown[2]} (clang --print-targets lists "
+            "its targets); give another by --clang_path"
         )
     return None
 
 
 def _corpus(root: Path, trusted: bool) -> Corpus:
-    """What the description in a folder says, before any other file has been looked at."""
+    """Reads the description in a folder, without validating the modules' files."""
     description = read_description(root / DESCRIPTION_NAME)
     options = description.global_command_override
     modules = tuple(Module(name, project, root, options, trusted) for name, project in description.modules.items())
@@ -244,12 +246,12 @@ def _load_remote(url: str, trusted: bool, cache_dir: Path | None) -> Corpus:
     folder = list_folder(url, cache_dir)
     listed = folder.files.get(DESCRIPTION_NAME)
     if listed is None:
-        raise CorpusError(f"{printable(url)}/{DESCRIPTION_NAME}: no such file, so it is no corpus; give the URL of one")
+        raise CorpusError(f"{printable(url)}/{DESCRIPTION_NAME}: no such file; give the URL of a corpus")
     if listed.size_bytes > MAX_DESCRIPTION_BYTES:
         raise CorpusError(
             f"{printable(listed)}: expected at most {MAX_DESCRIPTION_BYTES} bytes, found {listed.size_bytes}; {REMAKE}"
         )
-    # What is said of the description is said of this copy.
+    # Error messages name this copy.
     copy = folder.mirror / DESCRIPTION_NAME
     write_atomically(copy, listed.fetch().read_bytes())
     corpus = _corpus(folder.mirror, trusted)
@@ -258,7 +260,7 @@ def _load_remote(url: str, trusted: bool, cache_dir: Path | None) -> Corpus:
 
 
 def _remote_module(module: Module, folder: RemoteFolder) -> RemoteModule:
-    """Where the files of a module are, all of which have been listed."""
+    """The remote files of a module, from the listing."""
     found = []
     for ending, is_needed, max_bytes in (
         (".bc", True, MAX_BITCODE_BYTES),
@@ -277,12 +279,12 @@ def _remote_module(module: Module, folder: RemoteFolder) -> RemoteModule:
 
 
 def _draw_projects(sizes: Mapping[str, int], share: float, seed: int) -> set[str]:
-    """Projects with about that share of the modules, not all of them.
+    """Draws projects with about `share` of the modules, at least one and not all.
 
     Args:
-      sizes: modules by project; two projects or more.
-      share: over 0 and less than 1.
-      seed: of the order in which they are looked at.
+      sizes: number of modules by project; two projects or more.
+      share: between 0 and 1, exclusive.
+      seed: of the order in which projects are considered.
     """
     order = sorted(sizes)
     random.Random(seed).shuffle(order)
@@ -290,11 +292,11 @@ def _draw_projects(sizes: Mapping[str, int], share: float, seed: int) -> set[str
     drawn: set[str] = set()
     num_modules = 0
     for project in order:
-        # Taken when that leads nearer to the share than leaving it.
+        # Drawn if that brings the total nearer to the share.
         if abs(num_modules + sizes[project] - wanted) < abs(num_modules - wanted):
             drawn.add(project)
             num_modules += sizes[project]
-    # All of them are too large, or the share is nearly everything.
+    # Every project is too large, or the share is nearly 1.
     if not drawn:
         drawn = {min(order, key=lambda project: sizes[project])}
     if len(drawn) == len(order):

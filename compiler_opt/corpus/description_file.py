@@ -1,4 +1,4 @@
-"""What `corpus_description.json` says, checked; the format stands in `description.py`."""
+"""Reads and validates `corpus_description.json`; `description.py` documents the format."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -21,10 +21,10 @@ _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What it says.
+    """The content of a description.
 
     Attributes:
-      modules: by name, in order, the project.
+      modules: project by module name, in the order of the file.
       has_thinlto: whether each module has a ThinLTO index.
       global_command_override: cc1 options used instead of each module's own.
       compiler: what wrote the bitcode.
@@ -41,7 +41,7 @@ class _Compiler(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    """The file, as far as we read it."""
+    """The keys that we read; others are ignored."""
 
     modules: Annotated[list[Any], msgspec.Meta(max_length=MAX_MODULES)]
     has_thinlto: bool = False
@@ -51,10 +51,10 @@ class _File(msgspec.Struct):
 
 
 def read_description(path: Path) -> Description:
-    """Reads and checks a description.
+    """Reads and validates a description.
 
     Raises:
-      CorpusError: there is none, or it is not usable.
+      CorpusError: it is missing or invalid.
     """
     try:
         content = read_json(path, dict[str, Any], max_bytes=MAX_DESCRIPTION_BYTES, error=CorpusError, remedy=REMAKE)
@@ -75,12 +75,12 @@ def read_description(path: Path) -> Description:
             f"{path}: global_command_override: expected at most {MAX_COMMAND_BYTES} bytes of options, found more"
         )
     modules = _projects_of_modules(path, file.modules, frozenset(file.projects))
-    # As it stands there: what else it says of the compiler is for others.
+    # `compiler` verbatim: it may have keys that others use.
     return Description(modules, file.has_thinlto, file.global_command_override, content.get("compiler"))
 
 
 def _projects_of_modules(where: Path, names: Iterable[Any], projects: frozenset[str]) -> dict[str, str]:
-    """By module the longest of the projects that its name starts with; without projects, the corpus is one."""
+    """Maps each module to the longest project that prefixes its name; without projects, the corpus is one project."""
     own_name = where.parent.resolve().name or "corpus"
     modules: dict[str, str] = {}
     for name in names:
@@ -100,7 +100,7 @@ def _projects_of_modules(where: Path, names: Iterable[Any], projects: frozenset[
 
 
 def _project_of(name: str, projects: frozenset[str]) -> str | None:
-    """The longest of the projects that the name starts with."""
+    """The longest project that prefixes the name."""
     end = name.rfind("/")
     while end > 0:
         if name[:end] in projects:

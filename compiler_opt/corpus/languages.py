@@ -1,4 +1,4 @@
-"""What a module was written in, as far as its recorded options and its name tell."""
+"""The source language of a module, from its recorded options and its name."""
 
 import itertools
 from pathlib import Path
@@ -19,7 +19,7 @@ _LANGUAGE_OF_SUFFIX = {
 
 
 def module_language(module: Module) -> str:
-    """The language that a module was written in, as far as its recorded options tell; `?` when they do not."""
+    """The source language of a module; `?` if unknown."""
     try:
         options = module.options()
     except CorpusError:

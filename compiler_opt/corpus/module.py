@@ -1,4 +1,4 @@
-"""One module of a corpus: its files, and the options that it was compiled with. The format: `description.py`."""
+"""A module of a corpus: its files and its recorded options; `description.py` documents the format."""
 
 import dataclasses
 import itertools
@@ -18,16 +18,16 @@ MAX_COMMAND_BYTES = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """One translation unit of a corpus.
+    """A translation unit of a corpus.
 
     Attributes:
-      name: its path inside the corpus without the endings, e.g. `leveldb/db/builder.o`.
-      project: what it is linked with, e.g. `leveldb`.
+      name: its path inside the corpus without suffixes, e.g. `leveldb/db/builder.o`.
+      project: what it is linked into, e.g. `leveldb`.
       root: the corpus folder.
       command_override: options for all modules, instead of the `.cmd` files (ThinLTO at link time).
-      trusted: whether its options count for more than the allow-list of `command_line.py`.
-      problem_config: how its options are changed.
-      remote: where its files are, when that is elsewhere; each is fetched when its path is asked for.
+      trusted: whether options outside `command_line.py`'s allow-list are accepted.
+      problem_config: changes to its options.
+      remote: its files on a remote file system; each is fetched when its path is first read.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Module:
         """The size of its bitcode.
 
         Raises:
-          CorpusError: it is not there any more.
+          CorpusError: the file is gone.
         """
         if self.remote is not None:
             return self.remote.bitcode.size_bytes
@@ -65,18 +65,18 @@ class Module:
             raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {REMAKE}") from None
 
     def options(self) -> tuple[str, ...]:
-        """The cc1 options that the build used, with the changes: pass them through `command_line.compile_command`.
+        """The recorded cc1 options with `problem_config` applied; `command_line.compile_command` checks them.
 
         Raises:
-          CorpusError: the `.cmd` file is missing or is no list of options.
+          CorpusError: the `.cmd` file is missing or invalid.
         """
         return self.problem_config.apply(self.recorded_options())
 
     def recorded_options(self) -> tuple[str, ...]:
-        """The cc1 options that the build used, as they were recorded.
+        """The cc1 options that the build used.
 
         Raises:
-          CorpusError: the `.cmd` file is missing or is no list of options.
+          CorpusError: the `.cmd` file is missing or invalid.
         """
         if self.command_override is not None:
             return self.command_override
@@ -91,7 +91,7 @@ class Module:
             raise CorpusError(f"{printable(path)}: {error}; {REMAKE}") from None
 
     def target(self) -> str | None:
-        """The target that its options name, e.g. `aarch64-unknown-linux-gnu`; None when they leave it to the compiler.
+        """The target triple in its options, e.g. `aarch64-unknown-linux-gnu`; None for the compiler's default.
 
         Raises:
           CorpusError: see `options`.
@@ -101,7 +101,7 @@ class Module:
 
 
 def parse_options(data: bytes) -> tuple[str, ...]:
-    """Splits the contents of a `.cmd` file: options ended (or separated) by NUL.
+    """Splits the contents of a `.cmd` file: options terminated (or separated) by NUL.
 
     Raises:
       CorpusError: it is empty or too long.
@@ -112,24 +112,24 @@ def parse_options(data: bytes) -> tuple[str, ...]:
         data = data[:-1]
     if not data:
         raise CorpusError("expected cc1 options separated by NUL, found nothing")
-    # Paths are bytes: what is not UTF-8 travels as lone surrogates, as everywhere in Python.
+    # Paths are bytes: those that are not UTF-8 become lone surrogates, as everywhere in Python.
     return tuple(data.decode("utf-8", "surrogateescape").split("\0"))
 
 
 def format_options(options: Sequence[str]) -> bytes:
-    """The contents of a `.cmd` file, as LLVM writes it: each option ended by NUL."""
+    """Formats a `.cmd` file as LLVM does: each option terminated by NUL."""
     return b"".join(option.encode("utf-8", "surrogateescape") + b"\0" for option in options)
 
 
 def check_name(name: Any) -> str:
-    """The module name, when it is a relative path that stays inside.
+    """Returns the module name if it is a relative path that stays inside the corpus.
 
     Raises:
       CorpusError: it is not.
     """
     if not isinstance(name, str) or not name:
         raise CorpusError(f"module name: expected a relative path, found {shown(name)}")
-    # Of bytes that are no UTF-8, Python makes surrogates; others stand for nothing that could be a file's name.
+    # Python decodes non-UTF-8 bytes to surrogates U+DC80 to U+DCFF; no file name contains others.
     if "\0" in name or not _ODD_PARTS.isdisjoint(name.split("/")) or not _is_file_name(name):
         raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {shown(name)}")
     return name

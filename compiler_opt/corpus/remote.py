@@ -1,10 +1,9 @@
-"""Corpora that are elsewhere: `s3://BUCKET/CORPUS`, `gs://...`, whatever fsspec knows, also `file://` and `memory://`.
+"""Remote corpora: `s3://BUCKET/CORPUS`, `gs://...`, `file://`, `memory://` and whatever else fsspec supports.
 
-The description is read when a corpus is loaded, and the other files are only listed; each is fetched when it is first
-needed, by whichever process needs it, and kept in a local cache (`cache.py`) by its URL, size and version. When the
-place cannot be reached, what was listed and fetched before is used again.
+Loading a corpus reads its description and lists the other files. Each is fetched by the process that first needs it,
+and kept in a local cache (`cache.py`) by URL, size and version. Offline, the last listing and cached files are used.
 
-fsspec, and the package that it needs for a protocol, are optional: `pip install 'compiler_opt[remote]' s3fs`.
+fsspec and its package for the protocol are optional: `pip install 'compiler_opt[remote]' s3fs`.
 """
 
 import contextlib
@@ -27,11 +26,11 @@ MAX_FILES = 1_000_000
 MAX_LISTING_BYTES = 1 << 28
 
 _VERSIONS = ("ETag", "etag", "md5Hash", "generation", "VersionId", "mtime", "LastModified", "last_modified", "created")
-"""What file systems call that by which one content of a file can be told from another."""
+"""File systems' names for what identifies the version of a file."""
 
 
 def is_url(path: object) -> bool:
-    """Whether it is for fsspec: `protocol://...`, also `one::another://...`."""
+    """Whether a path is an fsspec URL: `protocol://...` or `one::another://...`."""
     return (
         isinstance(path, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*(::[A-Za-z][A-Za-z0-9+.-]*)*://", path) is not None
     )
@@ -39,13 +38,13 @@ def is_url(path: object) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class RemoteFile:
-    """A file that is fetched when it is needed.
+    """A remote file, fetched when it is needed.
 
     Attributes:
-      folder_url: of the corpus that it belongs to.
-      path: where it is, in the words of that URL's file system; never part of a URL, where `::` would have a meaning.
-      size_bytes: how large it was when it was listed.
-      version: what tells its content from others.
+      folder_url: of its corpus.
+      path: on that URL's file system; never part of a URL, where `::` has a meaning.
+      size_bytes: when it was listed.
+      version: identifies its content.
       cache: where it is kept.
     """
 
@@ -56,13 +55,13 @@ class RemoteFile:
     cache: ContentCache
 
     def fetch(self, check: Callable[[Path], None] | None = None) -> Path:
-        """The local copy.
+        """Returns the local copy.
 
         Args:
-          check: looks at it when it has just come; raises CorpusError when it is not what it should be.
+          check: validates a newly fetched file; raises CorpusError.
 
         Raises:
-          CorpusError: it cannot be fetched, has changed since it was listed, or is not what it should be.
+          CorpusError: it cannot be fetched, has changed since it was listed, or `check` refuses it.
           OutputError: the cache cannot be written.
         """
         key = "\0".join((self.folder_url, self.path, str(self.size_bytes), self.version))
@@ -77,7 +76,7 @@ class RemoteFile:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[IO[bytes]]:
-        # Each file system has errors of its own, with nothing in common but that they are exceptions.
+        # Each file system has its own errors; their only common base is Exception.
         try:
             system, _ = _file_system(self.folder_url)
             with system.open(self.path, "rb") as stream:
@@ -85,17 +84,19 @@ class RemoteFile:
         except (CorpusError, OutputError):
             raise
         except Exception as error:
-            raise CorpusError(f"cannot be fetched ({_reason(error)}); check the network and your rights") from error
+            raise CorpusError(
+                f"cannot be fetched ({_reason(error)}); check the network and your permissions"
+            ) from error
 
 
 @dataclasses.dataclass(frozen=True)
 class RemoteModule:
-    """The files of a module that is elsewhere.
+    """The remote files of a module.
 
     Attributes:
       bitcode: `NAME.bc`.
-      command: `NAME.cmd`; None when there is none.
-      thinlto_index: `NAME.thinlto.bc`; None when there is none.
+      command: `NAME.cmd`, if there is one.
+      thinlto_index: `NAME.thinlto.bc`, if there is one.
     """
 
     bitcode: RemoteFile
@@ -103,7 +104,7 @@ class RemoteModule:
     thinlto_index: RemoteFile | None = None
 
     def fetch_bitcode(self, check: Callable[[Path], None]) -> Path:
-        """The local copy of the bitcode; with ThinLTO, the index stands beside it, named as in any corpus.
+        """Returns the local copy of the bitcode; with ThinLTO, the index is beside it, named as in a local corpus.
 
         Raises:
           CorpusError, OutputError: see `RemoteFile.fetch`.
@@ -117,12 +118,12 @@ class RemoteModule:
 
 @dataclasses.dataclass(frozen=True)
 class RemoteFolder:
-    """A folder elsewhere, as it was listed.
+    """The listing of a remote folder.
 
     Attributes:
-      url: where it is.
-      mirror: a local folder that is named like it; holds the listing.
-      files: by their path in it.
+      url: of the folder.
+      mirror: a local folder of the same name; holds the listing.
+      files: by their path in the folder.
     """
 
     url: str
@@ -131,14 +132,14 @@ class RemoteFolder:
 
 
 def list_folder(url: str, cache_dir: Path | None = None) -> RemoteFolder:
-    """Lists a folder elsewhere or, when that cannot be done, finds out what was there the last time.
+    """Lists a remote folder; if that fails, returns the last listing.
 
     Args:
       url: of the folder.
-      cache_dir: where everything is kept; by default within the user's cache.
+      cache_dir: where listings and files are kept; by default in the user's cache.
 
     Raises:
-      CorpusError: fsspec or a package of the protocol is missing, or the folder cannot be listed and never was.
+      CorpusError: fsspec or the protocol's package is missing, or the folder cannot be listed and never was.
       OutputError: the cache cannot be written.
     """
     url = url.rstrip("/") if not url.endswith("://") else url
@@ -157,12 +158,12 @@ def list_folder(url: str, cache_dir: Path | None = None) -> RemoteFolder:
             listing = _stored(listing_path)
         except (OSError, ValueError, TypeError, KeyError, CorpusError):
             raise CorpusError(
-                f"{printable(url)}: cannot be listed ({_reason(error)}); check the address, the network and your rights"
+                f"{printable(url)}: cannot be listed ({_reason(error)}); check URL, network and permissions"
             ) from error
-        _LOG.warning("%s: cannot be listed (%s); using what was fetched before", printable(url), _reason(error))
+        _LOG.warning("%s: cannot be listed (%s); using the last listing", printable(url), _reason(error))
     else:
         if not listing.files:
-            # Nothing to remember, and no reason to forget what was there before.
+            # Keep the last listing.
             return RemoteFolder(url, mirror, {})
         write_atomically(listing_path, json.dumps(dataclasses.asdict(listing)).encode())
     cache = ContentCache(place)
@@ -175,7 +176,7 @@ def list_folder(url: str, cache_dir: Path | None = None) -> RemoteFolder:
 
 @dataclasses.dataclass(frozen=True)
 class _Listing:
-    """Where a folder is on its file system, and by path within it each file's size and version."""
+    """A folder's path on its file system, and the size and version of each file by its path in the folder."""
 
     root: str
     files: Mapping[str, tuple[int, str]]
@@ -203,13 +204,13 @@ def _stored(path: Path) -> _Listing:
 
 
 def _file_system(url: str) -> tuple[Any, str]:
-    """Whose files they are, and the path there; raises whatever that file system does when it is made."""
+    """The file system of a URL and the path on it; raises whatever that file system's constructor raises."""
     try:
         import fsspec
     except ImportError:
         raise CorpusError(
-            f"{printable(url)}: takes the package fsspec, which is not installed; pip install 'compiler_opt[remote]', "
-            "or copy the corpus here and give its folder"
+            f"{printable(url)}: needs the package fsspec, which is not installed; pip install 'compiler_opt[remote]', "
+            "or copy the corpus and give its folder"
         ) from None
     try:
         system, path = fsspec.core.url_to_fs(url)
@@ -219,7 +220,7 @@ def _file_system(url: str) -> tuple[Any, str]:
         ) from None
     except ValueError as error:
         raise CorpusError(
-            f"{printable(url)}: expected an address such as s3://BUCKET/CORPUS ({_reason(error)}); mend it"
+            f"{printable(url)}: expected a URL such as s3://BUCKET/CORPUS ({_reason(error)}); fix it"
         ) from None
     return system, str(path)
 

@@ -1,10 +1,10 @@
-"""Which modules an iteration of training learns from.
+"""Samplers: draw the modules of a training iteration.
 
     sampler = make_sampler("size", corpus.modules, seed)
     modules = sampler.draw(position, 16)
     position += len(modules)
 
-What is drawn depends on seed and position only, so that an interrupted run goes on as if it had not been.
+The draw depends on seed and position only, so a resumed run draws what an uninterrupted one would.
 """
 
 import abc
@@ -19,13 +19,13 @@ SAMPLERS = ("uniform", "size", "decisions")
 
 
 def check_sampling(kind: str) -> None:
-    """Raises ConfigError when there is no sampler of that name."""
+    """Raises ConfigError if there is no sampler of that name."""
     if kind not in SAMPLERS:
         raise ConfigError(f"sampling: expected one of {', '.join(SAMPLERS)}; found {kind!r:.80}")
 
 
 class ModuleSampler(abc.ABC):
-    """Draws modules, the same ones for the same seed and position; in whatever order the modules are given."""
+    """Draws modules by seed and position, whatever the order of the modules given."""
 
     def __init__(self, modules: Sequence[Module], seed: int):
         self._modules = tuple(sorted(modules, key=lambda module: module.name))
@@ -33,26 +33,26 @@ class ModuleSampler(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, position: int, count: int) -> list[Module]:
-        """The modules of one iteration.
+        """Draws the modules of one iteration.
 
         Args:
           position: how many have been drawn before.
-          count: how many to draw; fewer come when there are not so many.
+          count: how many to draw, at most all.
 
         Returns:
-          modules, none of them twice.
+          distinct modules.
         """
 
 
 class UniformSampler(ModuleSampler):
-    """Draws without replacement until all have been drawn, then anew: positions are those of an endless sequence."""
+    """Draws without replacement, reshuffling in each epoch: `position` indexes the endless sequence of epochs."""
 
     def __init__(self, modules: Sequence[Module], seed: int):
         super().__init__(modules, seed)
         self._epoch, self._order = -1, np.arange(0)
 
     def draw(self, position: int, count: int) -> list[Module]:
-        """The modules at `position` to `position + count - 1`, or beyond where one would come twice."""
+        """The modules from `position` on, skipping duplicates, until there are `count`."""
         count = min(count, len(self._modules))
         drawn: dict[str, Module] = {}
         while len(drawn) < count:
@@ -67,23 +67,23 @@ class UniformSampler(ModuleSampler):
 
 
 class WeightedSampler(ModuleSampler):
-    """Draws modules with chances in proportion to their weights, each iteration anew; those of no weight never."""
+    """Draws with probabilities proportional to weights, without replacement within an iteration."""
 
     def __init__(self, modules: Sequence[Module], seed: int, weight: Callable[[Module], float]):
-        """Weighs the modules.
+        """Computes the weights.
 
         Args:
           modules: to draw from.
-          seed: of what is drawn.
-          weight: of a module, at least 0.
+          seed: of the draws.
+          weight: of a module, at least 0; modules of weight 0 are never drawn.
 
         Raises:
-          ConfigError: no module has any weight.
+          ConfigError: all weights are 0.
         """
         weights = {module.name: float(weight(module)) for module in modules}
         super().__init__([module for module in modules if weights[module.name] > 0], seed)
         if not self._modules:
-            raise ConfigError(f"sampling: none of {len(weights)} modules has any weight; draw uniformly")
+            raise ConfigError(f"sampling: none of {len(weights)} modules has any weight; use 'uniform'")
         chances = np.array([weights[module.name] for module in self._modules])
         self._chances = chances / chances.sum()
 
@@ -96,25 +96,24 @@ class WeightedSampler(ModuleSampler):
 def make_sampler(
     kind: str, modules: Sequence[Module], seed: int, count_decisions: Callable[[], Mapping[str, int]] | None = None
 ) -> ModuleSampler:
-    """The sampler of that name.
+    """Makes the sampler of that name.
 
     Args:
-      kind: `uniform`: each as often as any other; `size`: in proportion to the bytes of its bitcode; `decisions`: to
-        the number of decisions in it.
+      kind: weights: `uniform`: equal; `size`: bytes of bitcode; `decisions`: number of decisions.
       modules: to draw from.
-      seed: of what is drawn.
-      count_decisions: for `decisions`, tells the number by module; those that it does not know have none.
+      seed: of the draws.
+      count_decisions: for `decisions`, returns the number by module name; 0 for modules that it lacks.
 
     Raises:
-      ConfigError: there is no such sampler, or no module has any weight.
-      CorpusError: a module is missing.
+      ConfigError: there is no such sampler, or all weights are 0.
+      CorpusError: a module's file is missing.
     """
     check_sampling(kind)
     if kind == "size":
         return WeightedSampler(modules, seed, Module.bitcode_bytes)
     if kind == "decisions":
         if count_decisions is None:
-            raise ConfigError("sampling: 'decisions' has to know how many there are in a module")
+            raise ConfigError("sampling: 'decisions' needs the number of decisions per module")
         counts = count_decisions()
         return WeightedSampler(modules, seed, lambda module: counts.get(module.name, 0))
     return UniformSampler(modules, seed)

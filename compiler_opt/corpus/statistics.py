@@ -1,4 +1,4 @@
-"""What a corpus consists of: modules, functions, call sites, languages, levels, targets, copies, sizes."""
+"""Statistics of a corpus: modules, functions, call sites, languages, optimisation levels, targets, copies, sizes."""
 
 import concurrent.futures
 import dataclasses
@@ -21,18 +21,18 @@ QUANTILES: Mapping[str, float] = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%":
 
 @dataclasses.dataclass(frozen=True)
 class ModuleFacts:
-    """One module of a corpus.
+    """Statistics of one module.
 
     Attributes:
       name: of the module.
-      project: what it is linked with.
-      language: what it was written in; `?` when its options do not tell.
-      level: what it is compiled at, e.g. `-Oz`; `?` when its options cannot be read.
-      target: what it is compiled for.
-      bitcode_bytes: size of its file.
+      project: what it is linked into.
+      language: of its source; `?` if unknown.
+      level: its optimisation level, e.g. `-Oz`; `?` if its options cannot be read.
+      target: its target triple.
+      bitcode_bytes: size of its bitcode file.
       sha256: of that file: equal ones are copies.
-      counts: what is in it; None when it could not be read.
-      decisions: what the compiler's default decides in it; None when that was not tried, or failed.
+      counts: of functions, instructions and so on; None if the bitcode cannot be read.
+      decisions: number of decisions of the default policy; None if not counted, or counting failed.
       failure: why there are no counts or decisions; one line.
     """
 
@@ -48,7 +48,7 @@ class ModuleFacts:
     failure: str | None = None
 
     def numbers(self) -> dict[str, int | None]:
-        """What is counted, by name."""
+        """The counts by name."""
         counts = self.counts
         return {
             "bitcode_bytes": self.bitcode_bytes,
@@ -59,14 +59,14 @@ class ModuleFacts:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, flat."""
-        told = {field: getattr(self, field) for field in ("name", "project", "language", "level", "target")}
-        return {**told, **self.numbers(), "sha256": self.sha256, "failure": self.failure}
+        """All fields, flat."""
+        labels = {field: getattr(self, field) for field in ("name", "project", "language", "level", "target")}
+        return {**labels, **self.numbers(), "sha256": self.sha256, "failure": self.failure}
 
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """A corpus in numbers.
+    """Statistics of a corpus.
 
     Attributes:
       modules: in the order of the corpus.
@@ -75,7 +75,7 @@ class Statistics:
     modules: tuple[ModuleFacts, ...]
 
     def total(self, number: str, project: str | None = None) -> int | None:
-        """Sum of one of `ModuleFacts.numbers` over those modules that have it; None when none has."""
+        """The sum of one of `ModuleFacts.numbers` over the modules that have it; None if none has."""
         values = [
             value
             for module in self.modules
@@ -84,12 +84,12 @@ class Statistics:
         return sum(values) if values else None
 
     def values(self, number: str) -> np.ndarray:
-        """One of `ModuleFacts.numbers` of each module that has it: int64, at most `[modules]`."""
+        """One of `ModuleFacts.numbers` for each module that has it: int64, at most `[modules]`."""
         values = (module.numbers()[number] for module in self.modules)
         return np.array([value for value in values if value is not None], np.int64)
 
     def distribution(self, number: str) -> dict[str, float]:
-        """Quantiles over the modules, by the names in `QUANTILES`; empty when no module has the number."""
+        """Quantiles over the modules, by the names in `QUANTILES`; empty if no module has the number."""
         values = self.values(number)
         if not len(values):
             return {}
@@ -100,7 +100,7 @@ class Statistics:
         return dict(Counter(str(getattr(module, field)) for module in self.modules).most_common())
 
     def copies(self) -> list[tuple[str, ...]]:
-        """Names of modules whose bitcode is the same to the byte: groups of two and more, the largest first."""
+        """Groups of modules with identical bitcode, by name, the largest group first."""
         groups: dict[str, list[str]] = {}
         for module in self.modules:
             groups.setdefault(module.sha256, []).append(module.name)
@@ -109,7 +109,7 @@ class Statistics:
         )
 
     def failures(self) -> dict[str, str]:
-        """Why something is not known of a module, by its name."""
+        """Failures by module name."""
         return {module.name: module.failure for module in self.modules if module.failure is not None}
 
     def to_json(self) -> dict[str, Any]:
@@ -126,13 +126,13 @@ class Statistics:
 
 
 def gather(modules: Sequence[Module], opt: Path, default_target: str, num_workers: int = 1) -> Iterator[ModuleFacts]:
-    """Looks at each module, in their order; one that cannot be read has a `failure`.
+    """Yields the statistics of each module, in order; one that cannot be read has a `failure`.
 
     Args:
       modules: of a corpus.
-      opt: the program, at least as new as the bitcode.
-      default_target: of modules whose options name none: the compiler's own.
-      num_workers: modules looked at at a time.
+      opt: path of LLVM's opt, at least as new as the bitcode.
+      default_target: of modules whose options name none: the compiler's default.
+      num_workers: modules processed at a time.
 
     Raises:
       ToolchainError: `opt` cannot be run.
@@ -146,7 +146,7 @@ def gather(modules: Sequence[Module], opt: Path, default_target: str, num_worker
 
 
 def with_decisions(facts: ModuleFacts, decisions: int | None, failure: str | None) -> ModuleFacts:
-    """The facts with what a compilation told; a failure that was known before stays."""
+    """The facts with the outcome of a compilation; an earlier failure stays."""
     return dataclasses.replace(facts, decisions=decisions, failure=facts.failure or failure)
 
 
@@ -178,5 +178,5 @@ def _facts(module: Module, opt: Path, default_target: str) -> ModuleFacts:
 
 
 def optimization_level(options: Sequence[str]) -> str:
-    """The last `-O` of recorded options; without one the compiler does not optimise."""
+    """The last `-O` option; `-O0`, the compiler's default, without one."""
     return next((option for option in reversed(options) if option.startswith("-O") and len(option) <= 3), "-O0")

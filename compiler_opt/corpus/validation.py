@@ -1,7 +1,7 @@
-"""Looks at the files of a corpus, of which there may be many thousands, without reading them.
+"""Validates the files of a corpus by their metadata and bitcode headers, without reading them in full.
 
-A corpus is untrusted input: files are regular ones, reached by no link that leaves it, and bitcode is whole. Paths are
-plain strings here: with objects for each of them a large corpus would take twice as long to look at.
+A corpus is untrusted input: its files must be regular, no symlink may leave it, and bitcode must be whole. Paths are
+plain strings here: `Path` objects would double the time for a large corpus.
 """
 
 import errno
@@ -19,7 +19,7 @@ REMAKE = "extract the corpus again"
 
 
 class FileChecker:
-    """Checks the files of one corpus; lists each folder once, which is cheaper than to ask for file after file."""
+    """Validates the files of one corpus; lists each folder once, which is cheaper than a stat per file."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
@@ -27,14 +27,14 @@ class FileChecker:
         self._folders: dict[str, Mapping[str, bool]] = {}
 
     def check_module(self, name: str, *, has_command: bool) -> None:
-        """Checks that the files of a module are there: its bitcode, whole, and its options; its index, if it has one.
+        """Validates a module's bitcode, its `.cmd` file, and its ThinLTO index if present.
 
         Args:
           name: of the module.
-          has_command: whether it has options of its own.
+          has_command: whether it needs a `.cmd` file.
 
         Raises:
-          CorpusError: one is missing, cut short, is no file, or a link out of the corpus leads to it.
+          CorpusError: a file is missing, truncated, not regular, or reached by a symlink out of the corpus.
         """
         path = os.path.join(self._root, name)  # noqa: PTH118
         folder, _, short = path.rpartition("/")
@@ -45,13 +45,13 @@ class FileChecker:
             raise _unreadable(bitcode_path, error) from None
         self._check_bitcode(bitcode_path)
         for ending, is_needed in ((".thinlto.bc", False), (".cmd", has_command)):
-            # True: a file, and no link.
+            # True: a regular file, not a symlink.
             is_file = files.get(f"{short}{ending}")
             if is_file is False or (is_needed and is_file is None):
                 self._check_file(f"{path}{ending}")
 
     def _list(self, folder: str) -> Mapping[str, bool]:
-        """Which names are there, and whether they are files, in a folder that no link out of the corpus leads to."""
+        """Lists a folder inside the corpus: whether each name is a regular file."""
         self._check_resolved(folder or "/")
         with os.scandir(folder or "/") as entries:
             files = {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
@@ -59,7 +59,7 @@ class FileChecker:
         return files
 
     def _check_file(self, path: str) -> None:
-        """Raises CorpusError when there is no such file, or a link out of the corpus leads to it."""
+        """Raises CorpusError if a file is missing, not regular, or reached by a symlink out of the corpus."""
         try:
             mode = os.lstat(path).st_mode
             if stat.S_ISLNK(mode):
@@ -71,7 +71,7 @@ class FileChecker:
             raise CorpusError(f"{printable(path)}: expected a file, found something else; {REMAKE}")
 
     def _check_bitcode(self, path: str) -> None:
-        """Raises CorpusError when a file is missing, or does not look like whole bitcode."""
+        """Raises CorpusError if a file is missing or not whole bitcode."""
         try:
             descriptor = self._open(path)
             try:
@@ -86,7 +86,7 @@ class FileChecker:
             raise CorpusError(f"{printable(path)}: {wrong}; {REMAKE}")
 
     def _open(self, path: str) -> int:
-        # Without waiting: what lies there may be a pipe that nobody writes to.
+        # O_NONBLOCK: opening a FIFO without a writer would block.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             return os.open(path, flags | os.O_NOFOLLOW)
@@ -103,7 +103,7 @@ class FileChecker:
 
 
 def check_whole_bitcode(path: Path) -> None:
-    """Raises CorpusError, without a name, when a file of ours does not look like whole bitcode."""
+    """Raises CorpusError, without the path, if a file in our cache is not whole bitcode."""
     with path.open("rb") as file:
         wrong = bitcode.problem(file, os.fstat(file.fileno()).st_size)
     if wrong:
@@ -111,7 +111,7 @@ def check_whole_bitcode(path: Path) -> None:
 
 
 def _size_of_regular(descriptor: int, path: str) -> int:
-    """In bytes."""
+    """Returns the size in bytes; raises CorpusError if the file is not regular."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise CorpusError(f"{printable(path)}: expected a file, found something else; {REMAKE}")

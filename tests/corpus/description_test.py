@@ -85,7 +85,7 @@ def test_filter(tmp_path: Path) -> None:
     assert [module.name for module in corpus.filter("1[.]o$").modules] == ["a/1.o", "b/1.o"]
     assert [module.name for module in corpus.filter(lambda module: module.project == "b").modules] == ["b/1.o"]
     cases: list[tuple[str | Callable[[Module], bool], str]] = [
-        ("x", "'x': occurs in none of 3"),
+        ("x", "'x' matches none of 3"),
         ("(", "'(': not a regular"),
         (lambda _: False, "none of 3"),
     ]

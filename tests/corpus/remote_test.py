@@ -135,7 +135,7 @@ def test_addresses_of_no_corpus(memory: Any, tmp_path: Path, url: str, words: tu
 
 @pytest.mark.parametrize(
     ("missing", "words"),
-    [("fsspec", ("takes the package fsspec", "compiler_opt[remote]")), ("s3fs", ("lacks a package", "s3fs"))],
+    [("fsspec", ("needs the package fsspec", "compiler_opt[remote]")), ("s3fs", ("lacks a package", "s3fs"))],
 )
 def test_a_missing_package_is_named(tmp_path: Path, missing: str, words: tuple[str, ...]) -> None:
     code = (

@@ -85,5 +85,5 @@ def test_what_cannot_be_drawn_by() -> None:
         make_sampler("colour", _modules(3), 1)
     with pytest.raises(ConfigError, match="none of 3 modules has any weight"):
         make_sampler("decisions", _modules(3), 1, dict)
-    with pytest.raises(ConfigError, match="has to know how many"):
+    with pytest.raises(ConfigError, match="needs the number of decisions"):
         make_sampler("decisions", _modules(3), 1)
