@@ -214,7 +214,7 @@ def test_offline_what_was_fetched_is_used_again(tmp_path: Path, caplog: pytest.L
     assert caplog.messages == []
     _Unreliable.down.touch()
     corpus = Corpus.load(url, cache_dir=cache)
-    assert "using what was fetched before" in caplog.text
+    assert "using the last listing" in caplog.text
     assert corpus.modules[0].bitcode_path.read_bytes() == BITCODE
     assert "b.o.bc: cannot be fetched (RuntimeError: connection lost)" in refusal(
         lambda: corpus.modules[1].bitcode_path

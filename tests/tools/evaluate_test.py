@@ -170,7 +170,7 @@ def test_mistakes_are_one_line(corpus: Corpus, clang_path: str, policy_path: Pat
         "baselines": ("sometimes", "unknown baseline 'sometimes'"),
         "compile_task": ("cooking", "unknown problem 'cooking'"),
         "training_log": (tmp_path / "absent", "cannot read the training log"),
-        "module_filter": ("absent", "'absent': occurs in none of 4 module names"),
+        "module_filter": ("absent", "'absent' matches none of 4 modules"),
         "projects": ("absent", "there is no project 'absent'"),
     }
     for flag, (value, message) in mistakes.items():

@@ -194,7 +194,7 @@ def test_interrupted_it_leaves_nothing(corpus: Corpus, clang_path: str, tmp_path
         (["--data_path={corpus}", "--output_path={tmp}/t", "--policy_path={tmp}"], "go together"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--llvm_size_path={tmp}/none"], "--llvm_size_path"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=["], "not a regular expression"),
-        (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=xyz"], "occurs in none of 4 module"),
+        (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=xyz"], "matches none of 4 modules"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--sampling_rate=0"], "sampling rate"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--compile_task=cooking"], "unknown problem 'cooking'"),
         (

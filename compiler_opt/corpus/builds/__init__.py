@@ -1,1 +1,1 @@
-"""What a build made, as its descriptions say it; one module for each kind of description."""
+"""Lists the objects of a build; one module per source: compilation database, parameter file, Bazel, folder."""

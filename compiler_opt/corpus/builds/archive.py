@@ -1,10 +1,10 @@
-r"""Members of static libraries, without reading what is in them.
+r"""Lists the members of static libraries without reading their contents.
 
-An archive starts with `!<arch>\n`, and each member with a header of 60 bytes: name (16), date (12), owner (6),
-group (6), mode (8), size (10, decimal), and a backquote and a newline; contents start at even bytes. Names that do not
-fit are in the member `//`, ended by `/\n` or NUL (GNU: the name is `/` and the offset there), or before the contents
-(BSD: `#1/` and the length). In a thin archive (`!<thin>\n`) members are files of their own, and the names lead to them
-from the archive's folder.
+An archive starts with `!<arch>\n`, and each member with a 60-byte header: name (16), date (12), owner (6), group (6),
+mode (8), size (10, decimal), and a backquote and a newline; headers are aligned to even bytes. Long names are in the
+member `//`, terminated by `/\n` or NUL (GNU: the header has `/` and the offset there), or before the contents (BSD:
+`#1/` and the length). In a thin archive (`!<thin>\n`) members are separate files, named relative to the archive's
+folder.
 """
 
 import os
@@ -33,14 +33,14 @@ _SPECIAL = ("/", "/SYM64/", "//", "__.SYMDEF", "__.SYMDEF SORTED", "__.SYMDEF_64
 
 
 def objects_of_archive(path: Path, base: Path) -> list[ObjectFile]:
-    """The objects in an archive; module names are `lib/libx.a/member.o`, of a thin archive the members' own paths.
+    """Lists the objects in an archive; module names are `lib/libx.a/member.o`, or paths of a thin archive's members.
 
     Args:
-      path: the archive, inside of the base folder.
+      path: the archive, inside the base folder.
       base: the folder that module names are relative to.
 
     Raises:
-      CorpusError: it cannot be read, is no archive, is cut short, or a member is outside of the base folder.
+      CorpusError: it cannot be read, is not an archive, is truncated, or a member is outside the base folder.
     """
     try:
         descriptor = open_regular(path)
@@ -68,15 +68,13 @@ class _Archive:
             return [self._file_of(member, base) for member in self._members()]
         prefix = name_below(base, normal(self._path))
         if prefix is None:
-            raise CorpusError(
-                f"{self._shown}: is outside of {base}; give the folder of all objects with --obj_base_dir"
-            )
+            raise CorpusError(f"{self._shown}: is outside of {base}; {_GIVE_BASE}")
         objects = []
         times_seen: dict[str, int] = {}
         for member in self._members():
             if kind_of(os.pread(self._descriptor, HEAD_BYTES, member.offset), member.name) == OTHER:
                 continue
-            # Members may have one name; the file name alone is one that stays inside.
+            # Members may share a name; only its last component is used, so that it stays inside.
             short = member.name.rpartition("/")[2]
             times_seen[short] = times_seen.get(short, 0) + 1
             name = short if times_seen[short] == 1 else f"{short}.{times_seen[short]}"
@@ -86,7 +84,7 @@ class _Archive:
         return objects
 
     def _file_of(self, member: Member, base: Path) -> ObjectFile:
-        """The file that a member of a thin archive is."""
+        """The file of a thin archive's member."""
         path = normal(self._path.parent / member.name)
         name = name_below(base, path)
         if name is None:
@@ -106,7 +104,7 @@ class _Archive:
             is_special = raw_name.decode("latin-1") in _SPECIAL
             stored = size if is_special or not self._thin else 0
             if start + stored > self._size:
-                raise self._error(f"a member ends at byte {start + stored} of {self._size}; it is cut short")
+                raise self._error(f"a member ends at byte {start + stored} of {self._size} (truncated)")
             position = start + stored + stored % 2
             if raw_name == b"//":
                 self._long_names = self._read(start, size)
@@ -121,7 +119,7 @@ class _Archive:
         raise self._error(f"expected at most {_MAX_MEMBERS} members, found more")
 
     def _name(self, raw: bytes, start: int, size: int) -> tuple[str, int]:
-        """A member's name, and how many bytes of its contents that took."""
+        """A member's name, and how many bytes of the contents it takes."""
         if raw.startswith(b"#1/") and raw[3:].isdigit():
             length = int(raw[3:])
             if length > size:
@@ -134,7 +132,7 @@ class _Archive:
             ends = [end for end in (self._long_names.find(e, offset) for e in (b"/\n", b"\0")) if end >= 0]
             return os.fsdecode(self._long_names[offset : min(ends, default=None)]), 0
         if raw.startswith(b"/"):
-            raise self._error(f"has a member of a thin archive within it ({raw!r}); give its objects instead")
+            raise self._error(f"contains a member of a nested thin archive ({raw!r}); give its objects instead")
         return os.fsdecode(raw.removesuffix(b"/")), 0
 
     def _read(self, start: int, size: int) -> bytes:

@@ -1,8 +1,8 @@
-"""Objects that a Bazel build links, by `bazel aquery --output=jsonproto`.
+"""Lists the objects that a Bazel build links, from `bazel aquery --output=jsonproto`.
 
-The graph has `actions` (`mnemonic`, `arguments`, `paramFiles`, `inputDepSetIds`, `outputIds`), sets of files as a graph
-of their own (`depSetOfFiles`: `directArtifactIds`, `transitiveDepSetIds`), `artifacts` with a `pathFragmentId`, and
-`pathFragments`, each a `label` below a `parentId`. Old Bazels write ids as text, and paths whole (`execPath`).
+The graph has `actions` (`mnemonic`, `arguments`, `paramFiles`, `inputDepSetIds`, `outputIds`), nested sets of files
+(`depSetOfFiles`: `directArtifactIds`, `transitiveDepSetIds`), `artifacts` with a `pathFragmentId`, and `pathFragments`,
+each a `label` below a `parentId`. Old versions of Bazel write ids as strings, and whole paths (`execPath`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,14 +25,14 @@ _LIBRARY_SUFFIXES = (".a", ".lo")
 
 
 def objects_of_aquery(path: Path, base: Path | None = None) -> Build:
-    """The objects that all link actions of a query's result take in, by themselves or in archives.
+    """Lists the objects that the link actions of a query result take as inputs, directly or in archives.
 
     Args:
-      path: the result of the query.
-      base: the folder that Bazel ran its actions in (`bazel info execution_root`); by default the working directory.
+      path: the query result.
+      base: the folder that Bazel runs its actions in (`bazel info execution_root`); by default the working directory.
 
     Raises:
-      CorpusError: it is no such result, or there is no link action in it; see also `params.objects_of_params`.
+      CorpusError: it is not a query result, or has no link action; see also `params.objects_of_params`.
     """
     graph, base = _Graph(path), base or Path.cwd()
     links = [action for action in graph.actions if action.get("mnemonic") in (*_LINKS, *_ARCHIVES)]
@@ -44,22 +44,22 @@ def objects_of_aquery(path: Path, base: Path | None = None) -> Build:
     made_here: set[str] = set()
     for action in links:
         made = list(graph.paths_of(_ids(action, "outputIds", graph.where)))
-        # Bazel 4 calls what makes static libraries CppLink, too.
+        # In Bazel 4, actions that make static libraries are CppLink, too.
         if action["mnemonic"] in _ARCHIVES or any(file.endswith(_LIBRARY_SUFFIXES) for file in made):
             made_here.update(made)
         else:
-            linked, of_link = params.parse(response_files.expand(graph.command_of(action), base, graph.where))
-            options += of_link
+            linked, link_options = params.parse(response_files.expand(graph.command_of(action), base, graph.where))
+            options += link_options
             inputs.update(dict.fromkeys(linked))
         files = graph.paths_of(graph.artifacts_of(_ids(action, "inputDepSetIds", graph.where)))
         inputs.update(dict.fromkeys(file for file in files if file.endswith((*OBJECT_SUFFIXES, *_LIBRARY_SUFFIXES))))
-    # Objects in an archive of this build are inputs of the action that makes it.
+    # The objects in an archive of this build are inputs of its archive action.
     found = params.objects_of_inputs([file for file in inputs if file not in made_here], base, graph.where)
     return Build(found.objects, found.skipped, tuple(options))
 
 
 class _Graph:
-    """The result of a query, its tables by id."""
+    """A query result, its tables by id."""
 
     def __init__(self, path: Path) -> None:
         self.where = str(path)
@@ -72,7 +72,7 @@ class _Graph:
         self._fragments = _by_id(graph, "pathFragments", self.where)
 
     def artifacts_of(self, set_ids: Iterable[str]) -> Iterator[str]:
-        """Ids of the artifacts in sets of files, and in those that they hold; each set once."""
+        """Ids of the artifacts in nested sets of files; visits each set once."""
         waiting = list(set_ids)
         seen = set(waiting)
         while waiting:
@@ -89,7 +89,7 @@ class _Graph:
             yield whole if isinstance(whole, str) else self._path(_id(artifact, "pathFragmentId", self.where))
 
     def command_of(self, action: Mapping[str, Any]) -> list[str]:
-        """The words of an action, those of its parameter files in their places."""
+        """The arguments of an action, with its parameter files expanded."""
         files = {
             file.get("execPath"): _texts(file, "arguments", self.where)
             for file in _objects(action, "paramFiles", self.where)
@@ -100,7 +100,7 @@ class _Graph:
             command += files.pop(name) if name in files else [word]
         for rest in files.values():
             command += rest
-        return command[1:]  # The first is the program.
+        return command[1:]  # Without the program.
 
     def _path(self, fragment_id: str) -> str:
         labels: list[str] = []
@@ -123,7 +123,7 @@ def _objects(entry: Mapping[str, Any], key: str, where: str) -> list[dict[str, A
 def _texts(entry: Mapping[str, Any], key: str, where: str) -> list[str]:
     values = entry.get(key, [])
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise CorpusError(f"{where}: '{key}': expected a list of words, found something else; give {WANTED}")
+        raise CorpusError(f"{where}: '{key}': expected a list of strings, found something else; give {WANTED}")
     return values
 
 

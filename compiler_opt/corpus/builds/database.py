@@ -1,4 +1,4 @@
-"""Objects that a compilation database (`compile_commands.json`) makes."""
+"""Lists the objects of a compilation database (`compile_commands.json`)."""
 
 import dataclasses
 import shlex
@@ -20,10 +20,7 @@ from compiler_opt.files import printable
 
 MAX_DATABASE_BYTES = 1 << 30
 
-WANTED = (
-    "the compile_commands.json of a build, as written by CMake with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, "
-    "or by watching it with bear"
-)
+WANTED = "the compile_commands.json of a build, as written by CMake with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or by bear"
 
 _COMPILES = frozenset({"-c", "--compile"})
 _MAKES_NO_OBJECT = frozenset({"-E", "-S", "-M", "-MM", "-fsyntax-only", "--preprocess", "--assemble"})
@@ -34,9 +31,9 @@ class CompileCommand:
     """An entry of a compilation database that makes an object.
 
     Attributes:
-      directory: where it runs.
-      file: the source, as the entry has it.
-      arguments: the command, with the words of its response files; empty when the entry only names what it makes.
+      directory: its working directory.
+      file: the source, as in the entry.
+      arguments: the command with response files expanded; empty if the entry has only an output.
       output: the object.
     """
 
@@ -50,11 +47,11 @@ def commands_of_database(path: Path) -> list[CompileCommand]:
     """The commands of a `compile_commands.json` that make objects, in its order.
 
     Args:
-      path: the compilation database; entries have `command` or `arguments`, and may have `output`. What stands before
-        the compiler (ccache, ...) makes no difference. A response file that is not there any more is left unread.
+      path: the compilation database; entries have `command` or `arguments`, and may have `output`. Compiler launchers
+        such as ccache make no difference. Missing response files are not expanded.
 
     Raises:
-      CorpusError: the file is no compilation database, or a response file names itself or is too large.
+      CorpusError: the file is not a compilation database, or a response file includes itself or is too large.
     """
     commands = []
     for number, entry in enumerate(_read_database(path)):
@@ -73,14 +70,14 @@ def commands_of_database(path: Path) -> list[CompileCommand]:
 
 
 def objects_of_database(path: Path, base: Path | None = None) -> list[ObjectFile]:
-    """The objects that a `compile_commands.json` makes, in its order, each once.
+    """Lists the objects that a `compile_commands.json` makes, in its order, each once.
 
     Args:
       path: the compilation database, see `commands_of_database`.
       base: the folder that module names are relative to; by default the `directory` of each entry.
 
     Raises:
-      CorpusError: the file is no compilation database, or an object lies outside of the base folder.
+      CorpusError: the file is not a compilation database, or an object is outside the base folder.
     """
     objects = []
     for command in commands_of_database(path):
@@ -103,7 +100,7 @@ def _read_database(path: Path) -> list[Any]:
 
 
 def _arguments_of(entry: dict[str, Any], where: str) -> Sequence[str]:
-    """The command of a database entry; empty when it has none but says what it makes."""
+    """The command of a database entry; empty if it has only an output."""
     arguments = entry.get("arguments")
     if arguments is None:
         command = entry.get("command")
@@ -116,12 +113,12 @@ def _arguments_of(entry: dict[str, Any], where: str) -> Sequence[str]:
         except ValueError as error:
             raise CorpusError(f"{where}: 'command' cannot be split into words ({error})") from None
     if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
-        raise CorpusError(f"{where}: 'arguments': expected a list of words")
+        raise CorpusError(f"{where}: 'arguments': expected a list of strings")
     return arguments
 
 
 def _output_of(entry: dict[str, Any], file: str, arguments: Sequence[str]) -> str | None:
-    """The object that a database entry makes, as it says; None when it makes none (only preprocesses, links...)."""
+    """The object that a database entry makes, as written there; None if it makes none (preprocessing, linking)."""
     if isinstance(entry.get("output"), str):
         return entry["output"]
     if not _COMPILES.intersection(arguments) or _MAKES_NO_OBJECT.intersection(arguments):

@@ -1,4 +1,4 @@
-"""Objects found in a tree of folders, for builds that nothing describes."""
+"""Finds the objects in a folder tree, for builds without a description."""
 
 import os
 from pathlib import Path
@@ -21,17 +21,17 @@ MAX_FILES = 1 << 22
 
 
 def objects_of_directory(folder: Path, base: Path | None = None) -> Build:
-    """The objects in a tree, by name; links are not followed, so nothing counts twice and nothing is outside.
+    """Finds the objects in a tree, sorted by name; skips symlinks, so that none counts twice or is outside.
 
-    Files with an object's suffix count as objects whatever they hold, and are refused with a reason later. Archives are
-    skipped: the objects that they are made of are mostly in the tree, too.
+    Files with an object's suffix count as objects whatever they contain; extraction refuses them with a reason.
+    Archives are skipped: their objects are mostly in the tree, too.
 
     Args:
-      folder: the top of the tree.
-      base: the folder that module names are relative to; by default the same.
+      folder: the root of the tree.
+      base: the folder that module names are relative to; by default `folder`.
 
     Raises:
-      CorpusError: it is no folder, cannot be read, or is outside of the base folder.
+      CorpusError: it is not a folder, cannot be read, or is outside the base folder.
     """
     root = normal(folder)
     names_from = root if base is None else normal(base)
@@ -47,7 +47,7 @@ def objects_of_directory(folder: Path, base: Path | None = None) -> Build:
         try:
             kind = kind_of(head_of(path), path.name)
         except OSError:
-            # Without a permission, or deleted meanwhile: an object is named when it is extracted.
+            # Unreadable or deleted: extraction reports it if it is an object.
             kind = kind_of(b"", path.name)
         if kind in (ARCHIVE, THIN_ARCHIVE):
             skipped.setdefault("archives", []).append(name)

@@ -1,6 +1,6 @@
-"""Objects of a build, the names that their modules get, and what files are by their first bytes.
+"""Objects of a build, their module names, and file types by magic bytes.
 
-Descriptions of builds are foreign input: a path may be anything that a file may hold, a name must stay inside.
+Build descriptions are untrusted input: paths may contain any bytes, and module names must stay inside the corpus.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from compiler_opt.files import open_regular, printable, shown
 OBJECT_SUFFIXES = (".o", ".obj", ".lo")
 
 HEAD_BYTES = 20
-"""How much of a file `kind_of` needs."""
+"""How many bytes of a file `kind_of` needs."""
 
 ELF_OBJECT = "an object"
 OTHER_OBJECT = "an object that is not ELF"
@@ -26,16 +26,16 @@ OTHER = "no object"
 _ELF_RELOCATABLE = 1
 _MACH_O_MAGICS = (b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf", b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe")
 _COFF_MACHINES = (b"\x4c\x01", b"\x64\x86", b"\x64\xaa", b"\xc4\x01")
-"""x86, x86-64, AArch64 and ARM: COFF objects have no magic but their machine."""
+"""x86, x86-64, AArch64 and ARM: COFF objects start with the machine type instead of a magic number."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """Where in an archive an object is.
+    """A member of an archive.
 
     Attributes:
       name: of the member.
-      offset: of its first byte in the archive; the linker names members of archives by that of their header.
+      offset: of its contents in the archive; linkers name archive members by the offset of the header.
       size: in bytes.
     """
 
@@ -46,12 +46,12 @@ class Member:
 
 @dataclasses.dataclass(frozen=True)
 class ObjectFile:
-    """An object of the build, and the module name it gets.
+    """An object of the build, and its module name.
 
     Attributes:
       path: of the object or, for a member, of its archive.
       name: of the module.
-      member: the part of the archive that is the object; None when the file is.
+      member: the object's place in an archive; None for a file.
     """
 
     path: Path
@@ -60,18 +60,18 @@ class ObjectFile:
 
     @property
     def shown(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return printable(self.path if self.member is None else f"{self.path}({self.member.name})")
 
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """What a description of a build names.
+    """The content of a build description.
 
     Attributes:
-      objects: each once, with names of their own.
-      skipped: what is no object to extract: paths, by what they are (`archives`, ...).
-      link_options: options of the link, when the description is one; of the driver or of the linker itself.
+      objects: each once, with distinct names.
+      skipped: paths that are not extracted, by reason (`archives`, ...).
+      link_options: if the description is a link: options of the driver or of the linker itself.
     """
 
     objects: tuple[ObjectFile, ...]
@@ -80,39 +80,39 @@ class Build:
 
 
 def checked_path(text: object, where: str) -> str:
-    """A path out of a description, when the system can take it.
+    """Returns a path from a description if the operating system accepts it.
 
     Raises:
-      CorpusError: it is none; the message starts with `where`.
+      CorpusError: it does not; the message starts with `where`.
     """
     if not isinstance(text, str) or not text:
         raise CorpusError(f"{where}: expected a path, found {shown(text)}")
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
-        raise CorpusError(f"{where}: expected a path, found letters that none can have ({shown(text)})") from None
+        raise CorpusError(f"{where}: expected a path, found characters that none can have ({shown(text)})") from None
     if "\0" in text:
         raise CorpusError(f"{where}: expected a path, found one with a NUL ({shown(text)})")
     return text
 
 
 def name_below(base: Path, path: Path) -> str | None:
-    """The path relative to the folder, as a module's name; None when it is outside. Both are absolute and normal."""
+    """The path relative to `base`, as a module name; None if it is outside. Both are absolute and normalised."""
     if path == base or not path.is_relative_to(base):
         return None
     return PurePosixPath(path.relative_to(base)).as_posix()
 
 
 def normal(path: Path) -> Path:
-    """Absolute, without `..`; links are not followed, as build systems name things by the paths they use."""
+    """Makes a path absolute and removes `..`, without resolving symlinks: build systems use unresolved paths."""
     return Path(os.path.normpath(path.absolute()))
 
 
 def unique(objects: Iterable[ObjectFile], where: str) -> tuple[ObjectFile, ...]:
-    """Each object once, in their order.
+    """Removes duplicate objects, keeping the order.
 
     Raises:
-      CorpusError: two objects would be the same module; the message starts with `where`.
+      CorpusError: two objects have the same module name; the message starts with `where`.
     """
     known: dict[str, ObjectFile] = {}
     for item in objects:
@@ -126,11 +126,11 @@ def unique(objects: Iterable[ObjectFile], where: str) -> tuple[ObjectFile, ...]:
 
 
 def kind_of(head: bytes, name: str) -> str:
-    """What a file is: one of the constants above.
+    """The type of a file: one of the constants above.
 
     Args:
       head: its first `HEAD_BYTES`.
-      name: its name; what has an object's suffix is one, for somebody made it to be, and it is refused with a reason.
+      name: its name; with an object's suffix it counts as one, so that extraction refuses it with a reason.
     """
     if head.startswith(b"!<arch>\n"):
         return ARCHIVE
@@ -162,5 +162,5 @@ def head_of(path: Path) -> bytes:
 
 
 def listed(paths: Sequence[str], limit: int = 3) -> str:
-    """The first few of some paths, for a message."""
+    """Formats the first few paths for a message."""
     return ", ".join(map(printable, paths[:limit])) + (f" and {len(paths) - limit} more" if len(paths) > limit else "")

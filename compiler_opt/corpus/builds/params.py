@@ -1,11 +1,11 @@
-"""Objects that a link consists of, by its parameter file: the words of a linker's (or a driver's) command.
+"""Lists the objects of a link from its parameter file: the arguments of a linker or driver.
 
-What is not an option, nor the value of one, is an input: an object, an archive, or something that has no modules. Where
-it stands, such as between `--start-lib` and `--end-lib`, makes no difference: all of it was compiled.
+An argument that is neither an option nor an option's value is an input: an object, an archive, or something without
+modules. Its position, such as between `--start-lib` and `--end-lib`, does not matter: all inputs were compiled.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from compiler_opt.corpus.builds import archive, response_files
@@ -25,7 +25,7 @@ from compiler_opt.corpus.builds.objects import (
 )
 from compiler_opt.files import printable
 
-WANTED = "the parameter file of a link, such as what the driver's command line has after '@'"
+WANTED = "the parameter file of a link, such as the driver's command line has after '@'"
 
 _SEPARATE = frozenset(
     """
@@ -38,34 +38,30 @@ _SEPARATE = frozenset(
     -target -arch -isystem -include -isysroot -Xclang -Xassembler -Xpreprocessor -framework -install_name
     """.split()
 )
-"""Options of linkers and drivers that take the next word, when it is not in theirs after `=`; with one dash or two."""
+"""Options of linkers and drivers that take a value: the next argument, unless joined by `=`; with one or two dashes."""
 
 
 def objects_of_params(path: Path, base: Path | None = None) -> Build:
-    """The objects of a link.
+    """Lists the objects of a link.
 
     Args:
-      path: the parameter file; quoted as lld and clang read it, and `@file` stands for another one.
-      base: the folder that paths in it, and module names, are relative to; by default the working directory.
+      path: the parameter file, with the quoting of lld and clang; it may include others by `@file`.
+      base: the folder that its paths and module names are relative to; by default the working directory.
 
     Raises:
-      CorpusError: a file cannot be read or is too large, files name each other, or an archive is damaged.
+      CorpusError: a file cannot be read, is too large or includes itself, or an archive is damaged.
     """
-    return objects_of_words(response_files.read(path, WANTED), base or Path.cwd(), str(path))
-
-
-def objects_of_words(command: Sequence[str], base: Path, where: str) -> Build:
-    """The objects among the words of a link, see `objects_of_params`; `where` starts messages."""
-    inputs, options = parse(response_files.expand(command, base, where))
+    base, where = base or Path.cwd(), str(path)
+    inputs, options = parse(response_files.expand(response_files.read(path, WANTED), base, where))
     build = objects_of_inputs(inputs, base, where)
     return dataclasses.replace(build, link_options=tuple(options))
 
 
 def objects_of_inputs(inputs: Iterable[str], base: Path, where: str) -> Build:
-    """The objects among the inputs of a link: files and members of archives, each once.
+    """Lists the objects among the inputs of a link: files and members of archives, each once.
 
     Raises:
-      CorpusError: an archive is damaged; `where` starts messages.
+      CorpusError: an archive is damaged; the message starts with `where`.
     """
     base = normal(base)
     objects: list[ObjectFile] = []
@@ -78,7 +74,7 @@ def objects_of_inputs(inputs: Iterable[str], base: Path, where: str) -> Build:
             continue
         kind = _kind_of(path)
         if kind is None:
-            skipped.setdefault("inputs that are not there", []).append(text)
+            skipped.setdefault("missing inputs", []).append(text)
         elif kind in (ARCHIVE, THIN_ARCHIVE):
             objects += archive.objects_of_archive(path, base)
         elif kind == OTHER:
@@ -89,7 +85,7 @@ def objects_of_inputs(inputs: Iterable[str], base: Path, where: str) -> Build:
 
 
 def parse(command: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Inputs and options of a link; a value that is a word of its own follows its option."""
+    """Splits the arguments of a link into inputs and options; a separate value follows its option."""
     inputs: list[str] = []
     options: list[str] = []
     remaining = _linker_words(command)
@@ -104,7 +100,7 @@ def parse(command: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _kind_of(path: Path) -> str | None:
-    """What an input is; None when it cannot be read, except for objects, which are named when they are extracted."""
+    """The type of an input; None if it cannot be read, except for objects, which extraction reports."""
     try:
         return kind_of(head_of(path), path.name)
     except OSError:
@@ -112,31 +108,31 @@ def _kind_of(path: Path) -> str | None:
 
 
 def _linker_words(command: Iterable[str]) -> Iterator[str]:
-    """The words that the linker gets: `-Wl,a,b` and `-Xlinker a` are a driver's way to hand them on."""
-    words_given = list(command)
-    is_driver = any(word == "-Xlinker" or word.startswith(_OF_DRIVERS) for word in words_given)
-    remaining = iter(words_given)
+    """The linker's arguments; `-Wl,a,b` and `-Xlinker a` are how a driver passes them on."""
+    given = list(command)
+    is_driver = any(word == "-Xlinker" or word.startswith(_DRIVER_PREFIXES) for word in given)
+    remaining = iter(given)
     for word in remaining:
         if word.startswith("-Wl,"):
             yield from (part for part in word[4:].split(",") if part)
         elif word == "-Xlinker":
             yield from (part for part in (next(remaining, None),) if part)
         elif is_driver and word.startswith(("-O", "-march=", "-mcpu=")):
-            yield from _handed_on(word)
+            yield from _passed_on(word)
         elif word:
             yield word
-    if is_driver and _KINDS.isdisjoint(words_given):
-        yield "-pie"  # As drivers of today's distributions link.
+    if is_driver and _OUTPUT_KINDS.isdisjoint(given):
+        yield "-pie"  # The default of current distributions' drivers.
 
 
-def _handed_on(word: str) -> Iterator[str]:
-    """What a driver makes of its own options for link-time optimisation; the linker's `-O2` is something else."""
+def _passed_on(word: str) -> Iterator[str]:
+    """How a driver passes its options on to link-time optimisation; the linker's own `-O2` means something else."""
     if word.startswith("-O"):
         yield f"--plugin-opt=O{_LEVELS.get(word[2:], word[2:])}"
     else:
         yield f"--plugin-opt=mcpu={word.partition('=')[2]}"
 
 
-_OF_DRIVERS = ("-Wl,", "-flto", "-fuse-ld=", "--target=")
-_KINDS = frozenset({"-pie", "-no-pie", "-nopie", "-shared", "-static", "-static-pie", "-r"})
+_DRIVER_PREFIXES = ("-Wl,", "-flto", "-fuse-ld=", "--target=")
+_OUTPUT_KINDS = frozenset({"-pie", "-no-pie", "-nopie", "-shared", "-static", "-static-pie", "-r"})
 _LEVELS = {"": "1", "g": "1", "s": "2", "z": "2", "fast": "3", "4": "3"}

@@ -1,6 +1,6 @@
-"""Files that describe builds: all of them at once, up to a limit.
+"""Reads build descriptions as text or JSON, up to a size limit.
 
-Paths are bytes: those that are not UTF-8 travel as lone surrogates, as everywhere in Python.
+Paths are bytes: those that are not UTF-8 become lone surrogates, as everywhere in Python.
 """
 
 import json
@@ -12,10 +12,10 @@ from compiler_opt.files import read_regular
 
 
 def read_text(path: Path, limit_bytes: int, what: str) -> str:
-    """The text of a file, in UTF-8 or, with a mark, UTF-16.
+    """Reads a text file: UTF-8 or, with a byte order mark, UTF-16.
 
     Raises:
-      CorpusError: it cannot be read, or is larger than the limit; the message says `what` was wanted.
+      CorpusError: it cannot be read, or exceeds the limit; the message asks for `what`.
     """
     try:
         data = read_regular(path, limit_bytes)
@@ -27,10 +27,10 @@ def read_text(path: Path, limit_bytes: int, what: str) -> str:
 
 
 def read_json(path: Path, limit_bytes: int, what: str) -> Any:
-    """The JSON in a file.
+    """Reads a JSON file.
 
     Raises:
-      CorpusError: it cannot be read, is larger than the limit, or is no JSON; the message says `what` was wanted.
+      CorpusError: it cannot be read, exceeds the limit, or is not JSON; the message asks for `what`.
     """
     try:
         return json.loads(read_text(path, limit_bytes, what))

@@ -1,7 +1,7 @@
-"""Command lines of compilers and linkers: how they are quoted in files, and the files that they name by `@`.
+"""Response files of compilers and linkers: their quoting, and the expansion of `@file` arguments.
 
-clang and lld read such files alike: words are separated by white space, quotes of both kinds hold words together, and a
-backslash takes the next character as it is, within quotes too. `@file` in one stands for the words of another.
+clang and lld read them alike: white space separates arguments, single and double quotes group, and a backslash escapes
+the next character, also within quotes. A response file may contain `@file` arguments.
 """
 
 import re
@@ -17,13 +17,13 @@ MAX_WORDS = 1 << 21
 MAX_FILES = 1 << 12
 MAX_DEPTH = 32
 
-# A run of plain characters, an escaped one, or a quoted run; the end of the text may cut the last two short.
+# A run of plain characters, an escaped character, or a quoted run; the last two may be cut off by the end of the text.
 _PIECE = re.compile(r"""([^\s"'\\]+)|\\(.?)|"((?:[^"\\]|\\.?)*)"?|'((?:[^'\\]|\\.?)*)'?|(\s+)""", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
 
 
 def split(text: str) -> list[str]:
-    """The words of a response file or a linker's parameter file."""
+    """Splits the text of a response file into arguments."""
     words: list[str] = []
     pieces: list[str] = []
     within = False
@@ -46,28 +46,28 @@ def split(text: str) -> list[str]:
 
 
 def read(path: Path, what: str) -> list[str]:
-    """The words in a file.
+    """Reads the arguments in a response file.
 
     Args:
       path: the file.
-      what: is wanted, for the message.
+      what: the file to ask for in the message.
 
     Raises:
-      CorpusError: it cannot be read, or is larger than any such file.
+      CorpusError: it cannot be read, or is too large.
     """
     return split(read_text(path, MAX_FILE_BYTES, what))
 
 
 def expand(words: Sequence[str], directory: Path, where: str) -> list[str]:
-    """The words, with those of the file in the place of each `@file`; a file that is not there stays a word.
+    """Replaces each `@file` by the arguments in the file, recursively; keeps it if there is no such file.
 
     Args:
-      words: of a command.
-      directory: what the files are relative to, also those that files name.
+      words: the arguments of a command.
+      directory: the folder that all files are relative to.
       where: starts the messages.
 
     Raises:
-      CorpusError: files name each other in a circle, are nested too deeply, too many, or hold too many words.
+      CorpusError: a file includes itself, or files are nested too deeply, too many or too large.
     """
     if not any(word.startswith("@") for word in words):
         return list(words)
@@ -75,12 +75,12 @@ def expand(words: Sequence[str], directory: Path, where: str) -> list[str]:
 
 
 class _Expansion:
-    """Limits hold for a command with all of its files: small files that name each other may stand for any number."""
+    """Expands one command; the limits hold for all of its files together, since small files may multiply."""
 
     def __init__(self, directory: Path, where: str) -> None:
         self._directory = directory
         self._where = where
-        self._num_letters = 0
+        self._num_chars = 0
         self._num_files = 0
         self._num_words = 0
 
@@ -89,14 +89,14 @@ class _Expansion:
             path = self._file_of(word)
             if path is None:
                 self._num_words += 1
-                self._check(self._num_words, MAX_WORDS, "words")
+                self._check(self._num_words, MAX_WORDS, "arguments")
                 yield word
                 continue
             if path in within:
                 raise CorpusError(
-                    f"{self._where}: {printable(word)} names itself, by way of {len(within)} files; mend the files"
+                    f"{self._where}: {printable(word)} includes itself, by way of {len(within)} files; fix the files"
                 )
-            self._check(len(within) + 1, MAX_DEPTH, "files that name each other")
+            self._check(len(within) + 1, MAX_DEPTH, "nested response files")
             yield from self.expand(self._words_of(path), (*within, path))
 
     def _file_of(self, word: str) -> Path | None:
@@ -109,9 +109,9 @@ class _Expansion:
             return None
 
     def _words_of(self, path: Path) -> list[str]:
-        text = read_text(path, MAX_FILE_BYTES, "a build whose response files are there")
-        self._num_letters += len(text)
-        self._check(self._num_letters, MAX_FILE_BYTES, "letters in response files")
+        text = read_text(path, MAX_FILE_BYTES, "a build with its response files")
+        self._num_chars += len(text)
+        self._check(self._num_chars, MAX_FILE_BYTES, "characters in response files")
         self._num_files += 1
         self._check(self._num_files, MAX_FILES, "response files")
         return split(text)

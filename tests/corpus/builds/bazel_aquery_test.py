@@ -87,7 +87,7 @@ def test_parameter_files_may_be_on_disk(tree: Path) -> None:
         ({"actions": [{"mnemonic": "CppCompile"}]}, "expected an action CppLink, found CppCompile"),
         ({"actions": [1]}, "'actions': expected a list of objects"),
         ({"actions": [{"mnemonic": "CppLink", "inputDepSetIds": [5]}]}, "there is no entry '5' in 'depSetOfFiles'"),
-        ({"actions": [{"mnemonic": "CppLink", "arguments": 3}]}, "'arguments': expected a list of words"),
+        ({"actions": [{"mnemonic": "CppLink", "arguments": 3}]}, "'arguments': expected a list of strings"),
         ({**QUERY, "pathFragments": [{"id": n, "label": "x", "parentId": n} for n in range(9)]}, "at most 1024 levels"),
         ({**QUERY, "artifacts": [{"id": True}]}, "'id': expected an id, found 'True'"),
     ],

@@ -62,11 +62,11 @@ def test_names_are_relative_to_the_base_folder(tmp_path: Path) -> None:
         (b"[1]", "entry 0: expected an object"),
         (b'[{"file": "a.c", "directory": "/"}]', "entry 0: expected 'command' or 'arguments'"),
         (b'[{"file": "a.c", "command": "clang \'"}]', "cannot be split into words"),
-        (b'[{"file": "a.c", "arguments": ["clang", 1]}]', "'arguments': expected a list of words"),
+        (b'[{"file": "a.c", "arguments": ["clang", 1]}]', "'arguments': expected a list of strings"),
         (b'[{"file": "a.c", "directory": "/b", "command": "clang -c a.c -o ../a.o"}]', "is outside of /b"),
         (b'[{"file": "a.c", "directory": 3, "command": "clang -c a.c"}]', "'directory': expected a path, found 3"),
         (b'[{"file": "a.c", "arguments": ["clang", "-c", "-o", "a\\u0000.o"]}]', "the object: expected a path"),
-        (b'[{"file": "a.c", "arguments": ["clang", "-c", "-o", "a\\ud800.o"]}]', "letters that none can have"),
+        (b'[{"file": "a.c", "arguments": ["clang", "-c", "-o", "a\\ud800.o"]}]', "characters that none can have"),
         (b'[{"file": "a.c", "directory": "/b", "arguments": ["clang", "-c", "-o", "../\\n"]}]', "is outside of /b"),
         (b"[" * 100_000, "expected JSON"),
     ],
@@ -116,5 +116,5 @@ def test_a_response_file_that_names_itself_is_named(tmp_path: Path) -> None:
     (tmp_path / "flags").write_text("-c @more")
     (tmp_path / "more").write_text("@flags")
     entries = [{"directory": ".", "file": "a.c", "command": "clang @flags"}]
-    with pytest.raises(CorpusError, match=r"entry 0: @flags names itself, by way of 2 files; mend the files"):
+    with pytest.raises(CorpusError, match=r"entry 0: @flags includes itself, by way of 2 files; fix the files"):
         objects_of_database(write_database(tmp_path / "compile_commands.json", entries))

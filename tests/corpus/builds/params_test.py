@@ -60,7 +60,7 @@ def test_inputs_that_are_no_objects_are_skipped(clang_path: str, tree: Path) -> 
     assert names(build.objects) == ["gone.o", "main.o"]
     assert build.skipped == {
         "inputs that are no objects": ["libshared.so", "script.ld"],
-        "inputs that are not there": ["libgone.a", "lib"],
+        "missing inputs": ["libgone.a", "lib"],
         f"inputs outside of {tree}": ["/usr/lib/crt1.o"],
     }
 
@@ -77,7 +77,7 @@ def test_bad_parameter_files_are_named(tmp_path: Path) -> None:
         objects_of_params(tmp_path / "gone")
     (tmp_path / "loop").write_text("@loop2")
     (tmp_path / "loop2").write_text("x.o @loop2")
-    with pytest.raises(CorpusError, match="@loop2 names itself"):
+    with pytest.raises(CorpusError, match="@loop2 includes itself"):
         objects_of_params(tmp_path / "loop", tmp_path)
     (tmp_path / "nul").write_bytes(b"a\0.o")
     with pytest.raises(CorpusError, match="expected a path, found one with a NUL"):

@@ -59,7 +59,7 @@ def test_files_that_multiply_are_refused(tmp_path: Path) -> None:
 def test_files_nested_too_deeply_are_refused(tmp_path: Path) -> None:
     for level in range(response_files.MAX_DEPTH + 1):
         (tmp_path / f"f{level}").write_text(f"@f{level + 1}")
-    with pytest.raises(CorpusError, match=r"here: expected at most 32 files that name each other, found more"):
+    with pytest.raises(CorpusError, match=r"here: expected at most 32 nested response files, found more"):
         response_files.expand(["@f0"], tmp_path, "here")
 
 
