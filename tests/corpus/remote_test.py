@@ -122,8 +122,8 @@ def test_a_damaged_cache_mends_itself(memory: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("memory://nowhere", ("memory://nowhere/corpus_description.json: no such file", "give the URL of one")),
-        ("nonsense://bucket/mine", ("nonsense://bucket/mine: expected an address such as s3://", "nonsense")),
+        ("memory://nowhere", ("memory://nowhere/corpus_description.json: no such file", "give the URL of a corpus")),
+        ("nonsense://bucket/mine", ("nonsense://bucket/mine: expected a URL such as s3://", "nonsense")),
         ("memory://bucket/mine\n", (r"memory://bucket/mine\n/corpus_description.json: no such file",)),
     ],
 )

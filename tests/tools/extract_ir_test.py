@@ -109,7 +109,7 @@ def test_mistakes_are_one_line(database: Path, tmp_path: Path) -> None:
         ([f"--input={database}", output, "--input_type=nonsense"], "--input_type"),
         ([f"--input={tmp_path / 'none'}", output], "cannot be read"),
         ([f"--input={database}", f"--output_dir={tmp_path}"], "is not empty"),
-        ([f"--input={database}", output, "--cmd_filter=("], "is no regular expression"),
+        ([f"--input={database}", output, "--cmd_filter=("], "is not a regular expression"),
     ):
         result = extract_ir(*arguments)
         assert result.returncode == 2

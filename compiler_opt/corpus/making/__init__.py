@@ -1,1 +1,1 @@
-"""Corpora of builds, of loose bitcode, and of other corpora."""
+"""Makes corpora from builds, from loose bitcode files, and from other corpora."""

@@ -1,9 +1,8 @@
-"""Makes one corpus of the corpora that are the sub-folders of a folder, as LLVM's mlgo-utils does.
+"""Combines the corpora in the sub-folders of a folder into one, as LLVM's mlgo-utils does.
 
-Nothing is moved: the folder gets a description whose modules are `SUBFOLDER/MODULE`. What else the descriptions say has
-to be the same in all of them, but for two keys of ours: of `compiler`, the newest version counts, since that is what
-can read all of the bitcode; and `projects` become `SUBFOLDER/PROJECT`, or `SUBFOLDER` where there are none, as such a
-corpus is one project.
+Nothing is moved: the folder gets a description whose modules are `SUBFOLDER/MODULE`. The descriptions must agree in all
+other keys but two of ours: `compiler` gets the newest version, which can read all of the bitcode; `projects` become
+`SUBFOLDER/PROJECT`, or `SUBFOLDER` for a corpus without projects.
 """
 
 import dataclasses
@@ -21,11 +20,11 @@ _MERGED = ("modules", "projects", "compiler")
 
 @dataclasses.dataclass(frozen=True)
 class Combination:
-    """What was combined.
+    """The result of `combine`.
 
     Attributes:
       modules: number of modules by sub-folder, in the order of the description.
-      others: sub-folders that are no corpus.
+      others: sub-folders that are not corpora.
     """
 
     modules: Mapping[str, int]
@@ -33,16 +32,16 @@ class Combination:
 
 
 def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
-    """Writes the description of `root_dir`, whole or not at all.
+    """Writes the combined description of `root_dir` atomically.
 
     Args:
       root_dir: the folder.
-      overwrite: also replace a description that lists other modules than those of its sub-folders.
+      overwrite: also replace a description that lists modules outside the sub-folders.
 
     Raises:
-      CorpusError: there is nothing to combine, a sub-folder's corpus is damaged or leads out of it, or the corpora
-        differ in a property; the message names it and two folders that differ.
-      OutputError: the folder cannot be written, or is a corpus of its own.
+      CorpusError: there is nothing to combine, a sub-folder's corpus is damaged or leaves the folder, or two corpora
+        differ in a property.
+      OutputError: the folder cannot be written, or is itself a corpus.
     """
     parts, others = _parts(root_dir)
     contents = {name: _content(root_dir / name) for name in parts}
@@ -58,7 +57,7 @@ def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
     combined |= {key: value for key, value in first.items() if key not in _MERGED}
     combined["projects"] = projects
     compiler = _agreed(content.get("compiler") or {} for content in contents.values())
-    # Where a description does not say, the bitcode does.
+    # Where a description lacks the version, the bitcode has it.
     if versions := [version for part in parts.values() if (version := part.compiler_version()) is not None]:
         compiler["version"] = list(max(versions))
     if compiler:
@@ -70,7 +69,7 @@ def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
 
 
 def _parts(root_dir: Path) -> tuple[dict[str, Corpus], list[str]]:
-    """The corpora among the sub-folders, by name, and the names of the others."""
+    """Loads the corpora among the sub-folders, by name; returns them and the names of the other sub-folders."""
     try:
         folders = sorted(path for path in root_dir.iterdir() if path.is_dir())
     except OSError as error:
@@ -101,14 +100,14 @@ def _parts(root_dir: Path) -> tuple[dict[str, Corpus], list[str]]:
 
 
 def _content(folder: Path) -> dict[str, Any]:
-    """The description of a corpus that was loaded, and so is known to be good, as it stands."""
+    """The raw description of a corpus, which `Corpus.load` has validated."""
     content: dict[str, Any] = json.loads((folder / DESCRIPTION_NAME).read_bytes())
-    # What a key means when it is absent.
+    # The default of an absent key.
     return {"has_thinlto": False, **content}
 
 
 def _check_same(root_dir: Path, contents: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises CorpusError when the corpora differ in a property."""
+    """Raises CorpusError if two corpora differ in a property."""
     first = next(iter(contents))
     for name, content in contents.items():
         for key in sorted((content.keys() | contents[first].keys()) - set(_MERGED)):
@@ -121,13 +120,13 @@ def _check_same(root_dir: Path, contents: Mapping[str, Mapping[str, Any]]) -> No
 
 
 def _agreed(compilers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all of them say."""
+    """The entries that all of them share."""
     first, *rest = compilers
     return {key: value for key, value in first.items() if all(other.get(key) == value for other in rest)}
 
 
 def _check_replaceable(root_dir: Path, names: set[str], overwrite: bool) -> None:
-    """Raises OutputError when the folder has a description that is not one of ours."""
+    """Raises OutputError if the folder has a description that `combine` did not write."""
     path = root_dir / DESCRIPTION_NAME
     if overwrite or not path.exists():
         return

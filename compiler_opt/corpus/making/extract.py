@@ -1,10 +1,10 @@
-"""Makes a corpus of a build whose objects carry their own bitcode and command line.
+"""Extracts a corpus from a build whose objects embed their bitcode and command line.
 
-Such a build is compiled with `-Xclang -fembed-bitcode=all`: clang puts the bitcode from before optimisation into
-section `.llvmbc` and the cc1 options, each ended by NUL, into `.llvmcmd`. Names and layout are those of LLVM's
-mlgo-utils. An object that a linker made of several (`ld -r`) becomes the modules `X.o.0`, `X.o.1`, ...
+With `-Xclang -fembed-bitcode=all`, clang puts the bitcode from before optimisation into section `.llvmbc` and the cc1
+options, each terminated by NUL, into `.llvmcmd`. Names and layout are those of LLVM's mlgo-utils. An object that `ld
+-r` made of several becomes the modules `X.o.0`, `X.o.1`, ...
 
-The objects are those that `builds` finds in a description of the build; what ThinLTO needs is in `thinlto.py`.
+`builds` lists the objects of a build; `thinlto.py` reads ThinLTO indexes.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from compiler_opt.errors import CorpusError
 
 @dataclasses.dataclass(frozen=True)
 class _Extracted:
-    """What became of one object: names and LLVM versions of its modules, and how many the filter left out."""
+    """The outcome for one object: LLVM version by module name, and how many modules the filter dropped."""
 
     modules: dict[str, Version | None]
     filtered: int
@@ -48,23 +48,23 @@ def extract(
     overwrite: bool = False,
     progress: Callable[[int], Any] = lambda _: None,
 ) -> MadeCorpus:
-    """Writes the modules of `objects` as a corpus; its description comes last, so a part of a corpus never looks whole.
+    """Writes the modules of `objects` as a corpus; the description comes last, so a partial corpus has none.
 
     Args:
       objects: what to read.
       output_dir: the corpus folder.
       num_workers: objects read at a time.
       cmd_filter: keep only modules with an option in which this regular expression is found.
-      llvm_objcopy: read sections with this program, for objects that are not ELF; by default we read them ourselves.
+      llvm_objcopy: read sections with this program, for objects that are not ELF; by default with our ELF reader.
       bitcode_section: section with the bitcode.
       command_section: section with the options.
-      thinlto_base: the objects are those of the backends of a distributed ThinLTO build, which ran in this folder: the
-        ThinLTO index of each is taken along.
+      thinlto_base: for the objects of a distributed ThinLTO build: the folder that its backends ran in; copies the
+        ThinLTO index of each module.
       overwrite: write into a folder that is not empty.
       progress: called with 1 for each object done.
 
     Raises:
-      CorpusError: no object has a usable module, or the filter is no regular expression.
+      CorpusError: no object has a usable module, or the filter is not a regular expression.
       OutputError: the folder cannot be written, or is not empty.
     """
     pattern = compiled_filter(cmd_filter)
@@ -79,7 +79,7 @@ def extract(
             name = item.name if len(compilations) == 1 else f"{item.name}.{number}"
             if len(compilations) > 1 and name in taken:
                 raise CorpusError(
-                    f"{item.shown}: holds several modules, of which {name} is another object's; extract it alone"
+                    f"{item.shown}: holds several modules, but {name} is another object's name; extract it alone"
                 )
             if pattern is None or any(pattern.search(option) for option in compilation.options):
                 index = None if thinlto_base is None else thinlto.read_index(item, compilation.options, thinlto_base)
@@ -98,16 +98,16 @@ def extract(
 
 
 def compiled_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
-    """Compiles a regular expression; raises CorpusError when it is none."""
+    """Compiles a regular expression; raises CorpusError if it is invalid."""
     try:
         return re.compile(cmd_filter) if cmd_filter is not None else None
     except re.error as error:
-        raise CorpusError(f"--cmd_filter: {cmd_filter!r} is no regular expression ({error})") from None
+        raise CorpusError(f"--cmd_filter: {cmd_filter!r} is not a regular expression ({error})") from None
 
 
 def _nothing_extracted(objects: Sequence[ObjectFile], filtered: int, failures: Sequence[tuple[Path, str]]) -> str:
     if failures:
         return f"none of the {len(objects)} objects holds a module; the first: {failures[0][1]}"
     if filtered:
-        return f"--cmd_filter leaves out all {filtered} modules; give another one"
-    return "there is no object to extract; give a build that has any"
+        return f"--cmd_filter drops all {filtered} modules; give another one"
+    return "there is no object to extract; give a build that has objects"

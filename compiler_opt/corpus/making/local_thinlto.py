@@ -1,9 +1,8 @@
-"""Makes a corpus of a link with ThinLTO, whose backends run inside of the linker.
+"""Extracts a corpus from a local ThinLTO link, whose backends run inside the linker.
 
-lld leaves there, beside each object `X` of the link, what went into the backend: `X.3.import.bc`, the bitcode after the
-import of other modules' functions (`-Wl,--save-temps=import`), and `X.thinlto.bc`, its index
-(`-Wl,--thinlto-emit-index-files`). No command line comes with it: all modules are compiled by the same options, those
-of the link, as `global_command_override` in the corpus's description has them for clang.
+Beside each object `X` of the link, lld leaves the inputs of its backend: `X.3.import.bc`, the bitcode after function
+importing (`-Wl,--save-temps=import`), and `X.thinlto.bc`, its index (`-Wl,--thinlto-emit-index-files`). There are no
+command lines: the corpus's `global_command_override` has the options of the link, translated for clang.
 """
 
 import dataclasses
@@ -35,12 +34,12 @@ _LINK_SO = "link with -Wl,--save-temps=import -Wl,--thinlto-emit-index-files by 
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """What a link with ThinLTO left.
+    """The files of a ThinLTO link.
 
     Attributes:
-      modules: name and path of each, without the endings.
-      options: of the link; empty when they are not known.
-      skipped: inputs of which it left nothing.
+      modules: name and path of each, without suffixes.
+      options: of the link; empty if unknown.
+      skipped: inputs for which the linker left no file.
     """
 
     modules: tuple[tuple[str, Path], ...]
@@ -49,10 +48,10 @@ class Link:
 
 
 def link_of_params(path: Path, base: Path | None = None) -> Link:
-    """The modules and options of the link that has this parameter file; see `params.objects_of_params`.
+    """Finds the modules and options of a link by its parameter file; see `params.objects_of_params`.
 
     Raises:
-      CorpusError: a file cannot be read, or files name each other.
+      CorpusError: a file cannot be read, or includes itself.
     """
     base = normal(base or Path.cwd())
     inputs, options = params.parse(response_files.expand(response_files.read(path, params.WANTED), base, str(path)))
@@ -60,7 +59,7 @@ def link_of_params(path: Path, base: Path | None = None) -> Link:
     skipped: list[str] = []
     for text in dict.fromkeys(inputs):
         given = normal(base / checked_path(text, str(path)))
-        found = _left_of(given) if name_below(base, given) is not None else []
+        found = _saved_for(given) if name_below(base, given) is not None else []
         modules.update((place.relative_to(base).as_posix(), place) for place in found)
         if not found:
             skipped.append(text)
@@ -68,10 +67,10 @@ def link_of_params(path: Path, base: Path | None = None) -> Link:
 
 
 def link_of_directory(folder: Path) -> Link:
-    """The modules of all links below a folder; their options are not known.
+    """Finds the modules of all links below a folder; their options are unknown.
 
     Raises:
-      CorpusError: it is no folder.
+      CorpusError: it is not a folder.
     """
     root = normal(folder)
     if not root.is_dir():
@@ -96,7 +95,7 @@ def extract(
     """Writes the modules of a link as a corpus.
 
     Args:
-      link: what it left.
+      link: its files.
       output_dir: the corpus folder.
       num_workers: modules read at a time.
       overwrite: write into a folder that is not empty.
@@ -107,7 +106,7 @@ def extract(
       OutputError: the folder cannot be written, or is not empty.
     """
     if not link.modules:
-        raise CorpusError(f"the link has left no file that ends in {IMPORTED_SUFFIX}; {_LINK_SO}")
+        raise CorpusError(f"the link left no file that ends in {IMPORTED_SUFFIX}; {_LINK_SO}")
     writer = CorpusWriter(output_dir, overwrite)
 
     def extract_one(module: tuple[str, Path]) -> tuple[str, str, Version | None]:
@@ -141,18 +140,17 @@ def extract(
 
 
 def command_override(link_options: Iterable[str], triple: str) -> list[str]:
-    """The cc1 options that compile as lld's backends do.
+    """Returns the cc1 options that compile as lld's backends do.
 
-    At -O2 and -O3 the object is the same, bit for bit (LLVM 19 and 22). Below that lld generates code as at -O2 all the
-    same, which clang does not.
+    At -O2 and -O3 the objects are bit-identical (LLVM 19 and 22). At lower levels they differ: lld still generates code
+    as at -O2.
 
     Args:
-      link_options: of the linker; where they say nothing lld's defaults hold: -O2, and code that may be anywhere when
-        nothing at all is known.
+      link_options: of the linker; by default lld's: -O2, and position-independent code if there are none at all.
       triple: the target of the modules.
     """
     options = list(link_options)
-    level, cpu, of_llvm = "2", None, []
+    level, cpu, llvm_options = "2", None, []
     independent = not options or any(option.lstrip("-") in _INDEPENDENT for option in options)
     for option, following in zip(options, [*options[1:], ""], strict=False):
         name = option.lstrip("-")
@@ -160,21 +158,21 @@ def command_override(link_options: Iterable[str], triple: str) -> list[str]:
         if name.startswith("lto-O"):
             level = name[5:]
         elif name == "mllvm":
-            of_llvm.append(following)
+            llvm_options.append(following)
         elif name.startswith("mllvm="):
-            of_llvm.append(name.removeprefix("mllvm="))
+            llvm_options.append(name.removeprefix("mllvm="))
         elif plugin is not None and plugin.startswith("O"):
             level = plugin[1:]
         elif plugin is not None and plugin.startswith("mcpu="):
             cpu = plugin.removeprefix("mcpu=")
         elif plugin is not None and plugin.startswith("-"):
-            of_llvm.append(plugin)
+            llvm_options.append(plugin)
     result = ["-cc1", "-triple", triple, f"-O{level}", "-emit-obj", "-fthinlto-index=<module>.thinlto.bc"]
     result += ["-mrelocation-model", "pic" if independent else "static"]
     result += ["-ffunction-sections", "-fdata-sections", "-faddrsig"]
     result += ["-vectorize-loops", "-vectorize-slp"] if level not in ("0", "1") else []
     result += ["-target-cpu", cpu] if cpu else []
-    for option in of_llvm:
+    for option in llvm_options:
         result += ["-mllvm", option]
     return result
 
@@ -182,8 +180,8 @@ def command_override(link_options: Iterable[str], triple: str) -> list[str]:
 _INDEPENDENT = ("shared", "pie", "pic-executable", "static-pie", "Bshareable")
 
 
-def _left_of(given: Path) -> list[Path]:
-    """What a link left of one of its inputs, without the endings: of an archive something for each member."""
+def _saved_for(given: Path) -> list[Path]:
+    """The files that a link left for one of its inputs, without suffixes; several for an archive's members."""
     if Path(f"{given}{IMPORTED_SUFFIX}").exists():
         return [given]
     try:

@@ -1,8 +1,8 @@
-"""Makes a corpus of loose bitcode files, all of which are to be compiled with the same options.
+"""Makes a corpus from loose bitcode files, all compiled with the same options.
 
 Layout and names are those of LLVM's mlgo-utils: `lib/a.bc` in the folder becomes module `lib/a`, with the options in
-`lib/a.cmd`. The options stand in the `.cmd` files rather than in the description's `global_command_override`, so that
-such a corpus can be combined with extracted ones.
+`lib/a.cmd`. The options are in `.cmd` files rather than in the description's `global_command_override`, so that the
+corpus can be combined with extracted ones.
 """
 
 import os
@@ -29,26 +29,26 @@ _SUFFIX = ".bc"
 
 
 def parse_args(text: str) -> tuple[str, ...]:
-    """The options in a string, split into words as a shell would, and checked.
+    """Splits a string of options as a shell does, and checks them.
 
     Raises:
-      ConfigError: they cannot be split, are no cc1 options, or are not on the allow-list.
+      ConfigError: they cannot be split, are not cc1 options, or are not on the allow-list.
     """
     try:
         options = tuple(shlex.split(text))
         checked_options(options)
     except ValueError as error:
-        raise ConfigError(f"--default_args={text}: cannot be split into words ({error}); mend the quotes") from None
+        raise ConfigError(f"--default_args={text}: cannot be split into words ({error}); fix the quotes") from None
     except CorpusError as error:
-        raise ConfigError(f"--default_args={text}: {error}; expected such as '-cc1 -Oz'") from None
+        raise ConfigError(f"--default_args={text}: {error}; expected options such as '-cc1 -Oz'") from None
     return options
 
 
 def find_bitcode(input_dir: Path, output_dir: Path) -> list[Path]:
-    """The files below a folder that are called `*.bc`, sorted, without those in the corpus to be made.
+    """Finds the files `*.bc` below a folder, sorted, except those in `output_dir`.
 
     Raises:
-      CorpusError: there is no such folder, or it cannot be read.
+      CorpusError: the folder is missing or cannot be read.
     """
 
     def refuse(error: OSError) -> None:
@@ -73,7 +73,7 @@ def make(
     overwrite: bool = False,
     progress: Callable[[int], Any] = lambda _: None,
 ) -> MadeCorpus:
-    """Writes bitcode files as a corpus; its description comes last, so a part of a corpus never looks whole.
+    """Writes bitcode files as a corpus; the description comes last, so a partial corpus has none.
 
     Args:
       paths: the files, all in `input_dir`.
@@ -106,9 +106,9 @@ def make(
 
 
 def _read(path: Path, root: Path) -> bytes:
-    """The bitcode in a file below a folder; raises CorpusError when it is no module of its own."""
+    """Reads a bitcode file below `root`; raises CorpusError if it is not a module."""
     if path.name.endswith(INDEX_SUFFIX):
-        raise CorpusError(f"{path}: is called as a ThinLTO index is, which is no module; rename it if it is one")
+        raise CorpusError(f"{path}: has the name of a ThinLTO index, which is not a module; rename it if it is one")
     try:
         target = Path(os.path.realpath(path, strict=True))
         if not target.is_relative_to(root):

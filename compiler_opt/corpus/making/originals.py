@@ -1,8 +1,8 @@
-"""The objects of a build that the modules of a corpus came from, found by the modules' names.
+"""Finds the objects of a build that the modules of a corpus were extracted from, by the modules' names.
 
-Module `X.o` came from file `X.o` of the build, and `libx.a/member.o` from a member of an archive. Where `X.o` is
-bitcode, of a link with ThinLTO, its object was compiled inside of the linker, and is there only when lld was told to
-keep it (`-Wl,--save-temps=prelink`): beside `X.o`, as `PROGRAM.lto.X.o`.
+Module `X.o` comes from file `X.o` of the build, and `libx.a/member.o` from an archive member. If `X.o` is bitcode, of a
+ThinLTO link, the linker compiled its object, and keeps it with lld's `-Wl,--save-temps=prelink` only: beside `X.o`, as
+`PROGRAM.lto.X.o`.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 from compiler_opt.llvm.elf import ElfFile
 
-_OF_LINKER = ".lto."
+_LTO_INFIX = ".lto."
 _KEEP = "link with -Wl,--save-temps=prelink by lld, which then leaves it beside the bitcode"
 
 
@@ -27,7 +27,7 @@ class Original:
 
     Attributes:
       file: the object.
-      code: what the build says that it was made of: a module's bitcode, maybe among others; empty when it does not say.
+      code: the bitcode that it was compiled from, possibly with that of other modules; empty if the build kept none.
     """
 
     file: ElfFile
@@ -35,23 +35,23 @@ class Original:
 
 
 class Originals:
-    """The objects of one build; looks into each archive and folder once.
+    """Finds the objects of one build; lists each archive and folder once.
 
     Args:
-      root: the folder that module names are relative to. It is foreign: no link is followed out of it.
+      root: the folder that module names are relative to. It is untrusted: symlinks out of it are refused.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._resolved_root = root.resolve()
         self._archives: dict[Path, dict[str, ObjectFile]] = {}
-        self._of_linker: dict[Path, dict[str, list[str]]] = {}
+        self._kept_objects: dict[Path, dict[str, list[str]]] = {}
 
     def find(self, name: str) -> ObjectFile:
-        """The object that a module came from; it is not read yet.
+        """Finds the object that a module was extracted from.
 
         Raises:
-          CorpusError: there is none, or a link leads elsewhere.
+          CorpusError: there is none, or it is reached by a symlink out of the folder.
         """
         path = self._root / name
         if not os.path.lexists(path):
@@ -65,14 +65,14 @@ class Originals:
             return ObjectFile(path, name)
         if linked := self._linked(path):
             return linked
-        raise CorpusError(f"{printable(path)}: is LLVM bitcode itself, whose object the linker made; {_KEEP}")
+        raise CorpusError(f"{printable(path)}: is LLVM bitcode, whose object the linker made; {_KEEP}")
 
     def read(self, name: str) -> Original:
-        """The object that a module came from.
+        """Reads the object that a module was extracted from.
 
         Raises:
           CorpusError: see `find`.
-          ProtocolError: it is no ELF object, or damaged.
+          ProtocolError: it is not an ELF object, or damaged.
         """
         found = self.find(name)
         file = ElfFile(Path(found.shown), sections.read_object(found))
@@ -84,11 +84,11 @@ class Originals:
         return Original(file, code)
 
     def _check(self, path: Path) -> None:
-        """Raises CorpusError when something is no file, or a link that leaves."""
+        """Raises CorpusError unless the path is a file, and inside the folder."""
         try:
             resolved = path.resolve(strict=True)
         except (OSError, RuntimeError):
-            raise CorpusError(f"{printable(path)}: is a link to nothing; build it again") from None
+            raise CorpusError(f"{printable(path)}: is a dangling link; build it again") from None
         if not resolved.is_relative_to(self._resolved_root):
             raise CorpusError(
                 f"{printable(path)}: is a link that leaves the folder (to {printable(resolved)}); give the folder of "
@@ -104,7 +104,7 @@ class Originals:
             raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); build it again") from None
 
     def _holder(self, name: str) -> Path | None:
-        """The archive that a name leads into."""
+        """The archive that contains the module's object."""
         parents = (self._root / parent for parent in PurePosixPath(name).parents)
         return next((path for path in parents if path.is_file()), None)
 
@@ -119,15 +119,15 @@ class Originals:
             return self._archives[holder][name]
         except KeyError:
             raise CorpusError(
-                f"{printable(holder)}: has no member for module {printable(name)}: built again since it was extracted"
+                f"{printable(holder)}: has no member for module {printable(name)}: built again since the extraction"
             ) from None
 
     def _linked(self, path: Path) -> ObjectFile | None:
-        """The object that lld has made of bitcode that went into a link, and kept."""
+        """The object that lld compiled from a bitcode file and kept, if there is one."""
         folder = path.parent
-        if folder not in self._of_linker:
-            self._of_linker[folder] = _kept_by_linker(folder)
-        found = self._of_linker[folder].get(f"{path.name.removesuffix('.o')}.o", [])
+        if folder not in self._kept_objects:
+            self._kept_objects[folder] = _kept_by_linker(folder)
+        found = self._kept_objects[folder].get(f"{path.name.removesuffix('.o')}.o", [])
         if len(found) > 1:
             raise CorpusError(
                 f"{printable(path)}: several links made an object of it ({listed(sorted(found))}); keep those of one"
@@ -142,21 +142,21 @@ class Originals:
         whole, _, part = str(path).rpartition(".")
         if part.isdigit() and Path(whole).is_file():
             return (
-                f"{printable(path)}: is a part of an object that a linker made of several (ld -r), and has none of its "
-                "own to be compared with; extract the objects that it was made of"
+                f"{printable(path)}: is a part of an object that a linker made of several (ld -r), so there is no "
+                "object to compare it with; extract the objects that it was made of"
             )
         return f"{printable(path)}: no such object; give the folder that module names are relative to"
 
 
 def _kept_by_linker(folder: Path) -> dict[str, list[str]]:
-    """Names of files `PROGRAM.lto.NAME` by `NAME`; a program may have `.lto.` in its own."""
+    """The names of files `PROGRAM.lto.NAME` by `NAME`; `PROGRAM` may contain `.lto.`, too."""
     found: dict[str, list[str]] = {}
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:
         return {}
     for name in names:
-        parts = name.split(_OF_LINKER)
+        parts = name.split(_LTO_INFIX)
         for first in range(1, len(parts)):
-            found.setdefault(_OF_LINKER.join(parts[first:]), []).append(name)
+            found.setdefault(_LTO_INFIX.join(parts[first:]), []).append(name)
     return found

@@ -1,7 +1,6 @@
-"""What objects with embedded bitcode hold: the sections with the bitcode and the options, taken out and taken apart.
+"""Reads the bitcode and the options embedded in objects.
 
-ELF is read here, without a process for each object, and only what is needed of it: headers, names, and the two
-sections. `llvm-objcopy` knows other formats too.
+ELF is read in this process, and only the headers, names and the two sections; other formats by `llvm-objcopy`.
 """
 
 import dataclasses
@@ -29,7 +28,7 @@ _EMBED = "compile with -Xclang -fembed-bitcode=all"
 
 @dataclasses.dataclass(frozen=True)
 class Embedded:
-    """One compilation in an object: its bitcode, and its options as a `.cmd` file has them."""
+    """A compilation embedded in an object: its bitcode and its cc1 options."""
 
     code: bytes
     options: tuple[str, ...]
@@ -37,12 +36,12 @@ class Embedded:
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """How objects are read.
+    """Reads embedded compilations.
 
     Attributes:
       bitcode_section: section with the bitcode.
       command_section: section with the options.
-      llvm_objcopy: the program to read them with; None for our own reader of ELF.
+      llvm_objcopy: the program to read them with; None for our ELF reader.
     """
 
     bitcode_section: str = BITCODE_SECTION
@@ -50,11 +49,11 @@ class Reader:
     llvm_objcopy: Path | None = None
 
     def read(self, item: ObjectFile) -> list[Embedded]:
-        """The compilations in an object; several when a linker has made one object of several (`ld -r`).
+        """Reads the compilations in an object; several if a linker made it of several (`ld -r`).
 
         Raises:
-          CorpusError: the object holds none, or parts that do not belong together.
-          ProtocolError: it is no object, or damaged.
+          CorpusError: the object has none, or different numbers of bitcode files and command lines.
+          ProtocolError: it is not an object, or damaged.
         """
         names = (self.bitcode_section, self.command_section)
         if self.llvm_objcopy is None:
@@ -69,9 +68,9 @@ class Reader:
                 f"{item.shown}: {self.bitcode_section} is a marker without bitcode (-fembed-bitcode=marker); {_EMBED}"
             )
         self._check_bitcode(item, code)
-        return self._taken_apart(item, code, commands)
+        return self._split(item, code, commands)
 
-    def _taken_apart(self, item: ObjectFile, code: bytes, commands: bytes) -> list[Embedded]:
+    def _split(self, item: ObjectFile, code: bytes, commands: bytes) -> list[Embedded]:
         try:
             command_lines = _split_commands(commands)
         except CorpusError as error:
@@ -94,7 +93,7 @@ class Reader:
 
 
 def read_object(item: ObjectFile) -> bytes:
-    """All of an object, or of a member of an archive.
+    """Reads a whole object file or archive member.
 
     Raises:
       CorpusError: it cannot be read, or is too large.
@@ -112,12 +111,12 @@ def read_object(item: ObjectFile) -> bytes:
 
 
 def _split_commands(data: bytes) -> list[tuple[str, ...]]:
-    """The command lines in a section, each of which begins with `-cc1`."""
+    """Splits a section into command lines, each of which starts with `-cc1`."""
     return [description.parse_options(part) for part in _COMMAND_START.split(data)]
 
 
 def _read_sections(item: ObjectFile, names: Sequence[str]) -> list[bytes]:
-    """The contents of these sections of an ELF object, empty for one that it does not have."""
+    """Reads these sections of an ELF object; empty for one that it lacks."""
     try:
         descriptor = open_regular(item.path)
     except OSError as error:
@@ -126,8 +125,8 @@ def _read_sections(item: ObjectFile, names: Sequence[str]) -> list[bytes]:
         data = _range_of(item, descriptor)
         if kind_of(data[:20], item.path.name) == BITCODE:
             raise CorpusError(
-                f"{item.shown}: is LLVM bitcode itself, of a build with -flto; extract the objects that its backends "
-                "make, or the link's files, see --thinlto_build"
+                f"{item.shown}: is LLVM bitcode, of a build with -flto; extract the objects that its backends make, or "
+                "the link's files, see --thinlto_build"
             )
         elf = ElfFile(Path(item.shown), data)
         contents = []
@@ -154,7 +153,7 @@ def _range_of(item: ObjectFile, descriptor: int) -> FileRange:
 
 
 def _dump_sections(item: ObjectFile, names: Sequence[str], llvm_objcopy: Path) -> list[bytes]:
-    """The same by `llvm-objcopy`."""
+    """Reads these sections by `llvm-objcopy`; empty for one that the object lacks."""
     contents = []
     with scratch_directory() as scratch:
         source = item.path

@@ -1,8 +1,8 @@
-"""Modules of ThinLTO builds: bitcode into which other modules' functions were imported already, and an index each.
+"""Reads the ThinLTO indexes of modules, whose bitcode is from after function importing.
 
-In a distributed build every backend is a clang of its own, which `-mllvm -lto-embed-bitcode=post-merge-pre-opt` makes
+In a distributed build every backend is a clang process, which `-mllvm -lto-embed-bitcode=post-merge-pre-opt` makes
 embed that bitcode and its options (`-Xclang -fembed-bitcode=all` crashes such a clang, seen with 19 and 22). To compile
-it once more, clang needs the module's index for what the link decided about its symbols, and must not import again.
+it again, clang needs the module's index for the link's decisions about its symbols, and must not import again.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ _DIRECTORY_OPTION = "-fdebug-compilation-dir="
 
 
 def read_index(item: ObjectFile, options: Sequence[str], base: Path) -> bytes:
-    """The index that a backend compiled an object with.
+    """Reads the index that a backend compiled an object with.
 
     Args:
       item: the object.
       options: of the backend.
-      base: the folder that the backends ran in; where the index is not there, the one that its options name is tried.
+      base: the folder that the backends ran in; the compilation directory in `options` is tried next.
 
     Raises:
       CorpusError: there is none.
@@ -44,10 +44,10 @@ def read_index(item: ObjectFile, options: Sequence[str], base: Path) -> bytes:
 
 
 def read_index_file(path: Path, shown: str) -> bytes:
-    """An index, checked to be bitcode: whatever else an object may name is not copied into a corpus.
+    """Reads an index and checks that it is bitcode, so that no other file that an object names enters a corpus.
 
     Raises:
-      CorpusError: it is missing or something else; the message starts with `shown`.
+      CorpusError: it is missing or not bitcode; the message starts with `shown`.
     """
     what = f"{shown}: its ThinLTO index {printable(path)}"
     try:

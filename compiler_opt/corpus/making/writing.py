@@ -1,4 +1,4 @@
-"""How corpora are written, whatever they are made of; the format stands in `description.py`."""
+"""Writes corpora; `description.py` documents the format."""
 
 import concurrent.futures
 import dataclasses
@@ -22,12 +22,12 @@ _Result = TypeVar("_Result")
 
 @dataclasses.dataclass(frozen=True)
 class MadeCorpus:
-    """What became of that which a corpus was to be made of.
+    """The outcome of making a corpus.
 
     Attributes:
       modules: names of the modules in the corpus, sorted.
-      failures: path and reason of what has no usable module.
-      filtered: how many modules were left out as asked.
+      failures: path and reason for each input without a usable module.
+      filtered: how many modules a filter dropped.
     """
 
     modules: tuple[str, ...]
@@ -36,11 +36,11 @@ class MadeCorpus:
 
 
 class CorpusWriter:
-    """Writes the files of modules into a folder, and never outside of it.
+    """Writes the files of modules into a folder, and never outside it.
 
     Args:
-      output_dir: the corpus folder; made with the first module.
-      overwrite: it may hold something already; what is there stops being a corpus at once.
+      output_dir: the corpus folder; created with the first module.
+      overwrite: accept a folder that is not empty; its description is removed at once.
 
     Raises:
       OutputError: the folder cannot be written, or is not empty.
@@ -56,24 +56,24 @@ class CorpusWriter:
         try:
             if not overwrite and any(output_dir.iterdir()):
                 raise OutputError(f"{output_dir}: is not empty; give another --output_dir, or --overwrite")
-            # What is there stops being a corpus before the first module changes.
+            # An old corpus loses its description before its first module changes.
             (output_dir / DESCRIPTION_NAME).unlink(missing_ok=True)
         except OSError as error:
             raise _unwritable(output_dir, error) from None
 
     def write(self, module: str, suffix: str, content: bytes) -> None:
-        """Writes a file of a module whole or not at all.
+        """Writes a file of a module atomically.
 
         Raises:
-          CorpusError: the module has a name that no file can have.
-          OutputError: it cannot be written.
+          CorpusError: the module's name is not a valid file name.
+          OutputError: the file cannot be written.
         """
         path = self._output_dir / f"{check_name(module)}{suffix}"
         temporary = path.with_name(f".{path.name}.partial")
         try:
             self._make_folder(path.parent)
             temporary.unlink(missing_ok=True)
-            # Never through a link that stands there already.
+            # "x" does not follow an existing symlink.
             with temporary.open("xb") as file:
                 file.write(content)
             temporary.replace(path)
@@ -86,17 +86,17 @@ class CorpusWriter:
     def write_module(
         self, name: str, code: bytes, options: Sequence[str] | None, index: bytes | None = None
     ) -> Version | None:
-        """Writes one module; returns the version of the LLVM that wrote its bitcode, where that says.
+        """Writes a module; returns the version of the LLVM that wrote its bitcode, if recorded.
 
         Args:
           name: of the module.
           code: its bitcode.
-          options: its cc1 options; None when those of the whole corpus hold.
+          options: its cc1 options; None if the corpus has a `global_command_override`.
           index: its ThinLTO index.
 
         Raises:
-          CorpusError: the module has a name that no file can have.
-          OutputError: it cannot be written.
+          CorpusError: the module's name is not a valid file name.
+          OutputError: a file cannot be written.
         """
         self.write(name, ".bc", code)
         if options is not None:
@@ -120,16 +120,16 @@ def map_with_failures(
     num_workers: int = 1,
     progress: Callable[[int], Any] = lambda _: None,
 ) -> tuple[list[_Result], list[tuple[_Source, str]]]:
-    """Does some work with each of what a corpus is made of; one that has no usable module stops nothing.
+    """Maps `work` over the sources, collecting failures instead of stopping.
 
     Args:
-      work: raises CorpusError or ProtocolError for such a one.
+      work: raises CorpusError or ProtocolError for a source without a usable module.
       sources: what the corpus is made of.
-      num_workers: how many at a time.
-      progress: called with 1 for each that is done.
+      num_workers: sources processed at a time.
+      progress: called with 1 for each source done.
 
     Returns:
-      what came of the others, in their order; and those that have none, with the reason.
+      the results, in order; and the sources that failed, with the reason.
     """
 
     def work_one(source: _Source) -> _Result:
@@ -155,7 +155,7 @@ def map_with_failures(
 
 
 def newest(versions: Iterable[Version | None]) -> Version | None:
-    """The newest of those that are known."""
+    """The newest known version."""
     return max((version for version in versions if version is not None), default=None)
 
 
@@ -168,15 +168,15 @@ def write_description(
     has_thinlto: bool = False,
     command_override: Sequence[str] | None = None,
 ) -> None:
-    """Writes `corpus_description.json`, whole or not at all.
+    """Writes `corpus_description.json` atomically.
 
     Args:
       output_dir: the corpus folder.
       modules: names.
-      projects: names of the projects that the modules' names start with.
+      projects: names of the projects that prefix the modules' names.
       version: of the newest LLVM that wrote any of the bitcode.
       has_thinlto: each module has a ThinLTO index.
-      command_override: cc1 options of all modules, which have none of their own.
+      command_override: cc1 options of all modules, which have no `.cmd` files.
 
     Raises:
       OutputError: the folder cannot be written.

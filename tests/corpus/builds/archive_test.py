@@ -72,7 +72,7 @@ def header(name: bytes, size: int) -> bytes:
         (b"!<arch>\n" + header(b"x/../", 20) + b"\x7fELF\2\1".ljust(16, b"\0") + b"\1\0>\0", "has a member called"),
         (b"!<thin>\n" + header(b"//", 4 << 30), "a member ends at byte"),
         (b"!<thin>\n" + header(b"../../x.o/", 4), "is outside of"),
-        (b"!<thin>\n" + header(b"/", 0) + header(b"/0:12", 4), "member of a thin archive within it"),
+        (b"!<thin>\n" + header(b"/", 0) + header(b"/0:12", 4), "member of a nested thin archive"),
     ],
 )
 def test_archives_that_are_refused(tmp_path: Path, content: bytes, message: str) -> None:

@@ -38,7 +38,7 @@ def test_objects_are_found_whatever_they_are_called(clang_path: str, tree: Path,
     assert extraction.modules == ("CMakeFiles.dir", *sorted(OBJECTS[1:]))
     reasons = {path.name: reason for path, reason in extraction.failures}
     assert "expected an ELF object" in reasons["broken.o"]
-    assert "is LLVM bitcode itself, of a build with -flto" in reasons["lto.o"]
+    assert "is LLVM bitcode, of a build with -flto" in reasons["lto.o"]
     assert "cannot be read (expected a file" in reasons["fifo.o"]
 
 
