@@ -1,1 +1,1 @@
-"""Corpora of open-source projects: what there is, how it is fetched, and how it is compiled."""
+"""Ready-made corpora of open-source projects: their manifest, download and compilation."""

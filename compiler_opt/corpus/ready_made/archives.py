@@ -1,7 +1,7 @@
-"""Fetches source distributions through pip, pinned by hash, and unpacks them without trusting them.
+"""Downloads source distributions through pip, pinned by hash, and unpacks them as untrusted input.
 
-No code of an archive ever runs: pip's request for its metadata is answered by `null_backend/sitecustomize.py`, and of
-the unpacked files only those that the manifest lists are given to the compiler.
+No code of an archive runs: `null_backend/sitecustomize.py` answers pip's request for its metadata, and the compiler
+gets only the files that the manifest lists.
 """
 
 import sys
@@ -23,15 +23,15 @@ _DOWNLOAD_TIMEOUT_S = 900
 
 
 def cached_path(archive: Archive, cache_dir: Path) -> Path:
-    """Where the archive's file is kept; whether it is there, and whole, `fetch` sees to."""
+    """Where `fetch` keeps the archive's file."""
     return cache_dir / "archives" / f"{archive.name}-{archive.version}-{archive.sha256[:16]}.tar.gz"
 
 
 def fetch(archive: Archive, cache_dir: Path) -> Path:
-    """The archive's file in the cache, downloaded when it is not there yet.
+    """Returns the archive's file in the cache; downloads it if it is missing or damaged.
 
     Raises:
-      CorpusError: pip could not download it, or what came is not what the hash says.
+      CorpusError: pip cannot download it, or its hash differs.
       OutputError: the cache cannot be written.
     """
     path = cached_path(archive, cache_dir)
@@ -44,7 +44,7 @@ def fetch(archive: Archive, cache_dir: Path) -> Path:
             downloaded = _download(archive, scratch)
             if size_and_sha256(downloaded)[1] != archive.sha256:
                 raise CorpusError(
-                    f"{archive.name} {archive.version}: the downloaded archive has another hash than listed"
+                    f"{archive.name} {archive.version}: the downloaded archive's hash differs from the manifest's"
                 )
             downloaded.replace(path)
     except OSError as error:
@@ -53,17 +53,17 @@ def fetch(archive: Archive, cache_dir: Path) -> Path:
 
 
 def unpack(path: Path, target: Path, *, only: str = ".") -> None:
-    """Unpacks the regular files of a tar archive into `target`, less the folder that holds them all.
+    """Unpacks the regular files of a tar archive into `target`, without its top-level folder.
 
-    Links and special files are left out: nothing that we compile needs them.
+    Links and special files are skipped: no project needs them.
 
     Args:
       path: the archive.
       target: gets the files, by their paths in the archive.
-      only: the folder of the archive below which files are wanted.
+      only: unpack only the files below this folder of the archive.
 
     Raises:
-      CorpusError: it is no tar archive, is too big, or a name in it leaves the folder.
+      CorpusError: it is not a tar archive, is too large, or a name in it leaves the folder.
     """
     num_bytes = 0
     try:
@@ -79,12 +79,14 @@ def unpack(path: Path, target: Path, *, only: str = ".") -> None:
                 if member.isreg() and len(name.parts) > 1 and wanted:
                     _write_member(archive, member, target.joinpath(*name.parts[1:]))
     except (tarfile.TarError, EOFError, ValueError) as error:
-        raise CorpusError(f"{path}: is no intact tar archive ({error}); remove it, and it is fetched again") from None
+        raise CorpusError(
+            f"{path}: is not an intact tar archive ({error}); remove it, and it is fetched again"
+        ) from None
 
 
 def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
     source = archive.extractfile(member)
-    assert source is not None  # It is a regular file.
+    assert source is not None  # The member is a regular file.
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with source, target.open("xb") as file:
@@ -95,7 +97,7 @@ def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Pat
 
 
 def _download(archive: Archive, folder: Path) -> Path:
-    """Lets pip download the archive into `folder`."""
+    """Downloads the archive into `folder` by pip."""
     pin = f"{archive.name}=={archive.version}"
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{pin} --hash=sha256:{archive.sha256}\n", encoding="utf-8")

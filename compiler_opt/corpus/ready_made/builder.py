@@ -1,8 +1,8 @@
-"""Ready-made corpora: open-source C and C++ projects, fetched, compiled with the user's own clang, and extracted.
+"""Builds ready-made corpora: downloads open-source C and C++ projects, compiles them with the user's clang, extracts.
 
-The result of a set is one corpus for each of its splits, such as `DIR/train` and `DIR/held_out`, with a folder per
-project. A project is made aside and moved into place when it is complete. Interrupting and repeating a build loses no
-more than what was being downloaded or compiled at that moment: archives, objects and projects that are whole are kept.
+A set becomes one corpus per split, such as `DIR/train` and `DIR/held_out`, with a folder per project. A project is
+built in a scratch folder and moved into place when complete. A repeated build resumes an interrupted one: complete
+archives, objects and projects are kept.
 """
 
 import concurrent.futures
@@ -31,10 +31,10 @@ from compiler_opt.llvm.scratch import scratch_directory
 _LOG = logging.getLogger(__name__)
 
 LEVELS = ("Oz", "Os", "O1", "O2", "O3")
-"""What modules can be compiled at. A module keeps to it: compiled for size, it says so in its bitcode."""
+"""The optimisation levels of modules. A module's bitcode records it: functions have size attributes."""
 
 _FLAGS = ("-DNDEBUG", "-w", "-Xclang", "-fembed-bitcode=all", "-ffile-compilation-dir=.")
-"""How every module is compiled, before its project's flags. The last keeps the corpus independent of its folder."""
+"""The flags of all modules, before the project's own. The last makes the corpus independent of its folder."""
 
 _STAMP_NAME = ".ready_made.json"
 _COMPILE_TIMEOUT_S = 600
@@ -42,20 +42,17 @@ _BLOCK_BYTES = 4096
 _ARCHIVES_AT_A_TIME = 3
 
 Progress = Callable[[str, int, int], Any]
-"""Called with a project's name, how many of its modules are compiled, and how many it has (0: not known yet).
-
-It is called from several threads.
-"""
+"""Called, from several threads, with a project's name and its numbers of compiled and of all modules (0: unknown)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a build is going to take; as measured with clang-22 at -Oz, and nearly so otherwise.
+    """The cost of a build, as measured with clang-22 at -Oz; nearly the same for others.
 
     Attributes:
-      projects: those that are still to be made.
+      projects: those that are still to be built.
       download_bytes: of their archives that are not in the cache yet.
-      corpus_bytes: what they will take on the disk, when they are made.
+      corpus_bytes: of their finished corpora.
     """
 
     projects: tuple[manifest.Project, ...]
@@ -69,7 +66,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class _Task:
-    """One project that is to be made: where it goes, and what it depends on."""
+    """A project to build: its folder, and a stamp of what its modules depend on."""
 
     project: manifest.Project
     target: Path
@@ -89,7 +86,7 @@ def build(
     announce: Callable[[Plan], Any] = lambda _plan: None,
     known: manifest.Manifest | None = None,
 ) -> dict[str, Path]:
-    """Makes (or completes) the corpora of a set; what is there already, of the same compiler, is kept.
+    """Builds (or completes) the corpora of a set; keeps complete projects of the same compiler and flags.
 
     Args:
       set_name: one of the sets in `projects.yaml`, e.g. `small`.
@@ -97,20 +94,20 @@ def build(
       clang: the compiler.
       cache_dir: where source archives are kept; by default the user's cache folder.
       level: one of `LEVELS`.
-      target: what to compile for; by default what the compiler does by itself.
+      target: what to compile for; by default the compiler's default target.
       num_workers: compilers running at a time.
-      progress: told about each module.
-      announce: told what it is going to take, before it begins.
-      known: the sets and projects; by default those of `projects.yaml`. Projects for other architectures than the
-        target's are left out.
+      progress: called after each module.
+      announce: called with the plan before the build starts.
+      known: the sets and projects; by default those of `projects.yaml`. Projects that do not support the target's
+        architecture are skipped.
 
     Returns:
       The corpus folder of each split.
 
     Raises:
-      ConfigError: the target, or its headers, are not there.
-      CorpusError: there is no such set, an archive cannot be had, or a source does not compile.
-      OutputError: a folder cannot be written, has not the space, or another process works in it.
+      ConfigError: the target or its headers are missing.
+      CorpusError: there is no such set, an archive cannot be downloaded, or a source does not compile.
+      OutputError: a folder cannot be written or lacks space, or another process works in it.
       ToolchainError: the compiler cannot be run.
     """
     cache_dir = default_cache_dir() if cache_dir is None else cache_dir
@@ -147,7 +144,7 @@ def compilation_database(
 ) -> list[dict[str, Any]]:
     """The entries of a `compile_commands.json` that compiles `sources`, relative to `root`, into `objects_dir`.
 
-    `flags` are for every project; each one's own come after them.
+    `flags` are those of all projects; the project's own follow.
     """
     entries = []
     for source in sources:
@@ -158,7 +155,7 @@ def compilation_database(
 
 
 class _Builder:
-    """Makes several projects at a time, so that one is fetched or finished while another keeps the processors busy."""
+    """Builds several projects at a time, so that downloads and extraction overlap with compilation."""
 
     def __init__(
         self, clang: Path | str, cache_dir: Path, flags: Sequence[str], num_workers: int, progress: Progress
@@ -179,9 +176,9 @@ class _Builder:
         self._compilers.shutdown(cancel_futures=True)
 
     def make(self, todo: Sequence[_Task]) -> None:
-        """Makes each project; the first failure ends it all."""
+        """Builds the projects; stops at the first failure."""
         with concurrent.futures.ThreadPoolExecutor(_ARCHIVES_AT_A_TIME) as pool:
-            # Projects of one archive wait for the same download.
+            # Projects of one archive share its download.
             groups = [
                 (archive, [task for task in todo if task.project.archive == archive])
                 for archive in archives_of(task.project for task in todo)
@@ -196,17 +193,17 @@ class _Builder:
                 raise
 
     def _make_group(self, archive: manifest.Archive, tasks: Sequence[_Task]) -> None:
-        """Fetches an archive and makes its projects."""
+        """Fetches an archive and builds its projects."""
         self._progress(tasks[0].project.name, 0, 0)
         path = archives.fetch(archive, self._cache_dir)
         for task in tasks:
             self._make_project(task, path)
 
     def _make_project(self, task: _Task, archive: Path) -> None:
-        """Compiles and extracts one project, and moves it to its place."""
+        """Compiles and extracts one project, and moves it into place."""
         project = task.project
         output_dir = task.target.parent.parent
-        # Beside the target, so that moving it there is one step.
+        # On the target's file system, so that moving it is a rename.
         with (
             scratch_directory(output_dir) as scratch,
             resume.objects_folder(output_dir, project.name, task.stamp) as objects_dir,
@@ -222,15 +219,15 @@ class _Builder:
             extraction = extract(objects, scratch / "corpus", num_workers=self._num_workers)
             if extraction.failures:
                 raise CorpusError(f"project {project.name}: {extraction.failures[0][1]}")
-            # All of it is on disk before the stamp is that says so.
+            # The files are on disk before the stamp that says so.
             flush_tree(scratch / "corpus")
             write_atomically(scratch / "corpus" / _STAMP_NAME, json.dumps(task.stamp).encode())
             _replace(scratch / "corpus", task.target)
 
     def _compile(self, project: manifest.Project, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Runs those commands of a compilation database whose objects are not there yet."""
-        # Clang moves an object into its place when it is whole, so one that is there can be trusted, unless power was
-        # lost before its bytes were on disk.
+        """Runs the commands of a compilation database whose objects are missing."""
+        # Clang renames a complete object into place, so an existing one is whole, unless power was lost before its
+        # bytes were on disk.
         todo = [entry for entry in entries if not _is_object(Path(entry["output"]))]
         self._progress(project.name, len(entries) - len(todo), len(entries))
         tasks = {self._compilers.submit(self._compile_one, entry): entry for entry in todo}
@@ -260,11 +257,7 @@ def _plan(projects: Sequence[manifest.Project], cache_dir: Path) -> Plan:
 
 
 def _check_space(needs: Mapping[Path, int]) -> None:
-    """Refuses what the disk has no space for; `needs` are bytes by folder.
-
-    Raises:
-      OutputError: it has not.
-    """
+    """Raises OutputError if a disk lacks the space; `needs` are bytes by folder."""
     for _, group in itertools.groupby(sorted(needs, key=_device), key=_device):
         folders = list(group)
         needed = sum(needs[folder] for folder in folders)
@@ -281,7 +274,7 @@ def _device(folder: Path) -> int:
 
 
 def _prepare_sources(project: manifest.Project, root: Path) -> list[str]:
-    """Writes the generated files and lists what is to be compiled."""
+    """Writes the generated files and lists the sources to compile."""
     if not root.is_dir():
         raise CorpusError(f"project {project.name}: its archive has no folder {project.root!r}")
     for file in project.generated:
@@ -296,7 +289,7 @@ def _prepare_sources(project: manifest.Project, root: Path) -> list[str]:
 
 
 def _describe(corpus_dir: Path, projects: Sequence[manifest.Project]) -> None:
-    """Writes the description of a split from those of its projects."""
+    """Writes the description of a split from the descriptions of its projects."""
     modules: list[str] = []
     versions = []
     for project in projects:
@@ -310,10 +303,10 @@ def _describe(corpus_dir: Path, projects: Sequence[manifest.Project]) -> None:
 
 
 def _is_complete(target: Path, stamp: Mapping[str, Any]) -> bool:
-    """Whether a project is there as it would be made now.
+    """Whether a project's corpus exists and is up to date.
 
     Raises:
-      OutputError: something else is in its place.
+      OutputError: the folder is something else.
     """
     if not target.exists():
         return False
@@ -326,17 +319,17 @@ def _is_complete(target: Path, stamp: Mapping[str, Any]) -> bool:
     if found != stamp:
         return False
     try:
-        # A loss of power may have left files without their contents.
+        # A loss of power may leave files without their contents.
         for module in description.Corpus.load(target).modules:
             module.recorded_options()
     except CorpusError as error:
-        _LOG.warning("%s; %s is made again", error, target)
+        _LOG.warning("%s; %s is built again", error, target)
         return False
     return True
 
 
 def _is_object(path: Path) -> bool:
-    """Whether an object is there whose first and last bytes are on disk: what was lost is missing, or zeros."""
+    """Whether an object exists and its first and last blocks are not zeros, as after a loss of power."""
     try:
         with path.open("rb") as file:
             head = file.read(_BLOCK_BYTES)
@@ -347,7 +340,7 @@ def _is_object(path: Path) -> bool:
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Moves a folder to where an older version of it may be."""
+    """Moves a folder into place, replacing an older version."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # The corpus is incomplete from here until its description is written again.

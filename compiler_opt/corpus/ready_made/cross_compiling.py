@@ -1,7 +1,7 @@
-"""Compiling sources for another target than the compiler's own, which takes that target's headers.
+"""Cross compilation of sources, which needs the target's headers.
 
-Clang generates code for every target that it was built with, and once there is bitcode nothing else is needed. Only the
-front end reads the C and C++ libraries' headers, whose types and macros differ by target.
+Clang generates code for every target that it was built with, and bitcode needs nothing else. Only the front end reads
+the headers of the C and C++ libraries, whose types and macros depend on the target.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 
 _HEADERS = {"c": "stdio.h", "c++": "string"}
-"""For each language a header that leads to many others."""
+"""For each language, a header that includes many others."""
 
 _TIMEOUT_S = 60.0
 _TRIPLE = re.compile(r"[A-Za-z0-9_.]+(-[A-Za-z0-9_.]+){1,4}")
@@ -22,11 +22,11 @@ _TRIPLE = re.compile(r"[A-Za-z0-9_.]+(-[A-Za-z0-9_.]+){1,4}")
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What sources are compiled for; by default what the compiler does by itself.
+    """A compilation target.
 
     Attributes:
-      triple: e.g. `aarch64-linux-gnu`; None for the compiler's own target.
-      sysroot: the folder that stands for `/` where headers are looked for; None for what the compiler knows by itself.
+      triple: e.g. `aarch64-linux-gnu`; None for the compiler's default.
+      sysroot: the root folder of the headers; None for the compiler's default.
     """
 
     triple: str | None = None
@@ -40,16 +40,16 @@ class Target:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What tells clang's driver."""
+        """The options of clang's driver that select the target."""
         target = () if self.triple is None else (f"--target={self.triple}",)
         sysroot = () if self.sysroot is None else (f"--sysroot={self.sysroot.absolute()}",)
         return (*target, *sysroot)
 
     def architecture(self, clang: Path | str) -> str:
-        """The first word of the triple, e.g. `aarch64`, as the compiler spells it.
+        """The architecture in the compiler's normalised triple, e.g. `aarch64`.
 
         Raises:
-          ConfigError: the compiler has no such target.
+          ConfigError: the compiler does not support the target.
           ToolchainError: it cannot be run.
         """
         result = processes.run([str(clang), *self.options, "--print-target-triple"], timeout_s=_TIMEOUT_S)
@@ -59,10 +59,10 @@ class Target:
         return triple.split("-")[0]
 
     def check(self, clang: Path | str) -> None:
-        """Compiles a line of C and of C++ that include headers.
+        """Checks the target by compiling a line of C and of C++ that include headers.
 
         Raises:
-          ConfigError: the compiler cannot compile for the target, or does not find the headers.
+          ConfigError: the compiler does not support the target, or does not find its headers.
           ToolchainError: it cannot be run.
         """
         with scratch_directory() as scratch:
@@ -79,12 +79,11 @@ class Target:
             package = f"g++-{(self.triple or '').replace('-unknown-', '-')}"
             name = "C" if language == "c" else "C++"
             return (
-                f"the headers of {name} for it are not there ({missing[1]!r} is not found); "
-                f"install them (on Debian and Ubuntu e.g. the package {package} brings them), or give the root of "
-                "an installation by --sysroot"
+                f"the headers of {name} for it are missing ({missing[1]!r} is not found); install them (on Debian and "
+                f"Ubuntu e.g. the package {package}), or give the root of an installation by --sysroot"
             )
         return explain_failure(result.stderr_tail) or result.describe()
 
 
 OWN_TARGET = Target()
-"""The compiler's."""
+"""The compiler's default target."""

@@ -1,4 +1,4 @@
-"""The manifest of the ready-made corpora, `projects.yaml`: what is fetched, what of it is compiled, and how."""
+"""Reads the manifest of the ready-made corpora, `projects.yaml`: archives, sources and flags of each project."""
 
 import dataclasses
 import functools
@@ -21,18 +21,18 @@ MANIFEST_PATH = Path(__file__).with_name("projects.yaml")
 LANGUAGES = ("c", "c++")
 
 SPLITS = ("train", "validation", "held_out")
-"""Trained on; measured with while settings are chosen; measured with at the very end."""
+"""For training; for choosing settings; for the final evaluation."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """A source distribution of the Python package index.
+    """A source distribution on the Python package index.
 
     Attributes:
       name: of the distribution.
-      version: of it.
+      version: of the distribution.
       sha256: of the archive file, in hexadecimal.
-      num_bytes: of the archive file; 0 where it is not known.
+      num_bytes: of the archive file; 0 if unknown.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Archive:
 
 @dataclasses.dataclass(frozen=True)
 class GeneratedFile:
-    """A file that the project's own build would have made.
+    """A file that the project's own build would generate.
 
     Attributes:
-      path: where it goes, relative to the project's root.
-      text: its contents, when there is no template.
+      path: relative to the project's root.
+      text: its contents, if there is no template.
       template: path of its template in the archive.
-      values: of the variables in the template.
+      values: of the template's variables.
     """
 
     path: str
@@ -58,7 +58,7 @@ class GeneratedFile:
     values: tuple[tuple[str, str], ...] = ()
 
     def contents(self, root: Path) -> str:
-        """The file's text, for a project unpacked at `root`."""
+        """The file's contents, for a project unpacked at `root`."""
         if self.template is None:
             return self.text
         return configure(root.joinpath(self.template).read_text(encoding="utf-8"), dict(self.values))
@@ -66,11 +66,11 @@ class GeneratedFile:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a project's part of a corpus is, as clang-22 makes it at -Oz; zeros where it is not known.
+    """The size of a project's corpus, compiled with clang-22 at -Oz; zeros if unknown.
 
     Attributes:
-      modules: how many.
-      num_bytes: of the part's files.
+      modules: number of modules.
+      num_bytes: of all files.
     """
 
     modules: int = 0
@@ -79,7 +79,7 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Project:
-    """One project of the ready-made corpora; its fields are explained at the top of `projects.yaml`."""
+    """A project of the ready-made corpora; the head of `projects.yaml` documents its fields."""
 
     name: str
     licence: str
@@ -94,13 +94,13 @@ class Project:
     measured: Measured = Measured()
 
     def digest(self) -> str:
-        """Changes whenever anything does that its modules depend on."""
+        """A digest of everything that its modules depend on."""
         fields = dataclasses.asdict(self)
         del fields["architectures"], fields["measured"], fields["archive"]["num_bytes"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def select(self, paths: Iterable[str]) -> list[str]:
-        """Those of `paths` (relative to the root) that are compiled, sorted."""
+        """Selects those of `paths` (relative to the root) that are compiled, sorted."""
         wanted = _matcher(self.sources)
         unwanted = _matcher(self.exclude)
         return sorted(path for path in paths if wanted(path) and not unwanted(path))
@@ -108,18 +108,18 @@ class Project:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """All projects, and the sets that are made of them.
+    """The projects and the sets.
 
     Attributes:
       projects: by name.
-      sets: names of projects by set and split, `sets["small"]["train"]`.
+      sets: names of projects by set and split: `sets["small"]["train"]`.
     """
 
     projects: Mapping[str, Project]
     sets: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     def for_architecture(self, architecture: str) -> "Manifest":
-        """The same without the projects that are for other architectures than this, e.g. `aarch64`."""
+        """The manifest without the projects that do not support this architecture, e.g. `aarch64`."""
         known = {
             name: project
             for name, project in self.projects.items()
@@ -179,10 +179,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @functools.cache
 def load(path: Path = MANIFEST_PATH) -> Manifest:
-    """Reads and checks a manifest.
+    """Reads and validates a manifest.
 
     Raises:
-      CorpusError: it cannot be read, or something in it is missing, unknown or contradictory.
+      CorpusError: it cannot be read, or a field is missing, unknown or inconsistent.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -202,7 +202,7 @@ def load(path: Path = MANIFEST_PATH) -> Manifest:
 
 
 def configure(template: str, values: Mapping[str, str]) -> str:
-    """What CMake's `configure_file` makes of a template: `@NAME@`, `#cmakedefine NAME ...`, `#cmakedefine01 NAME`."""
+    """Fills in a template as CMake's `configure_file`: `@NAME@`, `#cmakedefine NAME ...`, `#cmakedefine01 NAME`."""
 
     def define(match: re.Match[str]) -> str:
         indent, flag, name, rest = match.groups()
@@ -256,7 +256,7 @@ def _check_splits(name: str, splits: Mapping[str, Iterable[str]], projects: Mapp
 
 
 def _check_sides(sets: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
-    """What one set trains on, no other may measure with: sets are for growing from one to the next."""
+    """Checks that a project has the same split in every set, so that results of different sets can be compared."""
     first: dict[str, tuple[str, str]] = {}
     for set_name, splits in sets.items():
         for split, names in splits.items():
@@ -270,7 +270,7 @@ def _check_sides(sets: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
 
 
 def _matcher(patterns: Iterable[str]) -> Any:
-    """A predicate for paths: `*` is any part of a name, `**/` any number of folders."""
+    """A predicate for paths: `*` matches within a folder, `**/` any number of folders."""
     translate = {"**/": "(?:[^/]+/)*", "*": "[^/]*"}
     parts = [
         "".join(translate.get(piece, re.escape(piece)) for piece in re.split(r"(\*\*/|\*)", pattern))

@@ -1,7 +1,7 @@
-"""What an interrupted build of a ready-made corpus has compiled, kept for the next one.
+"""Keeps the objects of an interrupted build of a ready-made corpus, so that the next one resumes it.
 
-The objects of a project stay in a folder of the output until the project is complete. A stamp says what they were made
-of and how: those of another project, compiler or level are removed.
+The objects of a project stay in a folder of the output until the project is complete. A stamp records what they depend
+on; objects of another version of the project, compiler or level are removed.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 from compiler_opt.errors import OutputError
 from compiler_opt.files import write_atomically
 
-# Whatever else is called so in a folder of the user's is not ours to remove: the name is one that nobody gives.
+# We remove this folder, so its name must be one that no user gives.
 FOLDER_NAME = "compiler_opt-unfinished"
 
 _STAMP_NAME = "stamp.json"
@@ -22,21 +22,19 @@ _STAMP_NAME = "stamp.json"
 
 @contextlib.contextmanager
 def objects_folder(output_dir: Path, name: str, stamp: Mapping[str, Any]) -> Iterator[Path]:
-    """The folder for the objects of one project, with those that an interrupted build has left.
-
-    It is removed at the end, unless that is an exception.
+    """The folder for the objects of one project, with those of an interrupted build; removed at the end if all is well.
 
     Args:
       output_dir: of all projects.
       name: of the project.
-      stamp: what the objects depend on; those that were made with another are removed.
+      stamp: what the objects depend on; objects with another stamp are removed.
 
     Raises:
-      OutputError: it cannot be written.
+      OutputError: the folder cannot be written.
     """
     folder = output_dir / FOLDER_NAME / name
     try:
-        if _found(folder / _STAMP_NAME) != stamp:
+        if _read_stamp(folder / _STAMP_NAME) != stamp:
             if folder.exists():
                 shutil.rmtree(folder)
             (folder / "objects").mkdir(parents=True)
@@ -45,12 +43,12 @@ def objects_folder(output_dir: Path, name: str, stamp: Mapping[str, Any]) -> Ite
         raise OutputError(f"{folder}: cannot be written ({error.strerror or error}); remove it") from None
     yield folder / "objects"
     shutil.rmtree(folder, ignore_errors=True)
-    # Only succeeds for the last one.
+    # Succeeds only for the last project.
     with contextlib.suppress(OSError):
         folder.parent.rmdir()
 
 
-def _found(path: Path) -> Any:
+def _read_stamp(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What the ready-made corpora hold and take, as Markdown: shown by `fetch_corpus --list`, and part of the documents."""
+"""Markdown tables of the ready-made corpora, for `fetch_corpus --list` and the documentation."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,12 +8,12 @@ _NUMBERS = ("modules", "MB", "download, MB", "corpora, MB")
 
 
 def archives_of(projects: Iterable[Project]) -> list[Archive]:
-    """The archives of some projects, each one once."""
+    """The archives of the projects, each once."""
     return list(dict.fromkeys(project.archive for project in projects))
 
 
 def sets_table(known: Manifest) -> str:
-    """One row for each set: projects and modules of its splits, megabytes to download and of the corpora."""
+    """A table with a row per set: projects and modules of its splits, megabytes to download and of the corpora."""
     rows = []
     for name in known.sets:
         splits = known.split(name)
@@ -26,7 +26,7 @@ def sets_table(known: Manifest) -> str:
 
 
 def projects_table(known: Manifest) -> str:
-    """One row for each project that is in a set: split, size, licence, archive, and the sets that it is in."""
+    """A table with a row per project that is in a set: split, size, licence, archive, and its sets."""
     places: dict[str, tuple[int, str]] = {}
     sets: dict[str, list[str]] = {}
     for set_name, splits in known.sets.items():

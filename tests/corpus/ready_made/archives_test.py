@@ -171,7 +171,7 @@ def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.tar.gz"
     path.write_bytes(data)
-    with pytest.raises(CorpusError, match="is no intact tar archive"):
+    with pytest.raises(CorpusError, match="is not an intact tar archive"):
         archives.unpack(path, tmp_path / "target")
 
 
@@ -180,7 +180,7 @@ def test_an_archive_that_is_cut_short(tmp_path: Path) -> None:
     with tarfile.open(path, "w:gz") as archive:
         add(archive, "top/a", text=bytes(range(256)) * 400)
     path.write_bytes(path.read_bytes()[:-60])
-    with pytest.raises(CorpusError, match="is no intact tar archive"):
+    with pytest.raises(CorpusError, match="is not an intact tar archive"):
         archives.unpack(path, tmp_path / "target")
 
 

@@ -22,7 +22,7 @@ def test_architectures_are_as_the_compiler_spells_them(clang_path: str) -> None:
 
 def test_headers_that_are_not_there_are_asked_for(clang_path: str, tmp_path: Path) -> None:
     target = Target("aarch64-linux-gnu", tmp_path)
-    with pytest.raises(ConfigError, match=r"headers of C for it are not there .*g\+\+-aarch64-linux-gnu.* --sysroot"):
+    with pytest.raises(ConfigError, match=r"headers of C for it are missing .*g\+\+-aarch64-linux-gnu.* --sysroot"):
         target.check(clang_path)
 
 

@@ -1,9 +1,9 @@
 """Keeps pip from running code of the source archives that it downloads for us.
 
 `pip download` asks the build backend of a source archive for its metadata, which runs the archive's code. With this
-folder on PYTHONPATH, Python imports this module at its start; in the process that pip starts for a build backend,
-whatever backend the archive names is replaced by one that only states the name and version that we asked for. Elsewhere
-it does nothing. Interface: PEP 517, and the environment variables of pyproject_hooks (both that pip has used).
+folder on PYTHONPATH, Python imports this module at startup; in the process that pip starts for a build backend, it
+replaces the archive's backend by one that only returns the requested name and version. In other processes it does
+nothing. Interface: PEP 517, and the environment variables of pyproject_hooks (both that pip has used).
 """
 
 import os
@@ -18,7 +18,7 @@ _BACKEND = "_compiler_opt_null_backend"
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Any = None) -> str:
-    """Writes the least metadata that pip accepts; the name and version come from the process that started pip."""
+    """Writes the minimal metadata that pip accepts; name and version come from the process that started pip."""
     del config_settings
     name, version = os.environ["COMPILER_OPT_SDIST"].split("==")
     folder = pathlib.Path(metadata_directory, f"{name.replace('-', '_')}-{version}.dist-info")
