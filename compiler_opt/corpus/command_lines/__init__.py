@@ -1,1 +1,1 @@
-"""What modules are compiled with: cc1 options, which of them a corpus may have, and what a problem changes."""
+"""Command lines of modules: cc1 options, the allow-list, and a problem's changes to them."""

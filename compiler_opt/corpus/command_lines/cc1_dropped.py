@@ -1,7 +1,7 @@
-"""The cc1 options of a corpus that are left out, and why others are refused; in the form of `cc1_options.py`."""
+"""The cc1 options of a corpus that are dropped, and why others are refused; `cc1_options.py` documents the format."""
 
 DROPPED = """
-    # What is made: always an object, without the bitcode in it.
+    # The output: always an object without embedded bitcode.
     -cc1
     -S
     -emit-llvm
@@ -34,7 +34,7 @@ DROPPED = """
     -MT <value>
     -MV
     -sys-header-deps
-    # Where sources and headers are, and macros.
+    # Paths of sources and headers, and macros.
     -x <value>
     -D <value>
     -D<value>
@@ -199,7 +199,7 @@ DROPPED = """
     -fobjc-arc
     -fzvector
     -fsanitize-undefined-strip-path-components=<value>
-    # What they exempt has no attribute by then. A system's list is given when its runtime libraries are installed.
+    # The front end has applied these lists. clang passes the system's list if its runtime libraries are installed.
     -fsanitize-ignorelist=<value>
     -fsanitize-system-ignorelist=<value>
     -fno-knr-functions
@@ -285,4 +285,4 @@ REASONS = {
     "it reads other files": "@ -mlink- -ivfsoverlay",
     "the object came from an assembler that is not clang's": "-fno-integrated-as",
 }
-"""Why some options are refused: what they begin with."""
+"""Why some options are refused: prefixes of options by reason."""

@@ -1,9 +1,9 @@
-"""The cc1 options that a corpus may use, by what they do.
+"""The allow-list: the cc1 options that a corpus may use, by purpose.
 
-What is neither here nor among those that are left out (`cc1_dropped.py`) is refused (`command_line.py`).
+`command_line.py` refuses options that are neither here nor in `cc1_dropped.py`.
 
-One option per line: `-name` alone, `-name=<value>` or `-name<value>` with a joined value, `-name <value>` with a
-separate one. clang lists its options with `clang -cc1 --help`; a test checks these against the tested compilers.
+One option per line: `-name` for a flag, `-name=<value>` or `-name<value>` for a joined value, `-name <value>` for a
+separate one. `clang -cc1 --help` lists clang's options; a test checks these against the tested compilers.
 """
 
 KEPT = """
@@ -89,7 +89,7 @@ KEPT = """
     -mrecip
     -mrecip=<value>
     -mlimit-float-precision <value>
-    # How code is laid out and addressed.
+    # Code layout and addressing.
     -mrelocation-model <value>
     -pic-level <value>
     -pic-is-pie
@@ -166,7 +166,7 @@ KEPT = """
     -mnop-mcount
     -mrecord-mcount
     -pg
-    # Hardening and sanitizers, which instrument the code after it was read.
+    # Hardening and sanitizers, which instrument the IR.
     -fcf-protection
     -fcf-protection=<value>
     -fzero-call-used-regs=<value>
@@ -217,7 +217,7 @@ KEPT = """
     -fsanitize-address-use-after-return=<value>
     -fsanitize-address-globals-dead-stripping
     -fno-sanitize-address-use-odr-indicator
-    # Debug information: how it is written down.
+    # The format of debug information.
     -debugger-tuning=<value>
     -dwarf-version=<value>
     -debug-info-kind=<value>
@@ -261,4 +261,4 @@ LLVM_KNOBS = """
     -unroll-threshold
     -x86-asm-syntax
 """
-"""What may follow `-mllvm`, which reaches every internal switch of LLVM, also those that write files."""
+"""The options allowed after `-mllvm`, which reaches every internal option of LLVM, even those that write files."""

@@ -1,15 +1,15 @@
 """Turns the recorded cc1 options of a module into the command that compiles its bitcode.
 
-A corpus is untrusted input, so options pass through an allow-list by effect (`cc1_options.py`): those that steer code
-generation are kept, with values that cannot name a file; those that only concern the front end or name other outputs
-are dropped (the bitcode is already past the front end); and everything else is refused by name: plugins, profiles and
-other inputs, response files, and whatever a newer compiler may bring.
+A corpus is untrusted input, so its options pass through an allow-list (`cc1_options.py`). Options that affect code
+generation are kept, with values that cannot name a file. Those that affect only the front end or name other outputs are
+dropped: the bitcode is past the front end. All others are refused by name: plugins, profiles and other inputs, response
+files, and unknown options of newer compilers.
 
-Bitcode of others is verified: every command of a release of clang turns the verifier off (`-disable-llvm-verifier`),
-and then nobody knows what a module that breaks LLVM's rules does to the compiler.
+Untrusted bitcode is verified: an invalid module has undefined effects on the compiler. So `-disable-llvm-verifier`,
+which release builds of clang record for every module, is dropped.
 
-Whoever has built a corpus may trust it (`--trust_corpus`): then what is not on the list is let through as it was
-recorded, with any value. What names the output or an input still goes, and so does what is dropped anyway.
+Users may trust a corpus that they have built (`--trust_corpus`): unlisted options are then kept as recorded, with any
+value. Options that name the output or an input, and those that are always dropped, are still dropped.
 """
 
 import enum
@@ -25,7 +25,7 @@ from compiler_opt.errors import CorpusError
 from compiler_opt.files import shown
 
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:=+-]*")
-"""Values of kept options: words, numbers and lists; nothing that leads to a file elsewhere, or to `@file`."""
+"""The values of kept options: words, numbers and lists, but no paths and no `@file`."""
 
 _REMEDY = (
     "remove it from the module's .cmd file, leave the module out of the corpus, or, if the corpus is your own, give "
@@ -36,7 +36,7 @@ _NO_VERIFIER = "-disable-llvm-verifier"
 
 
 class _Table(NamedTuple):
-    """Options with one effect: those that stand alone, that take the next argument, and that carry their value."""
+    """A table of options: flags, options with a separate value, and prefixes of options with a joined value."""
 
     flags: frozenset[str]
     separate: frozenset[str]
@@ -58,17 +58,17 @@ def compile_command(
     *,
     trusted: bool = False,
 ) -> list[str]:
-    """The command that compiles a corpus module to an object file, as the build did, minus the embedded bitcode.
+    """The command that compiles a corpus module to an object file as the build did, without embedding bitcode.
 
-    Options of a ThinLTO backend get the module's own index (`X.thinlto.bc` beside `X.bc`), whichever they name.
+    A ThinLTO backend's options get the module's own index (`X.thinlto.bc` beside `X.bc`) instead of the one they name.
 
     Args:
       clang: the compiler.
-      options: the module's recorded cc1 options, `Module.options()`.
+      options: the module's cc1 options, `Module.options()`.
       bitcode: the module's `.bc` file.
       output: the object file to write.
-      extra: our own cc1 options, e.g. `-mllvm` pairs; trusted, and last so that they win.
-      trusted: let options through that are not on the allow-list.
+      extra: our own cc1 options, e.g. `-mllvm` pairs; trusted, and last so that they take precedence.
+      trusted: keep options that are not on the allow-list.
 
     Raises:
       CorpusError: an option is not on the allow-list.
@@ -79,8 +79,8 @@ def compile_command(
 
 
 _ONE_TARGET = "-Werror=override-module"
-"""Bitcode is for one target, down to the sizes of its types. Left to itself clang compiles it for whatever target the
-options name, or for its own when they name none, and only warns."""
+"""Bitcode is for one target, down to the sizes of its types. By default clang compiles it for the target in the
+options, else for its own, and only warns."""
 
 
 def opt_command(
@@ -93,25 +93,25 @@ def opt_command(
     *,
     trusted: bool = False,
 ) -> list[str]:
-    """The command that has `opt` do the part of a module's compilation that ends before code is generated.
+    """The command that optimises a module's bitcode by `opt`, up to code generation.
 
     Args:
-      opt: the program.
-      options: the module's recorded cc1 options.
+      opt: path of `opt`.
+      options: the module's cc1 options.
       bitcode: the module's `.bc` file.
-      output: the bitcode file to write; `compile_command` with `-disable-llvm-passes` makes an object of it.
-      extra: our own LLVM options; trusted, and last so that they win.
-      passes: a pipeline as `opt -passes` takes it; by default that of the module's `-O` level.
-      trusted: let options through that are not on the allow-list.
+      output: the bitcode file to write; `compile_command` with `-disable-llvm-passes` compiles it to an object.
+      extra: our own LLVM options; trusted, and last so that they take precedence.
+      passes: a pipeline for `opt -passes`; by default that of the module's `-O` level.
+      trusted: keep options that are not on the allow-list.
 
     Raises:
       CorpusError: an option is not on the allow-list.
     """
     kept = checked_options(tuple(options), trusted)
-    of_llvm = [value for name, value in itertools.pairwise(kept) if name == "-mllvm"]
+    llvm_options = [value for name, value in itertools.pairwise(kept) if name == "-mllvm"]
     level = next((option for option in reversed(kept) if option in _PIPELINE_LEVELS), "-O0")
     pipeline = passes or f"default<{level[1:]}>"
-    return [str(opt), f"-passes={pipeline}", *of_llvm, *extra, str(bitcode), "-o", str(output)]
+    return [str(opt), f"-passes={pipeline}", *llvm_options, *extra, str(bitcode), "-o", str(output)]
 
 
 _PIPELINE_LEVELS = frozenset({"-O0", "-O1", "-O2", "-O3", "-Os", "-Oz"})
@@ -128,8 +128,8 @@ def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[st
 
     Args:
       options: a whole cc1 command line, as recorded.
-      trusted: keep what is not on the allow-list too, and any value; response files are refused all the same, as
-        nobody knows what they hold.
+      trusted: also keep options that are not on the allow-list, with any value; response files are still refused, as
+        their contents are unknown.
 
     Raises:
       CorpusError: `options` is no cc1 command line, or one of them is not on the allow-list.
@@ -161,16 +161,16 @@ _kept_options = functools.lru_cache(maxsize=_MAX_KEPT)(_options_of)
 
 
 def split_options(options: Sequence[str]) -> list[tuple[str, ...]]:
-    """The options of a command line, each with its value where that is a word of its own.
+    """Splits a command line into options, each with its separate value if it takes one.
 
     Raises:
-      CorpusError: the value of the last one is missing.
+      CorpusError: the last option's value is missing.
     """
     return [words for _, words in _entries(options)]
 
 
 def takes_separate_value(option: str) -> bool:
-    """Whether the value of a listed option is a word of its own."""
+    """Whether a listed option takes its value as the next argument."""
     return option == "-mllvm" or any(option in table.separate for table in (_KEPT, _DROPPED))
 
 
@@ -180,13 +180,13 @@ def takes_value_after_equals(option: str) -> bool:
 
 
 def _entries(options: Sequence[str]) -> Iterator[tuple[_Effect, tuple[str, ...]]]:
-    """Each option with its value, and what becomes of it."""
+    """Yields each option with its value, and its effect."""
     position = 0
     while position < len(options):
         option = options[position]
         effect, takes_value = _effect(option)
         if effect is _Effect.UNLISTED:
-            # How many words it takes, only the compiler knows: what looks like a value is taken for one.
+            # Only the compiler knows whether it takes a value: assume so if the next argument looks like one.
             following = options[position + 1 : position + 2]
             takes_value = option[:1] == "-" and bool(following) and following[0][:1] not in ("-", "@")
         end = position + 1 + takes_value
@@ -197,7 +197,7 @@ def _entries(options: Sequence[str]) -> Iterator[tuple[_Effect, tuple[str, ...]]
 
 
 def _effect(option: str) -> tuple[_Effect, bool]:
-    """What becomes of an option, and whether the next argument belongs to it."""
+    """The effect of an option, and whether the next argument is its value."""
     if option == "-mllvm":
         return _Effect.KEPT, True
     tables = ((_Effect.KEPT, _KEPT), (_Effect.DROPPED, _DROPPED))
@@ -213,22 +213,22 @@ def _effect(option: str) -> tuple[_Effect, bool]:
 
 
 def _is_input_or_output(words: Sequence[str]) -> bool:
-    """Whether an unlisted option names what is compiled or made of it; joined (`-ox`), it loses to our own `-o`."""
+    """Whether an unlisted option names an input or the output; a joined `-ox` is overridden by our own `-o`."""
     return words[0] in ("-o", "-", "--", "") or words[0][0] not in "-@"
 
 
 def _reason(option: str) -> str:
-    """Why it is refused, in brackets, where that is known."""
+    """Why an option is refused, in parentheses, if known."""
     found = (reason for reason, starts in cc1_dropped.REASONS.items() if option.startswith(tuple(starts.split())))
     return next((f" ({reason})" for reason in found), "")
 
 
 def _check(words: Sequence[str]) -> None:
-    """Checks the value of an option that is kept."""
+    """Checks the value of a kept option."""
     option, value = words[0], words[-1]
     if option == "-mllvm":
         name = value.partition("=")[0]
-        # LLVM takes one dash or two.
+        # LLVM accepts one dash or two.
         if f"-{name.lstrip('-')}" not in _LLVM_KNOBS or not _PLAIN_VALUE.fullmatch(value):
             raise CorpusError(f"command line: -mllvm {shown(value)} is not an option that a corpus may use; {_REMEDY}")
     elif not all(_PLAIN_VALUE.fullmatch(word) for word in words):
@@ -236,7 +236,7 @@ def _check(words: Sequence[str]) -> None:
 
 
 def _parse_table(text: str) -> _Table:
-    """Reads one of the tables of `cc1_options.py`."""
+    """Parses a table in the format of `cc1_options.py`."""
     flags, separate, joined = set(), set(), set()
     for line in text.splitlines():
         entry = line.strip()

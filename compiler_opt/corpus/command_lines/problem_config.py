@@ -1,10 +1,10 @@
-"""Changes to the options that a corpus was built with: flags added, deleted and replaced, for all of its modules.
+"""Changes to the recorded options of a corpus: adds, deletes and replaces flags of all modules.
 
     problem_config.flags_to_add = ['-mllvm', '-inline-threshold=100']
     problem_config.flags_to_delete = ['-vectorize-slp', '-mllvm -enable-gvn-hoist']
     problem_config.flags_to_replace = {'-target-cpu': 'x86-64-v3', '-Os': '-Oz'}
 
-in gin. They are cc1 options, as a `.cmd` file holds them, and pass the same allow-list (`command_line.py`).
+in gin. They are cc1 options, as in a `.cmd` file, and must be on the same allow-list (`command_line.py`).
 """
 
 import dataclasses
@@ -15,19 +15,19 @@ from compiler_opt.checked_values import convert
 from compiler_opt.corpus.command_lines import command_line
 from compiler_opt.errors import ConfigError, CorpusError
 
-_OF_LLVM = "-mllvm"
+_MLLVM = "-mllvm"
 
 
 @dataclasses.dataclass(frozen=True)
 class ProblemConfig:
-    """What is changed of the recorded options; deleted and replaced first, then added.
+    """Changes to the recorded options: deletes and replaces first, then adds.
 
     Attributes:
-      flags_to_add: at the end, a word each: `'-mllvm', '-inline-threshold=100'`.
-      flags_to_delete: names, with or without `=value`: `-target-cpu` goes with its value, `-mframe-pointer` whatever
-        its value, `-mframe-pointer=all` with that one; `-mllvm -inline-threshold` that one of LLVM's options.
-      flags_to_replace: by name the new value, wherever there is one: `-target-cpu`, `-mframe-pointer`,
-        `-mllvm -inline-threshold`; an option that has no value, such as `-Os`, is replaced as a whole.
+      flags_to_add: appended arguments: `'-mllvm', '-inline-threshold=100'`.
+      flags_to_delete: names, with or without `=value`: `-target-cpu` also deletes its value, `-mframe-pointer` matches
+        any value, `-mframe-pointer=all` only that one; `-mllvm -inline-threshold` matches that LLVM option.
+      flags_to_replace: new values by name: `-target-cpu`, `-mframe-pointer`, `-mllvm -inline-threshold`; a flag without
+        a value, such as `-Os`, is replaced as a whole. Options that a module lacks are not added.
     """
 
     flags_to_add: tuple[str, ...] = ()
@@ -39,10 +39,10 @@ class ProblemConfig:
         return bool(self.flags_to_add or self.flags_to_delete or self.flags_to_replace)
 
     def apply(self, options: tuple[str, ...]) -> tuple[str, ...]:
-        """The options of a module with the changes.
+        """Applies the changes to the options of a module.
 
         Raises:
-          CorpusError: the value of the last option is missing.
+          CorpusError: the last option's value is missing.
         """
         if not self:
             return options
@@ -58,13 +58,13 @@ class ProblemConfig:
         return (*changed, *self.flags_to_add)
 
     def check(self, *, trusted: bool = False) -> None:
-        """Finds out before the work whether the flags can be used.
+        """Checks the flags.
 
         Args:
-          trusted: whether they may be others than those on the allow-list.
+          trusted: accept flags that are not on the allow-list.
 
         Raises:
-          ConfigError: one is not on the allow-list, or does nothing to bitcode.
+          ConfigError: a flag is not on the allow-list, or does not affect the compilation of bitcode.
         """
         _check("flags_to_add", self.flags_to_add, trusted)
         for name, value in self.flags_to_replace.items():
@@ -74,17 +74,17 @@ class ProblemConfig:
                 raise ConfigError(f"problem_config.flags_to_delete: expected options, found {name!r:.80}")
 
     def to_json(self) -> dict[str, Any]:
-        """What traces and policies say of it; empty when nothing is changed."""
+        """The entry in the metadata of traces and policies; empty if nothing is changed."""
         if not self:
             return {}
         return {"problem_config": {**dataclasses.asdict(self), "flags_to_replace": dict(self.flags_to_replace)}}
 
     @classmethod
     def from_json(cls, about: Mapping[str, Any]) -> "ProblemConfig":
-        """What `to_json` left in the description of a trace or policy.
+        """Reads `to_json`'s entry in the metadata of a trace or policy.
 
         Raises:
-          ConfigError: it is something else.
+          ConfigError: the entry is invalid.
         """
         try:
             return convert(about.get("problem_config", {}), cls)
@@ -93,19 +93,19 @@ class ProblemConfig:
 
 
 def _is_named(words: Sequence[str], name: str) -> bool:
-    """Whether an option with its value is the one of that name."""
-    if words[0] == _OF_LLVM and name != _OF_LLVM:
-        of_llvm, _, name = name.partition(" ")
-        # LLVM takes one dash or two.
+    """Whether `name` refers to an option, given with its value."""
+    if words[0] == _MLLVM and name != _MLLVM:
+        first, _, name = name.partition(" ")
+        # LLVM accepts one dash or two.
         option, name = words[-1].lstrip("-"), name.lstrip("-")
-        return of_llvm == _OF_LLVM and (option == name or option.startswith(f"{name}="))
+        return first == _MLLVM and (option == name or option.startswith(f"{name}="))
     return words[0] == name or words[0].startswith(f"{name}=")
 
 
 def _replaced(name: str, value: str) -> tuple[str, ...]:
     """The option of that name with another value."""
-    if name.startswith(f"{_OF_LLVM} "):
-        return (_OF_LLVM, f"{name.removeprefix(_OF_LLVM).strip()}={value}")
+    if name.startswith(f"{_MLLVM} "):
+        return (_MLLVM, f"{name.removeprefix(_MLLVM).strip()}={value}")
     if command_line.takes_separate_value(name):
         return (name, value)
     if command_line.takes_value_after_equals(name):

@@ -1,4 +1,4 @@
-"""Options of ThinLTO backends, and those that compile what went into one once more."""
+"""The options of ThinLTO backends, and those that recompile a backend's bitcode."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ _MERGED_OPTION = "-thinlto-assume-merged"
 
 
 def without_index(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """The recorded options without those about the index, and whether they are a ThinLTO backend's."""
+    """Removes the options about the index; also returns whether the options are a ThinLTO backend's."""
     kept: list[str] = []
     is_thinlto = False
     for option in options:
@@ -28,17 +28,17 @@ def without_index(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
 
 
 def index_path(bitcode_path: Path | str) -> Path:
-    """Where in a corpus a module's index is: beside its bitcode."""
+    """The path of a module's index: beside its bitcode."""
     return Path(f"{str(bitcode_path).removesuffix('.bc')}{INDEX_SUFFIX}")
 
 
 def own_index(bitcode_path: Path | str) -> list[str]:
     """The options that compile a module's bitcode with its own index.
 
-    Without the second clang would import again, from files that the index names: in a corpus anyone's.
+    Without `-thinlto-assume-merged`, clang would import again, from files that an untrusted index names.
 
     Raises:
-      CorpusError: there is no index; clang would compile without.
+      CorpusError: there is no index; clang would silently compile without it.
     """
     index = index_path(bitcode_path)
     if not index.is_file():
