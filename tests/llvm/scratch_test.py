@@ -1,10 +1,10 @@
 """Scratch directories go with their owners."""
 
+import concurrent.futures
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -48,15 +48,21 @@ def test_that_of_a_killed_owner_is_swept_and_that_of_a_living_one_kept(tmp_path:
         paths.append(Path(owner.stdout.readline().decode().strip()))
     owners[0].send_signal(signal.SIGKILL)
     owners[0].wait()
-    # A directory in its first second may be one whose owner is about to lock it.
-    old_s = time.time() - 10
-    for path in paths:
-        os.utime(path / "lock", (old_s, old_s))
     assert sweep(tmp_path) == 1
     assert [path.exists() for path in paths] == [False, True]
     owners[1].kill()
     for owner in owners:
         owner.communicate()
+
+
+def test_none_is_swept_between_its_making_and_its_locking(tmp_path: Path) -> None:
+    def use(_: int) -> None:
+        with scratch_directory(tmp_path) as path:
+            (path / "x").write_text("x")
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(use, range(400)))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
