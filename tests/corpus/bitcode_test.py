@@ -24,7 +24,7 @@ def compiled_fixture(clang_path: str, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def wrapped(data: bytes, padding: int = 0) -> bytes:
-    """The wrapper that Darwin targets put around bitcode: magic, version, offset, size, CPU type."""
+    """Adds the wrapper header of Darwin targets: magic, version, offset, size, CPU type."""
     words = (0x0B17C0DE, 0, 20, len(data), 7)
     return b"".join(word.to_bytes(4, "little") for word in words) + data + bytes(padding)
 
@@ -37,7 +37,7 @@ def test_the_producer_is_the_compilers_version(compiled: bytes, clang_path: str)
     assert bitcode.producer_version(wrapped(compiled)[: bitcode.HEAD_BYTES]) == tuple(int(x) for x in match.groups())
 
 
-def test_whole_bitcode_has_no_problem(compiled: bytes) -> None:
+def test_whole_bitcode_is_accepted(compiled: bytes) -> None:
     assert problem(compiled) is None
     assert problem(wrapped(compiled)) is None
     assert problem(wrapped(compiled, padding=12)) is None
@@ -45,8 +45,8 @@ def test_whole_bitcode_has_no_problem(compiled: bytes) -> None:
     assert problem(compiled + compiled) is None
 
 
-def test_every_cut_shows(compiled: bytes) -> None:
-    # A cut between two top-level blocks leaves a file that is well-formed, though it lacks its strings.
+def test_every_truncation_is_detected(compiled: bytes) -> None:
+    # Truncation between two top-level blocks leaves a well-formed file without its strings.
     ends = block_ends(compiled)
     assert len(ends) >= 3
     for size in range(len(compiled)):
@@ -88,7 +88,7 @@ IDENTIFICATION = bytes.fromhex("4243c0de35140000050000006230244 9".replace(" ", 
 """The start of a real file, then anything."""
 
 
-def test_the_file_is_hardly_read(compiled: bytes, tmp_path: Path) -> None:
+def test_only_headers_are_read(compiled: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.bc"
     path.write_bytes(compiled)
     with path.open("rb", buffering=0) as file:

@@ -20,7 +20,7 @@ from compiler_opt.corpus.sampling import make_sampler
 from compiler_opt.errors import ConfigError, CorpusError
 
 BITCODE = b"BC\xc0\xde" + bytes.fromhex("35140000 01000000 00000000".replace(" ", ""))
-"""The least that looks like bitcode: the magic and one block of one word."""
+"""The shortest valid bitcode: the magic and one block of one word."""
 
 OPTIONS = b"-cc1\0-Oz\0"
 
@@ -107,7 +107,7 @@ def test_projects_are_held_out_whole(sizes: dict[str, int], share: float, seed: 
     assert training.modules
     assert held_out.modules
     assert sorted([*training.modules, *held_out.modules], key=corpus.modules.index) == list(modules)
-    # Never further from the share than the largest project is large.
+    # The error is at most the size of the largest project.
     assert abs(len(held_out.modules) - share * len(modules)) <= max(sizes.values())
     again = Corpus(Path("corpus"), modules[::-1]).split_by_project(share, seed)
     assert [set(part.modules) for part in again] == [set(training.modules), set(held_out.modules)]
@@ -173,7 +173,7 @@ def test_what_is_not_json(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_huge_description_is_refused_unread(tmp_path: Path) -> None:
-    """4 GiB, of which nothing is on disk."""
+    """A sparse file of 4 GiB."""
     with (tmp_path / "corpus_description.json").open("wb") as file:
         file.truncate(4 << 30)
     assert "expected at most 134217728 bytes, found 4294967296" in refusal(lambda: Corpus.load(tmp_path))
@@ -228,7 +228,7 @@ def test_files_that_are_missing_or_elsewhere(tmp_path: Path, ending: str) -> Non
 
 
 def test_an_index_that_is_elsewhere(tmp_path: Path) -> None:
-    """`X.thinlto.bc` need not be there; the compiler reads it where the options are a ThinLTO backend's."""
+    """`X.thinlto.bc` is optional; the compiler reads it if the options are a ThinLTO backend's."""
     write_corpus(tmp_path / "corpus", ["m.o"], has_thinlto=True)
     index = tmp_path / "corpus" / "m.o.thinlto.bc"
     index.symlink_to(tmp_path / "absent")
@@ -288,7 +288,7 @@ def test_complaints_of_clang() -> None:
     assert "newer LLVM" in (explain_failure("error: Unknown attribute kind (102) (Producer: 'LLVM22.1.8')") or "")
     assert "truncated" in (explain_failure("error: file too small to contain bitcode header") or "")
     assert explain_failure("fatal error: error in backend: ran out of registers") is None
-    # What clang 19 and 22 say; of the former the beginning may be lost.
+    # Messages of clang 19 and 22; the beginning of the former may be lost.
     for complaint in (
         "error: overriding the module target triple with x86_64-pc-linux-gnu [-Werror,-Woverride-module]",
         "'-zvl64b' is not a recognized feature for this target (ignoring feature)\n1 error generated.\n",
@@ -340,7 +340,7 @@ def test_names_that_pass_stay_inside(name: str) -> None:
     assert ".." not in Path(name).parts
 
 
-any_text = st.text(st.characters(categories=None), max_size=8)  # also what is no character, such as half a pair
+any_text = st.text(st.characters(categories=None), max_size=8)  # including lone surrogates
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), any_text),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(any_text, inner, max_size=3)),
@@ -364,7 +364,7 @@ def test_any_description_is_refused_in_one_line_or_loads(
 ) -> None:
     root = tmp_path_factory.mktemp("corpus")
     write_description(root, content)
-    refusal(lambda: Corpus.load(root))  # There are no files, so it never loads.
+    refusal(lambda: Corpus.load(root))  # The modules' files are missing, so it never loads.
 
 
 def test_a_thousand_modules_load_and_are_selected_filtered_split_and_sampled(tmp_path: Path) -> None:

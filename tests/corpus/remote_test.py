@@ -1,4 +1,4 @@
-"""Corpora that are elsewhere, for real: in fsspec's memory and local files, and over a network that goes away."""
+"""Remote corpora: on fsspec's memory and local file systems, and over a network that fails."""
 
 import json
 import multiprocessing
@@ -23,7 +23,7 @@ URL = "memory://bucket/mine"
 
 @pytest.fixture
 def memory() -> Iterator[Any]:
-    """The memory file system, with a corpus at `URL`: two modules of the same bitcode, and one of other."""
+    """The memory file system with a corpus at `URL`: two modules with equal bitcode, and another."""
     system = fsspec.filesystem("memory")
     names = ["p/a.o", "p/b.o", "q/c.o"]
     description = {"modules": names, "has_thinlto": False, "projects": ["p", "q"]}
@@ -36,7 +36,7 @@ def memory() -> Iterator[Any]:
 
 
 def contents(cache: Path) -> int:
-    """How many files are kept."""
+    """The number of cached files."""
     return sum(path.is_file() for path in (cache / "content").rglob("*"))
 
 
@@ -53,14 +53,14 @@ def test_files_come_when_they_are_needed_and_are_kept_by_content(memory: Any, tm
     assert [module.options() for module in corpus.modules] == [("-cc1", "-Oz")] * 3
     assert contents(tmp_path) == 4
     memory.rm("/bucket/mine/q", recursive=True)
-    # What has come is used without asking again; what is gone is named when the corpus is loaded.
+    # Fetched files are used without another request; deleted ones are reported when the corpus is loaded.
     assert corpus.modules[2].bitcode_path.read_bytes() == BITCODE * 2
     message = refusal(lambda: Corpus.load(URL, cache_dir=tmp_path))
     assert message.startswith(f"{URL}/q/c.o.bc: no such file, though")
 
 
 def test_an_index_stands_beside_its_bitcode(memory: Any, tmp_path: Path) -> None:
-    """As `compile_command` looks for it."""
+    """The index is where `compile_command` looks for it."""
     memory.pipe("/bucket/mine/q/c.o.thinlto.bc", BITCODE * 3)
     for _ in range(2):
         module = Corpus.load(URL, cache_dir=tmp_path).by_name["q/c.o"]
@@ -105,7 +105,7 @@ def test_damaged_bitcode_is_not_kept(memory: Any, tmp_path: Path) -> None:
     assert contents(tmp_path) == 1
 
 
-def test_a_damaged_cache_mends_itself(memory: Any, tmp_path: Path) -> None:
+def test_a_damaged_cache_repairs_itself(memory: Any, tmp_path: Path) -> None:
     corpus = Corpus.load(URL, cache_dir=tmp_path)
     path = corpus.modules[0].bitcode_path
     path.unlink()
@@ -127,7 +127,7 @@ def test_a_damaged_cache_mends_itself(memory: Any, tmp_path: Path) -> None:
         ("memory://bucket/mine\n", (r"memory://bucket/mine\n/corpus_description.json: no such file",)),
     ],
 )
-def test_addresses_of_no_corpus(memory: Any, tmp_path: Path, url: str, words: tuple[str, ...]) -> None:
+def test_urls_without_a_corpus(memory: Any, tmp_path: Path, url: str, words: tuple[str, ...]) -> None:
     message = refusal(lambda: Corpus.load(url, cache_dir=tmp_path))
     assert all(word in message for word in words), message
     assert list(tmp_path.iterdir()) == []
@@ -178,13 +178,13 @@ def test_names_that_mean_something_in_urls(tmp_path: Path) -> None:
     for module in corpus.modules:
         assert module.bitcode_path.read_bytes() == BITCODE
         assert module.options() == ("-cc1", "-Oz")
-    # None of them leads out of the folder.
+    # Names that leave the folder are refused.
     write_description(root, {"modules": ["../secret"], "has_thinlto": False})
     assert "stays inside" in refusal(lambda: Corpus.load(f"file://{root}", cache_dir=tmp_path / "cache"))
 
 
 class _Unreliable(LocalFileSystem):
-    """Local files over a network that is there unless a file says that it is not."""
+    """Local files over a network that is down while the file `down` exists."""
 
     protocol = "unreliable"
     down: Path

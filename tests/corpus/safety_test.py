@@ -1,7 +1,7 @@
-"""A corpus is untrusted: what a recorded command line may do, shown by effect on the tested compilers.
+"""A corpus is untrusted: hostile `.cmd` files, tried on real compilers.
 
-`.cmd` files that load code, write other files or read arbitrary ones: the compiler really does what they ask for when
-it is run without the allow-list, and nothing of it with.
+They load code, write other files or read arbitrary ones when the compiler runs without the allow-list, and do nothing
+with it.
 """
 
 import re
@@ -114,10 +114,10 @@ escaped
 - escaped
 -- escaped
 """
-"""What a hostile command line may try: loads code, names another output, or reads files that are not the module's."""
+"""Hostile options: they load code, name another output, or read files that are not the module's."""
 
 WRITERS = 14
-"""So many of the first really write a file, on at least one of the compilers, when nothing stands between."""
+"""Without the allow-list, this many of the first write a file with at least one of the compilers."""
 
 
 def lines(text: str) -> list[str]:
@@ -126,7 +126,7 @@ def lines(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def place(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A module's bitcode, and a plugin that shows when it is loaded."""
+    """A module's bitcode, and a plugin that leaves a file when it is loaded."""
     place = tmp_path_factory.mktemp("place")
     (place / "m.c").write_text(SOURCE)
     (place / "plugin.c").write_text(PLUGIN)
@@ -143,12 +143,12 @@ def run_in(folder: Path, place: Path, command: list[str]) -> set[str]:
     subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=False)
     left = {str(path.relative_to(folder)) for path in folder.rglob("*")}
     shutil.rmtree(folder)
-    # A compiler that crashes over an odd value may leave what was to become the object.
+    # A compiler that crashes may leave the temporary file of its object.
     return {name for name in left if not re.fullmatch(r"plugin\.so|module-\w+\.o\.tmp", name)}
 
 
 def test_nothing_escapes(clang_path: str, place: Path, tmp_path: Path) -> None:
-    """Each is refused or dropped; what is left is compiled, and nothing comes of it but the object."""
+    """Each is refused or dropped; compiling with the rest makes nothing but the object."""
     for number, line in enumerate(lines(ESCAPES)):
         words = line.split(" ")
         bitcode, folder = place / "m.bc", tmp_path / str(number)
@@ -156,7 +156,7 @@ def test_nothing_escapes(clang_path: str, place: Path, tmp_path: Path) -> None:
             command = compile_command(clang_path, (*USUAL, *words), bitcode, "module.o")
         except CorpusError as error:
             assert "\n" not in str(error)
-            # An index is the module's own, whichever is named; this one has none.
+            # A ThinLTO index is always the module's own, and this module has none.
             assert any(word.split("=")[0][:8] in str(error) or "m.thinlto.bc" in str(error) for word in words), line
             continue
         assert not any("escaped" in word or "plugin" in word for word in command), line
@@ -164,7 +164,7 @@ def test_nothing_escapes(clang_path: str, place: Path, tmp_path: Path) -> None:
 
 
 def test_they_would_have_escaped(clang_path: str, place: Path, tmp_path: Path) -> None:
-    """Without the allow-list, the first of them write a file or load code: the test above is not about nothing."""
+    """Without the allow-list, the first of them write a file or load code: the test above is not vacuous."""
     silent = []
     for number, line in enumerate(lines(ESCAPES)[:WRITERS]):
         words = line.split(" ")
@@ -176,7 +176,7 @@ def test_they_would_have_escaped(clang_path: str, place: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("options", lines(ESCAPES))
-def test_opt_is_not_told_either(options: str) -> None:
+def test_opt_does_not_get_them_either(options: str) -> None:
     try:
         command = opt_command("opt", (*USUAL, *options.split(" ")), "m.bc", "out.bc")
     except CorpusError:
@@ -185,7 +185,7 @@ def test_opt_is_not_told_either(options: str) -> None:
 
 
 def listed(clang: str) -> Mapping[str, str]:
-    """Every cc1 option that the compiler prints, with what it says of it: by its help, and to a completing shell."""
+    """Every cc1 option in the compiler's help and autocompletion, with its description."""
     result = {}
     completions = subprocess.run([clang, "--autocomplete=-cc1,-"], capture_output=True, text=True, check=True).stdout
     for line in completions.splitlines():
@@ -213,12 +213,12 @@ NO_PATHS = {
     "-fsplit-machine-functions": "a switch; uses the profile that the bitcode holds",
     "-pic-is-pie": "a switch of the object",
 }
-"""What is kept, and reads as if it might take a path; why it takes none."""
+"""Kept options whose descriptions suggest a path, and why they take none."""
 
 
 @pytest.mark.parametrize("words", ["{}", "{}escaped", "{}=escaped", "{} escaped"])
 def test_no_option_that_is_kept_takes_a_path(clang_path: str, words: str) -> None:
-    """Of all options that the compiler prints, in all forms that they might have."""
+    """Tries all options that the compiler prints, in all forms that they might have."""
     options = listed(clang_path)
     assert len(options) > 3000
     num_kept = 0
@@ -234,12 +234,12 @@ def test_no_option_that_is_kept_takes_a_path(clang_path: str, words: str) -> Non
 
 
 KNOBS_OF_WORDS = {
-    "arm-implicit-it": "always, never or what stands in between",
-    "enable-machine-outliner": "always, never or what stands in between",
+    "arm-implicit-it": "always, never or a value in between",
+    "enable-machine-outliner": "always, never or a value in between",
     "global-isel-abort": "what to do when it cannot",
     "x86-asm-syntax": "att or intel",
 }
-"""LLVM's options that are kept, and take more than a number or yes and no."""
+"""Kept LLVM options with values other than numbers and booleans."""
 
 
 def test_no_knob_of_llvm_takes_a_path(clang_path: str) -> None:
@@ -261,7 +261,7 @@ def test_no_knob_of_llvm_takes_a_path(clang_path: str) -> None:
 
 @pytest.mark.slow
 def test_nothing_that_is_kept_writes_a_file(clang_path: str, place: Path, tmp_path: Path) -> None:
-    """Every option that is kept, in all its forms, one compilation for each."""
+    """Compiles with every kept option, in all its forms, one at a time."""
     for number, name in enumerate(listed(clang_path)):
         for words in ("{}", "{}escaped", "{} escaped"):
             try:
@@ -282,7 +282,7 @@ KEPT = entries(cc1_options.KEPT)
 
 
 def is_on_the_list(kept: tuple[str, ...]) -> bool:
-    """A second, slow and obvious reading of the tables: some way to cut the words into listed options."""
+    """A slow, obvious oracle: whether the arguments can be split into listed options in some way."""
     if not kept:
         return True
     first, rest = kept[0], kept[1:]
@@ -385,7 +385,7 @@ def test_any_command_file_of_a_trusted_corpus_is_refused_in_one_line_or_compiles
 
 
 def words_of_options(command: list[str]) -> Iterator[str]:
-    """The words of a command that are no values of `-mllvm`, or of listed options."""
+    """The arguments of a command that are not values of `-mllvm` or of listed options."""
     words = iter(command)
     for word in words:
         yield word

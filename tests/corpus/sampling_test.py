@@ -36,7 +36,7 @@ def test_no_module_twice_in_a_draw() -> None:
 
 
 def _weight(module: Module) -> float:
-    """0 for the first, 1 for the second and so on."""
+    """Counts 0 for the first module, 1 for the second and so on."""
     return int(module.name[1:])
 
 

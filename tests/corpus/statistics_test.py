@@ -1,4 +1,4 @@
-"""The numbers of a small corpus, with what they should be."""
+"""The statistics of a small corpus."""
 
 import json
 import shutil

@@ -101,7 +101,7 @@ def test_damaged_archives_are_refused_or_read(
     content = bytearray(data.draw(st.sampled_from(libraries)))
     del content[data.draw(st.integers(8, len(content))) :]
     for _ in range(data.draw(st.integers(0, 4))):
-        # Most of what matters is in the headers and names, near the start.
+        # Headers and names, near the start, matter most.
         position = data.draw(st.integers(0, min(len(content), 300) - 1))
         content[position] = data.draw(st.one_of(st.integers(0, 255), st.sampled_from(b"/#1 0.`\n")))
     library.write_bytes(content)

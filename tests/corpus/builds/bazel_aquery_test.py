@@ -10,7 +10,7 @@ from compiler_opt.corpus.builds.bazel_aquery import objects_of_aquery
 from compiler_opt.errors import CorpusError
 from tests.corpus.builds.archive_test import archived
 
-# As Bazel prints it: a program of main.o and of a library, which has b.o and a.o; sets of files share another.
+# As Bazel prints it: a program of main.o and of a library with b.o and a.o; two sets of files share a third.
 FRAGMENTS = [
     {"id": 1, "label": "lib"},
     {"id": 2, "label": "a.o", "parentId": 1},
@@ -49,14 +49,14 @@ def write(path: Path, query: Any) -> Path:
 
 def test_objects_of_all_links_are_found_each_once(clang_path: str, tree: Path) -> None:
     archived(clang_path, tree, tree / "lib" / "libx.a", "lib/a.o", "lib/b.o")
-    # The archive is made here, of objects that are named themselves; Bazel 4 has one name for both actions.
+    # The build makes the archive, so its objects are inputs themselves; Bazel 4 has one mnemonic for both actions.
     for mnemonic in ("CppArchive", "CppLink"):
         actions = [ACTIONS[0], {**ACTIONS[1], "mnemonic": mnemonic}, ACTIONS[2]]
         build = objects_of_aquery(write(tree / "aquery.json", {**QUERY, "actions": actions}), tree)
         assert [item.name for item in build.objects] == ["lib/a.o", "lib/b.o", "other/a.o", "main.o"]
         assert "-shared" in build.link_options
         assert build.skipped == {}
-    # One that was there before gives its members.
+    # An archive that the build does not make is listed by its members.
     query = {**QUERY, "actions": ACTIONS[2:]}
     build = objects_of_aquery(write(tree / "aquery.json", query), tree)
     assert [item.name for item in build.objects] == ["other/a.o", "main.o", "lib/libx.a/a.o", "lib/libx.a/b.o"]

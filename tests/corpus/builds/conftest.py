@@ -1,4 +1,4 @@
-"""A few real objects with embedded bitcode, to be put into archives, links and trees."""
+"""Real objects with embedded bitcode, for archives, links and trees."""
 
 import subprocess
 from pathlib import Path
@@ -10,7 +10,7 @@ OBJECTS = ("main.o", "lib/a.o", "lib/b.o", "other/a.o", "with space/long name of
 
 @pytest.fixture(name="tree", scope="module")
 def tree_fixture(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `OBJECTS`, each of which defines a symbol of its own."""
+    """A folder with `OBJECTS`, each of which defines its own symbol."""
     root = tmp_path_factory.mktemp("tree")
     for number, name in enumerate(OBJECTS):
         (root / name).parent.mkdir(exist_ok=True)

@@ -24,7 +24,7 @@ def test_the_inputs_of_a_link_are_found(clang_path: str, tree: Path) -> None:
         "-o lib/none.o\n-shared -m elf_x86_64 -z now main.o\n--start-group libx.a --end-group\n./lib/../libthin.a\n"
         "--start-lib @nested -soname x.o other/a.o lib/b.o -Map link.map"
     )
-    # It is what lld reads: it finds each, and nothing is missing.
+    # lld reads the same file, and finds every input.
     subprocess.run([linker, "@link.params"], cwd=tree, check=True)
     build = objects_of_params(tree / "link.params", tree)
     assert names(build.objects) == [
@@ -56,7 +56,7 @@ def test_inputs_that_are_no_objects_are_skipped(clang_path: str, tree: Path) -> 
     (tree / "script.ld").write_text("SECTIONS {}")
     (tree / "link.params").write_text("libshared.so script.ld libgone.a gone.o /usr/lib/crt1.o main.o lib")
     build = objects_of_params(tree / "link.params", tree)
-    # An object that is not there is one, and named when it is extracted.
+    # A missing object is listed, and reported when it is extracted.
     assert names(build.objects) == ["gone.o", "main.o"]
     assert build.skipped == {
         "inputs that are no objects": ["libshared.so", "script.ld"],

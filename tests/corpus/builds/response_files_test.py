@@ -15,7 +15,7 @@ line" '"' "'" DX="\"y\"" """
 
 
 def test_words_are_those_that_clang_sees(clang_path: str, tmp_path: Path) -> None:
-    # What clang does not know it takes for inputs, and names each as missing.
+    # clang takes unknown arguments for inputs, and reports each as missing.
     (tmp_path / "file").write_text(HARD)
     run = subprocess.run([clang_path, "@file"], cwd=tmp_path, capture_output=True, text=True, check=False)
     expected = [part.rpartition("'\n")[0] for part in run.stderr.split("no such file or directory: '")[1:]]

@@ -89,7 +89,7 @@ FEW_BUILDS = """
 --target=aarch64-linux-gnu -mglobal-merge -fglobal-isel -Wno-everything
 --target=armv7a-linux-gnueabihf -mimplicit-it=always
 """
-"""Options that fewer builds use, with a source that every target has all for."""
+"""Less common options, with a source that compiles for every target."""
 
 HOSTILE = """
 -load evil.so
@@ -141,14 +141,14 @@ def entries(text: str) -> list[str]:
 
 
 def driver_cc1_options(clang: str, options: str, folder: Path) -> tuple[str, ...]:
-    """The cc1 options that clang's driver makes of `options`, as `.llvmcmd` would record them."""
+    """The cc1 options that clang's driver derives from `options`, as `.llvmcmd` records them."""
     (folder / "a.cc").touch()
     command = [clang, "-###", "-c", "a.cc", *shlex.split(options)]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     words = next(shlex.split(line)[1:] for line in result.stderr.splitlines() if '"-cc1"' in line)
     output = words.index("-o")
     del words[output : output + 2]
-    # The input comes last.
+    # The input is last.
     return tuple(words[:-1])
 
 
@@ -195,7 +195,7 @@ def test_the_object_is_the_one_that_the_build_made(clang_path: str, options: str
 @pytest.mark.parametrize("options", lines(FEW_BUILDS))
 def test_the_object_is_the_one_that_an_unusual_build_made(clang_path: str, options: str, tmp_path: Path) -> None:
     (tmp_path / "a.cc").write_text(SMALL_SOURCE)
-    # Options that are recorded in the object are compared, too: there is one build.
+    # Some options are recorded in the object, so one build must yield both object and bitcode.
     command = [clang_path, "-O2", *shlex.split(options), "-Xclang", "-fembed-bitcode=all", "-c", "a.cc", "-o", "a.o"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     [module] = Reader().read(ObjectFile(tmp_path / "a.o", "a.o"))
@@ -223,7 +223,7 @@ def test_reasons_of_refusal_are_told() -> None:
             checked_options((*TYPICAL, option))
     starts = [start for starts in cc1_dropped.REASONS.values() for start in starts.split()]
     listed = set(entries(cc1_options.KEPT + cc1_dropped.DROPPED))
-    # One that is never told is none.
+    # A reason that is never given is useless.
     on_list = {entry for entry in listed if entry.startswith(tuple(starts))}
     assert on_list == {"-fprofile-update=<value>"}
 
@@ -248,7 +248,7 @@ def test_other_outputs_are_dropped() -> None:
 
 
 def test_modules_and_headers_that_the_bitcode_has_behind_it_are_dropped() -> None:
-    """Nothing of them is handed on: clang could read none of these files."""
+    """They are not passed on: clang would not find these files."""
     inputs = ("-include-pch", "evil.pch", "-fmodule-file=x=evil.pcm", "-fmodule-map-file=evil", "-fmodules")
     more = ("-fmodules-cache-path=/tmp/evil", "-fprebuilt-module-path=/tmp/evil", "-fmodule-name=x")
     assert checked_options((*TYPICAL, *inputs, *more)) == checked_options(TYPICAL)
@@ -273,12 +273,12 @@ def test_only_listed_options_and_plain_values_pass(options: list[str]) -> None:
         assert "\n" not in str(error)
         return
     assert all(re.fullmatch(r"[A-Za-z0-9_.,:=+-]*", word) for word in kept)
-    # Idempotent: what is kept would be kept again.
+    # Idempotent.
     assert checked_options(("-cc1", *kept)) == kept
 
 
 def test_every_listed_option_is_known_to_a_tested_compiler(tmp_path: Path) -> None:
-    """Guards against typing errors in the tables; options without a value only, as the others need good values."""
+    """Guards against typos in the tables; only for flags, since other options need valid values."""
     (tmp_path / "a.ll").write_text("")
     flags = [entry for entry in entries(cc1_options.KEPT + cc1_dropped.DROPPED) if "<value>" not in entry]
     unknown = []

@@ -1,4 +1,4 @@
-"""What `problem_config` in gin makes of recorded options."""
+"""Changes of recorded options by `problem_config`."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Several corpora become one, or are refused by what they differ in."""
+"""Corpora are combined, or refused if they differ."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def content(folder: Path) -> dict[str, Any]:
 
 
 def change(folder: Path, **values: Any) -> None:
-    """Sets keys of a description; None takes one away."""
+    """Sets keys of a description; None removes one."""
     changed = content(folder) | values
     (folder / NAME).write_text(json.dumps({key: value for key, value in changed.items() if value is not None}))
 
@@ -51,7 +51,7 @@ def test_modules_and_projects_of_all(root: Path) -> None:
         "modules": ["first/x/a.c.o", "first/y/b.c.o", "second/x/a.c.o"],
         "has_thinlto": False,
         "projects": ["first/x", "first/y", "second"],
-        # Not recorded, so the bitcode was asked.
+        # Not recorded, so read from the bitcode.
         "compiler": {"version": list(Corpus.load(root / "second").compiler_version() or ())},
     }
     corpus = Corpus.load(root)
@@ -91,7 +91,7 @@ def test_combining_again_and_further_up(root: Path, tmp_path: Path) -> None:
     combine(root)
     shutil.copytree(root / "first", root / "third")
     assert combine(root).modules == {"first": 2, "second": 1, "third": 2}
-    # What was combined can be combined.
+    # A combined corpus can be combined again.
     assert combine(tmp_path).modules == {"root": 5}
     assert "root/third/y" in Corpus.load(tmp_path).projects()
 

@@ -140,7 +140,7 @@ def test_an_object_linked_of_several_becomes_several_modules(build: Path, clang_
         for suffix in ("bc", "cmd"):
             whole = (tmp_path / "single" / "out" / "lib" / f"{single}.o.{suffix}").read_bytes()
             assert (tmp_path / "corpus" / f"{module}.{suffix}").read_bytes() == whole
-    # The filter looks at each of them.
+    # The filter applies to each of them.
     filtered = extract([ObjectFile(joined, "joined.o")], tmp_path / "filtered", cmd_filter="^NAME=lib/sum")
     assert (filtered.modules, filtered.filtered) == (("joined.o.1",), 1)
 

@@ -19,7 +19,7 @@ OPTIONS = ("-cc1", "-Oz", "-funwind-tables=2")
 
 @pytest.fixture(name="loose")
 def loose_fixture(tmp_path: Path) -> Path:
-    """A folder with two modules, and with what looks like some."""
+    """A folder with two modules, and files that only look like modules."""
     folder = tmp_path / "loose"
     (folder / "lib" / "deep er").mkdir(parents=True)
     (folder / "x.c").write_text("int f(int x) { return x * 3; }")
@@ -85,7 +85,7 @@ def test_what_is_there_is_not_overwritten_unasked(loose: Path) -> None:
     with pytest.raises(OutputError, match="is not empty; give another --output_dir, or --overwrite"):
         made(loose, output)
     (loose / "a.bc").unlink()
-    # The corpus itself lies in the folder that it is made of, and does not become a part of itself.
+    # The corpus may be inside the input folder; it is not its own input.
     assert made(loose, output, overwrite=True).modules == ("lib/deep er/b.o",)
     assert len(Corpus.load(output).modules) == 1
     with pytest.raises(OutputError, match="is the folder of the bitcode files"):

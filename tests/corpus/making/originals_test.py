@@ -1,4 +1,4 @@
-"""Where the object of a module is, in builds of real compilers, archivers and linkers."""
+"""Finds the objects of modules in builds by real compilers, archivers and linkers."""
 
 import subprocess
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_objects_that_the_linker_made(clang_path: str, tmp_path: Path) -> None:
         found = originals.read(name)
         assert found.code == Path(f"{place}{local_thinlto.IMPORTED_SUFFIX}").read_bytes()
         assert found.file.sections_named(".llvmbc") == []
-    # What was not linked has none, and what two links compiled has two.
+    # A module that was not linked has no object; one of two links has two.
     with pytest.raises(CorpusError, match=r"other.o: is LLVM bitcode, .* link with -Wl,--save-temps=prelink"):
         originals.find("lib/other.o")
     run(tmp_path, *command, "second")

@@ -1,4 +1,4 @@
-"""Sections of objects that lie about themselves; what whole objects give is in extract_test.py."""
+"""Damaged section headers; extract_test.py covers intact objects."""
 
 import os
 import struct
@@ -16,7 +16,7 @@ from compiler_opt.llvm.elf import ElfFile
 
 _SECTION_HEADER_BYTES = 64
 _OFFSET, _SIZE, _NAME, _LINK = 24, 32, 0, 40
-"""Of fields in the section headers of 64-bit ELF."""
+"""Offsets of fields in the section headers of 64-bit ELF."""
 
 
 @pytest.fixture(name="path", scope="module")
@@ -28,7 +28,7 @@ def path_fixture(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def header(path: Path, section: str) -> int:
-    """Where in the file a section's header is."""
+    """The offset of a section's header in the file."""
     elf = ElfFile.read(path)
     (index,) = elf.sections_named(section)
     return int.from_bytes(elf.data[40:48], "little") + index * _SECTION_HEADER_BYTES
@@ -44,7 +44,7 @@ def damaged(path: Path, changes: dict[int, bytes]) -> ObjectFile:
 
 
 def read_or_refuse(item: ObjectFile) -> str | None:
-    """The reason of a refusal, in one line; None when it was read."""
+    """The error message, one line; None if the object was read."""
     try:
         assert Reader().read(item)
     except (CorpusError, ProtocolError) as error:
@@ -87,7 +87,7 @@ def test_a_huge_sparse_file_is_not_read(path: Path) -> None:
         file.write(path.read_bytes())
         file.truncate(3 << 30)
     assert "is over the limit" in (read_or_refuse(ObjectFile(sparse, "sparse.o")) or "")
-    # One below the limit costs no more than what it holds.
+    # Below the limit, a claimed size costs no more memory than the file has bytes.
     os.truncate(sparse, 1 << 30)
     assert read_or_refuse(ObjectFile(sparse, "sparse.o")) is None
     sparse.unlink()

@@ -86,7 +86,7 @@ def test_a_backend_is_asked_without_plugins(distributed: Path, toolchain: Toolch
     for name, expected in (("inlining", True), ("regalloc_eviction", False)):
         problem = problems.load(name)
         default = problem.default_policy or DefaultPolicy(problem)
-        # On a channel that leads nowhere it would hang until the time is up.
+        # With a channel that nobody serves, it would hang until the timeout.
         settings = RolloutSettings(timeout_s=60)
         result = rollout(
             modules["main.o"],
@@ -179,7 +179,7 @@ def test_a_folder_of_a_link_is_taken_as_lld_links_by_default(clang_path: str, tm
     assert description["global_command_override"][:3] == ["-cc1", "-triple", "x86_64-pc-linux-gnu"]
     again = recompiled(Corpus.load(tmp_path / "corpus"), clang_path, tmp_path)
     assert set(again.values()) <= {path.read_bytes() for path in build.glob("native*")}
-    # One that is damaged is left out, with the reason.
+    # A damaged one is skipped, with the reason.
     (build / "main.o.thinlto.bc").write_bytes(b"")
     shutil.copy(build / "main.o", build / "lib" / "x.o.3.import.bc")
     extraction = local_thinlto.extract(local_thinlto.link_of_directory(build), tmp_path / "rest")
@@ -200,7 +200,7 @@ def test_links_that_left_nothing_are_named(tmp_path: Path) -> None:
 
 def test_options_of_a_link_that_matter() -> None:
     plain = local_thinlto.command_override(["-O1", "-mllvm", "-import-instr-limit=5"], "riscv64-linux-gnu")
-    # The linker's own -O is about strings.
+    # The linker's own -O concerns string merging.
     assert "-O2" in plain
     assert plain[-2:] == ["-mllvm", "-import-instr-limit=5"]
     assert plain[plain.index("-mrelocation-model") + 1] == "static"

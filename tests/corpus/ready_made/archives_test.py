@@ -25,7 +25,7 @@ backend-path = ["."]
 
 
 def make_archive(path: Path, files: dict[str, str]) -> Archive:
-    """A source distribution `evil-1.0.tar.gz`; PKG-INFO is not needed."""
+    """Makes a source distribution `evil-1.0.tar.gz`, without PKG-INFO."""
     with tarfile.open(path / "evil-1.0.tar.gz", "w:gz") as archive:
         for name, text in files.items():
             member = tarfile.TarInfo(f"evil-1.0/{name}")
@@ -37,7 +37,7 @@ def make_archive(path: Path, files: dict[str, str]) -> Archive:
 
 @pytest.fixture(name="local_pip")
 def local_pip_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is all that pip sees."""
+    """A folder that is pip's only package index."""
     folder = tmp_path / "index"
     folder.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -97,7 +97,7 @@ def test_all_archives_and_their_modules_are_as_they_are_said_to_be(tmp_path: Pat
 
 
 def check_claims(name: str, cache_dir: Path, folder: Path) -> None:
-    """What the manifest tells the user: the bytes that are downloaded, and how many modules there are to compile."""
+    """The manifest's figures for users: bytes to download, and modules to compile."""
     project = manifest.load().projects[name]
     path = archives.fetch(project.archive, cache_dir)
     assert path.stat().st_size == project.archive.num_bytes, name

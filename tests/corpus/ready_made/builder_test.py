@@ -33,7 +33,7 @@ FILES = {
 def make_project(name: str, cache: Path, files: dict[str, str]) -> Project:
     """A project whose archive is in the cache already."""
     buffer = io.BytesIO()
-    # Not compressed: gzip would write the time into it, and the same files would be another archive.
+    # Not compressed: gzip would add the time, so equal files would make different archives.
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path, text in files.items():
             member = tarfile.TarInfo(f"{name}-1.0/{path}")
@@ -86,7 +86,7 @@ def test_each_split_is_a_corpus(known: Manifest, clang_path: str, tmp_path: Path
     assert [module.name for module in Corpus.load(corpora["train"] / "red").modules] == ["lib/one.c.o", "lib/two.cc.o"]
     assert f"-{(train.compiler_version() or (0,))[0]}" in clang_path
     assert {("red", 2, 2), ("green", 2, 2), ("blue", 2, 2)} <= set(calls)
-    # Nothing but the corpora stays.
+    # Only the corpora remain.
     assert sorted(path.name for path in (tmp_path / "corpora").iterdir()) == ["held_out", "train"]
 
 
@@ -115,7 +115,7 @@ def test_what_is_complete_is_kept_and_what_changed_is_made_again(
 ) -> None:
     corpora = build(known, clang_path, tmp_path)
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "corpora").rglob("*.bc")}
-    # The network is not needed, nor are the archives.
+    # Neither the network nor the archives are needed.
     for archive in (tmp_path / "cache" / "archives").iterdir():
         if not archive.name.startswith("red"):
             archive.unlink()
@@ -146,7 +146,7 @@ def test_a_source_that_does_not_compile_is_named(known: Manifest, clang_path: st
 
 
 class _StoppedError(Exception):
-    """What ends a build in the middle."""
+    """Interrupts a build."""
 
 
 def test_what_was_compiled_before_an_end_is_kept_and_makes_the_same_corpus(
@@ -162,7 +162,7 @@ def test_what_was_compiled_before_an_end_is_kept_and_makes_the_same_corpus(
     unfinished = tmp_path / "corpora" / FOLDER_NAME
     kept = {path: path.stat().st_mtime_ns for path in unfinished.rglob("*.o")}
     assert 1 <= len(kept) <= 6
-    # What was made for another level is of no use.
+    # Objects of another level are not reused.
     with pytest.raises(_StoppedError):
         build(known, clang_path, tmp_path, level="O2", num_workers=1, progress=stop)
     assert not any(path.is_file() and path.stat().st_mtime_ns == when for path, when in kept.items())
@@ -204,7 +204,7 @@ def test_files_that_a_loss_of_power_emptied_are_made_again(lost: bytes, known: M
     assert len(Corpus.load(corpora["train"]).modules) == 4
 
 
-def test_what_it_takes_is_told_before_it_begins(known: Manifest, clang_path: str, tmp_path: Path, cache: Path) -> None:
+def test_the_plan_is_announced_before_the_build(known: Manifest, clang_path: str, tmp_path: Path, cache: Path) -> None:
     sizes = {"red": (100, 3), "green": (20, 4), "blue": (3, 5)}
     projects = {
         name: dataclasses.replace(
@@ -226,7 +226,7 @@ def test_what_it_takes_is_told_before_it_begins(known: Manifest, clang_path: str
     shutil.rmtree(tmp_path / "corpora" / "train")
     with pytest.raises(_ToldError):
         build(known, clang_path, tmp_path, announce=_tell)
-    # Red is to be fetched again; blue's corpus is there, so its archive is not needed.
+    # Red must be fetched again; blue's corpus is complete, so its archive is not needed.
     assert _ToldError.plan == builder.Plan((projects["red"], projects["green"]), 100, 3 + 4)
 
 
@@ -239,7 +239,7 @@ def _tell(plan: builder.Plan) -> None:
     raise _ToldError
 
 
-def test_too_little_space_is_said_before_it_begins(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+def test_too_little_space_is_reported_before_the_build(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     blue = dataclasses.replace(known.projects["blue"], measured=Measured(2, 1 << 60))
     with pytest.raises(OutputError, match=r"1152921504607 MB are needed, \d+ MB are free; free some space") as error:
         build(Manifest({**known.projects, "blue": blue}, known.sets), clang_path, tmp_path)
@@ -257,7 +257,7 @@ def test_one_process_at_a_time_works_in_a_folder(known: Manifest, clang_path: st
 
 
 def test_projects_of_one_archive_share_it(clang_path: str, tmp_path: Path, cache: Path) -> None:
-    """Only what is below a project's own root is unpacked for it."""
+    """For each project, only the files below its root are unpacked."""
     red = make_project("red", cache, {"a/lib/one.c": "int a;", "a/config.h.in": "", "b/lib/one.c": "int b;", "c.c": ""})
     projects = {
         name: dataclasses.replace(red, name=name, root=name, generated=(), measured=Measured(1, 1))
@@ -290,7 +290,7 @@ def test_the_users_own_files_are_safe(known: Manifest, clang_path: str, tmp_path
 
 
 def test_another_target(known: Manifest, clang_path: str, tmp_path: Path) -> None:
-    """Its own headers are needed only where a source includes some; here none does."""
+    """The target's headers are not needed, since no source here includes any."""
     elsewhere = dataclasses.replace(known.projects["green"], architectures=("x86_64", "s390x"))
     known = Manifest({**known.projects, "green": elsewhere}, known.sets)
     for folder, target, projects in (
@@ -300,13 +300,13 @@ def test_another_target(known: Manifest, clang_path: str, tmp_path: Path) -> Non
         train = Corpus.load(build(known, clang_path, tmp_path, folder, target=target)["train"])
         assert list(train.projects()) == projects
     assert train.targets("own") == {"riscv64-unknown-linux-gnu": 2}
-    # The same folder for another target: nothing of the old one is kept.
+    # The same folder for another target: nothing is reused.
     train = Corpus.load(build(known, clang_path, tmp_path, "other", target=_WithoutHeaders("s390x-linux-gnu"))["train"])
     assert train.targets("own") == {"s390x-unknown-linux-gnu": 4}
 
 
 class _WithoutHeaders(Target):
-    """Sources that include nothing need none."""
+    """A target whose headers are not checked."""
 
     def check(self, clang: Path | str) -> None:
         del clang

@@ -1,4 +1,4 @@
-"""What clang needs for another target; the headers of none are taken to be installed."""
+"""Cross compilation, with a sysroot of the test's own instead of installed headers."""
 
 from pathlib import Path
 

@@ -63,12 +63,12 @@ def test_each_set_grows_from_the_one_before_and_holds_out_the_same() -> None:
     assert set(sets["small"]["train"]) < set(sets["standard"]["train"]) < set(sets["large"]["train"])
     assert sets["small"]["held_out"] == sets["standard"]["held_out"] == sets["large"]["held_out"]
     assert sets["standard"]["validation"] == sets["large"]["validation"]
-    # Fixed before anything was trained on them; results name them.
+    # Fixed before the first training run; published results name them.
     assert sets["small"]["held_out"] == ("box2d", "cmark", "h3", "jsonnet", "leveldb", "libsass", "opentimelineio")
 
 
 def test_no_archive_is_on_two_sides_in_any_set() -> None:
-    """What is bundled in one archive may be the same library."""
+    """Projects bundled in one archive may share a library."""
     known = manifest.load()
     sides: dict[str, set[str]] = {}
     for splits in known.sets.values():
@@ -79,7 +79,7 @@ def test_no_archive_is_on_two_sides_in_any_set() -> None:
 
 
 def test_licences_are_spdx_expressions_of_known_licences() -> None:
-    """A name that is misspelt here would be read by nobody's tools."""
+    """Tools would not recognise a misspelt name."""
     words = {
         word
         for project in manifest.load().projects.values()
@@ -103,7 +103,7 @@ def test_projects_for_other_architectures_are_left_out() -> None:
     known = manifest.load(write_temporary(content))
     assert known.for_architecture("riscv64") == known
     assert known.for_architecture("aarch64") == manifest.Manifest({}, {"small": {"train": ()}})
-    # What is there of a project stays good when it is said where else it compiles.
+    # Adding an architecture does not invalidate what is already built.
     anywhere = manifest.load(write_temporary(with_project())).projects["one"]
     assert known.projects["one"].digest() == anywhere.digest()
     shipped = manifest.load()
@@ -223,7 +223,7 @@ def test_the_digest_follows_every_field() -> None:
 
 
 def test_the_digest_does_not_follow_what_is_only_told_to_the_user() -> None:
-    """Or measuring again would compile everybody's corpora again."""
+    """Otherwise updating the measurements would invalidate all corpora."""
     one = manifest.load(write_temporary(with_project())).projects["one"]
     told = with_project(measured={"modules": 7, "bytes": 1000}, archive={**PROJECT["archive"], "bytes": 5})
     two = manifest.load(write(Path.cwd() / "two.yaml", told)).projects["one"]

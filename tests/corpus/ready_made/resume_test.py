@@ -7,7 +7,7 @@ from compiler_opt.errors import OutputError
 
 
 def leave(output_dir: Path, name: str, stamp: dict[str, str], text: str) -> None:
-    """What an interruption leaves."""
+    """An interrupted build."""
     with pytest.raises(KeyboardInterrupt), resume.objects_folder(output_dir, name, stamp) as folder:
         (folder / "a.o").write_text(text)
         raise KeyboardInterrupt
@@ -18,7 +18,7 @@ def test_objects_stay_after_an_interruption_and_go_when_all_is_done(tmp_path: Pa
     leave(tmp_path, "two", {"level": "Oz"}, "other")
     with resume.objects_folder(tmp_path, "one", {"level": "Oz"}) as folder:
         assert (folder / "a.o").read_text() == "first"
-    # What is left of another project is for its next build.
+    # Another project's objects stay for its next build.
     assert [path.name for path in (tmp_path / resume.FOLDER_NAME).iterdir()] == ["two"]
     with resume.objects_folder(tmp_path, "two", {"level": "Oz"}) as folder:
         assert (folder / "a.o").read_text() == "other"
