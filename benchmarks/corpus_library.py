@@ -20,7 +20,8 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.corpus.command_lines.command_line import compile_command
-from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus, format_options
+from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus
+from compiler_opt.corpus.module import format_options
 from compiler_opt.corpus.sampling import SAMPLERS, make_sampler
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe

@@ -20,7 +20,8 @@ from elftools.elf.relocation import RelocationSection
 from tqdm import tqdm
 
 from compiler_opt.corpus.command_lines.command_line import compile_command
-from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import processes, regalloc_plugin, remarks
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION

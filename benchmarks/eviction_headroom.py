@@ -17,7 +17,8 @@ from tqdm import tqdm
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
-from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompilerOptError, ConfigError, CorpusError
 from compiler_opt.llvm import regalloc_remarks
 from compiler_opt.llvm.scratch import scratch_directory

@@ -15,7 +15,8 @@ from absl import flags
 from tqdm import tqdm
 
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
-from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory

@@ -13,7 +13,7 @@ from compiler_opt.collect.failures import check_failures
 from compiler_opt.collect.measured_once import measured_once
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.workers import Job, WorkerPool
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.problems.problem import Problem
 
 _LOG = logging.getLogger(__name__)

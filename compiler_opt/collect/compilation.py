@@ -10,7 +10,8 @@ import numpy as np
 
 from compiler_opt.corpus.command_lines import thinlto
 from compiler_opt.corpus.command_lines.command_line import compile_command, opt_command
-from compiler_opt.corpus.description import Module, explain_failure
+from compiler_opt.corpus.description import explain_failure
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import (
     CompileError,
     ConfigError,

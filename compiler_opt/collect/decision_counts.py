@@ -12,7 +12,7 @@ from compiler_opt.collect import traces
 from compiler_opt.collect.measured_once import measured_once
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.problems.problem import Problem
 
 _LOG = logging.getLogger(__name__)

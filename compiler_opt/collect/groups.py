@@ -19,7 +19,7 @@ from compiler_opt.collect.baseline import Baseline
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Problem, reward
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.files import read_checked_json, set_aside, write_checked_json
 
 _LOG = logging.getLogger(__name__)

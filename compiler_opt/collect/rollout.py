@@ -19,7 +19,7 @@ from compiler_opt.collect.compilation import Compilation, EmbeddedPolicy
 from compiler_opt.collect.compilation import DefaultPolicy as DefaultPolicy
 from compiler_opt.collect.compilation import RolloutSettings as RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory as Trajectory
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError, ResourceError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy

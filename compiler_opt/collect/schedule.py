@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, policy_name
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy
 
 _LOG = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import numpy as np
 from compiler_opt.collect.failures import FailureWatch
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Problem

@@ -22,11 +22,7 @@ from typing import Any
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description_file import MAX_DESCRIPTION_BYTES, read_description
-from compiler_opt.corpus.module import MAX_COMMAND_BYTES
-from compiler_opt.corpus.module import Module as Module
-from compiler_opt.corpus.module import check_name as check_name
-from compiler_opt.corpus.module import format_options as format_options
-from compiler_opt.corpus.module import parse_options as parse_options
+from compiler_opt.corpus.module import MAX_COMMAND_BYTES, Module
 from compiler_opt.corpus.remote import RemoteFolder, RemoteModule, is_url, list_folder
 from compiler_opt.corpus.validation import REMAKE, FileChecker
 from compiler_opt.errors import ConfigError, CorpusError

@@ -3,7 +3,7 @@
 import itertools
 from pathlib import Path
 
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CorpusError
 
 _LANGUAGES = {"c": "C", "c++": "C++", "objective-c": "Objective-C", "objective-c++": "Objective-C++", "rust": "Rust"}

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler_opt.corpus.description import Module
 from compiler_opt.corpus.languages import module_language
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError
 from compiler_opt.files import size_and_sha256
 from compiler_opt.llvm import function_properties, processes

@@ -17,8 +17,9 @@ from typing import Any
 from compiler_opt.collect.failures import FailureWatch
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
-from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.languages import module_language
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, ConfigError, OutputError, ProtocolError
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
 from compiler_opt.llvm.linker import linked_text_bytes

@@ -29,7 +29,8 @@ from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.trace_description import TraceDescription
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.files import alone_in
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary, check_same

@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler_opt.collect.failures import check_failures
 from compiler_opt.collect.groups import RolloutBatch, collect_groups
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import ModuleSampler
 from compiler_opt.errors import ConfigError
 from compiler_opt.export.saved_model import save_policy

@@ -14,7 +14,7 @@ from compiler_opt.collect.groups import CollectionPolicy, RepeatedPolicy, Rollou
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import ConstantPolicy, Policy

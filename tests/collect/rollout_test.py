@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, Trajectory, rollout
-from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, PolicyError, ToolchainError
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain

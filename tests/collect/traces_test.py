@@ -10,7 +10,7 @@ import pytest
 from compiler_opt.collect import traces
 from compiler_opt.collect.rollout import Rollout, Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.problems import problem as problems

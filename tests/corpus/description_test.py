@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler_opt.corpus.description import (
-    Corpus,
-    Module,
-    check_name,
-    explain_failure,
-    format_options,
-    parse_options,
-)
+from compiler_opt.corpus.description import Corpus, explain_failure
+from compiler_opt.corpus.module import Module, check_name, format_options, parse_options
 from compiler_opt.corpus.sampling import make_sampler
 from compiler_opt.errors import ConfigError, CorpusError
 

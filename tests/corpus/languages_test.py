@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus.description import Module
 from compiler_opt.corpus.languages import module_language
+from compiler_opt.corpus.module import Module
 
 
 @pytest.mark.parametrize(

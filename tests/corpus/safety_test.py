@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from compiler_opt.corpus.command_lines import cc1_dropped, cc1_options
 from compiler_opt.corpus.command_lines.command_line import checked_options, compile_command, opt_command
-from compiler_opt.corpus.description import Corpus, Module, format_options, parse_options
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module, format_options, parse_options
 from compiler_opt.errors import CorpusError
 from tests.corpus.description_test import write_description
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import UniformSampler, WeightedSampler, make_sampler
 from compiler_opt.errors import ConfigError, CorpusError
 

@@ -13,7 +13,8 @@ import pytest
 from compiler_opt.collect.compilation import RolloutSettings
 from compiler_opt.collect.rollout import rollout
 from compiler_opt.corpus.command_lines.command_line import compile_command
-from compiler_opt.corpus.description import Corpus, Module
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm import plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain

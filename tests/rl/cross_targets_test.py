@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
-from compiler_opt.corpus.description import Corpus, Module, format_options
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module, format_options
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.linker import linked_text_bytes

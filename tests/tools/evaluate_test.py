@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
-from compiler_opt.corpus.description import Corpus, format_options
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import format_options
 from compiler_opt.files import default_cache_dir
 from compiler_opt.policies.weights import NetworkWeights
 from tests import programs

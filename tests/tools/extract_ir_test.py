@@ -71,7 +71,7 @@ def test_each_type_of_input(database: Path, tmp_path: Path) -> None:
     for kind, name, skipped in (
         ("params", "link.params", f"skipped: 1 inputs outside of {build} (/usr/lib/crt1.o)"),
         ("bazel_aquery", "aquery.json", ""),
-        ("directory", ".", "skipped: 3 files that are no objects ("),
+        ("directory", ".", "skipped: 3 files that are not objects ("),
     ):
         output = f"--output_dir={tmp_path / kind}"
         base = f"--obj_base_dir={build}"

@@ -52,7 +52,7 @@ def objects_of_directory(folder: Path, base: Path | None = None) -> Build:
         if kind in (ARCHIVE, THIN_ARCHIVE):
             skipped.setdefault("archives", []).append(name)
         elif kind == OTHER or (kind == BITCODE and path.suffix == ".bc"):
-            skipped.setdefault("files that are no objects", []).append(name)
+            skipped.setdefault("files that are not objects", []).append(name)
         else:
             objects.append(ObjectFile(path, name))
     objects.sort(key=lambda item: item.name)

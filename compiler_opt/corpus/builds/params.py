@@ -78,7 +78,7 @@ def objects_of_inputs(inputs: Iterable[str], base: Path, where: str) -> Build:
         elif kind in (ARCHIVE, THIN_ARCHIVE):
             objects += archive.objects_of_archive(path, base)
         elif kind == OTHER:
-            skipped.setdefault("inputs that are no objects", []).append(text)
+            skipped.setdefault("inputs that are not objects", []).append(text)
         else:
             objects.append(ObjectFile(path, name))
     return Build(unique(objects, where), skipped)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus, check_name
+from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus
+from compiler_opt.corpus.module import check_name
 from compiler_opt.errors import CorpusError, OutputError
 from compiler_opt.files import check_folder_writable, write_json
 

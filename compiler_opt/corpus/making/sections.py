@@ -9,8 +9,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler_opt.corpus import bitcode, description
+from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.builds.objects import BITCODE, ObjectFile, kind_of
+from compiler_opt.corpus.module import parse_options
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import open_regular
 from compiler_opt.llvm import processes
@@ -112,7 +113,7 @@ def read_object(item: ObjectFile) -> bytes:
 
 def _split_commands(data: bytes) -> list[tuple[str, ...]]:
     """Splits a section into command lines, each of which starts with `-cc1`."""
-    return [description.parse_options(part) for part in _COMMAND_START.split(data)]
+    return [parse_options(part) for part in _COMMAND_START.split(data)]
 
 
 def _read_sections(item: ObjectFile, names: Sequence[str]) -> list[bytes]:

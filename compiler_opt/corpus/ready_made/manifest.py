@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from compiler_opt.checked_values import NonNegativeInt, convert
-from compiler_opt.corpus.description import check_name
+from compiler_opt.corpus.module import check_name
 from compiler_opt.errors import CorpusError
 
 MANIFEST_PATH = Path(__file__).with_name("projects.yaml")

@@ -31,7 +31,7 @@ def test_objects_are_found_whatever_they_are_called(clang_path: str, tree: Path,
     assert [item.name for item in build.objects] == sorted(found)
     assert {what: sorted(paths) for what, paths in build.skipped.items()} == {
         "archives": ["libx.a"],
-        "files that are no objects": ["README", "fifo", "x.so"],
+        "files that are not objects": ["README", "fifo", "x.so"],
         "links": ["linked.o"],
     }
     extraction = extract(build.objects, tmp_path / "corpus")

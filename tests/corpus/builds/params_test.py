@@ -59,7 +59,7 @@ def test_inputs_that_are_no_objects_are_skipped(clang_path: str, tree: Path) -> 
     # A missing object is listed, and reported when it is extracted.
     assert names(build.objects) == ["gone.o", "main.o"]
     assert build.skipped == {
-        "inputs that are no objects": ["libshared.so", "script.ld"],
+        "inputs that are not objects": ["libshared.so", "script.ld"],
         "missing inputs": ["libgone.a", "lib"],
         f"inputs outside of {tree}": ["/usr/lib/crt1.o"],
     }

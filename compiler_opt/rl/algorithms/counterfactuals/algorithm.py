@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from compiler_opt.collect.groups import CollectionPolicy, Group
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.policies.counterfactuals import CounterfactualPolicy

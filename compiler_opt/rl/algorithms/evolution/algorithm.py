@@ -11,7 +11,7 @@ from tqdm import tqdm
 from compiler_opt.collect.groups import CollectionPolicy, Group, rollouts_in_order
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import Job
-from compiler_opt.corpus.description import Module
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.rule import RULE, Rule, RulePolicy
