@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
     projects = {path.stem.split("_")[0] for path in programs}
     modules = [module for module in corpus.modules if module.project in projects]
     results: dict[str, dict[str, Counts]] = {}
-    with scratch_directory() as scratch, WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
+    with scratch_directory() as scratch, WorkerPool(toolchain, problem, _NUM_WORKERS.value) as pool:
         jobs = [
             Job(module, chosen, keep_object=scratch / name / f"{index}.o")
             for index, module in enumerate(modules)

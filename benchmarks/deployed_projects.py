@@ -29,6 +29,7 @@ from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tools import entry_point
 
@@ -195,7 +196,7 @@ def _rollouts(build: Path, kept: Path, toolchain: Toolchain, policy: BinaryPolic
     corpus_dir = kept.with_name("corpus")
     extract.extract(objects, corpus_dir, num_workers=num_workers)
     jobs = [Job(module, policy, keep_object=kept / module.name) for module in Corpus.load(corpus_dir).modules]
-    with WorkerPool(toolchain, "inlining", num_workers=num_workers) as pool:
+    with WorkerPool(toolchain, INLINING_PROBLEM, num_workers=num_workers) as pool:
         return tuple(result.failure for _, result in pool.rollouts(jobs) if result.failure is not None)
 
 

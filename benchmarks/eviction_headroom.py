@@ -49,7 +49,7 @@ def main(argv: list[str]) -> None:
     rules = _draw(problem.rule)
     modules = {module.name: module for module in corpus.modules}
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
-    with WorkerPool(toolchain, _PROBLEM, num_workers=num_workers) as pool:
+    with WorkerPool(toolchain, problem, num_workers=num_workers) as pool:
         plain = _scores(pool, problem, [Job(module, None, settings=_SETTINGS) for module in modules.values()])
         levels = {name: scores[0] for name, scores in plain.items()}
         total = sum(levels.values())

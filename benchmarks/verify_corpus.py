@@ -38,6 +38,7 @@ from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.tools import entry_point
 
 WAYS = _EMBEDDED, _LOCAL, _DISTRIBUTED = "embedded", "local", "distributed"
@@ -153,7 +154,7 @@ def check(name: str, way: str, source: Path, toolchain: Toolchain, scratch: Path
     extraction = _extract(way, build, corpus_dir, num_workers)
     start_s = time.monotonic()
     modules = Corpus.load(corpus_dir).modules
-    with WorkerPool(toolchain, "inlining", num_workers) as pool:
+    with WorkerPool(toolchain, INLINING_PROBLEM, num_workers) as pool:
         found = verify.verify(modules, build, toolchain, pool)
         bar = tqdm(found, f"{name}, {way}, {toolchain.version[0]}", len(modules), unit="module", disable=None)
         verifications = tuple(bar)

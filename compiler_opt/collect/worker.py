@@ -29,7 +29,7 @@ from compiler_opt.llvm.processes import die_with_parent
 from compiler_opt.llvm.scratch import remove_folder
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import Problem
 
 _IO_TIMEOUT_S = 30
 _POLICIES_KEPT = 8
@@ -44,12 +44,12 @@ class WorkerSettings:
 
     Attributes:
       toolchain: the compiler.
-      problem_name: what is decided.
+      problem: what is decided.
       num_workers: how many share the disk.
     """
 
     toolchain: Toolchain
-    problem_name: str
+    problem: Problem
     num_workers: int
 
 
@@ -215,7 +215,6 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
         return
     # An interrupt goes to every process of the terminal; the host decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    problem = problems.load(settings.problem_name)
     library = find_library(settings.toolchain.clang)
     processes.use_starter(None if library is None else ForkServers(library).start)
     policies: dict[int, Policy | None] = {}
@@ -234,7 +233,7 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
             answer = rollout(
                 job.module,
                 policies[number],
-                problem,
+                settings.problem,
                 settings.toolchain,
                 scratch=scratch,
                 seed=job.seed,

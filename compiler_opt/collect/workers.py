@@ -24,6 +24,7 @@ from compiler_opt.errors import ResourceError
 from compiler_opt.llvm.process_result import describe_exit
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.problems.problem import Problem
 
 _TICK_S = 0.5
 _START_TIMEOUT_S = 300.0
@@ -62,7 +63,7 @@ def available_memory_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sy
 class WorkerPool:
     """Does rollouts in worker processes.
 
-    with WorkerPool(toolchain, "inlining", num_workers=8) as pool:
+    with WorkerPool(toolchain, problem, num_workers=8) as pool:
         for job, result in pool.rollouts(jobs):
             ...
     """
@@ -70,7 +71,7 @@ class WorkerPool:
     def __init__(
         self,
         toolchain: Toolchain,
-        problem_name: str,
+        problem: Problem,
         num_workers: int | None = None,
         *,
         slack_s: float = _SLACK_S,
@@ -81,7 +82,7 @@ class WorkerPool:
 
         Args:
           toolchain: the compiler.
-          problem_name: what is decided.
+          problem: what is decided.
           num_workers: compilations at a time; None for one per CPU.
           slack_s: wall-clock seconds that a job may take beyond the timeouts of its compilations.
           patience_s: how long to wait for memory and disk before a job that failed for want of them is done again.
@@ -89,7 +90,7 @@ class WorkerPool:
             ended, and fewer work at a time.
         """
         self.num_workers = num_workers or len(os.sched_getaffinity(0))
-        self._settings = WorkerSettings(toolchain, problem_name, self.num_workers)
+        self._settings = WorkerSettings(toolchain, problem, self.num_workers)
         self._slack_s = slack_s
         self._patience_s = patience_s
         self._available_bytes = available_bytes

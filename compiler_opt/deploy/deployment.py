@@ -123,7 +123,7 @@ def deploy(
     """
     spelled = _check_levels(levels) if levels is not None else ()
     weights = NetworkWeights.load(policy_dir)
-    problem = problems.of_policy(weights, str(policy_dir))
+    problem = problems.recorded(weights.metadata, str(policy_dir))
     kind = INLINER if problem.advisor == INLINING else REGALLOC
     if never_worse and not problem.is_size:
         raise ConfigError(f"--never_worse: keeps the smaller object, and {problem.name} is not about size")

@@ -1,7 +1,7 @@
-"""Compiles a corpus under several contenders, keeps the objects of each project until it is linked, and measures.
+"""Compiles a corpus under several policies, keeps the objects of each project until it is linked, and measures.
 
 for each project: for each module: default, policy, baselines  -> objects
-                  all compiled: score, link once per contender -> ProjectResult; the objects go
+                  all compiled: score, link once per policy -> ProjectResult; the objects go
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from compiler_opt.llvm.object_file import read_text_bytes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class EvaluationSettings:
       num_workers: compilations at a time; None for one per CPU.
       seed: of policies that sample; each module draws from a stream of its own, so the order does not matter.
       rollout: limits of one compilation.
-      keep_objects: a folder that the objects are moved to, `CONTENDER/MODULE.o`; None deletes them.
+      keep_objects: a folder that the objects are moved to, `POLICY/MODULE.o`; None deletes them.
     """
 
     num_workers: int | None = None
@@ -47,7 +47,7 @@ class EvaluationSettings:
     keep_objects: Path | None = None
 
 
-def baselines(problem: problems.Problem, names: Sequence[str] | None = None) -> list[Policy]:
+def baselines(problem: Problem, names: Sequence[str] | None = None) -> list[Policy]:
     """The baselines of those names; by default all that the problem has.
 
     Raises:
@@ -65,7 +65,7 @@ def evaluate(
     policy: Policy,
     other_policies: Sequence[Policy] = (),
     *,
-    problem_name: str,
+    problem: Problem,
     toolchain: Toolchain,
     settings: EvaluationSettings = EvaluationSettings(),
     provenance: Mapping[str, str] | None = None,
@@ -73,14 +73,14 @@ def evaluate(
 ) -> Evaluation:
     """Compares a policy, and baselines, with the compiler's default on every module of a corpus.
 
-    A module that the default cannot compile is left out. Where another contender fails, the default's object stands in
+    A module that the default cannot compile is left out. Where another policy fails, the default's object stands in
     for it. Both are in `Evaluation.failures`.
 
     Args:
       corpus: what to compile.
-      policy: whom it is about.
+      policy: the policy to evaluate.
       other_policies: baselines.
-      problem_name: what is decided.
+      problem: what is decided.
       toolchain: the compiler; its lld links.
       settings: see there.
       provenance: recorded.
@@ -93,36 +93,36 @@ def evaluate(
     """
     started_at, start_s = datetime.datetime.now().astimezone(), time.monotonic()
     lld = toolchain.tool("ld.lld")
-    contenders: dict[str, Policy | None] = {DEFAULT: None, policy.name: policy}
-    contenders |= {other.name: other for other in other_policies}
-    if len(contenders) != 2 + len(other_policies):
+    policies: dict[str, Policy | None] = {DEFAULT: None, policy.name: policy}
+    policies |= {other.name: other for other in other_policies}
+    if len(policies) != 2 + len(other_policies):
         raise ConfigError(
-            f"contenders must differ in name, found {[DEFAULT, policy.name, *(p.name for p in other_policies)]}"
+            f"policies must differ in name, found {[DEFAULT, policy.name, *(p.name for p in other_policies)]}"
         )
 
     results: dict[str, ProjectResult] = {}
     with scratch_directory() as scratch, contextlib.ExitStack() as stack:
         runs = {
-            name: _ProjectRun(name, modules, tuple(contenders), scratch / str(number))
+            name: _ProjectRun(name, modules, tuple(policies), scratch / str(number))
             for number, (name, modules) in enumerate(corpus.projects().items())
         }
-        pool = stack.enter_context(WorkerPool(toolchain, problem_name, settings.num_workers))
-        jobs = (job for run in tuple(runs.values()) for job in run.jobs(contenders, settings))
+        pool = stack.enter_context(WorkerPool(toolchain, problem, settings.num_workers))
+        jobs = (job for run in tuple(runs.values()) for job in run.jobs(policies, settings))
         watches = {name: FailureWatch(len(corpus.modules), f"modules (with {name})") for name in (DEFAULT, policy.name)}
         for job, rollout in pool.rollouts(jobs):
-            contender = DEFAULT if job.policy is None else job.policy.name
-            if contender in watches:
-                watches[contender].add(rollout.module, rollout.failure)
+            policy_name = DEFAULT if job.policy is None else job.policy.name
+            if policy_name in watches:
+                watches[policy_name].add(rollout.module, rollout.failure)
             run = runs[job.module.project]
-            run.add(contender, job, rollout)
+            run.add(policy_name, job, rollout)
             on_rollout(rollout)
             if run.complete:
-                results[run.name] = run.finish(problems.load(problem_name), lld, settings.keep_objects)
+                results[run.name] = run.finish(problem, lld, settings.keep_objects)
                 del runs[run.name]
         for watch in watches.values():
             watch.finish()
     return Evaluation(
-        problem=problem_name,
+        problem=problem,
         policy=policy.name,
         baselines=tuple(other.name for other in other_policies),
         projects=tuple(results[name] for name in corpus.projects()),
@@ -152,57 +152,57 @@ class _Compiled:
 class _ProjectRun:
     """A project under way."""
 
-    def __init__(self, name: str, modules: Sequence[Module], contenders: Sequence[str], directory: Path):
+    def __init__(self, name: str, modules: Sequence[Module], policies: Sequence[str], directory: Path):
         self.name = name
         self._modules = modules
-        self._contenders = contenders
+        self._policies = policies
         self._directory = directory
         self._number = {module.name: number for number, module in enumerate(modules)}
-        self._compiled: dict[tuple[str, str], _Compiled] = {}  # By contender and module.
+        self._compiled: dict[tuple[str, str], _Compiled] = {}  # By policy and module.
         self._failures: dict[tuple[str, str], str] = {}
 
-    def jobs(self, contenders: Mapping[str, Policy | None], settings: EvaluationSettings) -> Iterator[Job]:
+    def jobs(self, policies: Mapping[str, Policy | None], settings: EvaluationSettings) -> Iterator[Job]:
         for module in self._modules:
             # Not Python's hash, which differs from run to run.
             seed = zlib.crc32(module.name.encode("utf-8", "surrogateescape"), settings.seed & 0xFFFFFFFF)
-            for name, policy in contenders.items():
+            for name, policy in policies.items():
                 yield Job(module, policy, seed, settings.rollout, self._object_path(name, module.name))
 
-    def _object_path(self, contender: str, module: str) -> Path:
+    def _object_path(self, policy_name: str, module: str) -> Path:
         # Numbers, since a module's name may be the folder of another's.
-        return self._directory / str(self._contenders.index(contender)) / f"{self._number[module]}.o"
+        return self._directory / str(self._policies.index(policy_name)) / f"{self._number[module]}.o"
 
     def _object_of(self, name: str, module: str) -> Path:
-        """What is linked for a contender, or for `NEVER_WORSE`, which is none: the smaller of two objects."""
-        default, policy = self._contenders[:2]
-        contender = policy if name == NEVER_WORSE else name
-        compiled = self._compiled.get((contender, module))
+        """What is linked for a policy, or for `NEVER_WORSE`: the smaller of two objects."""
+        default, policy = self._policies[:2]
+        policy_name = policy if name == NEVER_WORSE else name
+        compiled = self._compiled.get((policy_name, module))
         if compiled is None:
             return self._object_path(default, module)
         if name == NEVER_WORSE and compiled.text_bytes >= self._compiled[default, module].text_bytes:
             return self._object_path(default, module)
-        return self._object_path(contender, module)
+        return self._object_path(policy_name, module)
 
-    def add(self, contender: str, job: Job, rollout: Rollout) -> None:
+    def add(self, policy_name: str, job: Job, rollout: Rollout) -> None:
         failure = rollout.failure
         if failure is None:
             try:
                 assert job.keep_object is not None
                 text_bytes = read_text_bytes(job.keep_object)
                 num_decisions = len(rollout.trajectory) if rollout.trajectory is not None else 0
-                self._compiled[contender, rollout.module] = _Compiled(
+                self._compiled[policy_name, rollout.module] = _Compiled(
                     rollout.measurement, text_bytes, num_decisions, rollout.cpu_s, rollout.host_cpu_s
                 )
             except ProtocolError as error:
                 failure = str(error)
         if failure is not None:
-            self._failures[contender, rollout.module] = failure
+            self._failures[policy_name, rollout.module] = failure
 
     @property
     def complete(self) -> bool:
-        return len(self._compiled) + len(self._failures) == len(self._modules) * len(self._contenders)
+        return len(self._compiled) + len(self._failures) == len(self._modules) * len(self._policies)
 
-    def finish(self, problem: problems.Problem, lld: Path, keep_objects: Path | None) -> ProjectResult:
+    def finish(self, problem: Problem, lld: Path, keep_objects: Path | None) -> ProjectResult:
         """Scores and links what was compiled, then gives up the objects."""
         included = [module for module in self._modules if (DEFAULT, module.name) in self._compiled]
         context = problem.project_context(
@@ -216,7 +216,7 @@ class _ProjectRun:
         )
         linked_bytes: dict[str, int] = {}
         link_failures: dict[str, str] = {}
-        for name in (*self._contenders, NEVER_WORSE):
+        for name in (*self._policies, NEVER_WORSE):
             objects = [self._object_of(name, module.name) for module in included]
             try:
                 linked_bytes[name] = linked_text_bytes(lld, objects, scratch=self._directory)
@@ -236,14 +236,14 @@ class _ProjectRun:
         shutil.rmtree(self._directory, ignore_errors=True)
         return result
 
-    def _module_result(self, module: Module, problem: problems.Problem, context: Any) -> ModuleResult:
+    def _module_result(self, module: Module, problem: Problem, context: Any) -> ModuleResult:
         outputs, failures = {}, {}
-        for contender in self._contenders:
-            if (contender, module.name) in self._failures:
-                failures[contender] = self._failures[contender, module.name]
+        for policy_name in self._policies:
+            if (policy_name, module.name) in self._failures:
+                failures[policy_name] = self._failures[policy_name, module.name]
                 continue
-            compiled = self._compiled[contender, module.name]
-            outputs[contender] = Output(
+            compiled = self._compiled[policy_name, module.name]
+            outputs[policy_name] = Output(
                 text_bytes=compiled.text_bytes,
                 score=problem.score(compiled.measurement, context),
                 num_decisions=compiled.num_decisions,
@@ -253,10 +253,10 @@ class _ProjectRun:
         return ModuleResult(module.name, self.name, module_language(module), outputs, failures)
 
     def _move_objects(self, directory: Path) -> None:
-        for contender, module in self._compiled:
-            path = directory / contender / (module if module.endswith(".o") else f"{module}.o")
+        for policy_name, module in self._compiled:
+            path = directory / policy_name / (module if module.endswith(".o") else f"{module}.o")
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(self._object_path(contender, module), path)
+                shutil.move(self._object_path(policy_name, module), path)
             except OSError as error:
                 raise OutputError(f"{path}: cannot be written: {error.strerror}") from error

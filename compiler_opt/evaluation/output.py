@@ -12,7 +12,6 @@ from compiler_opt.evaluation import score_report, size_report
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, Output
 from compiler_opt.files import write_atomically
-from compiler_opt.problems import problem as problems
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -93,7 +92,7 @@ def _project_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
 
 def _report(evaluation: Evaluation) -> types.ModuleType:
     """The report that puts first what the problem is about."""
-    return size_report if problems.load(evaluation.problem).is_size else score_report
+    return size_report if evaluation.problem.is_size else score_report
 
 
 def terminal_table(evaluation: Evaluation) -> str:

@@ -5,7 +5,6 @@ from markupsafe import Markup
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.results import Evaluation, ModuleResult
-from compiler_opt.problems import problem as problems
 from compiler_opt.report import page
 from compiler_opt.report.formatting import change_text, count_text
 from compiler_opt.report.table import Cell, Table
@@ -79,8 +78,3 @@ def best_modules(evaluation: Evaluation) -> list[ModuleResult]:
     """The modules whose objects shrank most, relative to their size; best first."""
     shrunk = [module for module in evaluation.modules if module.change(evaluation.policy) < 0]
     return sorted(shrunk, key=lambda module: (module.change(evaluation.policy), module.name))[:NUM_MODULES_NAMED]
-
-
-def score_name(problem: str) -> str:
-    """What the problem's score is."""
-    return problems.load(problem).score_name

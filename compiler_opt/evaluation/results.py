@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from compiler_opt.evaluation import statistics
+from compiler_opt.problems.problem import Problem
 
 DEFAULT = "default"
 
@@ -153,7 +154,7 @@ class Evaluation:
     """The whole of it.
 
     Attributes:
-      problem: what is decided, e.g. `inlining`.
+      problem: what is decided.
       policy: name of the policy that is evaluated.
       baselines: names of the other policies, but for the default.
       projects: in the order of the corpus.
@@ -163,7 +164,7 @@ class Evaluation:
       provenance: what was measured and with what (compiler, flags, corpus, policy, ...), as text to show, in order.
     """
 
-    problem: str
+    problem: Problem
     policy: str
     baselines: tuple[str, ...]
     projects: tuple[ProjectResult, ...]
@@ -241,7 +242,7 @@ class Evaluation:
     def summary(self) -> dict[str, Any]:
         """Everything but the single modules, as JSON values; bytes, seconds, and changes as fractions."""
         return {
-            "problem": self.problem,
+            "problem": self.problem.name,
             "policy": self.policy,
             "started_at": self.started_at,
             "wall_s": round(self.wall_s, 1),

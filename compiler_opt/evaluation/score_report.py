@@ -4,7 +4,7 @@ from markupsafe import Markup
 
 from compiler_opt.evaluation import plots, statistics
 from compiler_opt.evaluation.history import History
-from compiler_opt.evaluation.report import NUM_MODULES_NAMED, change_headline, evaluation_page, score_name
+from compiler_opt.evaluation.report import NUM_MODULES_NAMED, change_headline, evaluation_page
 from compiler_opt.evaluation.results import DEFAULT, Evaluation, ModuleResult, ProjectResult
 from compiler_opt.report.formatting import change_text, count_text, interval_text
 from compiler_opt.report.table import Cell, Change, Table
@@ -12,7 +12,7 @@ from compiler_opt.report.table import Cell, Change, Table
 
 def render(evaluation: Evaluation, history: History | None = None) -> str:
     """The page; see `size_report.render`."""
-    policy, score = evaluation.policy, score_name(evaluation.problem)
+    policy, score = evaluation.policy, evaluation.problem.score_name
     total = evaluation.totals[policy]
     scores = total.scores
     by_change = sorted(evaluation.projects, key=lambda project: project.score_change(policy))
@@ -50,7 +50,7 @@ def terminal_table(evaluation: Evaluation) -> str:
         [
             *_projects(evaluation).lines(),
             "",
-            f"score ({score_name(evaluation.problem)}): {change_text(scores.total.value)} "
+            f"score ({evaluation.problem.score_name}): {change_text(scores.total.value)} "
             f"(95%: {interval_text(scores.total.low, scores.total.high)}), mean of modules "
             f"{change_text(scores.mean.value)} (95%: {interval_text(scores.mean.low, scores.mean.high)}); "
             f"modules: {scores.wins} lower, {scores.ties} same, {scores.losses} higher; "

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
-from compiler_opt.evaluation.report import best_modules, change_headline, evaluation_page, score_name, worst_modules
+from compiler_opt.evaluation.report import best_modules, change_headline, evaluation_page, worst_modules
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult
 from compiler_opt.evaluation.statistics import CONFIDENCE, NUM_RESAMPLES, Estimate
 from compiler_opt.report.formatting import bytes_text, change_text, count_text, interval_text, signed_bytes_text
@@ -38,7 +38,7 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
         lead=lead(evaluation),
         cards=[
             ("Linked text", Change(total.linked_change), "all projects together"),
-            (score_name(evaluation.problem), Change(scores.total.value), _interval(scores.total)),
+            (evaluation.problem.score_name, Change(scores.total.value), _interval(scores.total)),
             ("Text of the objects", Change(objects.total.value), _interval(objects.total)),
             ("Mean over modules", Change(objects.mean.value), _interval(objects.mean)),
             (
@@ -49,7 +49,7 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
         ],
         confidence=f"{CONFIDENCE:.0%}",
         num_resamples=f"{NUM_RESAMPLES:,}",
-        score=score_name(evaluation.problem),
+        score=evaluation.problem.score_name,
         project_plot=Markup(plots.project_bars(evaluation)),
         module_plot=Markup(plots.module_distribution(evaluation)),
         size_plot=Markup(plots.size_scatter(evaluation)),
@@ -69,7 +69,7 @@ def terminal_table(evaluation: Evaluation) -> str:
     lines = _projects(evaluation).lines()
     lines += [
         "",
-        f"{score_name(evaluation.problem)}: {change_text(scores.total.value)} "
+        f"{evaluation.problem.score_name}: {change_text(scores.total.value)} "
         f"(95%: {_interval(scores.total)}); modules: {objects.wins} smaller, "
         f"{objects.ties} same, {objects.losses} bigger; {count_text(len(evaluation.failures()), 'failure')}",
     ]
@@ -205,6 +205,6 @@ def _policies(evaluation: Evaluation) -> Table:
     ]
     default_cpu_s = sum(module.outputs[DEFAULT].cpu_s for module in evaluation.modules)
     rows.append(["default", *[""] * 7, f"{default_cpu_s:,.0f}"])
-    score = score_name(evaluation.problem)
+    score = evaluation.problem.score_name
     head = ["policy", "linked text", "objects", score, "smaller", "same", "bigger", "failed", "CPU s"]
     return Table(head, rows)

@@ -48,7 +48,7 @@ def export_policy(
     card = weights.card()
     if evaluation is not None:
         card = card.with_results(evaluation_results(evaluation, weights.checksum()))
-    problem = problems.of_policy(weights, str(policy_dir))
+    problem = problems.recorded(weights.metadata, str(policy_dir))
     model, possible = EMBEDDED_MODELS[problem.advisor.problem], problem.action_space.formats(weights)
     impossible = [form for form in formats if form not in possible]
     if impossible and components(weights.features):

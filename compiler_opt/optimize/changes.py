@@ -120,7 +120,7 @@ def record_decisions(
       CorpusError: most modules fail.
     """
     seen = DecisionHashes(problem.feature_names)
-    with WorkerPool(toolchain, problem.name) as pool:
+    with WorkerPool(toolchain, problem) as pool:
         trace = pipeline.record_default_trace(corpus, problem, toolchain, pool, trace_path, on_context=seen.add)
     if trace.num_modules < 2:
         raise ConfigError(

@@ -2,8 +2,8 @@
 
 import abc
 import importlib
+import importlib.metadata
 import pkgutil
-import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,38 +164,65 @@ class Problem(abc.ABC):
         return None
 
 
+ENTRY_POINTS = "compiler_opt.problems"
+"""The group of entry points by which other packages offer problems: `NAME = "MODULE:PROBLEM"`."""
+
+
 def names() -> tuple[str, ...]:
-    """The problems that there are: the folders beside this file."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(problems.__path__) if module.ispkg))
+    """The installed problems: the folders beside this file, and what other packages offer by entry points."""
+    return tuple(sorted(_references()))
 
 
 def load(name: str) -> Problem:
-    """The problem of that name.
+    """Loads a problem, which may run code of other packages.
+
+    Args:
+      name: of an installed problem, or where to import one from: `MODULE:ATTRIBUTE`.
 
     Raises:
       ConfigError: there is none.
     """
-    if name not in names():
-        raise ConfigError(f"unknown problem {name!r}; expected one of {', '.join(names())}")
-    module: types.ModuleType = importlib.import_module(f"{problems.__name__}.{name}")
-    problem: Problem = module.PROBLEM
-    return problem
+    references = _references()
+    if ":" not in name and name not in references:
+        raise ConfigError(
+            f"unknown problem {name!r}; expected one of {', '.join(sorted(references))}, or MODULE:PROBLEM of your own"
+        )
+    module, _, attribute = references.get(name, name).partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise ConfigError(f"problem {name!r}: cannot be imported ({error}); expected MODULE:PROBLEM") from error
+    if not isinstance(found, Problem):
+        raise ConfigError(f"problem {name!r}: expected an instance of Problem, found {type(found).__name__}")
+    return found
 
 
-def of_policy(weights: NetworkWeights, origin: str) -> Problem:
-    """The problem that a policy is for, as its metadata say; inlining when they say nothing.
+def recorded(metadata: Mapping[str, Any], origin: str) -> Problem:
+    """Loads the problem that a policy or trace says it is for; inlining when it says nothing.
+
+    Only installed problems are looked for: metadata come from elsewhere, and must not choose what is imported.
 
     Args:
-      weights: of the policy.
+      metadata: of the policy or trace.
       origin: what an error calls it by.
 
     Raises:
-      PolicyError: it is for one that there is not.
+      PolicyError: it is for one that is not installed.
     """
-    name = str(weights.metadata.get("problem", "inlining"))
+    name = str(metadata.get("problem", "inlining"))
     if name not in names():
-        raise PolicyError(f"{origin}: is of the problem {name!r}; expected one of {', '.join(names())}")
+        raise PolicyError(
+            f"{origin}: is for the problem {name!r}; expected one of {', '.join(names())}, or --compile_task with the "
+            "place of your own"
+        )
     return load(name)
+
+
+def _references() -> dict[str, str]:
+    """`MODULE:ATTRIBUTE` of the installed problems, by name."""
+    ours = (module.name for module in pkgutil.iter_modules(problems.__path__) if module.ispkg)
+    offered = {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+    return offered | {name: f"{problems.__name__}.{name}:PROBLEM" for name in ours}
 
 
 def reward(score: float, baseline: float) -> float:

@@ -1,7 +1,7 @@
 """From a corpus to a measured policy: default trace, vocabulary, warm start, reinforcement learning, evaluation.
 
     settings = PipelineSettings().with_seed(1)
-    with WorkerPool(toolchain, problem.name) as pool:
+    with WorkerPool(toolchain, problem) as pool:
         record_default_trace(corpus, problem, toolchain, pool, trace_path)
     make_vocabulary(trace_path, vocabulary_dir, seed=1)
     policy_dir = clone_default(warm_start_dir, trace_path, vocabulary_dir, settings)
@@ -291,7 +291,7 @@ def train(
         from compiler_opt.rl import training_loop
 
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
-        with WorkerPool(toolchain, problem.name, num_workers) as pool:
+        with WorkerPool(toolchain, problem, num_workers) as pool:
             context = TrainingContext(root_dir, corpus, toolchain, problem, pool, quantiles, config, network, described)
             return training_loop.train(context, algorithm.build(context, settings.algorithms))
 

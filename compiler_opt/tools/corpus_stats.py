@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
         found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)
         facts = list(tqdm(found, "counting", len(corpus.modules), unit="module", disable=None))
         if problem is not None:
-            with WorkerPool(toolchain, problem.name, num_workers) as pool:
+            with WorkerPool(toolchain, problem, num_workers) as pool:
                 counted = count_decisions(corpus.modules, pool, problem)
             facts = [
                 statistics.with_decisions(each, counted.counts.get(each.name), counted.failures.get(each.name))

@@ -126,7 +126,7 @@ def main(argv: list[str]) -> None:
             corpus,
             learned if learned is not None else EmbeddedPolicy(),
             others,
-            problem_name=problem.name,
+            problem=problem,
             toolchain=toolchain,
             settings=EvaluationSettings(
                 num_workers=_NUM_WORKERS.value,

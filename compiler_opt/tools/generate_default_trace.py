@@ -77,7 +77,7 @@ def main(argv: list[str]) -> None:
     if policy is not None:
         policy.check([spec.name for spec in support.features])
 
-    with WorkerPool(toolchain, problem.name, _NUM_WORKERS.value) as pool:
+    with WorkerPool(toolchain, problem, _NUM_WORKERS.value) as pool:
         about = {"module_filter": _MODULE_FILTER.value, "sampling_rate": _SAMPLING_RATE.value, "seed": _SEED.value}
         trace = pipeline.record_default_trace(
             corpus, problem, toolchain, pool, output_path, modules=modules, settings=settings, about=about

@@ -20,6 +20,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_json
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.tools import corpus_flags, entry_point, printing
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus: {corpus_flags.DATA_PATH}.", required=True)
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
     corpus.check_compiler(toolchain.version, toolchain.clang)
     settings = RolloutSettings(timeout_s=_TIMEOUT_S.value)
     results = []
-    with WorkerPool(toolchain, "inlining", _NUM_WORKERS.value) as pool:
+    with WorkerPool(toolchain, INLINING_PROBLEM, _NUM_WORKERS.value) as pool:
         found = verify.verify(modules, original_dir, toolchain, pool, settings)
         for result in tqdm(found, total=len(modules), unit="module", disable=None):
             results.append(result)

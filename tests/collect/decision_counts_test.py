@@ -8,6 +8,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.files import read_checked_json, write_checked_json
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems import problem as problems
+from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from tests.small_corpus import make_small_corpus
 
 
@@ -22,7 +23,7 @@ def test_counts(toolchain: Toolchain, tmp_path: Path) -> None:
     assert expected["plain/data.c.o"] == 0
     assert sum(expected.values()) > 5
     path = tmp_path / "decisions.json"
-    with WorkerPool(toolchain, "inlining", 1) as pool:
+    with WorkerPool(toolchain, INLINING_PROBLEM, 1) as pool:
         assert cached_decision_counts(path, {"corpus": "x"}, modules, pool, problem) == expected
         # The same again is read; for another key, or when a module fails, it is counted.
         write_checked_json(path, {**read_checked_json(path), "counts": {"read": 1}})

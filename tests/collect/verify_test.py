@@ -16,6 +16,7 @@ from compiler_opt.corpus.making import local_thinlto
 from compiler_opt.corpus.making.extract import ObjectFile, extract
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from tests.corpus.making.originals_test import KEEP
 from tests.corpus.making.thinlto_test import compile_for_lto, run
 from tests.small_corpus import SOURCES
@@ -83,13 +84,13 @@ def newest_fixture() -> Toolchain:
 
 @pytest.fixture(scope="module", name="pool")
 def pool_fixture(newest: Toolchain) -> Iterator[WorkerPool]:
-    with WorkerPool(newest, "inlining", 1) as pool:
+    with WorkerPool(newest, INLINING_PROBLEM, 1) as pool:
         yield pool
 
 
 def test_a_corpus_rebuilds_its_objects(toolchain: Toolchain, tmp_path: Path) -> None:
     corpus = build(tmp_path, toolchain.clang, BUILT)
-    with WorkerPool(toolchain, "inlining", 1) as pool:
+    with WorkerPool(toolchain, INLINING_PROBLEM, 1) as pool:
         results = verified(corpus, tmp_path / "build", toolchain, pool)
         kept = [path for path in pool.scratch.iterdir() if path.suffix == ".o"]
     assert set(results) == {f"{name}.o" for name in BUILT}
@@ -187,7 +188,7 @@ def test_a_link_with_thinlto(pool: WorkerPool, newest: Toolchain, tmp_path: Path
 def test_fused_multiplications(toolchain: Toolchain, tmp_path: Path) -> None:
     source = "double sin(double), pow(double, double); double f(double x) { return sin(x) + pow(x, 3); }"
     corpus = build(tmp_path, toolchain.clang, {"fused.c": (source, "-O3 -march=x86-64-v3 -ffast-math")})
-    with WorkerPool(toolchain, "inlining", 1) as pool:
+    with WorkerPool(toolchain, INLINING_PROBLEM, 1) as pool:
         [result] = verified(corpus, tmp_path / "build", toolchain, pool).values()
     if toolchain.version[0] >= 22:
         assert "does not heed -ffp-contract=fast for bitcode" in result.describe()

@@ -20,6 +20,7 @@ from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy
 from compiler_opt.problems import problem as problems
+from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from tests.small_corpus import make_small_corpus
 
 
@@ -35,7 +36,7 @@ def corpus(newest: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Corpu
 
 def test_every_job_is_done_once(corpus: Corpus, newest: Toolchain) -> None:
     jobs = [Job(module, RandomPolicy(), seed) for module in corpus.modules for seed in range(5)]
-    with WorkerPool(newest, "inlining", 2) as pool:
+    with WorkerPool(newest, INLINING_PROBLEM, 2) as pool:
         done = [(job.module.name, job.seed) for job, result in pool.rollouts(jobs) if result.failure is None]
     assert sorted(done) == sorted((job.module.name, job.seed) for job in jobs)
 
@@ -44,14 +45,14 @@ def test_two_workers_decide_what_one_does(corpus: Corpus, newest: Toolchain) -> 
     jobs = [Job(module, RandomPolicy(), 7) for module in corpus.modules]
     found = []
     for num_workers in (1, 2):
-        with WorkerPool(newest, "inlining", num_workers) as pool:
+        with WorkerPool(newest, INLINING_PROBLEM, num_workers) as pool:
             found.append({job.module.name: result.measurement for job, result in pool.rollouts(jobs)})
     assert found[0] == found[1]
 
 
 def test_an_unusable_policy_stops_the_run(corpus: Corpus, newest: Toolchain) -> None:
     jobs = [Job(module, FeaturePolicy("unheard_of")) for module in corpus.modules]
-    with WorkerPool(newest, "inlining", 2) as pool, pytest.raises(PolicyError, match="unheard_of"):
+    with WorkerPool(newest, INLINING_PROBLEM, 2) as pool, pytest.raises(PolicyError, match="unheard_of"):
         list(pool.rollouts(jobs))
 
 
@@ -61,7 +62,7 @@ def _workers() -> list[psutil.Process]:
 
 def test_a_killed_worker_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
     jobs = [Job(corpus.modules[0], ConstantPolicy(0), seed) for seed in range(12)]
-    with WorkerPool(newest, "inlining", 2) as pool:
+    with WorkerPool(newest, INLINING_PROBLEM, 2) as pool:
         results: list[Rollout] = []
         for _, result in pool.rollouts(jobs):
             if not results:
@@ -92,7 +93,7 @@ class _Counted(ConstantPolicy):
 def test_what_a_call_leaves_undone_is_dropped(corpus: Corpus, newest: Toolchain) -> None:
     policy = _Counted(0)
     jobs = [Job(corpus.modules[0], policy, seed) for seed in range(8)]
-    with WorkerPool(newest, "inlining", 1) as pool:
+    with WorkerPool(newest, INLINING_PROBLEM, 1) as pool:
         left = pool.rollouts(jobs)
         next(left)
         later = pool.rollouts(jobs[3:5])
@@ -123,7 +124,7 @@ def test_a_module_that_ends_its_worker_is_found_and_set_aside(
     clang = _in_place_of(newest.clang, tmp_path, f"case $MODULE in *area*) kill {how};; esac")
     modules = corpus.modules
     poison = next(module.name for module in modules if "area" in module.name)
-    with WorkerPool(dataclasses.replace(newest, clang=clang), "inlining", 2) as pool:
+    with WorkerPool(dataclasses.replace(newest, clang=clang), INLINING_PROBLEM, 2) as pool:
         results = [result for _, result in pool.rollouts(Job(module, None) for module in modules)]
         assert sorted(result.module for result in results) == sorted(module.name for module in modules)
         (failed,) = [result for result in results if result.failure]
@@ -150,7 +151,7 @@ class _Endless(ConstantPolicy):
 def test_a_worker_that_does_not_end_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
     settings = RolloutSettings(timeout_s=0.1)
     jobs = [Job(corpus.modules[0], _Endless(0), 0, settings), Job(corpus.modules[0], ConstantPolicy(0), 1)]
-    with WorkerPool(newest, "inlining", 2, slack_s=0.1) as pool:
+    with WorkerPool(newest, INLINING_PROBLEM, 2, slack_s=0.1) as pool:
         failures = {job.seed: result.failure for job, result in pool.rollouts(jobs)}
     assert "did not answer" in (failures[0] or "")
 
@@ -160,7 +161,7 @@ def test_what_the_machine_lacks_is_waited_for_and_never_kept(corpus: Corpus, new
     once = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -KILL $$; }}"
     always = f"[ -e {tmp_path}/enough ] || {{ echo No space left on device >&2; exit 1; }}"
     clang = _in_place_of(newest.clang, tmp_path, once)
-    with WorkerPool(dataclasses.replace(newest, clang=clang), "inlining", 2, patience_s=0) as pool:
+    with WorkerPool(dataclasses.replace(newest, clang=clang), INLINING_PROBLEM, 2, patience_s=0) as pool:
         ((_, result),) = pool.rollouts([Job(module[0], None)])
         assert result.failure is None and _starts(tmp_path) == 2
         _in_place_of(newest.clang, tmp_path, always)
@@ -186,7 +187,7 @@ def test_when_memory_runs_short_fewer_work_at_a_time(corpus: Corpus, newest: Too
         return 0
 
     toolchain = dataclasses.replace(newest, clang=clang)
-    with WorkerPool(toolchain, "inlining", 2, available_bytes=available_bytes) as pool:
+    with WorkerPool(toolchain, INLINING_PROBLEM, 2, available_bytes=available_bytes) as pool:
         results = [result for _, result in pool.rollouts(Job(module, None) for module in corpus.modules[:2])]
     assert [result.failure for result in results] == [None, None]
     # One of two under way was ended, and done again.
@@ -216,11 +217,12 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.policy import RandomPolicy
+from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 
 if __name__ == "__main__":
     corpus = Corpus.load(Path(sys.argv[1]))
     jobs = [Job(corpus.modules[0], RandomPolicy(), seed) for seed in range(100_000)]
-    with WorkerPool(probe("clang-22"), "inlining", 2) as pool:
+    with WorkerPool(probe("clang-22"), INLINING_PROBLEM, 2) as pool:
         for count, _ in enumerate(pool.rollouts(jobs)):
             if count == 3:
                 print("running", flush=True)

@@ -4,6 +4,7 @@ import pytest
 
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.evaluation.results import Evaluation, ModuleResult, Output, ProjectResult
+from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_small_corpus
 
 
@@ -56,7 +57,7 @@ def evaluation() -> Evaluation:
         link_failures={"never": "linking 2 objects: exit status 1"},
     )
     return Evaluation(
-        problem="inlining",
+        problem=problems.load("inlining"),
         policy="policy",
         baselines=("never",),
         projects=(shapes, plain),

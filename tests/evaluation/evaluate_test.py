@@ -18,6 +18,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import ConstantPolicy, Decider
 from compiler_opt.problems import problem as problems
+from compiler_opt.problems.inlining import PROBLEM as INLINING
 from compiler_opt.problems.inlining.score import comdat_copies, weighted_text_bytes
 
 SETTINGS = EvaluationSettings(num_workers=2)
@@ -31,13 +32,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def result(corpus: Corpus, toolchain: Toolchain, kept: Path) -> Evaluation:
     """The default's own decisions, given over the channel, as the policy; beside all baselines."""
-    default = DefaultPolicy(problems.load("inlining"))
+    default = DefaultPolicy(INLINING)
     default.name = "policy"
     return evaluate(
         corpus,
         default,
-        baselines(problems.load("inlining"), ["never", "always", "random"]),
-        problem_name="inlining",
+        baselines(INLINING, ["never", "always", "random"]),
+        problem=INLINING,
         toolchain=toolchain,
         settings=dataclasses.replace(SETTINGS, keep_objects=kept),
     )
@@ -84,9 +85,9 @@ def test_numbers_are_those_of_the_kept_objects(result: Evaluation, kept: Path) -
 
 def test_of_each_module_the_smaller_object(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     """Half of the decisions by chance make some modules smaller, and some bigger."""
-    policy = baselines(problems.load("inlining"), ["random"])[0]
+    policy = baselines(INLINING, ["random"])[0]
     settings = dataclasses.replace(SETTINGS, keep_objects=tmp_path)
-    result = evaluate(corpus, policy, problem_name="inlining", toolchain=toolchain, settings=settings)
+    result = evaluate(corpus, policy, problem=INLINING, toolchain=toolchain, settings=settings)
     for project in result.projects:
         smaller = [
             tmp_path / min(("default", "random"), key=lambda who: module.outputs[who].text_bytes) / module.name
@@ -98,8 +99,8 @@ def test_of_each_module_the_smaller_object(corpus: Corpus, toolchain: Toolchain,
 
 
 def test_random_is_the_same_for_the_same_seed(result: Evaluation, corpus: Corpus, toolchain: Toolchain) -> None:
-    random = baselines(problems.load("inlining"), ["random"])[0]
-    again = evaluate(corpus, random, problem_name="inlining", toolchain=toolchain, settings=SETTINGS)
+    random = baselines(INLINING, ["random"])[0]
+    again = evaluate(corpus, random, problem=INLINING, toolchain=toolchain, settings=SETTINGS)
     for before, after in zip(result.modules, again.modules, strict=True):
         assert before.outputs["random"].text_bytes == after.outputs["random"].text_bytes
 
@@ -110,7 +111,7 @@ def test_a_module_that_fails_is_named_and_excluded(corpus: Corpus, toolchain: To
     result = evaluate(
         damaged,
         ConstantPolicy(0, "policy"),
-        problem_name="inlining",
+        problem=INLINING,
         toolchain=toolchain,
         settings=SETTINGS,
         on_rollout=seen.append,
@@ -140,7 +141,7 @@ def damaged_corpus(corpus: Corpus, folder: Path, *names: str) -> Corpus:
 def test_a_run_in_which_most_fails_stops_and_says_why(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     damaged = damaged_corpus(corpus, tmp_path, *(module.name for module in corpus.modules))
     with pytest.raises(CorpusError, match=r"4 of 4 modules \(with (default|x)\) failed to compile; the first: \S+: "):
-        evaluate(damaged, ConstantPolicy(0, "x"), problem_name="inlining", toolchain=toolchain, settings=SETTINGS)
+        evaluate(damaged, ConstantPolicy(0, "x"), problem=INLINING, toolchain=toolchain, settings=SETTINGS)
 
 
 class SlowOnOne(ConstantPolicy):
@@ -159,7 +160,7 @@ class SlowOnOne(ConstantPolicy):
 def test_the_default_stands_in_for_what_runs_out_of_time(corpus: Corpus, toolchain: Toolchain) -> None:
     settings = dataclasses.replace(SETTINGS, rollout=RolloutSettings(timeout_s=2))
     slow = SlowOnOne("shapes/area.cpp.o")
-    result = evaluate(corpus, slow, problem_name="inlining", toolchain=toolchain, settings=settings)
+    result = evaluate(corpus, slow, problem=INLINING, toolchain=toolchain, settings=settings)
     area, edge = result.projects[0].modules
     assert "ran out of time" in area.failures["policy"]
     assert area.change("policy") == 0
@@ -171,16 +172,16 @@ def test_the_default_stands_in_for_what_runs_out_of_time(corpus: Corpus, toolcha
 def test_lld_is_needed(corpus: Corpus, toolchain: Toolchain) -> None:
     without = dataclasses.replace(toolchain, tools={})
     with pytest.raises(ToolchainError, match=r"ld\.lld: not found"):
-        evaluate(corpus, ConstantPolicy(0, "policy"), problem_name="inlining", toolchain=without)
+        evaluate(corpus, ConstantPolicy(0, "policy"), problem=INLINING, toolchain=without)
 
 
 def test_policys_must_differ(corpus: Corpus, toolchain: Toolchain) -> None:
     with pytest.raises(ConfigError, match="differ in name"):
-        evaluate(corpus, ConstantPolicy(0, "default"), problem_name="inlining", toolchain=toolchain)
+        evaluate(corpus, ConstantPolicy(0, "default"), problem=INLINING, toolchain=toolchain)
 
 
 def test_unknown_baselines_are_refused() -> None:
     with pytest.raises(ConfigError, match="unknown baseline 'sometimes' for inlining; expected never, always, random"):
-        baselines(problems.load("inlining"), ["sometimes"])
+        baselines(INLINING, ["sometimes"])
     with pytest.raises(ConfigError, match="expected none"):
         baselines(problems.load("regalloc_eviction"), ["never"])

@@ -5,11 +5,12 @@ import re
 
 from compiler_opt.evaluation import output, score_report
 from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.problems import problem as problems
 from compiler_opt.report.formatting import MINUS
 
 
 def of_eviction(evaluation: Evaluation) -> Evaluation:
-    return dataclasses.replace(evaluation, problem="regalloc_eviction")
+    return dataclasses.replace(evaluation, problem=problems.load("regalloc_eviction"))
 
 
 def test_the_table_gives_scores_first(evaluation: Evaluation) -> None:
