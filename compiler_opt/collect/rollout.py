@@ -21,6 +21,7 @@ from compiler_opt.collect.compilation import RolloutSettings as RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory as Trajectory
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError, ResourceError
+from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Problem
@@ -61,7 +62,7 @@ def rollout(
     problem: Problem,
     toolchain: Toolchain,
     *,
-    scratch: Path,
+    scratch: Path | None = None,
     seed: int = 0,
     settings: RolloutSettings = RolloutSettings(),
     keep_object: Path | None = None,
@@ -74,7 +75,7 @@ def rollout(
       policy: who decides; None compiles plainly, without advisor and channel.
       problem: what is decided and measured.
       toolchain: the compiler.
-      scratch: a directory of the caller's own; of the compilation, nothing stays there.
+      scratch: a directory of the caller's own, in which nothing of the compilation stays; None makes one.
       seed: for a policy that samples.
       settings: limits.
       keep_object: where to copy the object to.
@@ -87,6 +88,16 @@ def rollout(
       PolicyError: the policy does not fit the compiler.
       ToolchainError: the compiler cannot be started or lacks the channel.
     """
+    if scratch is None:
+        with scratch_directory() as own:
+            return rollout(
+                *(module, policy, problem, toolchain),
+                scratch=own,
+                seed=seed,
+                settings=settings,
+                keep_object=keep_object,
+                scratch_bytes=scratch_bytes,
+            )
     compilation = Compilation(module, problem, toolchain, scratch, seed, settings, scratch_bytes)
     host_cpu_s = time.process_time()
     trajectory, measurement, failure, is_transient = None, None, None, False

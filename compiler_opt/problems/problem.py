@@ -218,6 +218,16 @@ def recorded(metadata: Mapping[str, Any], origin: str) -> Problem:
     return load(name)
 
 
+def load_policy(directory: Path, *, name: str = "policy") -> LearnedPolicy:
+    """Loads the greedy policy in a folder, for whichever installed problem it is.
+
+    Raises:
+      PolicyError: there is none, it is damaged, or its problem is not installed.
+    """
+    metadata = NetworkWeights.load(directory).metadata
+    return recorded(metadata, str(directory)).load_policy(directory, name=name)
+
+
 def _references() -> dict[str, str]:
     """`MODULE:ATTRIBUTE` of the installed problems, by name."""
     ours = (module.name for module in pkgutil.iter_modules(problems.__path__) if module.ispkg)
