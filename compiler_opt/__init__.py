@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compiler_opt.llvm.toolchain import probe as probe
     from compiler_opt.policies.policy import Policy as Policy
     from compiler_opt.problems.problem import Problem as Problem
-    from compiler_opt.problems.problem import load as load_problem
+    from compiler_opt.problems.problem import load as load_problem  # noqa: F401 (ruff wants `load as load`)
     from compiler_opt.problems.problem import load_policy as load_policy
     from compiler_opt.rl.pipeline import PipelineSettings as PipelineSettings
     from compiler_opt.rl.pipeline import clone_default as clone_default

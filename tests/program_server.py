@@ -57,6 +57,7 @@ def _become(request: dict[str, Any], stdout: int, stderr: int) -> NoReturn:
         os.environ.clear()
         os.environ.update(kept | request["environment"])
         tempfile.tempdir = None
+        sys.path[1:1] = [path for path in os.environ.get("PYTHONPATH", "").split(":") if path not in sys.path]
         status = _run(request["program"], request["arguments"])
     finally:
         os._exit(status)

@@ -171,6 +171,7 @@ def make_vocabulary(
     output_dir: Path,
     num_quantiles: int = 64,
     *,
+    problem: Problem | None = None,
     sampling_fraction: float = 1.0,
     seed: int = 0,
     num_threads: int | None = None,
@@ -181,6 +182,7 @@ def make_vocabulary(
       trace_path: the default trace.
       output_dir: the folder of the vocabulary.
       num_quantiles: of each feature, at least 2.
+      problem: what is decided; None for the installed problem that the trace names.
       sampling_fraction: the share of the decisions that is looked at.
       seed: of that sample.
       num_threads: features are counted in parallel; one per CPU by default.
@@ -190,7 +192,7 @@ def make_vocabulary(
       OutputError: the vocabulary cannot be written.
     """
     # Refuses what is no trace, before TensorFlow has been waited for.
-    problem = problem_of(trace_path)
+    problem = problem or problem_of(trace_path)
     with contextlib.ExitStack() as stack:
         stack.enter_context(alone_in(output_dir, "--output_dir"))
         rl.load_tensorflow()
@@ -221,6 +223,7 @@ def clone_default(
     vocabulary_dir: Path,
     settings: PipelineSettings,
     *,
+    problem: Problem | None = None,
     embeddings: Ir2VecVocabulary | None = None,
     echo: Callable[[str], Any] = print,
 ) -> Path:
@@ -231,6 +234,7 @@ def clone_default(
       trace_path: the default trace.
       vocabulary_dir: the vocabulary.
       settings: `cloning` and `network` of it.
+      problem: what is decided; None for the installed problem that the trace names.
       embeddings: what embeddings in the trace were made by.
       echo: prints a line of progress.
 
@@ -242,7 +246,7 @@ def clone_default(
       OutputError: the policy cannot be written.
     """
     trace = TraceDescription(trace_path)
-    problem = problem_of(trace_path)
+    problem = problem or problem_of(trace_path)
     if embeddings is not None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
     quantiles = load_vocabulary(vocabulary_dir, problem.supported_features(spec.name for spec in trace.features))
@@ -329,12 +333,13 @@ def resolve_vocabulary(
 
 
 def problem_of(trace_path: Path) -> Problem:
-    """The problem that a trace is of.
+    """Loads the problem that a trace says it is for.
 
     Raises:
       ProtocolError: it is no trace.
+      PolicyError: the problem is not installed.
     """
-    return problems.load(TraceDescription(trace_path).about.get("problem", "inlining"))
+    return problems.recorded(TraceDescription(trace_path).about, str(trace_path))
 
 
 def _trace_writer(path: Path) -> "TraceWriter":

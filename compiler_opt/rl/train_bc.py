@@ -14,6 +14,7 @@ from absl import flags
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
+from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.pipeline import PipelineSettings
 from compiler_opt.tools import entry_point, gin_classes, gin_settings
@@ -22,6 +23,9 @@ _ROOT_DIR = flags.DEFINE_string("root_dir", None, "Folder for policy, history an
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The trace, as generate_default_trace writes it.", required=True)
 _VOCAB_PATH = flags.DEFINE_string(
     "vocab_path", None, "The vocabulary, as generate_vocab writes it; the same as train_eval.vocab_path in gin."
+)
+_COMPILE_TASK = flags.DEFINE_string(
+    "compile_task", None, "What is decided; by default what the trace says. MODULE:PROBLEM for one of your own."
 )
 _SEED = flags.DEFINE_integer("seed", None, "Of everything that is drawn; train_eval.seed in gin.", 0)
 _GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files.")
@@ -42,12 +46,14 @@ def main(argv: list[str]) -> None:
     if not config.vocab_path:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
     trace_path = Path(_DATA_PATH.value)
+    problem = problems.load(_COMPILE_TASK.value) if _COMPILE_TASK.value else pipeline.problem_of(trace_path)
     pipeline.clone_default(
         root_dir,
         trace_path,
         Path(config.vocab_path),
         PipelineSettings(cloning=config, network=settings["network"]),
-        embeddings=settings["inlining"].vocabulary(pipeline.problem_of(trace_path).advisor),
+        problem=problem,
+        embeddings=settings["inlining"].vocabulary(problem.advisor),
     )
 
 

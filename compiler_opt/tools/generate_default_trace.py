@@ -37,7 +37,7 @@ from compiler_opt.tools import corpus_flags, entry_point, gin_classes, gin_setti
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus: {corpus_flags.DATA_PATH}.", required=True)
 _OUTPUT_PATH = flags.DEFINE_string("output_path", None, "The trace to write.")
-_COMPILE_TASK = flags.DEFINE_string("compile_task", "inlining", "What is decided.")
+_COMPILE_TASK = flags.DEFINE_string("compile_task", "inlining", "The problem, or MODULE:PROBLEM of your own.")
 _CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
 _LLVM_SIZE_PATH = flags.DEFINE_string(
     "llvm_size_path", None, "Not needed: sizes are read off the objects directly. When given, it must exist."

@@ -13,11 +13,15 @@ from absl import flags
 from compiler_opt.collect.trace_description import TraceDescription
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
+from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.tools import entry_point
 
 _INPUT = flags.DEFINE_string("input", None, "The trace, as generate_default_trace writes it.")
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder of the vocabulary.")
+_COMPILE_TASK = flags.DEFINE_string(
+    "compile_task", None, "What is decided; by default what the trace says. MODULE:PROBLEM for one of your own."
+)
 _NUM_QUANTILES = flags.DEFINE_integer("num_quantiles", 64, "Quantiles of each feature.", 2, 1 << 16)
 _SAMPLING_FRACTION = flags.DEFINE_float("sampling_fraction", 1.0, "Share of the decisions to look at.", 0, 1)
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Threads; by default one per CPU.", 1)
@@ -35,6 +39,7 @@ def main(argv: list[str]) -> None:
         trace.path,
         output_dir,
         _NUM_QUANTILES.value,
+        problem=problems.load(_COMPILE_TASK.value) if _COMPILE_TASK.value else None,
         sampling_fraction=_SAMPLING_FRACTION.value,
         seed=_SEED.value,
         num_threads=_NUM_WORKERS.value,

@@ -1,50 +1,54 @@
-"""A problem is added as `docs/new_problem.md` says: one folder and one gin file."""
+"""A problem of one's own works as `docs/new_problem.md` says: a module and a gin file, outside of this package."""
 
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.problems import problem as problems
 from tests import programs
 from tests.small_corpus import make_small_corpus
 
+PAGE = (programs.ROOT / "docs/new_problem.md").read_text()
+
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of this package, with what the page shows in it."""
-    tree = tmp_path_factory.mktemp("tree")
-    for folder in ("compiler_opt", "gin_configs"):
-        shutil.copytree(programs.ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    python, gin, commands = re.findall(
-        r"```(?:python)?\n(.*?)```", (programs.ROOT / "docs/new_problem.md").read_text(), re.S
-    )
-    for path, content in (
-        ("compiler_opt/problems/few_functions/__init__.py", python),
-        ("gin_configs/few_functions/ppo_nn_agent.gin", gin),
-        ("commands", commands),
-    ):
-        (tree / path).parent.mkdir(exist_ok=True)
-        (tree / path).write_text(content)
-    return tree
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PYTHONPATH with what the page shows."""
+    folder = tmp_path_factory.mktemp("package")
+    (folder / "my_problems").mkdir()
+    [python] = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    [gin] = re.findall(r"```\n(train_eval.*?)```", PAGE, re.S)
+    (folder / "my_problems" / "few_functions.py").write_text(python)
+    (folder / "my_problems" / "few_functions.gin").write_text(gin)
+    return folder
 
 
-def test_the_commands_of_the_page_train_a_policy_for_it(tree: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_train_a_policy_for_it(package: Path, tmp_path: Path) -> None:
     clang = shutil.which("clang-22")
     assert clang is not None
     (tmp_path / "corpus").mkdir()
     make_small_corpus(tmp_path / "corpus", clang)
+    [commands] = re.findall(r"```shell\n(.*?)```", PAGE, re.S)
     places = {"CORPUS": "corpus", "TRACE": "trace", "VOCAB": "vocabulary", "OUTPUT": "training", "REPORT": "report"}
-    text = (tree / "commands").read_text().replace("\\\n", " ")
-    for name, place in places.items():
-        text = text.replace(f"${name}", str(tmp_path / place))
-    more = {"generate_vocab": [], "train_locally": ["--gin_bindings=train_eval.num_iterations=2"]}
-    for line in text.strip().splitlines():
+    task, *lines = commands.replace("\\\n", " ").strip().splitlines()
+    variables = {name: str(tmp_path / place) for name, place in places.items()} | {"TASK": task.partition("=")[2]}
+    more = {"train_locally": ["--gin_bindings=train_eval.num_iterations=2"]}
+    for line in lines:
+        for name, value in variables.items():
+            line = line.replace(f"${name}", value)
         program, *arguments = line.split()[1:]
         stem = Path(program).stem
         options = [] if stem == "generate_vocab" else [f"--clang_path={clang}", "--num_workers=2"]
-        result = programs.run(program, *arguments, *options, *more.get(stem, []), tree=tree)
+        result = programs.run(
+            *(program, *arguments, *options, *more.get(stem, [])),
+            cwd=package,
+            environment={"PYTHONPATH": f"{programs.ROOT}:{package}"},
+        )
         assert result.returncode == 0, result.stderr
     card = json.loads((tmp_path / "training/policy/model_card.json").read_text())
     assert card["problem"] == "few_functions"
@@ -56,3 +60,38 @@ def test_the_commands_of_the_page_train_a_policy_for_it(tree: Path, tmp_path: Pa
     assert [project["project"] for project in summary["projects"]] == ["shapes", "plain"]
     history = [json.loads(line) for line in (tmp_path / "training/history.jsonl").read_text().splitlines()]
     assert [entry["iteration"] for entry in history] == [1, 2]
+
+
+def test_an_installed_package_offers_its_problem_by_name(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [entry_point] = re.findall(r"^(few_functions = .*)$", PAGE, re.M)
+    metadata = package / "my_problems-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my_problems\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[{problems.ENTRY_POINTS}]\n{entry_point.replace(chr(34), '')}\n")
+    monkeypatch.syspath_prepend(str(package))
+    assert "few_functions" in problems.names()
+    assert problems.load("few_functions") is problems.load("my_problems.few_functions:PROBLEM")
+    assert problems.recorded({"problem": "few_functions"}, "p").score_name == "functions"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("unheard_of", "unknown problem 'unheard_of'; expected one of inlining, regalloc_eviction, regalloc_priority"),
+        ("no.such.module:PROBLEM", "cannot be imported"),
+        ("json:PROBLEM", "cannot be imported"),
+        ("json:dumps", "expected an instance of Problem, found function"),
+        (":PROBLEM", "cannot be imported"),
+    ],
+)
+def test_what_is_no_problem(name: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        problems.load(name)
+    assert message in str(caught.value)
+
+
+def test_a_policy_does_not_choose_what_is_imported() -> None:
+    assert "antigravity" not in sys.modules
+    with pytest.raises(PolicyError, match="is for the problem 'antigravity:fly'; expected one of inlining"):
+        problems.recorded({"problem": "antigravity:fly"}, "policy")
+    assert "antigravity" not in sys.modules

@@ -1,0 +1,69 @@
+"""The public API: what `docs/api.md` shows runs, and importing it costs nothing."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import compiler_opt
+from tests.programs import ROOT
+from tests.small_corpus import make_small_corpus
+
+PAGE = (ROOT / "docs" / "api.md").read_text()
+
+
+def test_the_code_of_the_page(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    clang = shutil.which("clang-22")
+    assert clang is not None
+    make_small_corpus(tmp_path / "corpus", clang)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    rollout, policy, training = blocks
+    assert len(rollout.strip().splitlines()) <= 12
+    assert len(training.strip().splitlines()) <= 20
+    # As short as a test wants it; what a user runs is the page's own code, with longer training.
+    shorter = training.replace(
+        ".with_seed(1)",
+        ".with_seed(1)\n"
+        "short = dataclasses.replace(settings.training, num_iterations=2, num_modules=2, rollouts_per_module=2)\n"
+        "cloning = dataclasses.replace(settings.cloning, num_epochs=2, batch_size=8)\n"
+        "settings = dataclasses.replace(settings, training=short, cloning=cloning)",
+    )
+    program = "import dataclasses\n" + rollout + policy + shorter
+    guarded = "\n".join(f"    {line}" for line in program.splitlines())
+    (tmp_path / "program.py").write_text(f"if __name__ == '__main__':\n{guarded}\n")
+    result = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "decisions" in result.stdout
+    assert "linked text: " in result.stdout
+    assert (tmp_path / "run" / "training" / "policy" / "saved_model.pb").is_file()
+
+
+def test_every_name_is_there_and_documented() -> None:
+    names = [name for name in dir(compiler_opt) if name in compiler_opt._PLACES]
+    assert len(names) == len(compiler_opt._PLACES)
+    for name in names:
+        assert getattr(compiler_opt, name).__name__
+        assert f"`{name}`" in PAGE, name
+
+
+def test_an_unknown_name_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'unheard_of'"):
+        compiler_opt.unheard_of  # noqa: B018
+
+
+def test_importing_it_imports_nothing_else() -> None:
+    code = "import compiler_opt, sys; sys.exit(any(name in sys.modules for name in ('numpy', 'tensorflow', 'absl')))"
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
