@@ -11,7 +11,6 @@ beside; wall-clock time stands behind.
 - arrays: that, and each feature as a view `[T, ...]` of one copy in which the observations lie side by side.
 - columns: that of `blocks`, and each feature as a contiguous array `[T, ...]` of its own.
 - columns, summed: that, and the sum of every feature.
-- stream, columns: the file read through `LogStream`, the columns of each block.
 - record at a time: a loop that makes a numpy array of every tensor of every record, in Python; these are not put
   together. It reads the log's beginning only, which is compared with what ours reads there.
 """
@@ -29,7 +28,7 @@ import numpy as np
 from absl import flags
 
 from compiler_opt.llvm.scratch import scratch_directory
-from compiler_opt.llvm.training_log_reader import LogStream, decode_log, read_log
+from compiler_opt.llvm.training_log_reader import decode_log, read_log
 from compiler_opt.llvm.training_log_writer import TrainingLogWriter
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tools import entry_point
@@ -111,7 +110,6 @@ def _measure(path: Path, kind: _Kind) -> None:
         "arrays": lambda: size * bool(read_log(path).arrays()),
         "columns": lambda: size * bool(read_log(path).columns()),
         "columns, summed": lambda: size * bool([column.sum() for column in read_log(path).columns().values()]),
-        "stream, columns": lambda: _stream(path),
         _PLAIN: lambda: _record_at_a_time(path)[0],
     }
     cpu: dict[str, list[float]] = {name: [] for name in ways}
@@ -133,14 +131,6 @@ def _measure(path: Path, kind: _Kind) -> None:
             f"  {name:16} {median:6.3f}  ({min(speeds):.3f} to {max(speeds):.3f}), {ratio:5.1f} times the last; "
             f"wall clock {statistics.median(wall[name]):.3f} ({min(wall[name]):.3f} to {max(wall[name]):.3f})"
         )
-
-
-def _stream(path: Path) -> int:
-    with path.open("rb") as file:
-        stream = LogStream(file)
-        for block in stream:
-            block.columns()
-        return file.tell() - stream.left_bytes
 
 
 def _record_at_a_time(path: Path) -> tuple[int, list[dict[str, np.ndarray]]]:

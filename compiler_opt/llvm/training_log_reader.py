@@ -1,4 +1,4 @@
-"""Reads training logs: what is in memory (`decode_log`), a file (`read_log`), what comes bit by bit (`LogStream`).
+"""Reads training logs: in memory (`decode_log`) or from a file (`read_log`).
 
 `training_log` describes the format, `training_log_writer` writes it.
 """
@@ -9,7 +9,7 @@ import mmap
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,7 @@ _COPIED_BYTES = 1 << 19
 
 @dataclasses.dataclass(frozen=True)
 class TrainingLog:
-    """A whole log, or a block of a stream: T observations, K outcomes.
+    """A training log of T observations and K outcomes.
 
     Attributes:
       features: the tensors of one observation, in the order in which their bytes come.
@@ -40,7 +40,6 @@ class TrainingLog:
       outcomes: `[K, *shape]` of the score; `[0]` without outcomes.
       outcome_of: `[K]` int64, the number of the observation that each outcome follows.
       left_bytes: bytes at the end that are no whole record: the writer died.
-      first: the number of the first observation: 0, but in a later block of a stream.
     """
 
     features: tuple[TensorSpec, ...]
@@ -51,7 +50,6 @@ class TrainingLog:
     outcomes: np.ndarray
     outcome_of: np.ndarray
     left_bytes: int
-    first: int = 0
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks))
@@ -147,90 +145,17 @@ def _decode(content: _Buffer) -> TrainingLog:
     return scanner.take(content, len(content) - end)
 
 
-class LogStream:
-    """Reads a log as it comes, from a pipe or from a file that is larger than the memory.
-
-        stream = LogStream(file)
-        for block in stream:
-            use(block.columns())
-        if stream.left_bytes: ...
-
-    A block holds the whole records that have come, at least one; an outcome may come in the block after that of its
-    observation. Contexts and outcomes tell numbers of observations as if the log were read at once. No more than one
-    block is held here, and a record that is not yet whole.
-
-    Attributes:
-      features: the tensors of one observation, in the order in which their bytes come.
-      advice: the tensor that decides, where the log names it.
-      score: the tensor of an outcome, where the log has outcomes.
-      left_bytes: once all blocks have been taken: bytes at the end that are no whole record.
-    """
-
-    def __init__(self, file: BinaryIO, block_bytes: int = 1 << 22):
-        """Waits for the first line.
-
-        Args:
-          file: is read up to its end; waits for bytes when there are none (it is no non-blocking one).
-          block_bytes: how much is asked for at a time.
-
-        Raises:
-          ProtocolError: the first line is not complete, or not of the format.
-        """
-        # What has come, rather than as much as was asked for.
-        self._read = getattr(file, "read1", file.read)
-        self._block_bytes = block_bytes
-        self._buffer = b""
-        while (line := _line(self._buffer, 0)) is None:
-            if not self._more(1):
-                raise ProtocolError("log: its first line is not complete")
-        self._scanner = _Scanner(line)
-        self._skip(len(line) + 1)
-        self.features, self.advice, self.score = self._scanner.features, self._scanner.advice, self._scanner.score
-        self.left_bytes = 0
-
-    def __iter__(self) -> Iterator[TrainingLog]:
-        """Yields the blocks; each is there once.
-
-        Raises:
-          ProtocolError: something is not of the format; the message says at which byte.
-        """
-        while True:
-            end = self._scanner.scan(self._buffer, 0)
-            if end:
-                block = self._scanner.take(self._buffer, 0)
-                self._skip(end)
-                yield block
-            if not self._more(self._scanner.missing_bytes):
-                break
-        self.left_bytes = len(self._buffer)
-
-    def _skip(self, num_bytes: int) -> None:
-        self._buffer = self._buffer[num_bytes:]
-        self._scanner.before_bytes += num_bytes
-
-    def _more(self, num_bytes: int) -> bool:
-        """Reads at least so many bytes; False when the file ends before."""
-        pieces = [self._buffer]
-        while num_bytes > 0 and (piece := self._read(self._block_bytes)):
-            pieces.append(piece)
-            num_bytes -= len(piece)
-        self._buffer = b"".join(pieces)
-        return num_bytes <= 0
-
-
-def _line(content: _Buffer, position: int, before: int = 0) -> bytes | None:
+def _line(content: _Buffer, position: int) -> bytes | None:
     """The line at a position, without its newline; None when it is not complete.
 
     Raises:
-      ProtocolError: it is too long; `before` bytes came before the content.
+      ProtocolError: it is too long.
     """
     end = content.find(b"\n", position, position + MAX_LINE_BYTES)
     if end >= 0:
         return content[position:end]
     if len(content) - position >= MAX_LINE_BYTES:
-        raise ProtocolError(
-            f"log: at byte {before + position}: expected a line, found none within {MAX_LINE_BYTES} bytes"
-        )
+        raise ProtocolError(f"log: at byte {position}: expected a line, found none within {MAX_LINE_BYTES} bytes")
     return None
 
 
@@ -265,33 +190,27 @@ class _Progressions:
 
 
 class _Scanner:
-    """Finds the records after the first line, in one buffer or in several that follow one another."""
+    """Finds the records after the first line."""
 
     def __init__(self, first_line: bytes):
         self.features, self.advice, self.score = parse_tensors(first_line)
-        self.missing_bytes = 1  # what has to come, at least, before there is another record
-        self.before_bytes = 0  # of earlier buffers
         self._observation_bytes = sum(spec.num_bytes for spec in self.features)
         self._score_bytes = self.score.num_bytes if self.score is not None else 0
         self._num_observations = 0
         self._next: int | None = None  # the index that comes next; at the beginning of a context any may
         self._last: int | None = None  # the index of the observation whose outcome may come
         self._expected = _FEW  # records alike
-        self._start_block()
-
-    def _start_block(self) -> None:
-        self._first = self._num_observations
         self._contexts: list[tuple[str, int]] = []
         self._payloads, self._outcomes, self._outcome_of = _Progressions(), _Progressions(), _Progressions()
 
     def take(self, content: _Buffer, left_bytes: int) -> TrainingLog:
-        """What was found in a buffer; the next one begins where `scan` ended."""
+        """The log of what `scan` found."""
         outcomes = np.zeros(0)
         if self.score is not None:
             scores = self._outcomes.views(content, self.score.dtype, self.score.num_elements)
             empty = np.zeros((0, self.score.num_elements), self.score.dtype)
             outcomes = np.concatenate([empty, *scores]).reshape(-1, *self.score.shape)
-        log = TrainingLog(
+        return TrainingLog(
             self.features,
             self.advice,
             self.score,
@@ -300,19 +219,15 @@ class _Scanner:
             outcomes,
             self._outcome_of.numbers(),
             left_bytes,
-            self._first,
         )
-        self._start_block()
-        return log
 
     def scan(self, content: _Buffer, position: int) -> int:
         """Notes the records that are whole; returns where the rest begins."""
-        while (line := _line(content, position, self.before_bytes)) is not None:
+        while (line := _line(content, position)) is not None:
             end = self._record(content, position, line)
             if end is None:
                 return position
             position = end
-        self.missing_bytes = 1
         return position
 
     def _record(self, content: _Buffer, position: int, line: bytes) -> int | None:
@@ -366,9 +281,8 @@ class _Scanner:
         return end
 
     def _payload_end(self, content: _Buffer, newline: int, what: str) -> int | None:
-        """Where a tensor ends that ends with a newline; None when that has not come yet."""
-        self.missing_bytes = newline + 1 - len(content)
-        if self.missing_bytes > 0:
+        """Where a tensor ends that ends with a newline; None when it is not whole."""
+        if newline >= len(content):
             return None
         if content[newline] != ord("\n"):
             raise self._wrong(newline, f"expected a newline after {what}")
@@ -408,7 +322,7 @@ class _Scanner:
         return position + count * distance
 
     def _wrong(self, position: int, what: str) -> ProtocolError:
-        return ProtocolError(f"log: at byte {self.before_bytes + position}: {what}")
+        return ProtocolError(f"log: at byte {position}: {what}")
 
 
 def _num_alike(index: int) -> int:
