@@ -182,7 +182,8 @@ def _tflite() -> ModuleType:
     package = importlib.util.find_spec("tensorflow")
     assert package is not None and package.submodule_search_locations
     name = "_pywrap_tensorflow_interpreter_wrapper"
-    path = Path(package.submodule_search_locations[0]) / f"lite/python/interpreter_wrapper/{name}.so"
+    # Where in there depends on the release.
+    [path] = (Path(package.submodule_search_locations[0]) / "lite/python").rglob(f"{name}.so")
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
