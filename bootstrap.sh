@@ -229,8 +229,8 @@ see_to_cpp_headers() {
 make_venv
 see_to_clang
 see_to_cpp_headers
-if $both_clangs && ! { command -v cmake && command -v ninja && command -v ccache; } >/dev/null; then
-  install cmake ninja-build ccache
+if $both_clangs && ! { command -v cmake && command -v ninja && command -v ccache && command -v g++; } >/dev/null; then
+  install cmake ninja-build ccache g++
 fi
 if $try_plugin; then see_to_plugin_headers; fi
 say "ready: $(.venv/bin/python --version), $("$clang" --version | head -n 1)"

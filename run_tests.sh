@@ -14,6 +14,7 @@ export PATH="$PWD/.venv/bin:$PATH"
 ruff check .
 ruff format --check .
 mypy
-# Two workers: the tests start compilers, and TensorFlow takes half a gigabyte in each. Each takes neighbours, which share
-# what a module of tests has made, until it has to steal.
-python -m pytest -q -n 2 --dist worksteal "${selection[@]}" "$@"
+# One worker per CPU, up to four: the tests start compilers, and TensorFlow takes a gigabyte for each worker. Each takes
+# neighbours, which share what a module of tests has made, until it has to steal.
+cpus=$(nproc)
+python -m pytest -q -n "$((cpus < 2 ? 2 : cpus > 4 ? 4 : cpus))" --dist worksteal "${selection[@]}" "$@"
