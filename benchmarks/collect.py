@@ -67,7 +67,7 @@ def main(argv: list[str]) -> None:
     failures = 0
     # As a worker does.
     library = find_library(toolchain.clang)
-    processes.use_starter(None if library is None else ForkServers(library).start)
+    processes.use_spawner(None if library is None else ForkServers(library).start)
     with scratch_directory() as scratch:
         for module in tqdm(modules, unit="module", disable=None):
             settings = RolloutSettings(record_call_sites=True)

@@ -68,7 +68,7 @@ class Compared:
 def main(argv: list[str]) -> None:
     del argv
     problem = problems.load(_COMPILE_TASK.value)
-    if problem.default_policy is None or problem.advisor.told_default is None:
+    if problem.default_policy is None or problem.advisor.plugin_default_feature is None:
         raise ConfigError(f"--compile_task={problem.name}: the compiler tells its own decisions")
     corpus, toolchain = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
@@ -117,7 +117,11 @@ def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path
       plugin: tells the default's decisions; without one they are rebuilt.
     """
     advisor = problem.advisor
-    default = problem.default_policy if plugin is None else FeaturePolicy(advisor.told_default or "", name="default")
+    default = (
+        problem.default_policy
+        if plugin is None
+        else FeaturePolicy(advisor.plugin_default_feature or "", name="default")
+    )
     assert default is not None
     with scratch_directory() as scratch:
         plain, rebuilt = scratch / "plain.o", scratch / "rebuilt.o"

@@ -229,10 +229,10 @@ def check_folder_writable(folder: Path, *, naming: Path | None = None) -> None:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path, flag: str) -> Iterator[None]:
-    """Makes a folder, and sees to it that one process at a time works in it; goes without it when nothing comes of it.
+def exclusive_directory(folder: Path, flag: str) -> Iterator[None]:
+    """Makes a folder in which one process at a time works; removes it again if it was new and is still empty.
 
-    What killed processes have left half-written in it is removed.
+    Half-written files of killed processes are removed.
 
     Args:
       folder: where the work is done.

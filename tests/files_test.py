@@ -11,10 +11,10 @@ import pytest
 
 from compiler_opt.errors import OutputError
 from compiler_opt.files import (
-    alone_in,
     check_folder_writable,
     check_writable,
     default_cache_dir,
+    exclusive_directory,
     nearest_folder,
     read_checked_json,
     read_regular,
@@ -119,8 +119,8 @@ def test_regular_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from compiler_opt.files import alone_in
-with alone_in(Path(sys.argv[1]), "--output"):
+from compiler_opt.files import exclusive_directory
+with exclusive_directory(Path(sys.argv[1]), "--output"):
     print("there", flush=True)
     sys.stdin.read()
 """
@@ -135,26 +135,26 @@ def test_another_process_is_kept_out_until_the_first_has_ended(tmp_path: Path) -
         assert child.stdout.readline() == b"there\n"
         with (
             pytest.raises(OutputError, match="another process is working in it; wait for it, or give another --output"),
-            alone_in(tmp_path, "--output"),
+            exclusive_directory(tmp_path, "--output"),
         ):
             pass
         child.kill()
-    with alone_in(tmp_path, "--output"):
+    with exclusive_directory(tmp_path, "--output"):
         pass
     assert tmp_path.is_dir()
 
 
 def test_a_folder_of_which_nothing_has_come_is_not_left(tmp_path: Path) -> None:
-    with alone_in(tmp_path / "new" / "folder", "--output"):
+    with exclusive_directory(tmp_path / "new" / "folder", "--output"):
         # Whoever is kept out does not take it from the other.
-        with pytest.raises(OutputError), alone_in(tmp_path / "new" / "folder", "--output"):
+        with pytest.raises(OutputError), exclusive_directory(tmp_path / "new" / "folder", "--output"):
             pass
         assert (tmp_path / "new" / "folder").is_dir()
     assert not (tmp_path / "new" / "folder").exists()
     (tmp_path / "file").touch()
     with (
         pytest.raises(OutputError, match="expected the name of a folder, found a file; give another --output"),
-        alone_in(tmp_path / "file", "--output"),
+        exclusive_directory(tmp_path / "file", "--output"),
     ):
         pass
 
@@ -247,7 +247,7 @@ def test_what_killed_writers_left_is_removed_and_what_they_moved_away_is_put_bac
     theirs = [tmp_path / name for name in (".file.partial", "file.12345678.partial", ".x.12345678.partial.txt")]
     for path in theirs:
         path.touch()
-    with alone_in(tmp_path, "--output"):
+    with exclusive_directory(tmp_path, "--output"):
         assert (tmp_path / "run" / "file").read_text() == "old"
         assert sorted(tmp_path.iterdir()) == sorted([*theirs, tmp_path / "run"])
     # Where the folder stands, an older one is not wanted any more; other folders' leftovers are not looked at.

@@ -91,7 +91,7 @@ def _channel(compilation: Compilation, *, include_default: bool) -> Connect:
     """
     advisor, backend = compilation.advisor, compilation.settings.backend
     # Asked over a channel that leads nowhere, without the plugin, LLVM would wait for ever.
-    if advisor.told_default is not None and backend in ("auto", "plugin") and compilation.loads_plugins:
+    if advisor.plugin_default_feature is not None and backend in ("auto", "plugin") and compilation.loads_plugins:
         try:
             plugin = regalloc_plugin.regalloc_plugin(compilation.toolchain)
             return regalloc_plugin.plugin_channel(plugin, advisor, regalloc_plugin.make_nowhere(compilation.scratch))

@@ -118,7 +118,7 @@ def run(compilation: Compilation, policy: Policy, prepared: Prepared) -> Traject
 
 def _run_regalloc(compilation: Compilation, policy: Policy, prepared: Prepared) -> Trajectory | None:
     advisor, support, log = compilation.advisor, compilation.support, compilation.log_path
-    assert support.advice is not None and advisor.told_default is not None
+    assert support.advice is not None and advisor.plugin_default_feature is not None
     if isinstance(policy, LearnedPolicy):
         policy.check([spec.name for spec in support.features])
     nowhere = regalloc_plugin.make_nowhere(compilation.scratch)
@@ -126,5 +126,5 @@ def _run_regalloc(compilation: Compilation, policy: Policy, prepared: Prepared) 
     compilation.compile(regalloc_plugin.options(prepared.plugin, advisor, nowhere), variables)
     if not log.exists():
         return None
-    told = dataclasses.replace(support.advice, name=advisor.told_default)
+    told = dataclasses.replace(support.advice, name=advisor.plugin_default_feature)
     return logged_trajectory(compilation, policy, (*support.features, told))

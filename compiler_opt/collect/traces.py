@@ -98,7 +98,7 @@ def contexts(rollout: Rollout, problem: Problem) -> list[TraceContext]:
     if trajectory is None:
         return []
     # The default decision is the action already, and no policy may see it, unless its action space makes use of it.
-    unseen = {problem.advisor.default_feature, problem.advisor.told_default}
+    unseen = {problem.advisor.default_feature, problem.advisor.plugin_default_feature}
     unseen -= set(problem.action_space.optional_features)
     features = tuple(
         dataclasses.replace(spec, shape=decision_shape(spec))

@@ -216,7 +216,7 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
     # An interrupt goes to every process of the terminal; the host decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     library = find_library(settings.toolchain.clang)
-    processes.use_starter(None if library is None else ForkServers(library).start)
+    processes.use_spawner(None if library is None else ForkServers(library).start)
     policies: dict[int, Policy | None] = {}
     connection.send(None)
     while True:

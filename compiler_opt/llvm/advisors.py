@@ -28,7 +28,7 @@ class AdvisorFlags:
       include_default: makes the channel carry what LLVM itself would have decided, where that exists.
       default_feature: the feature that then carries it.
       default_slot: the feature that carries it instead on compilers with the bug that `probe` describes.
-      told_default: the feature by which our plugin tells it, see `regalloc_plugin`, where LLVM does not.
+      plugin_default_feature: the feature by which our plugin tells it, see `regalloc_plugin`, where LLVM does not.
       training_log: development mode: takes the file that observations and decisions are logged to.
       model_under_training: development mode: takes the folder of the TFLite model that decides.
     """
@@ -41,7 +41,7 @@ class AdvisorFlags:
     include_default: str | None = None
     default_feature: str | None = None
     default_slot: str | None = None
-    told_default: str | None = None
+    plugin_default_feature: str | None = None
 
     def interactive_options(self, *, include_default: bool = False) -> list[str]:
         """Clang arguments for the interactive mode, but for the channel itself (see `interactive`).
@@ -88,7 +88,7 @@ REGALLOC_EVICTION = AdvisorFlags(
     channel_base="-regalloc-evict-interactive-channel-base",
     training_log="-regalloc-training-log",
     model_under_training="-regalloc-model",
-    told_default="eviction_default",
+    plugin_default_feature="eviction_default",
 )
 
 REGALLOC_PRIORITY = AdvisorFlags(
@@ -97,7 +97,7 @@ REGALLOC_PRIORITY = AdvisorFlags(
     channel_base="-regalloc-priority-interactive-channel-base",
     training_log="-regalloc-priority-training-log",
     model_under_training="-regalloc-priority-model",
-    told_default="priority_default",
+    plugin_default_feature="priority_default",
 )
 
 ADVISORS = MappingProxyType({flags.problem: flags for flags in (INLINING, REGALLOC_EVICTION, REGALLOC_PRIORITY)})

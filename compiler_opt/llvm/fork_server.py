@@ -20,8 +20,8 @@ from pathlib import Path
 from compiler_opt.errors import CompilerOptError, ToolchainError
 from compiler_opt.files import default_cache_dir, write_atomically
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.launch import Launch, Started
 from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.spawn import ProcessSpec, Spawned
 
 SOURCE = Path(__file__).parents[1] / "native" / "fork_server.c"
 
@@ -64,22 +64,22 @@ class _Server:
         self._clock = (~self._popen.pid << 3) | 2
         self._program = program
 
-    def start(self, launch: Launch) -> Started | None:
+    def start(self, spec: ProcessSpec) -> Spawned | None:
         """See `ForkServers.start`; None also when the program could not be put into the state asked for.
 
         Raises:
           OSError: the server does not answer.
         """
-        environment = os.environ if launch.environment is None else launch.environment
+        environment = os.environ if spec.environment is None else spec.environment
         variables = [f"{name}={value}" for name, value in environment.items()]
-        texts = (str(launch.cwd or Path.cwd()), *launch.command, *variables)
+        texts = (str(spec.cwd or Path.cwd()), *spec.command, *variables)
         strings = b"".join(os.fsencode(text) + b"\0" for text in texts)
         if strings.count(b"\0") != len(texts):
             return None
-        file_bytes = _NO_LIMIT if launch.file_bytes is None else launch.file_bytes
-        request = _REQUEST.pack(launch.memory_bytes, file_bytes, len(launch.command), len(variables), len(strings))
+        file_bytes = _NO_LIMIT if spec.file_bytes is None else spec.file_bytes
+        request = _REQUEST.pack(spec.memory_bytes, file_bytes, len(spec.command), len(variables), len(strings))
         begun_s = time.clock_gettime(self._clock)
-        sent = socket.send_fds(self._socket, [request, strings], [launch.stdout, launch.stderr])
+        sent = socket.send_fds(self._socket, [request, strings], [spec.stdout, spec.stderr])
         self._socket.sendall((request + strings)[sent:])
         reply = b""
         while len(reply) < _REPLY.size:
@@ -92,7 +92,7 @@ class _Server:
             if pid:
                 os.waitpid(pid, 0)
             return None
-        return Started(pid, time.clock_gettime(self._clock) - begun_s)
+        return Spawned(pid, time.clock_gettime(self._clock) - begun_s)
 
     def is_program(self) -> bool:
         """Whether that is what waits, and not an interpreter of it; for a server that has answered."""
@@ -124,22 +124,22 @@ class ForkServers:
         self._servers: dict[str, _Server | None] = {}
         self._num_replacements = 0
 
-    def start(self, launch: Launch) -> Started | None:
+    def start(self, spec: ProcessSpec) -> Spawned | None:
         """Starts a process of a session of its own, whose standard input is empty.
 
         Returns:
           a child of ours; None when it has to be started in the usual way, which also tells what is wrong with it.
         """
-        if launch.memory_bytes is None or launch.death_signal != signal.SIGKILL:
+        if spec.memory_bytes is None or spec.death_signal != signal.SIGKILL:
             return None
-        program = shutil.which(launch.command[0])
-        if program is None or not Path(program).is_absolute() or not _is_loaded_alike(launch.environment):
+        program = shutil.which(spec.command[0])
+        if program is None or not Path(program).is_absolute() or not _is_loaded_alike(spec.environment):
             return None
         try:
             if program not in self._servers:
                 self._servers[program] = _tried_out(self._library, program, self._reply_timeout_s)
             server = self._servers[program]
-            return None if server is None else server.start(launch)
+            return None if server is None else server.start(spec)
         except (OSError, subprocess.SubprocessError):
             server = self._servers.pop(program, None)
             if server is not None:
@@ -167,7 +167,7 @@ def _tried_out(library: Path, program: str, reply_timeout_s: float) -> _Server |
         server = _Server(library, program, reply_timeout_s)
         failing.callback(server.close)
         with Path(os.devnull).open("wb") as nowhere:
-            started = server.start(Launch([program, "--version"], nowhere.fileno(), nowhere.fileno()))
+            started = server.start(ProcessSpec([program, "--version"], nowhere.fileno(), nowhere.fileno()))
         if started is not None:
             os.waitpid(started.pid, 0)
             if server.is_program():

@@ -83,7 +83,7 @@ class ProblemSupport:
       embedded: a model is built in, which decides in the release mode without a channel.
       features: what it tells about each decision, without the default decision; empty when it is not interactive.
       advice: the tensor that decides, or None when it is not interactive.
-      default_in_callee_slot: a bug (LLVM 17 to 20, where not mended): asked for the default decision as well, it writes
+      default_in_callee_slot: a bug (LLVM 17 to 20, where not fixed): asked for the default decision as well, it writes
         that over `callee_basic_block_count` (`AdvisorFlags.default_slot`) and leaves `inlining_default` at 0.
       reason: why it is not interactive, else empty.
     """

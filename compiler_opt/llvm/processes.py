@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from compiler_opt.llvm.launch import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES, Launch, Started, start_directly
-from compiler_opt.llvm.launch import die_with_parent as die_with_parent
 from compiler_opt.llvm.process_result import ProcessResult as ProcessResult
+from compiler_opt.llvm.spawn import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES, ProcessSpec, Spawned, spawn_directly
+from compiler_opt.llvm.spawn import die_with_parent as die_with_parent
 
 DEFAULT_TIMEOUT_S = 300.0
 MAX_STDOUT_BYTES = 1 << 26
@@ -29,16 +29,16 @@ _STDERR_TAIL_BYTES = 2000
 _GRACE_S = 5.0
 _TICK_S = 0.2
 
-Starter = Callable[[Launch], Started | None]
-"""Another way to start processes than `start_directly`; None where it cannot. See `fork_server.ForkServers.start`."""
+Spawner = Callable[[ProcessSpec], Spawned | None]
+"""Another way to start processes than `spawn_directly`; None where it cannot. See `fork_server.ForkServers.start`."""
 
-_starter: Starter | None = None
+_spawner: Spawner | None = None
 
 
-def use_starter(starter: Starter | None) -> None:
+def use_spawner(starter: Spawner | None) -> None:
     """From now on this process starts others by that, where it can; None goes back to forking this one."""
-    global _starter
-    _starter = starter
+    global _spawner
+    _spawner = starter
 
 
 class Child:
@@ -47,7 +47,7 @@ class Child:
     def __init__(
         self,
         command: Sequence[str],
-        started: Started,
+        started: Spawned,
         stdout: IO[bytes] | None,
         stderr: IO[bytes],
         max_stderr_bytes: int | None,
@@ -159,7 +159,7 @@ def start(
             stdout = opened.enter_context(Path(os.devnull).open("wb"))
         try:
             started = _start(
-                Launch(
+                ProcessSpec(
                     command, stdout.fileno(), stderr.fileno(), memory_bytes, file_bytes, cwd, environment, death_signal
                 )
             )
@@ -174,9 +174,9 @@ def start(
         child.close()
 
 
-def _start(launch: Launch) -> Started:
-    started = _starter(launch) if _starter is not None else None
-    return started if started is not None else start_directly(launch)
+def _start(spec: ProcessSpec) -> Spawned:
+    started = _spawner(spec) if _spawner is not None else None
+    return started if started is not None else spawn_directly(spec)
 
 
 def run(

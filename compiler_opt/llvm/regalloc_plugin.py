@@ -1,9 +1,9 @@
 """The register allocator's plugin (`native/regalloc_plugin.cpp`): policies within, and the default's decisions.
 
 LLVM's channel does not tell what its default advisor would evict, or which priority it would give. With this plugin an
-unmodified clang asks that one first, and tells it as one more feature (`AdvisorFlags.told_default`); everything else on
-the channel is as LLVM has it, and so are the objects. A greedy policy can also decide in the compiler's own process.
-Built once for each LLVM, see `plugin`.
+unmodified clang asks that one first, and sends its answer as one more feature (`AdvisorFlags.plugin_default_feature`).
+Everything else on the channel is as LLVM has it, and so are the objects. A greedy policy can also decide in the
+compiler's own process. Built once for each LLVM, see `plugin`.
 """
 
 import os
@@ -119,7 +119,7 @@ def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
         decided = decode_log(log.read_bytes())
         log.unlink()
         names = [spec.name for spec in decided.features]
-        if names[:-1] != [*(spec.name for spec in support.features), advisor.told_default]:
+        if names[:-1] != [*(spec.name for spec in support.features), advisor.plugin_default_feature]:
             raise ToolchainError(f"{toolchain.clang}: tells the register-allocation plugin other features")
         if plain.read_bytes() != told.read_bytes():
             raise ToolchainError(f"{toolchain.clang}: compiles otherwise with the register-allocation plugin")

@@ -22,7 +22,7 @@ from compiler_opt.corpus.making.extract import extract
 from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
-from compiler_opt.files import alone_in, check_folder_writable
+from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.plugin import inliner_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import changes, deployment
@@ -87,7 +87,7 @@ def optimize(
       say: told what is done, a line at a time.
 
     Raises:
-      CompilerOptError: something that a user can mend; the same call goes on from there.
+      CompilerOptError: something that a user can fix; the same call goes on from there.
     """
     problem = problems.load("inlining")
     features = [feature.name for feature in toolchain.require(problem.advisor.problem).features]
@@ -102,7 +102,7 @@ def optimize(
     check_folder_writable(settings.output)
     # What would only show when the policy is deployed, an hour later.
     inliner_plugin(toolchain)
-    with alone_in(settings.output, "--output"):
+    with exclusive_directory(settings.output, "--output"):
         return _Optimization(program, toolchain, settings, reused, say).run()
 
 

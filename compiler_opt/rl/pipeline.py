@@ -32,7 +32,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.files import alone_in
+from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary, check_same
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
@@ -194,7 +194,7 @@ def make_vocabulary(
     # Refuses what is no trace, before TensorFlow has been waited for.
     problem = problem or problem_of(trace_path)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(alone_in(output_dir, "--output_dir"))
+        stack.enter_context(exclusive_directory(output_dir, "--output_dir"))
         rl.load_tensorflow()
         from compiler_opt.rl.quantiles import trace_quantiles
         from compiler_opt.rl.trace_files import Trace
@@ -251,7 +251,7 @@ def clone_default(
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
     quantiles = load_vocabulary(vocabulary_dir, problem.supported_features(spec.name for spec in trace.features))
 
-    with alone_in(root_dir, "--root_dir"):
+    with exclusive_directory(root_dir, "--root_dir"):
         rl.load_tensorflow()
         from compiler_opt.rl.behavioral_cloning.warm_start import clone
 
@@ -290,7 +290,7 @@ def train(
     configs |= {name: settings.algorithms.get(config_class) for name, config_class in algorithm.configs.items()}
     described = run_settings.describe(problem.name, corpus, toolchain, configs)
 
-    with alone_in(root_dir, "--root_dir"):
+    with exclusive_directory(root_dir, "--root_dir"):
         rl.load_tensorflow()
         from compiler_opt.rl import training_loop
 

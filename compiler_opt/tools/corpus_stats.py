@@ -18,7 +18,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus import statistics
 from compiler_opt.corpus.statistics import Statistics
 from compiler_opt.evaluation.output import csv_text
-from compiler_opt.files import alone_in, check_folder_writable, write_atomically, write_json
+from compiler_opt.files import check_folder_writable, exclusive_directory, write_atomically, write_json
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.report import corpus_report
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> None:
     corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, module_filter=_MODULE_FILTER.value)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    with alone_in(output, "--output_path") if output is not None else contextlib.nullcontext():
+    with exclusive_directory(output, "--output_path") if output is not None else contextlib.nullcontext():
         num_workers = entry_point.num_workers(_NUM_WORKERS.value)
         found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)
         facts = list(tqdm(found, "counting", len(corpus.modules), unit="module", disable=None))

@@ -11,7 +11,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, Deployment, deploy
-from compiler_opt.files import alone_in
+from compiler_opt.files import exclusive_directory
 from compiler_opt.tools import entry_point
 
 _POLICY = flags.DEFINE_string("policy", None, "Folder of a trained policy.", required=True)
@@ -37,7 +37,7 @@ _STRICT = flags.DEFINE_bool("strict", False, "Fail rather than compile without t
 def main(argv: list[str]) -> None:
     del argv
     output = Path(_OUTPUT.value)
-    with alone_in(output, "--output"):
+    with exclusive_directory(output, "--output"):
         deployment = deploy(
             Path(_POLICY.value),
             output,

@@ -9,7 +9,7 @@ An entry point ends in
         entry()
 
 and can then be started as a script from the repository's root, with `python -m`, and as a console command. Exit status:
-0 for success, 2 for something that the user can mend, 130 when interrupted, 141 when nobody reads what is printed any
+0 for success, 2 for something that the user can fix, 130 when interrupted, 141 when nobody reads what is printed any
 more; a traceback (status 1) is a bug of ours.
 """
 
@@ -89,7 +89,7 @@ def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
             try:
                 _parse_beside(Path(file).resolve())
             except _GIN_ERRORS as error:
-                raise ConfigError(f"--gin_files={file}: {one_line(str(error))}; mend the file") from error
+                raise ConfigError(f"--gin_files={file}: {one_line(str(error))}; fix the file") from error
         for binding in bindings:
             try:
                 gin.parse_config(binding)
@@ -138,7 +138,7 @@ def one_line(text: str) -> str:
 
 
 def _guarded(main: Callable[[list[str]], int | None], argv: list[str]) -> int:
-    """Calls `main`; turns what the user can mend into one line and a status."""
+    """Calls `main`; turns what the user can fix into one line and a status."""
     try:
         if len(argv) > 1:
             raise ConfigError(f"expected flags only, found the argument {argv[1]!r}; see --help")

@@ -30,7 +30,7 @@ from compiler_opt.evaluation.evaluate import (
     num_rollouts,
 )
 from compiler_opt.evaluation.history import load_history
-from compiler_opt.files import alone_in, check_folder_writable
+from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
@@ -110,7 +110,7 @@ def main(argv: list[str]) -> None:
     interval_s = 0.2 if sys.stderr.isatty() else 10  # A log keeps every state of the bar.
     with contextlib.ExitStack() as stack:
         for directory, flag in folders.items():
-            stack.enter_context(alone_in(directory, flag))
+            stack.enter_context(exclusive_directory(directory, flag))
         total = num_rollouts(corpus, others)
         bar = stack.enter_context(tqdm(total=total, unit="compile", smoothing=0.05, mininterval=interval_s))
         failures = 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.export.formats import FORMATS, export_policy
-from compiler_opt.files import alone_in
+from compiler_opt.files import exclusive_directory
 from compiler_opt.tools import entry_point
 
 _POLICY_PATH = flags.DEFINE_string("policy_path", None, "Folder of a trained policy.", required=True)
@@ -30,7 +30,7 @@ _EVALUATION = flags.DEFINE_string(
 def main(argv: list[str]) -> None:
     del argv
     output = Path(_OUTPUT_PATH.value)
-    with alone_in(output, "--output_path"):
+    with exclusive_directory(output, "--output_path"):
         written = export_policy(
             Path(_POLICY_PATH.value),
             output,

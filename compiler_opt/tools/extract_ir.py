@@ -21,7 +21,7 @@ from compiler_opt.corpus.builds.objects import Build, listed
 from compiler_opt.corpus.making import extract, local_thinlto, sections
 from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import alone_in
+from compiler_opt.files import exclusive_directory
 from compiler_opt.tools import entry_point, printing
 
 _INPUT_TYPES = ("json", "params", "directory", "bazel_aquery")
@@ -95,7 +95,10 @@ def main(argv: list[str]) -> int:
         _tell(f"skipped: {len(paths)} {what} ({listed(paths)})")
     objects = build.objects
     output_dir = Path(_OUTPUT_DIR.value)
-    with alone_in(output_dir, "--output_dir"), tqdm.tqdm(total=len(objects), unit="object", dynamic_ncols=True) as bar:
+    with (
+        exclusive_directory(output_dir, "--output_dir"),
+        tqdm.tqdm(total=len(objects), unit="object", dynamic_ncols=True) as bar,
+    ):
         extraction = extract.extract(
             objects,
             output_dir,
@@ -129,7 +132,10 @@ def _extract_local() -> int:
     if link.skipped:
         _tell(f"skipped: {len(link.skipped)} inputs of which the link left nothing ({listed(link.skipped)})")
     output_dir, total = Path(_OUTPUT_DIR.value), len(link.modules)
-    with alone_in(output_dir, "--output_dir"), tqdm.tqdm(total=total, unit="module", dynamic_ncols=True) as bar:
+    with (
+        exclusive_directory(output_dir, "--output_dir"),
+        tqdm.tqdm(total=total, unit="module", dynamic_ncols=True) as bar,
+    ):
         extraction = local_thinlto.extract(
             link,
             output_dir,

@@ -11,7 +11,7 @@ from absl import flags
 from tqdm import tqdm
 
 from compiler_opt.corpus.making import make
-from compiler_opt.files import alone_in
+from compiler_opt.files import exclusive_directory
 from compiler_opt.tools import entry_point, printing
 
 _INPUT_DIR = flags.DEFINE_string("input_dir", None, "The folder with the bitcode files.", required=True)
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     input_dir, output_dir = Path(_INPUT_DIR.value), Path(_OUTPUT_DIR.value)
     options = make.parse_args(_DEFAULT_ARGS.value)
     paths = make.find_bitcode(input_dir, output_dir)
-    with alone_in(output_dir, "--output_dir"), tqdm(total=len(paths), unit="file", disable=None) as bar:
+    with exclusive_directory(output_dir, "--output_dir"), tqdm(total=len(paths), unit="file", disable=None) as bar:
         made = make.make(paths, input_dir, output_dir, options, overwrite=_OVERWRITE.value, progress=bar.update)
     for line in printing.first_of("left out", [reason for _, reason in made.failures]):
         printing.say(line)

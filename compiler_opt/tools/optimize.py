@@ -18,7 +18,7 @@ still holds:
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --reuse_policy=DIR --output=NIGHTLY
 
-Exit status: 0; 2 for something that the user can mend; 3 when the project's tests fail with the policy and not without.
+Exit status: 0; 2 for something that the user can fix; 3 when the project's tests fail with the policy and not without.
 """
 
 import dataclasses

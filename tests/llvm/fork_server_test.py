@@ -30,9 +30,9 @@ def library(cache: Path) -> Path:
 @pytest.fixture
 def servers(library: Path) -> Iterator[ForkServers]:
     servers = ForkServers(library)
-    processes.use_starter(servers.start)
+    processes.use_spawner(servers.start)
     yield servers
-    processes.use_starter(None)
+    processes.use_spawner(None)
     servers.close()
 
 
@@ -71,7 +71,7 @@ def test_a_compiler_does_the_same(servers: ForkServers, clang_path: str, tmp_pat
     path.write_text(source)
     results, objects = [], []
     for starter in (None, servers.start, servers.start):
-        processes.use_starter(starter)
+        processes.use_spawner(starter)
         # By paths that depend on the working directory and the environment.
         result = processes.run(
             [clang_path, "-g", "-O2", "-c", "source.c", "-o", "object.o", "-v"],
@@ -90,7 +90,7 @@ def test_it_starts_a_compiler_for_less(servers: ForkServers, clang_path: str) ->
     costs: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(15):
         for serves in costs:
-            processes.use_starter(servers.start if serves else None)
+            processes.use_spawner(servers.start if serves else None)
             costs[serves].append(processes.run([clang_path, "-c", "-x", "c", "/dev/null", "-o", "/dev/null"]).cpu_s)
     assert sorted(costs[True])[7] < 0.8 * sorted(costs[False])[7]
 
@@ -140,7 +140,7 @@ def test_a_program_that_takes_no_notice_is_started_in_the_usual_way(servers: For
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_server_that_has_died_or_was_stopped_is_replaced(library: Path, signal_number: int) -> None:
     servers = ForkServers(library, reply_timeout_s=0.1)
-    processes.use_starter(servers.start)
+    processes.use_spawner(servers.start)
     try:
         assert processes.run(["echo", "a"]).stdout == b"a\n"
         (server,) = _waiting()
@@ -150,7 +150,7 @@ def test_a_server_that_has_died_or_was_stopped_is_replaced(library: Path, signal
         (other,) = _waiting()
         assert other.pid != server.pid
     finally:
-        processes.use_starter(None)
+        processes.use_spawner(None)
         servers.close()
     assert _waiting() == []
 
@@ -167,9 +167,9 @@ def test_what_cannot_be_is_told_as_ever(servers: ForkServers, tmp_path: Path) ->
 
 def test_closed_it_leaves_no_process(library: Path) -> None:
     servers = ForkServers(library)
-    processes.use_starter(servers.start)
+    processes.use_spawner(servers.start)
     assert processes.run(["echo", "a"]).ok
-    processes.use_starter(None)
+    processes.use_spawner(None)
     (server,) = _waiting()
     servers.close()
     assert not server.is_running()
@@ -181,7 +181,7 @@ def test_when_the_host_is_killed_its_processes_die(library: Path) -> None:
         "from pathlib import Path\n"
         "from compiler_opt.llvm import processes\n"
         "from compiler_opt.llvm.fork_server import ForkServers\n"
-        "processes.use_starter(ForkServers(Path(sys.argv[1])).start)\n"
+        "processes.use_spawner(ForkServers(Path(sys.argv[1])).start)\n"
         "print('started', flush=True)\n"
         "processes.run(['sleep', '60'])\n"
     )

@@ -26,9 +26,9 @@ def _way_to_start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         library = find_library(Path(clang), tmp_path_factory.mktemp("cache"))
         assert library is not None
         servers = ForkServers(library)
-    processes.use_starter(None if servers is None else servers.start)
+    processes.use_spawner(None if servers is None else servers.start)
     yield
-    processes.use_starter(None)
+    processes.use_spawner(None)
     if servers is not None:
         servers.close()
 

@@ -89,7 +89,7 @@ def test_registers_by_the_default(name: str, busy: Corpus, toolchain: Toolchain,
         if rebuilt.trajectory is not None:
             # What the probe saw of the compiler's own target holds for this one.
             assert rebuilt.trajectory.header.features[:-1] == support.features
-            assert rebuilt.trajectory.header.names[-1] == problem.advisor.told_default
+            assert rebuilt.trajectory.header.names[-1] == problem.advisor.plugin_default_feature
             assert rebuilt.trajectory.header.advice == support.advice
             decisions += len(rebuilt.trajectory)
             _check_credit(problem, plain, rebuilt)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.files import alone_in
+from compiler_opt.files import exclusive_directory
 from tests import programs
 from tests.tools.bad_input import builds, corpora, policies, settings
 from tests.tools.bad_input.mistake import GOOD, SCRIPTS, Mistake
@@ -29,7 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("place")
     make_place(place)
     # The tests are the other process that works in this one.
-    with alone_in(place / "held", "--output"):
+    with exclusive_directory(place / "held", "--output"):
         yield place
 
 

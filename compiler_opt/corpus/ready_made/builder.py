@@ -24,7 +24,7 @@ from compiler_opt.corpus.ready_made import archives, manifest, resume
 from compiler_opt.corpus.ready_made.cross_compiling import OWN_TARGET, Target
 from compiler_opt.corpus.ready_made.tables import archives_of
 from compiler_opt.errors import CorpusError, OutputError
-from compiler_opt.files import alone_in, default_cache_dir, flush_tree, nearest_folder, write_atomically
+from compiler_opt.files import default_cache_dir, exclusive_directory, flush_tree, nearest_folder, write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 
@@ -117,7 +117,7 @@ def build(
         target.check(clang)
     splits = (known or manifest.load()).for_architecture(target.architecture(clang)).split(set_name)
     flags = (f"-{level}", *_FLAGS, *target.options)
-    with alone_in(output_dir, "--output_dir"):
+    with exclusive_directory(output_dir, "--output_dir"):
         todo = []
         for split, projects in splits.items():
             for project in projects:

@@ -163,7 +163,7 @@ class Driver {
       last = record_what_is(run_child(plain_command({kShowRecords}), true).err);
     if (!line.database().empty()) {
       run_child(plain_command({kOnlyWriteDatabase}), true);
-      mend_database(line.database());
+      repair_database(line.database());
       last.insert(last.end(), {"-MJ", "/dev/null"});
     }
     options.insert(options.begin(), "--start-no-unused-arguments");

@@ -36,7 +36,7 @@ inline std::vector<std::string> record_what_is(const std::string &shown) {
 }
 
 // Takes what it was asked with out of the file of -MJ.
-inline void mend_database(const std::string &path) {
+inline void repair_database(const std::string &path) {
   std::string text = read_file(path);
   const std::string asked = std::string(", \"") + kOnlyWriteDatabase + '"';
   const size_t position = text.find(asked);

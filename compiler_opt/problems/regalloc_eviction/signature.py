@@ -37,7 +37,7 @@ FEATURES = (
 )
 """Of each candidate."""
 
-TOLD_DEFAULT = REGALLOC_EVICTION.told_default or ""
+TOLD_DEFAULT = REGALLOC_EVICTION.plugin_default_feature or ""
 """The default's choice, where our plugin tells it (see `llvm.regalloc_plugin`)."""
 
 PROGRESS = "progress"

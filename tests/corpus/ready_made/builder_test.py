@@ -20,7 +20,7 @@ from compiler_opt.corpus.ready_made.manifest import Archive, GeneratedFile, Mani
 from compiler_opt.corpus.ready_made.resume import FOLDER_NAME
 from compiler_opt.corpus.ready_made.tables import archives_of
 from compiler_opt.errors import CorpusError, OutputError, ToolchainError
-from compiler_opt.files import alone_in
+from compiler_opt.files import exclusive_directory
 
 FILES = {
     "lib/one.c": '#include "config.h"\nconst char *where(void) { return __FILE__; }\nint one(void) { return LIMIT; }\n',
@@ -249,7 +249,7 @@ def test_too_little_space_is_reported_before_the_build(known: Manifest, clang_pa
 
 def test_one_process_at_a_time_works_in_a_folder(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     with (
-        alone_in(tmp_path / "corpora", "--output_dir"),
+        exclusive_directory(tmp_path / "corpora", "--output_dir"),
         pytest.raises(OutputError, match="another process is working in it; wait for it"),
     ):
         build(known, clang_path, tmp_path)

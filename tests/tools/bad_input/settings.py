@@ -42,7 +42,7 @@ MISTAKES = (
         "unknown gin parameter in a file",
         ("train_bc", "train_locally"),
         {"gin_files": "unknown.gin"},
-        ("--gin_files=unknown.gin", "colour", "mend the file"),
+        ("--gin_files=unknown.gin", "colour", "fix the file"),
     ),
     Mistake(
         "gin file missing",

@@ -20,7 +20,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class Started:
+class Spawned:
     """A child of ours.
 
     Attributes:
@@ -35,7 +35,7 @@ class Started:
 
 
 @dataclasses.dataclass(frozen=True)
-class Launch:
+class ProcessSpec:
     """A process to be started.
 
     Attributes:
@@ -65,20 +65,20 @@ def die_with_parent(death_signal: int = signal.SIGKILL) -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
 
 
-def start_directly(launch: Launch) -> Started:
+def spawn_directly(spec: ProcessSpec) -> Spawned:
     """Starts a process of a session of its own, whose standard input is empty; see `processes.start` for the errors."""
-    program = launch.command[0]
+    program = spec.command[0]
     try:
         popen = subprocess.Popen(
-            launch.command,
+            spec.command,
             stdin=subprocess.DEVNULL,
-            stdout=launch.stdout,
-            stderr=launch.stderr,
-            cwd=launch.cwd,
-            env=launch.environment,
+            stdout=spec.stdout,
+            stderr=spec.stderr,
+            cwd=spec.cwd,
+            env=spec.environment,
             start_new_session=True,
             # The workers that start compilers have one thread, for which this is safe.
-            preexec_fn=_prepare_child(launch, os.getpid()),
+            preexec_fn=_prepare_child(spec, os.getpid()),
         )
     except FileNotFoundError as error:
         raise ToolchainError(f"{program}: no such program; give the path of an installed one") from error
@@ -87,20 +87,20 @@ def start_directly(launch: Launch) -> Started:
     except OSError as error:
         kind = ResourceError if error.errno in ResourceError.ERRNOS else ToolchainError
         raise kind(f"{program}: cannot be started: {error.strerror}") from error
-    return Started(popen.pid, popen=popen)
+    return Spawned(popen.pid, popen=popen)
 
 
-def _prepare_child(launch: Launch, parent_pid: int) -> Callable[[], None]:
+def _prepare_child(spec: ProcessSpec, parent_pid: int) -> Callable[[], None]:
     """What the child does between fork and exec; kept to system calls only."""
     limits = {resource.RLIMIT_CORE: 0}
-    for limit, num_bytes in ((resource.RLIMIT_AS, launch.memory_bytes), (resource.RLIMIT_FSIZE, launch.file_bytes)):
+    for limit, num_bytes in ((resource.RLIMIT_AS, spec.memory_bytes), (resource.RLIMIT_FSIZE, spec.file_bytes)):
         if num_bytes is not None:
             # Ours may be lower, and nobody may raise it.
             hard = resource.getrlimit(limit)[1]
             limits[limit] = num_bytes if hard == resource.RLIM_INFINITY else min(num_bytes, hard)
 
     def prepare() -> None:
-        die_with_parent(launch.death_signal)
+        die_with_parent(spec.death_signal)
         # The parent may have died between fork and prctl: then no signal will ever come.
         if os.getppid() != parent_pid:
             os.kill(os.getpid(), signal.SIGKILL)
