@@ -139,7 +139,7 @@ def test_a_program_that_takes_no_notice_is_started_in_the_usual_way(servers: For
 
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_server_that_has_died_or_was_stopped_is_replaced(library: Path, signal_number: int) -> None:
-    servers = ForkServers(library, reply_timeout_s=0.1)
+    servers = ForkServers(library, reply_timeout_s=0.5)
     processes.use_spawner(servers.start)
     try:
         assert processes.run(["echo", "a"]).stdout == b"a\n"
