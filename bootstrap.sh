@@ -16,7 +16,7 @@ Usage: ./bootstrap.sh [options]
 Makes .venv from the lock of its Python (requirements/) and sees to a clang >= 17 with llvm-size, opt, ld.lld and the C++ standard headers.
 What is missing is installed by apt when this runs as root or sudo asks no password; otherwise it says what to install.
 
-  --both-clangs   want clang-19 and clang-22, as the tests do (default: any one clang >= 17 will do)
+  --both-clangs   want clang-19 and clang-22, and what else the tests build with (default: any one clang >= 17 will do)
   --clang PATH    use this clang and install none
   --plugin        also want the LLVM headers (llvm-NN-dev) that building the inliner plugin needs
   --try-plugin    install those headers if that can be done; without them compilers are driven over pipes, some slower
@@ -226,11 +226,20 @@ see_to_cpp_headers() {
   compiles_cpp || die "$clang still finds no C++ standard headers after installing g++; see: $clang -x c++ -v -E /dev/null"
 }
 
+# What the tests build with besides clang: C++ by g++, and CMake projects by Make and Ninja, through ccache.
+see_to_test_tools() {
+  local tool
+  for tool in cmake ninja make ccache g++; do
+    if ! command -v "$tool" >/dev/null; then
+      install cmake ninja-build make ccache g++
+      return
+    fi
+  done
+}
+
 make_venv
 see_to_clang
 see_to_cpp_headers
-if $both_clangs && ! { command -v cmake && command -v ninja && command -v ccache && command -v g++; } >/dev/null; then
-  install cmake ninja-build ccache g++
-fi
+if $both_clangs; then see_to_test_tools; fi
 if $try_plugin; then see_to_plugin_headers; fi
 say "ready: $(.venv/bin/python --version), $("$clang" --version | head -n 1)"

@@ -137,3 +137,12 @@ def test_a_python_that_does_not_fit(checkout: Checkout) -> None:
     done = checkout.bootstrap("--python", "nowhere/python")
     assert done.returncode == 2
     assert done.stderr == "error: --python nowhere/python: no such executable\n"
+
+
+def test_what_the_tests_build_with(checkout: Checkout) -> None:
+    checkout.add_python("python3", "3.13")
+    done = checkout.bootstrap("--both-clangs")
+    assert done.returncode == 2 and "cmake ninja-build make ccache g++" in done.stderr
+    for tool in ("cmake", "ninja", "make", "ccache", "g++"):
+        checkout.add(tool, "#!/usr/bin/env bash\n")
+    assert checkout.bootstrap("--both-clangs").returncode == 0
