@@ -31,7 +31,7 @@ def describe(problem: str, corpus: Corpus, toolchain: Toolchain, configs: Mappin
     digest = hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()
     found: dict[str, Any] = {
         "compile_task": problem,
-        "corpus": printable(f"{corpus.root.resolve()}, {len(corpus.modules)} modules (names {digest[:8]})"),
+        "corpus": printable(f"{len(corpus.modules)} modules (names {digest[:8]}) of {corpus.root.resolve()}"),
         "compiler": f"{toolchain.clang}, {toolchain.version_text}",
     }
     for name, config in {**configs, "problem_config": corpus.problem_config}.items():

@@ -120,7 +120,7 @@ def test_a_policy_of_another_problem_is_refused(policy: Path, tmp_path: Path) ->
     weights = NetworkWeights.load(policy)
     object.__setattr__(weights, "metadata", {"problem": "chess"})
     weights.save(tmp_path / "policy")
-    with pytest.raises(PolicyError, match="of the problem 'chess'; expected one of inlining"):
+    with pytest.raises(PolicyError, match="for the problem 'chess'; expected one of inlining"):
         export_policy(tmp_path / "policy", tmp_path / "out", ["native"])
 
 
