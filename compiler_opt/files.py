@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
 import tempfile
@@ -19,19 +20,20 @@ from compiler_opt.errors import OutputError
 
 _PARTIAL, _OLD = ".partial", ".old"
 _TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.(partial|old)", re.DOTALL)
-"""What `tempfile` calls those of `write_atomically` and `replaced_folder`."""
+"""The temporary files and folders of `write_atomically` and `replaced_folder`."""
 
 _CHECKSUM = "sha256"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
-def write_atomically(path: Path, content: bytes, *, executable: bool = False) -> None:
+def write_atomically(path: Path, content: bytes, *, executable: bool = False, durable: bool = True) -> None:
     """Writes a file whole or not at all; what stood there stays until the new content is safely on disk.
 
     Args:
       path: the file.
       content: all of it.
       executable: whether it is a program.
+      durable: also survive a loss of power, at the cost of waiting for the disk.
 
     Raises:
       OutputError: the folder is not writable or the disk is full.
@@ -39,14 +41,16 @@ def write_atomically(path: Path, content: bytes, *, executable: bool = False) ->
     partial: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent)
-        partial = Path(name)
+        name = _temporary_name(path)
+        # Unlike tempfile's, an ordinary file, to which the system applies the umask. O_EXCL follows no symlink.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o777 if executable else 0o666)
+        partial = name
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files for their owner only; these are ordinary ones.
-        partial.chmod((0o777 if executable else 0o666) & ~_umask())
+            if durable:
+                os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
         if partial is not None:
@@ -112,10 +116,10 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     sweep_temporaries(folder.parent, folder.name)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=_PARTIAL, dir=folder.parent))
+    partial = _temporary_name(folder)
+    partial.mkdir()
     try:
         yield partial
-        partial.chmod(0o777 & ~_umask())
         flush_tree(partial)
         if folder.is_dir():
             _exchange(partial, folder)
@@ -345,7 +349,6 @@ def _json_sha256(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _umask() -> int:
-    value = os.umask(0)
-    os.umask(value)
-    return value
+def _temporary_name(path: Path) -> Path:
+    # A name of up to 255 bytes is possible: one that is longer than most is cut.
+    return path.parent / f".{path.name[:200]}.{secrets.token_hex(4)}{_PARTIAL}"

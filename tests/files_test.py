@@ -47,6 +47,25 @@ def test_what_cannot_be_written_is_not_half_written(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
+def test_threads_that_write_leave_the_umask_as_it_is(tmp_path: Path) -> None:
+    umask, interval_s = _umask(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            paths = [tmp_path / str(number) for number in range(400)]
+            list(pool.map(lambda path: write_atomically(path, b"", durable=False), paths))
+    finally:
+        sys.setswitchinterval(interval_s)
+        found = os.umask(umask)
+    assert found == umask
+    assert {path.stat().st_mode & 0o777 for path in paths} == {0o666 & ~umask}
+
+
+def test_a_name_as_long_as_a_file_may_have(tmp_path: Path) -> None:
+    write_atomically(tmp_path / ("n" * 255), b"content")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"content"]
+
+
 def test_the_oldest_files_and_folders_are_removed(tmp_path: Path) -> None:
     for age, name in enumerate(["newest", "folder", "old", "oldest"]):
         if name == "folder":
