@@ -9,7 +9,7 @@ from typing import Any
 
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.remote import RemoteModule
-from compiler_opt.corpus.validation import REMAKE, check_whole_bitcode
+from compiler_opt.corpus.validation import REMAKE, check_whole_bitcode, reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular, shown
 
@@ -59,10 +59,8 @@ class Module:
         if self.remote is not None:
             return self.remote.bitcode.size_bytes
         path = self.bitcode_path
-        try:
+        with reading(path, REMAKE):
             return path.stat().st_size
-        except OSError as error:
-            raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {REMAKE}") from None
 
     def options(self) -> tuple[str, ...]:
         """The recorded cc1 options with `problem_config` applied; `command_line.compile_command` checks them.
@@ -81,10 +79,8 @@ class Module:
         if self.command_override is not None:
             return self.command_override
         path = self.command_path
-        try:
+        with reading(path, REMAKE):
             data = read_regular(path, MAX_COMMAND_BYTES)
-        except OSError as error:
-            raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {REMAKE}") from None
         try:
             return parse_options(data)
         except CorpusError as error:

@@ -11,6 +11,7 @@ import numpy as np
 
 from compiler_opt.corpus.languages import module_language
 from compiler_opt.corpus.module import Module
+from compiler_opt.corpus.validation import REMAKE, reading
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError
 from compiler_opt.files import size_and_sha256
 from compiler_opt.llvm import function_properties, processes
@@ -138,11 +139,8 @@ def gather(modules: Sequence[Module], opt: Path, default_target: str, num_worker
       ToolchainError: `opt` cannot be run.
     """
     with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
-        try:
-            yield from pool.map(lambda module: _facts(module, opt, default_target), modules)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        # When one fails, or the caller wants no more, `map` cancels the rest.
+        yield from pool.map(lambda module: _facts(module, opt, default_target), modules)
 
 
 def with_decisions(facts: ModuleFacts, decisions: int | None, failure: str | None) -> ModuleFacts:
@@ -154,10 +152,8 @@ def _facts(module: Module, opt: Path, default_target: str) -> ModuleFacts:
     counts, failure = None, None
     level, target = "?", default_target
     path = module.bitcode_path
-    try:
+    with reading(path, REMAKE):
         size_bytes, digest = size_and_sha256(path)
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}); extract the corpus again") from None
     try:
         level = optimization_level(module.options())
         target = module.target() or default_target

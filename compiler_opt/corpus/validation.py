@@ -4,11 +4,12 @@ A corpus is untrusted input: its files must be regular, no symlink may leave it,
 plain strings here: `Path` objects would double the time for a large corpus.
 """
 
+import contextlib
 import errno
 import io
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from compiler_opt.corpus import bitcode
@@ -16,6 +17,35 @@ from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 
 REMAKE = "extract the corpus again"
+
+
+@contextlib.contextmanager
+def reading(shown: object, remedy: str) -> Iterator[None]:
+    """Raises CorpusError for an OSError: `shown` (a path or its name in messages) cannot be read; `remedy`."""
+    try:
+        yield
+    except OSError as error:
+        raise CorpusError(f"{printable(shown)}: cannot be read ({error.strerror}); {remedy}") from None
+
+
+def resolved_within(path: Path, root: Path, remedy: str) -> Path:
+    """Resolves the symlinks of a path that must not leave a folder.
+
+    Args:
+      path: exists, unless it is a dangling link.
+      root: the folder.
+      remedy: what the user can do about a link that leaves it.
+
+    Raises:
+      CorpusError: it leaves the folder, or cannot be resolved.
+    """
+    try:
+        resolved = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise CorpusError(f"{printable(path)}: is a dangling link; {remedy}") from None
+    if not resolved.is_relative_to(root.resolve()):
+        raise CorpusError(f"{printable(path)}: is a link that leaves the folder (to {printable(resolved)}); {remedy}")
+    return resolved
 
 
 class FileChecker:

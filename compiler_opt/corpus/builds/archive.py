@@ -21,6 +21,7 @@ from compiler_opt.corpus.builds.objects import (
     name_below,
     normal,
 )
+from compiler_opt.corpus.validation import reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import open_regular, printable
 
@@ -42,16 +43,12 @@ def objects_of_archive(path: Path, base: Path) -> list[ObjectFile]:
     Raises:
       CorpusError: it cannot be read, is not an archive, is truncated, or a member is outside the base folder.
     """
-    try:
+    with reading(path, "build it again"):
         descriptor = open_regular(path)
-    except OSError as error:
-        raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); build it again") from None
-    try:
-        return _Archive(path, descriptor).objects(normal(base))
-    except OSError as error:
-        raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); build it again") from None
-    finally:
-        os.close(descriptor)
+        try:
+            return _Archive(path, descriptor).objects(normal(base))
+        finally:
+            os.close(descriptor)
 
 
 class _Archive:

@@ -7,7 +7,9 @@ each a `label` below a `parentId`. Old versions of Bazel write ids as strings, a
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
+
+import msgspec
 
 from compiler_opt.corpus.builds import params, response_files
 from compiler_opt.corpus.builds.objects import OBJECT_SUFFIXES, Build, listed
@@ -24,6 +26,50 @@ _ARCHIVES = ("CppArchive", "ObjcArchive")
 _LIBRARY_SUFFIXES = (".a", ".lo")
 
 
+_Id = int | str
+_Value = TypeVar("_Value")
+
+
+class _ParamFile(msgspec.Struct, rename="camel"):
+    exec_path: str | None = None
+    arguments: list[str] = []
+
+
+class _Action(msgspec.Struct, rename="camel"):
+    mnemonic: str = ""
+    arguments: list[str] = []
+    param_files: list[_ParamFile] = []
+    input_dep_set_ids: list[_Id] = []
+    output_ids: list[_Id] = []
+
+
+class _FileSet(msgspec.Struct, rename="camel"):
+    id: _Id
+    direct_artifact_ids: list[_Id] = []
+    transitive_dep_set_ids: list[_Id] = []
+
+
+class _Artifact(msgspec.Struct, rename="camel"):
+    id: _Id
+    path_fragment_id: _Id | None = None
+    exec_path: str | None = None
+
+
+class _PathFragment(msgspec.Struct, rename="camel"):
+    id: _Id
+    label: str
+    parent_id: _Id | None = None
+
+
+class _Query(msgspec.Struct, rename="camel"):
+    """The keys that we read; others are ignored."""
+
+    actions: list[_Action] = []
+    dep_set_of_files: list[_FileSet] = []
+    artifacts: list[_Artifact] = []
+    path_fragments: list[_PathFragment] = []
+
+
 def objects_of_aquery(path: Path, base: Path | None = None) -> Build:
     """Lists the objects that the link actions of a query result take as inputs, directly or in archives.
 
@@ -35,122 +81,80 @@ def objects_of_aquery(path: Path, base: Path | None = None) -> Build:
       CorpusError: it is not a query result, or has no link action; see also `params.objects_of_params`.
     """
     graph, base = _Graph(path), base or Path.cwd()
-    links = [action for action in graph.actions if action.get("mnemonic") in (*_LINKS, *_ARCHIVES)]
+    links = [action for action in graph.actions if action.mnemonic in (*_LINKS, *_ARCHIVES)]
     if not links:
-        mnemonics = sorted({str(action.get("mnemonic")) for action in graph.actions})
+        mnemonics = sorted({action.mnemonic for action in graph.actions})
         raise CorpusError(f"{path}: expected an action CppLink, found {listed(mnemonics) or 'none'}; give {WANTED}")
     inputs: dict[str, None] = {}
     options: list[str] = []
     made_here: set[str] = set()
     for action in links:
-        made = list(graph.paths_of(_ids(action, "outputIds", graph.where)))
+        made = list(graph.paths_of(action.output_ids))
         # In Bazel 4, actions that make static libraries are CppLink, too.
-        if action["mnemonic"] in _ARCHIVES or any(file.endswith(_LIBRARY_SUFFIXES) for file in made):
+        if action.mnemonic in _ARCHIVES or any(file.endswith(_LIBRARY_SUFFIXES) for file in made):
             made_here.update(made)
         else:
-            linked, link_options = params.parse(response_files.expand(graph.command_of(action), base, graph.where))
+            linked, link_options = params.parse(response_files.expand(_command_of(action), base, str(path)))
             options += link_options
             inputs.update(dict.fromkeys(linked))
-        files = graph.paths_of(graph.artifacts_of(_ids(action, "inputDepSetIds", graph.where)))
+        files = graph.paths_of(graph.artifacts_of(action.input_dep_set_ids))
         inputs.update(dict.fromkeys(file for file in files if file.endswith((*OBJECT_SUFFIXES, *_LIBRARY_SUFFIXES))))
     # The objects in an archive of this build are inputs of its archive action.
-    found = params.objects_of_inputs([file for file in inputs if file not in made_here], base, graph.where)
+    found = params.objects_of_inputs([file for file in inputs if file not in made_here], base, str(path))
     return Build(found.objects, found.skipped, tuple(options))
+
+
+def _command_of(action: _Action) -> list[str]:
+    """The arguments of an action, with its parameter files expanded, without the program."""
+    files = {file.exec_path: file.arguments for file in action.param_files}
+    command: list[str] = []
+    for word in action.arguments:
+        command += files.pop(word.removeprefix("-Wl,").removeprefix("@"), [word])
+    for rest in files.values():
+        command += rest
+    return command[1:]
 
 
 class _Graph:
     """A query result, its tables by id."""
 
     def __init__(self, path: Path) -> None:
-        self.where = str(path)
-        graph = read_json(path, MAX_BYTES, WANTED)
-        if not isinstance(graph, dict):
-            raise CorpusError(f"{path}: expected a JSON object, found {type(graph).__name__}; give {WANTED}")
-        self.actions = _objects(graph, "actions", self.where)
-        self._sets = _by_id(graph, "depSetOfFiles", self.where)
-        self._artifacts = _by_id(graph, "artifacts", self.where)
-        self._fragments = _by_id(graph, "pathFragments", self.where)
+        self._path = path
+        query = read_json(path, _Query, MAX_BYTES, WANTED)
+        self.actions = query.actions
+        # Ids are numbers or, of old versions, strings.
+        self._sets = {str(entry.id): entry for entry in query.dep_set_of_files}
+        self._artifacts = {str(entry.id): entry for entry in query.artifacts}
+        self._fragments = {str(entry.id): entry for entry in query.path_fragments}
 
-    def artifacts_of(self, set_ids: Iterable[str]) -> Iterator[str]:
+    def artifacts_of(self, set_ids: Iterable[_Id]) -> Iterator[_Id]:
         """Ids of the artifacts in nested sets of files; visits each set once."""
-        waiting = list(set_ids)
-        seen = set(waiting)
+        waiting = [str(item) for item in set_ids]
+        visited = set(waiting)
         while waiting:
-            entry = _entry(self._sets, waiting.pop(), "depSetOfFiles", self.where)
-            yield from _ids(entry, "directArtifactIds", self.where)
-            further = [item for item in _ids(entry, "transitiveDepSetIds", self.where) if item not in seen]
-            seen.update(further)
+            entry = self._entry(self._sets, waiting.pop(), "depSetOfFiles")
+            yield from entry.direct_artifact_ids
+            further = [item for item in map(str, entry.transitive_dep_set_ids) if item not in visited]
+            visited.update(further)
             waiting += further
 
-    def paths_of(self, artifact_ids: Iterable[str]) -> Iterator[str]:
+    def paths_of(self, artifact_ids: Iterable[_Id]) -> Iterator[str]:
         for artifact_id in artifact_ids:
-            artifact = _entry(self._artifacts, artifact_id, "artifacts", self.where)
-            whole = artifact.get("execPath")
-            yield whole if isinstance(whole, str) else self._path(_id(artifact, "pathFragmentId", self.where))
+            artifact = self._entry(self._artifacts, artifact_id, "artifacts")
+            yield artifact.exec_path if artifact.exec_path is not None else self._path_of(artifact.path_fragment_id)
 
-    def command_of(self, action: Mapping[str, Any]) -> list[str]:
-        """The arguments of an action, with its parameter files expanded."""
-        files = {
-            file.get("execPath"): _texts(file, "arguments", self.where)
-            for file in _objects(action, "paramFiles", self.where)
-        }
-        command: list[str] = []
-        for word in _texts(action, "arguments", self.where):
-            name = word.removeprefix("-Wl,").removeprefix("@")
-            command += files.pop(name) if name in files else [word]
-        for rest in files.values():
-            command += rest
-        return command[1:]  # Without the program.
-
-    def _path(self, fragment_id: str) -> str:
+    def _path_of(self, fragment_id: _Id | None) -> str:
         labels: list[str] = []
-        while fragment_id:
+        while fragment_id is not None:
             if len(labels) > MAX_DEPTH:
-                raise CorpusError(f"{self.where}: pathFragments: expected at most {MAX_DEPTH} levels, found more")
-            fragment = _entry(self._fragments, fragment_id, "pathFragments", self.where)
-            labels.append(str(fragment.get("label")))
-            fragment_id = _id(fragment, "parentId", self.where) if "parentId" in fragment else ""
+                raise CorpusError(f"{self._path}: pathFragments: expected at most {MAX_DEPTH} levels, found more")
+            fragment = self._entry(self._fragments, fragment_id, "pathFragments")
+            labels.append(fragment.label)
+            fragment_id = fragment.parent_id
         return "/".join(reversed(labels))
 
-
-def _objects(entry: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
-    values = entry.get(key, [])
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise CorpusError(f"{where}: '{key}': expected a list of objects, found something else; give {WANTED}")
-    return values
-
-
-def _texts(entry: Mapping[str, Any], key: str, where: str) -> list[str]:
-    values = entry.get(key, [])
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise CorpusError(f"{where}: '{key}': expected a list of strings, found something else; give {WANTED}")
-    return values
-
-
-def _ids(entry: Mapping[str, Any], key: str, where: str) -> list[str]:
-    values = entry.get(key, [])
-    if not isinstance(values, list) or not all(_is_id(value) for value in values):
-        raise CorpusError(f"{where}: '{key}': expected a list of ids, found something else; give {WANTED}")
-    return [str(value) for value in values]
-
-
-def _id(entry: Mapping[str, Any], key: str, where: str) -> str:
-    value = entry.get(key)
-    if not _is_id(value):
-        raise CorpusError(f"{where}: '{key}': expected an id, found {str(value)[:80]!r}; give {WANTED}")
-    return str(value)
-
-
-def _is_id(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
-
-
-def _by_id(graph: Mapping[str, Any], key: str, where: str) -> dict[str, dict[str, Any]]:
-    return {_id(entry, "id", where): entry for entry in _objects(graph, key, where)}
-
-
-def _entry(table: Mapping[str, dict[str, Any]], key: str, name: str, where: str) -> dict[str, Any]:
-    try:
-        return table[key]
-    except KeyError:
-        raise CorpusError(f"{where}: there is no entry {key[:80]!r} in '{name}'; give {WANTED}") from None
+    def _entry(self, table: Mapping[str, _Value], key: _Id, name: str) -> _Value:
+        try:
+            return table[str(key)]
+        except KeyError:
+            raise CorpusError(f"{self._path}: there is no entry {str(key)[:80]!r} in '{name}'; give {WANTED}") from None

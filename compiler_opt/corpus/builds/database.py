@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
+
+from compiler_opt.checked_values import convert
 from compiler_opt.corpus.builds import response_files
-from compiler_opt.corpus.builds.objects import (
-    ObjectFile,
-    checked_path,
-    name_below,
-    normal,
-    unique,
-)
+from compiler_opt.corpus.builds.objects import ObjectFile, checked_path, name_below, normal, unique
 from compiler_opt.corpus.builds.reading import read_json
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
@@ -24,6 +21,16 @@ WANTED = "the compile_commands.json of a build, as written by CMake with -DCMAKE
 
 _COMPILES = frozenset({"-c", "--compile"})
 _MAKES_NO_OBJECT = frozenset({"-E", "-S", "-M", "-MM", "-fsyntax-only", "--preprocess", "--assemble"})
+
+
+class _Entry(msgspec.Struct):
+    """The keys that we read; others are ignored."""
+
+    file: str
+    directory: str | None = None
+    command: str | None = None
+    arguments: list[str] | None = None
+    output: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,15 +61,17 @@ def commands_of_database(path: Path) -> list[CompileCommand]:
       CorpusError: the file is not a compilation database, or a response file includes itself or is too large.
     """
     commands = []
-    for number, entry in enumerate(_read_database(path)):
+    for number, value in enumerate(read_json(path, list[Any], MAX_DATABASE_BYTES, WANTED)):
         where = f"{path}: entry {number}"
-        if not isinstance(entry, dict) or not isinstance(entry.get("file"), str):
-            raise CorpusError(f"{where}: expected an object with 'directory', 'file' and 'command' or 'arguments'")
-        file = checked_path(entry["file"], f"{where}: 'file'")
+        try:
+            entry = convert(value, _Entry)
+        except ValueError as error:
+            raise CorpusError(f"{where}: {error}; give {WANTED}") from None
+        file = checked_path(entry.file, f"{where}: 'file'")
         # Relative directories are relative to the database.
-        directory = path.parent.absolute() / checked_path(entry.get("directory") or ".", f"{where}: 'directory'")
+        directory = path.parent.absolute() / checked_path(entry.directory or ".", f"{where}: 'directory'")
         arguments = tuple(response_files.expand(_arguments_of(entry, where), directory, where))
-        output = _output_of(entry, file, arguments)
+        output = entry.output if entry.output is not None else _output_of(file, arguments)
         if output is not None:
             object_path = normal(directory / checked_path(output, f"{where}: the object"))
             commands.append(CompileCommand(directory, file, arguments, object_path))
@@ -92,35 +101,22 @@ def objects_of_database(path: Path, base: Path | None = None) -> list[ObjectFile
     return list(unique(objects, str(path)))
 
 
-def _read_database(path: Path) -> list[Any]:
-    entries = read_json(path, MAX_DATABASE_BYTES, WANTED)
-    if not isinstance(entries, list):
-        raise CorpusError(f"{path}: expected a JSON list of compile commands, found {type(entries).__name__}")
-    return entries
-
-
-def _arguments_of(entry: dict[str, Any], where: str) -> Sequence[str]:
+def _arguments_of(entry: _Entry, where: str) -> Sequence[str]:
     """The command of a database entry; empty if it has only an output."""
-    arguments = entry.get("arguments")
-    if arguments is None:
-        command = entry.get("command")
-        if command is None and isinstance(entry.get("output"), str):
-            return ()
-        if not isinstance(command, str):
-            raise CorpusError(f"{where}: expected 'command' or 'arguments'")
-        try:
-            arguments = shlex.split(command)
-        except ValueError as error:
-            raise CorpusError(f"{where}: 'command' cannot be split into words ({error})") from None
-    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
-        raise CorpusError(f"{where}: 'arguments': expected a list of strings")
-    return arguments
+    if entry.arguments is not None:
+        return entry.arguments
+    if entry.command is None:
+        if entry.output is None:
+            raise CorpusError(f"{where}: expected 'command' or 'arguments'; give {WANTED}")
+        return ()
+    try:
+        return shlex.split(entry.command)
+    except ValueError as error:
+        raise CorpusError(f"{where}: 'command' cannot be split into words ({error}); fix it") from None
 
 
-def _output_of(entry: dict[str, Any], file: str, arguments: Sequence[str]) -> str | None:
-    """The object that a database entry makes, as written there; None if it makes none (preprocessing, linking)."""
-    if isinstance(entry.get("output"), str):
-        return entry["output"]
+def _output_of(file: str, arguments: Sequence[str]) -> str | None:
+    """The object that a command makes, as written there; None if it makes none (preprocessing, linking)."""
     if not _COMPILES.intersection(arguments) or _MAKES_NO_OBJECT.intersection(arguments):
         return None
     output = None

@@ -13,8 +13,9 @@ from typing import Any
 
 from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus
 from compiler_opt.corpus.module import check_name
+from compiler_opt.corpus.validation import reading, resolved_within
 from compiler_opt.errors import CorpusError, OutputError
-from compiler_opt.files import check_folder_writable, write_json
+from compiler_opt.files import check_folder_writable, shown, write_json
 
 _MERGED = ("modules", "projects", "compiler")
 
@@ -71,12 +72,8 @@ def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
 
 def _parts(root_dir: Path) -> tuple[dict[str, Corpus], list[str]]:
     """Loads the corpora among the sub-folders, by name; returns them and the names of the other sub-folders."""
-    try:
+    with reading(root_dir, "give the folder whose sub-folders are corpora"):
         folders = sorted(path for path in root_dir.iterdir() if path.is_dir())
-    except OSError as error:
-        raise CorpusError(
-            f"{root_dir}: cannot be read ({error.strerror}); give the folder whose sub-folders are corpora"
-        ) from None
     parts: dict[str, Corpus] = {}
     others = []
     places: dict[Path, str] = {}
@@ -84,9 +81,7 @@ def _parts(root_dir: Path) -> tuple[dict[str, Corpus], list[str]]:
         if not (folder / DESCRIPTION_NAME).exists():
             others.append(folder.name)
             continue
-        place = folder.resolve()
-        if not place.is_relative_to(root_dir.resolve()):
-            raise CorpusError(f"{folder}: is a link that leaves the folder (to {place}); copy the corpus")
+        place = resolved_within(folder, root_dir, "copy the corpus")
         if place in places:
             raise CorpusError(f"{root_dir}: {places[place]!r} and {folder.name!r} are the same corpus; remove one")
         places[place] = folder.name
@@ -115,8 +110,8 @@ def _check_same(root_dir: Path, contents: Mapping[str, Mapping[str, Any]]) -> No
             one, other = (contents[each].get(key) for each in (first, name))
             if one != other:
                 raise CorpusError(
-                    f"{root_dir}: the corpora {first!r} and {name!r} differ in {key!r}: {_shown(one)} and "
-                    f"{_shown(other)}; combine only those that agree, or extract one of them again"
+                    f"{root_dir}: the corpora {first!r} and {name!r} differ in {key!r}: {shown(one)} and "
+                    f"{shown(other)}; combine only those that agree, or extract one of them again"
                 )
 
 
@@ -140,8 +135,3 @@ def _check_replaceable(root_dir: Path, names: set[str], overwrite: bool) -> None
         raise OutputError(
             f"{path}: lists other modules than those of the sub-folders; give another --root_dir, or --overwrite"
         )
-
-
-def _shown(value: Any) -> str:
-    text = "nothing" if value is None else json.dumps(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -7,7 +7,6 @@ options, each terminated by NUL, into `.llvmcmd`. Names and layout are those of 
 `builds` lists the objects of a build; `thinlto.py` reads ThinLTO indexes.
 """
 
-import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,23 +15,8 @@ from typing import Any
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.sections import BITCODE_SECTION, COMMAND_SECTION, Reader
-from compiler_opt.corpus.making.writing import (
-    CorpusWriter,
-    MadeCorpus,
-    Version,
-    map_with_failures,
-    newest,
-    write_description,
-)
+from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
 from compiler_opt.errors import CorpusError
-
-
-@dataclasses.dataclass(frozen=True)
-class _Extracted:
-    """The outcome for one object: LLVM version by module name, and how many modules the filter dropped."""
-
-    modules: dict[str, Version | None]
-    filtered: int
 
 
 def extract(
@@ -67,47 +51,36 @@ def extract(
       CorpusError: no object has a usable module, or the filter is not a regular expression.
       OutputError: the folder cannot be written, or is not empty.
     """
-    pattern = compiled_filter(cmd_filter)
+    try:
+        pattern = re.compile(cmd_filter or "")
+    except re.error as error:
+        raise CorpusError(f"--cmd_filter: {cmd_filter!r} is not a regular expression ({error})") from None
     reader = Reader(bitcode_section, command_section, llvm_objcopy)
     writer = CorpusWriter(output_dir, overwrite)
     taken = {item.name for item in objects}
 
-    def extract_one(item: ObjectFile) -> _Extracted:
-        modules: dict[str, Version | None] = {}
-        compilations = reader.read(item)
-        for number, compilation in enumerate(compilations):
-            name = item.name if len(compilations) == 1 else f"{item.name}.{number}"
-            if len(compilations) > 1 and name in taken:
-                raise CorpusError(
-                    f"{item.shown}: holds several modules, but {name} is another object's name; extract it alone"
-                )
-            if pattern is None or any(pattern.search(option) for option in compilation.options):
-                index = None if thinlto_base is None else thinlto.read_index(item, compilation.options, thinlto_base)
-                modules[name] = writer.write_module(name, compilation.code, compilation.options, index)
-        return _Extracted(modules, len(compilations) - len(modules))
+    def extract_one(item: ObjectFile) -> int:
+        """Writes the modules of an object; returns how many the filter dropped."""
+        found = reader.read(item)
+        compilations = {item.name if len(found) == 1 else f"{item.name}.{n}": each for n, each in enumerate(found)}
+        if len(found) > 1 and (clash := next((name for name in compilations if name in taken), None)):
+            raise CorpusError(
+                f"{item.shown}: holds several modules, but {clash} is another object's name; extract it alone"
+            )
+        indexes: dict[str, bytes | None] = {}
+        for name, (_, options) in compilations.items():
+            if any(pattern.search(option) for option in options):
+                indexes[name] = thinlto.read_index(item, options, thinlto_base) if thinlto_base is not None else None
+        for name, index in indexes.items():
+            writer.write_module(name, *compilations[name], index)
+        return len(compilations) - len(indexes)
 
-    extracted, refused = map_with_failures(extract_one, objects, num_workers, progress)
-    versions = {name: version for one in extracted for name, version in one.modules.items()}
-    filtered = sum(one.filtered for one in extracted)
-    failures = tuple((item.path, reason) for item, reason in refused)
-    if not versions:
-        raise CorpusError(_nothing_extracted(objects, filtered, failures))
-    modules = sorted(versions)
-    write_description(output_dir, modules, version=newest(versions.values()), has_thinlto=thinlto_base is not None)
-    return MadeCorpus(tuple(modules), failures, filtered)
-
-
-def compiled_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
-    """Compiles a regular expression; raises CorpusError if it is invalid."""
-    try:
-        return re.compile(cmd_filter) if cmd_filter is not None else None
-    except re.error as error:
-        raise CorpusError(f"--cmd_filter: {cmd_filter!r} is not a regular expression ({error})") from None
-
-
-def _nothing_extracted(objects: Sequence[ObjectFile], filtered: int, failures: Sequence[tuple[Path, str]]) -> str:
-    if failures:
-        return f"none of the {len(objects)} objects holds a module; the first: {failures[0][1]}"
-    if filtered:
-        return f"--cmd_filter drops all {filtered} modules; give another one"
-    return "there is no object to extract; give a build that has objects"
+    dropped, refused = map_with_failures(extract_one, objects, num_workers, progress)
+    if refused:
+        nothing = f"none of the {len(objects)} objects holds a module"
+    elif objects:
+        nothing = f"--cmd_filter drops all {sum(dropped)} modules; give another one"
+    else:
+        nothing = "there is no object to extract; give a build that has objects"
+    failures = [(item.path, reason) for item, reason in refused]
+    return writer.finish(failures, nothing, filtered=sum(dropped), has_thinlto=thinlto_base is not None)

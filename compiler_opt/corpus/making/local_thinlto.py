@@ -16,14 +16,8 @@ from compiler_opt.corpus.builds import params, response_files
 from compiler_opt.corpus.builds.objects import checked_path, name_below, normal
 from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
 from compiler_opt.corpus.making import thinlto
-from compiler_opt.corpus.making.writing import (
-    CorpusWriter,
-    MadeCorpus,
-    Version,
-    map_with_failures,
-    newest,
-    write_description,
-)
+from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
+from compiler_opt.corpus.validation import reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular
 
@@ -109,34 +103,29 @@ def extract(
         raise CorpusError(f"the link left no file that ends in {IMPORTED_SUFFIX}; {_LINK_SO}")
     writer = CorpusWriter(output_dir, overwrite)
 
-    def extract_one(module: tuple[str, Path]) -> tuple[str, str, Version | None]:
+    def extract_one(module: tuple[str, Path]) -> str:
+        """Writes a module; returns its target."""
         name, place = module
         code = _read_bitcode(Path(f"{place}{IMPORTED_SUFFIX}"))
         index = thinlto.read_index_file(Path(f"{place}{INDEX_SUFFIX}"), printable(place))
         triple = bitcode.target_triple(code)
         if triple is None:
             raise CorpusError(f"{printable(place)}: its bitcode names no target; build it again")
-        return name, triple, writer.write_module(name, code, None, index)
+        writer.write_module(name, code, None, index)
+        return triple
 
-    extracted, refused = map_with_failures(extract_one, link.modules, num_workers, progress)
-    modules = sorted(name for name, _, _ in extracted)
-    triples = {triple for _, triple, _ in extracted}
-    failures = tuple((place, reason) for (_, place), reason in refused)
-    if not modules:
-        raise CorpusError(f"none of {len(link.modules)} modules is usable; the first: {failures[0][1]}")
+    found, refused = map_with_failures(extract_one, link.modules, num_workers, progress)
+    triples = sorted(set(found))
     if len(triples) > 1:
         raise CorpusError(
-            f"the modules are for several targets ({', '.join(sorted(triples))}); give the parameter file of one link"
+            f"the modules are for several targets ({', '.join(triples)}); give the parameter file of one link"
         )
-    override = command_override(link.options, triples.pop())
-    write_description(
-        output_dir,
-        modules,
-        version=newest(version for _, _, version in extracted),
+    return writer.finish(
+        [(place, reason) for (_, place), reason in refused],
+        f"none of {len(link.modules)} modules is usable",
         has_thinlto=True,
-        command_override=override,
+        command_override=command_override(link.options, *triples) if triples else None,
     )
-    return MadeCorpus(tuple(modules), failures)
 
 
 def command_override(link_options: Iterable[str], triple: str) -> list[str]:
@@ -197,9 +186,7 @@ def _saved_for(given: Path) -> list[Path]:
 
 
 def _read_bitcode(path: Path) -> bytes:
-    try:
+    with reading(path, _LINK_SO):
         code = read_regular(path, bitcode.MAX_FILE_BYTES)
-    except OSError as error:
-        raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {_LINK_SO}") from None
     bitcode.check(code, printable(path), "link again")
     return code

@@ -14,14 +14,8 @@ from typing import Any
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.command_lines.command_line import checked_options
 from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
-from compiler_opt.corpus.making.writing import (
-    CorpusWriter,
-    MadeCorpus,
-    Version,
-    map_with_failures,
-    newest,
-    write_description,
-)
+from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
+from compiler_opt.corpus.validation import reading, resolved_within
 from compiler_opt.errors import ConfigError, CorpusError, OutputError
 from compiler_opt.files import read_regular
 
@@ -89,32 +83,23 @@ def make(
     """
     if output_dir.resolve() == input_dir.resolve():
         raise OutputError(f"{output_dir}: is the folder of the bitcode files; give another --output_dir")
-    writer, root = CorpusWriter(output_dir, overwrite), input_dir.resolve()
+    writer = CorpusWriter(output_dir, overwrite)
 
-    def make_one(path: Path) -> tuple[str, Version | None]:
+    def make_one(path: Path) -> None:
         name = path.relative_to(input_dir).as_posix().removesuffix(_SUFFIX)
-        return name, writer.write_module(name, _read(path, root), options)
+        writer.write_module(name, _read(path, input_dir), options)
 
-    found, failures = map_with_failures(make_one, paths, progress=progress)
-    versions = dict(found)
-    if not versions:
-        first = f"; the first: {failures[0][1]}" if failures else ""
-        raise CorpusError(f"{input_dir}: none of {len(paths)} files *.bc is a module{first}; give another --input_dir")
-    modules = sorted(versions)
-    write_description(output_dir, modules, version=newest(versions.values()))
-    return MadeCorpus(tuple(modules), tuple(failures))
+    _, failures = map_with_failures(make_one, paths, progress=progress)
+    nothing = f"{input_dir}: none of {len(paths)} files *.bc is a module; give another --input_dir"
+    return writer.finish(failures, nothing)
 
 
 def _read(path: Path, root: Path) -> bytes:
     """Reads a bitcode file below `root`; raises CorpusError if it is not a module."""
     if path.name.endswith(INDEX_SUFFIX):
         raise CorpusError(f"{path}: has the name of a ThinLTO index, which is not a module; rename it if it is one")
-    try:
-        target = Path(os.path.realpath(path, strict=True))
-        if not target.is_relative_to(root):
-            raise CorpusError(f"{path}: is a link that leaves the folder (to {target}); copy the file")
+    target = resolved_within(path, root, "copy the file")
+    with reading(path, "copy the file"):
         code = read_regular(target, bitcode.MAX_FILE_BYTES)
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
     bitcode.check(code, str(path), "compile it again")
     return code

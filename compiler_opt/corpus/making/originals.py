@@ -13,6 +13,7 @@ from compiler_opt.corpus.builds import archive
 from compiler_opt.corpus.builds.objects import ARCHIVE, BITCODE, ObjectFile, head_of, kind_of, listed, normal
 from compiler_opt.corpus.making import sections
 from compiler_opt.corpus.making.local_thinlto import IMPORTED_SUFFIX
+from compiler_opt.corpus.validation import reading, resolved_within
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 from compiler_opt.llvm.elf import ElfFile
@@ -43,7 +44,6 @@ class Originals:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._resolved_root = root.resolve()
         self._archives: dict[Path, dict[str, ObjectFile]] = {}
         self._kept_objects: dict[Path, dict[str, list[str]]] = {}
 
@@ -85,23 +85,12 @@ class Originals:
 
     def _check(self, path: Path) -> None:
         """Raises CorpusError unless the path is a file, and inside the folder."""
-        try:
-            resolved = path.resolve(strict=True)
-        except (OSError, RuntimeError):
-            raise CorpusError(f"{printable(path)}: is a dangling link; build it again") from None
-        if not resolved.is_relative_to(self._resolved_root):
-            raise CorpusError(
-                f"{printable(path)}: is a link that leaves the folder (to {printable(resolved)}); give the folder of "
-                "the objects"
-            )
-        if not resolved.is_file():
+        if not resolved_within(path, self._root, "build it again, or give the folder of the objects").is_file():
             raise CorpusError(f"{printable(path)}: expected an object, found something else")
 
     def _kind(self, path: Path) -> str:
-        try:
+        with reading(path, "build it again"):
             return kind_of(head_of(path), path.name)
-        except OSError as error:
-            raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); build it again") from None
 
     def _holder(self, name: str) -> Path | None:
         """The archive that contains the module's object."""

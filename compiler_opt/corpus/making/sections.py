@@ -3,15 +3,18 @@
 ELF is read in this process, and only the headers, names and the two sections; other formats by `llvm-objcopy`.
 """
 
+import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.builds.objects import BITCODE, ObjectFile, kind_of
 from compiler_opt.corpus.module import parse_options
+from compiler_opt.corpus.validation import reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import open_regular
 from compiler_opt.llvm import processes
@@ -27,8 +30,7 @@ _COMMAND_START = re.compile(rb"(?<=\0)(?=-cc1\0)")
 _EMBED = "compile with -Xclang -fembed-bitcode=all"
 
 
-@dataclasses.dataclass(frozen=True)
-class Embedded:
+class Embedded(NamedTuple):
     """A compilation embedded in an object: its bitcode and its cc1 options."""
 
     code: bytes
@@ -69,11 +71,9 @@ class Reader:
                 f"{item.shown}: {self.bitcode_section} is a marker without bitcode (-fembed-bitcode=marker); {_EMBED}"
             )
         self._check_bitcode(item, code)
-        return self._split(item, code, commands)
-
-    def _split(self, item: ObjectFile, code: bytes, commands: bytes) -> list[Embedded]:
         try:
-            command_lines = _split_commands(commands)
+            # Each command line starts with `-cc1`.
+            command_lines = [parse_options(part) for part in _COMMAND_START.split(commands)]
         except CorpusError as error:
             raise CorpusError(f"{item.shown}: {self.command_section}: {error}; compile it again") from None
         try:
@@ -99,31 +99,13 @@ def read_object(item: ObjectFile) -> bytes:
     Raises:
       CorpusError: it cannot be read, or is too large.
     """
-    try:
-        descriptor = open_regular(item.path)
-    except OSError as error:
-        raise CorpusError(f"{item.shown}: cannot be read ({error.strerror}); build it again") from None
-    try:
-        return _range_of(item, descriptor)[:]
-    except OSError as error:
-        raise CorpusError(f"{item.shown}: cannot be read ({error.strerror}); build it again") from None
-    finally:
-        os.close(descriptor)
-
-
-def _split_commands(data: bytes) -> list[tuple[str, ...]]:
-    """Splits a section into command lines, each of which starts with `-cc1`."""
-    return [parse_options(part) for part in _COMMAND_START.split(data)]
+    with _opened(item) as content:
+        return content[:]
 
 
 def _read_sections(item: ObjectFile, names: Sequence[str]) -> list[bytes]:
     """Reads these sections of an ELF object; empty for one that it lacks."""
-    try:
-        descriptor = open_regular(item.path)
-    except OSError as error:
-        raise CorpusError(f"{item.shown}: cannot be read ({error.strerror}); build it again") from None
-    try:
-        data = _range_of(item, descriptor)
+    with _opened(item) as data:
         if kind_of(data[:20], item.path.name) == BITCODE:
             raise CorpusError(
                 f"{item.shown}: is LLVM bitcode, of a build with -flto; extract the objects that its backends make, or "
@@ -137,20 +119,27 @@ def _read_sections(item: ObjectFile, names: Sequence[str]) -> list[bytes]:
                 raise CorpusError(f"{item.shown}: expected at most {MAX_SECTION_BYTES} bytes in {name}, found more")
             contents.append(b"".join(elf.section_bytes(index) for index in sections))
         return contents
-    except OSError as error:
-        raise CorpusError(f"{item.shown}: cannot be read ({error.strerror}); build it again") from None
-    finally:
-        os.close(descriptor)
 
 
-def _range_of(item: ObjectFile, descriptor: int) -> FileRange:
-    file_bytes = os.fstat(descriptor).st_size
-    offset, size = (0, file_bytes) if item.member is None else (item.member.offset, item.member.size)
-    if offset + size > file_bytes:
-        raise CorpusError(f"{item.shown}: ends at byte {offset + size} of {file_bytes}; build the archive again")
-    if size > MAX_FILE_BYTES:
-        raise CorpusError(f"{item.shown}: {size} bytes is over the limit of {MAX_FILE_BYTES} for an object file")
-    return FileRange(descriptor, offset, size)
+@contextlib.contextmanager
+def _opened(item: ObjectFile) -> Iterator[FileRange]:
+    """The contents of an object file or archive member; raises CorpusError if they cannot be read or are too large."""
+    with reading(item.shown, "build it again"):
+        descriptor = open_regular(item.path)
+        try:
+            file_bytes = os.fstat(descriptor).st_size
+            offset, size = (0, file_bytes) if item.member is None else (item.member.offset, item.member.size)
+            if offset + size > file_bytes:
+                raise CorpusError(
+                    f"{item.shown}: ends at byte {offset + size} of {file_bytes}; build the archive again"
+                )
+            if size > MAX_FILE_BYTES:
+                raise CorpusError(
+                    f"{item.shown}: {size} bytes is over the limit of {MAX_FILE_BYTES} for an object file"
+                )
+            yield FileRange(descriptor, offset, size)
+        finally:
+            os.close(descriptor)
 
 
 def _dump_sections(item: ObjectFile, names: Sequence[str], llvm_objcopy: Path) -> list[bytes]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.command_lines.thinlto import INDEX_OPTION
+from compiler_opt.corpus.validation import reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular
 
@@ -50,11 +51,7 @@ def read_index_file(path: Path, shown: str) -> bytes:
       CorpusError: it is missing or not bitcode; the message starts with `shown`.
     """
     what = f"{shown}: its ThinLTO index {printable(path)}"
-    try:
+    with reading(what, "give the folder that the build ran in with --obj_base_dir"):
         data = read_regular(path, MAX_INDEX_BYTES)
-    except OSError as error:
-        raise CorpusError(
-            f"{what} cannot be read ({error.strerror}); give the folder that the build ran in with --obj_base_dir"
-        ) from None
     bitcode.check(data, what, "build it again")
     return data

@@ -12,9 +12,7 @@ from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
 from compiler_opt.corpus.description import DESCRIPTION_NAME
 from compiler_opt.corpus.module import check_name, format_options
 from compiler_opt.errors import CorpusError, OutputError, ProtocolError
-from compiler_opt.files import check_folder_writable, write_json
-
-Version = tuple[int, int, int]
+from compiler_opt.files import check_folder_writable, write_atomically, write_json
 
 _Source = TypeVar("_Source")
 _Result = TypeVar("_Result")
@@ -36,7 +34,7 @@ class MadeCorpus:
 
 
 class CorpusWriter:
-    """Writes the files of modules into a folder, and never outside it.
+    """Writes a corpus into a folder, and never outside it; the description comes last, so a partial corpus has none.
 
     Args:
       output_dir: the corpus folder; created with the first module.
@@ -50,6 +48,7 @@ class CorpusWriter:
         self._output_dir = output_dir
         self._root = output_dir.resolve()
         self._folders: set[Path] = set()
+        self._versions: dict[str, tuple[int, int, int] | None] = {}
         check_folder_writable(output_dir)
         if not output_dir.is_dir():
             return
@@ -59,34 +58,12 @@ class CorpusWriter:
             # An old corpus loses its description before its first module changes.
             (output_dir / DESCRIPTION_NAME).unlink(missing_ok=True)
         except OSError as error:
-            raise _unwritable(output_dir, error) from None
+            raise OutputError(
+                f"{output_dir}: cannot be written ({error.strerror}); give another --output_dir"
+            ) from None
 
-    def write(self, module: str, suffix: str, content: bytes) -> None:
-        """Writes a file of a module atomically.
-
-        Raises:
-          CorpusError: the module's name is not a valid file name.
-          OutputError: the file cannot be written.
-        """
-        path = self._output_dir / f"{check_name(module)}{suffix}"
-        temporary = path.with_name(f".{path.name}.partial")
-        try:
-            self._make_folder(path.parent)
-            temporary.unlink(missing_ok=True)
-            # "x" does not follow an existing symlink.
-            with temporary.open("xb") as file:
-                file.write(content)
-            temporary.replace(path)
-        except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:
-                raise CorpusError(f"module {module[:80]!r}...: its name is too long for a file") from None
-            temporary.unlink(missing_ok=True)
-            raise _unwritable(path, error) from None
-
-    def write_module(
-        self, name: str, code: bytes, options: Sequence[str] | None, index: bytes | None = None
-    ) -> Version | None:
-        """Writes a module; returns the version of the LLVM that wrote its bitcode, if recorded.
+    def write_module(self, name: str, code: bytes, options: Sequence[str] | None, index: bytes | None = None) -> None:
+        """Writes the files of a module; may be called from several threads.
 
         Args:
           name: of the module.
@@ -98,20 +75,61 @@ class CorpusWriter:
           CorpusError: the module's name is not a valid file name.
           OutputError: a file cannot be written.
         """
-        self.write(name, ".bc", code)
+        self._write(name, ".bc", code)
         if options is not None:
-            self.write(name, ".cmd", format_options(options))
+            self._write(name, ".cmd", format_options(options))
         if index is not None:
-            self.write(name, INDEX_SUFFIX, index)
-        return bitcode.producer_version(code[: bitcode.HEAD_BYTES])
+            self._write(name, INDEX_SUFFIX, index)
+        self._versions[name] = bitcode.producer_version(code[: bitcode.HEAD_BYTES])
 
-    def _make_folder(self, folder: Path) -> None:
-        if folder in self._folders:
-            return
-        if not folder.resolve().is_relative_to(self._root):
-            raise OutputError(f"{folder}: is a link that leaves {self._output_dir}; give another --output_dir")
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folders.add(folder)
+    def finish(
+        self,
+        failures: Iterable[tuple[Path, str]],
+        nothing: str,
+        *,
+        filtered: int = 0,
+        has_thinlto: bool = False,
+        command_override: Sequence[str] | None = None,
+    ) -> MadeCorpus:
+        """Writes the description.
+
+        Args:
+          failures: path and reason for each input without a usable module.
+          nothing: the message if no module was written.
+          filtered: how many modules a filter dropped.
+          has_thinlto: each module has a ThinLTO index.
+          command_override: cc1 options of all modules, which have no `.cmd` files.
+
+        Raises:
+          CorpusError: no module was written.
+          OutputError: the folder cannot be written.
+        """
+        made = MadeCorpus(tuple(sorted(self._versions)), tuple(failures), filtered)
+        if not made.modules:
+            raise CorpusError(nothing + (f"; the first: {made.failures[0][1]}" if made.failures else ""))
+        write_description(
+            self._output_dir,
+            made.modules,
+            version=max((version for version in self._versions.values() if version is not None), default=None),
+            has_thinlto=has_thinlto,
+            command_override=command_override,
+        )
+        return made
+
+    def _write(self, module: str, suffix: str, content: bytes) -> None:
+        path = self._output_dir / f"{check_name(module)}{suffix}"
+        folder = path.parent
+        if folder not in self._folders:
+            if not folder.resolve().is_relative_to(self._root):
+                raise OutputError(f"{folder}: is a link that leaves {self._output_dir}; give another --output_dir")
+            self._folders.add(folder)
+        try:
+            # To wait for the disk after each of thousands of small files would take longer than to extract them.
+            write_atomically(path, content, durable=False)
+        except OutputError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENAMETOOLONG:
+                raise CorpusError(f"module {module[:80]!r}...: its name is too long for a file") from None
+            raise
 
 
 def map_with_failures(
@@ -132,31 +150,19 @@ def map_with_failures(
       the results, in order; and the sources that failed, with the reason.
     """
 
-    def work_one(source: _Source) -> _Result:
+    def work_one(source: _Source) -> _Result | CorpusError | ProtocolError:
         try:
             return work(source)
+        except (CorpusError, ProtocolError) as error:
+            return error
         finally:
             progress(1)
 
-    results: list[_Result] = []
-    failures: list[tuple[_Source, str]] = []
     with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
-        tasks = [pool.submit(work_one, source) for source in sources]
-        try:
-            for source, task in zip(sources, tasks, strict=True):
-                try:
-                    results.append(task.result())
-                except (CorpusError, ProtocolError) as error:
-                    failures.append((source, str(error)))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return results, failures
-
-
-def newest(versions: Iterable[Version | None]) -> Version | None:
-    """The newest known version."""
-    return max((version for version in versions if version is not None), default=None)
+        # When one raises something else, `map` cancels the rest.
+        outcomes = list(zip(sources, pool.map(work_one, sources), strict=True))
+    results = [outcome for _, outcome in outcomes if not isinstance(outcome, CorpusError | ProtocolError)]
+    return results, [(source, str(outcome)) for source, outcome in outcomes if isinstance(outcome, Exception)]
 
 
 def write_description(
@@ -189,7 +195,3 @@ def write_description(
     if version is not None:
         content["compiler"] = {"version": list(version)}
     write_json(output_dir / DESCRIPTION_NAME, content)
-
-
-def _unwritable(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path}: cannot be written ({error.strerror}); give another --output_dir")

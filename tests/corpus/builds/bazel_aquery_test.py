@@ -82,14 +82,14 @@ def test_parameter_files_may_be_on_disk(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ([], "expected a JSON object, found list"),
+        ([], "expected a mapping, found []; give what `bazel aquery"),
         ({}, "expected an action CppLink, found none; give what `bazel aquery"),
         ({"actions": [{"mnemonic": "CppCompile"}]}, "expected an action CppLink, found CppCompile"),
-        ({"actions": [1]}, "'actions': expected a list of objects"),
+        ({"actions": [1]}, "actions: expected a mapping, found 1"),
         ({"actions": [{"mnemonic": "CppLink", "inputDepSetIds": [5]}]}, "there is no entry '5' in 'depSetOfFiles'"),
-        ({"actions": [{"mnemonic": "CppLink", "arguments": 3}]}, "'arguments': expected a list of strings"),
+        ({"actions": [{"mnemonic": "CppLink", "arguments": 3}]}, "actions.arguments: expected a list, found 3"),
         ({**QUERY, "pathFragments": [{"id": n, "label": "x", "parentId": n} for n in range(9)]}, "at most 1024 levels"),
-        ({**QUERY, "artifacts": [{"id": True}]}, "'id': expected an id, found 'True'"),
+        ({**QUERY, "artifacts": [{"id": True}]}, "artifacts.id: expected int | str, found True"),
     ],
 )
 def test_queries_that_are_refused(tmp_path: Path, query: Any, message: str) -> None:

@@ -128,7 +128,7 @@ def test_what_an_object_names_as_its_index_must_be_one(distributed: Path, tmp_pa
     (tmp_path / "secret").write_text("not bitcode")
     for index, message in (
         ("secret", r"x.o: its ThinLTO index .*secret: expected LLVM bitcode"),
-        ("gone", r"x.o: its ThinLTO index .*gone cannot be read .*--obj_base_dir"),
+        ("gone", r"x.o: its ThinLTO index .*gone: cannot be read .*--obj_base_dir"),
         ("/dev/zero", "cannot be read"),
     ):
         with pytest.raises(CorpusError, match=message):
