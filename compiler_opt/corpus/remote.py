@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from compiler_opt.checked_values import read_json
 from compiler_opt.corpus.cache import ContentCache
 from compiler_opt.errors import CorpusError, OutputError
-from compiler_opt.files import default_cache_dir, printable, read_regular, write_atomically
+from compiler_opt.files import default_cache_dir, printable, write_atomically
 
 _LOG = logging.getLogger(__name__)
 
@@ -155,8 +156,8 @@ def list_folder(url: str, cache_dir: Path | None = None) -> RemoteFolder:
         raise
     except Exception as error:
         try:
-            listing = _stored(listing_path)
-        except (OSError, ValueError, TypeError, KeyError, CorpusError):
+            listing = read_json(listing_path, _Listing, max_bytes=MAX_LISTING_BYTES, error=CorpusError, remedy="")
+        except (FileNotFoundError, CorpusError):
             raise CorpusError(
                 f"{printable(url)}: cannot be listed ({_reason(error)}); check URL, network and permissions"
             ) from error
@@ -179,7 +180,7 @@ class _Listing:
     """A folder's path on its file system, and the size and version of each file by its path in the folder."""
 
     root: str
-    files: Mapping[str, tuple[int, str]]
+    files: dict[str, tuple[int, str]]
 
 
 def _listing(url: str) -> _Listing:
@@ -195,12 +196,6 @@ def _listing(url: str) -> _Listing:
             version = " ".join(str(about[key]) for key in _VERSIONS if about.get(key) is not None)
             files[path.removeprefix(f"{root}/")] = (size_bytes, version)
     return _Listing(root, files)
-
-
-def _stored(path: Path) -> _Listing:
-    listing = json.loads(read_regular(path, MAX_LISTING_BYTES))
-    files = {str(name): (int(size), str(version)) for name, (size, version) in listing["files"].items()}
-    return _Listing(str(listing["root"]), files)
 
 
 def _file_system(url: str) -> tuple[Any, str]:

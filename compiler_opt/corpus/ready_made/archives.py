@@ -52,7 +52,7 @@ def fetch(archive: Archive, cache_dir: Path) -> Path:
     return path
 
 
-def unpack(path: Path, target: Path, *, only: str = ".") -> None:
+def unpack(path: Path, target: Path, *, only: str = ".", max_bytes: int = MAX_UNPACKED_BYTES) -> None:
     """Unpacks the regular files of a tar archive into `target`, without its top-level folder.
 
     Links and special files are skipped: no project needs them.
@@ -61,6 +61,7 @@ def unpack(path: Path, target: Path, *, only: str = ".") -> None:
       path: the archive.
       target: gets the files, by their paths in the archive.
       only: unpack only the files below this folder of the archive.
+      max_bytes: of all files together.
 
     Raises:
       CorpusError: it is not a tar archive, is too large, or a name in it leaves the folder.
@@ -70,8 +71,8 @@ def unpack(path: Path, target: Path, *, only: str = ".") -> None:
         with tarfile.open(path, "r:*") as archive:
             for number, member in enumerate(archive):
                 num_bytes += member.size
-                if number >= MAX_MEMBERS or num_bytes > MAX_UNPACKED_BYTES:
-                    raise CorpusError(f"{path}: over the limit of {MAX_MEMBERS} files or {MAX_UNPACKED_BYTES} bytes")
+                if number >= MAX_MEMBERS or num_bytes > max_bytes:
+                    raise CorpusError(f"{path}: over the limit of {MAX_MEMBERS} files or {max_bytes} bytes")
                 name = PurePosixPath(member.name)
                 if name.is_absolute() or ".." in name.parts or "\0" in member.name:
                     raise CorpusError(f"{path}: holds {member.name!r:.80}, which would leave its folder")

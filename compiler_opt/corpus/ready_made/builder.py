@@ -24,7 +24,7 @@ from compiler_opt.corpus.ready_made import archives, manifest, resume
 from compiler_opt.corpus.ready_made.cross_compiling import OWN_TARGET, Target
 from compiler_opt.corpus.ready_made.tables import archives_of
 from compiler_opt.errors import CorpusError, OutputError
-from compiler_opt.files import default_cache_dir, exclusive_directory, flush_tree, nearest_folder, write_atomically
+from compiler_opt.files import default_cache_dir, exclusive_directory, nearest_folder, replaced_folder, write_json
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 
@@ -200,10 +200,9 @@ class _Builder:
             self._make_project(task, path)
 
     def _make_project(self, task: _Task, archive: Path) -> None:
-        """Compiles and extracts one project, and moves it into place."""
-        project = task.project
-        output_dir = task.target.parent.parent
-        # On the target's file system, so that moving it is a rename.
+        """Compiles and extracts one project, and replaces an older version of its corpus."""
+        project, split_dir = task.project, task.target.parent
+        output_dir = split_dir.parent
         with (
             scratch_directory(output_dir) as scratch,
             resume.objects_folder(output_dir, project.name, task.stamp) as objects_dir,
@@ -211,18 +210,23 @@ class _Builder:
             root = scratch / "source" / project.root
             archives.unpack(archive, scratch / "source", only=project.root)
             sources = _prepare_sources(project, root)
-            database = scratch / "compile_commands.json"
             entries = compilation_database(project, sources, root, objects_dir, self._clang, self._flags)
+            database = scratch / "compile_commands.json"
             database.write_text(json.dumps(entries, indent=1), encoding="utf-8")
             self._compile(project, entries)
             objects = objects_of_database(database, base=objects_dir)
-            extraction = extract(objects, scratch / "corpus", num_workers=self._num_workers)
-            if extraction.failures:
-                raise CorpusError(f"project {project.name}: {extraction.failures[0][1]}")
-            # The files are on disk before the stamp that says so.
-            flush_tree(scratch / "corpus")
-            write_atomically(scratch / "corpus" / _STAMP_NAME, json.dumps(task.stamp).encode())
-            _replace(scratch / "corpus", task.target)
+            try:
+                with replaced_folder(task.target) as corpus_dir:
+                    extraction = extract(objects, corpus_dir, num_workers=self._num_workers)
+                    if extraction.failures:
+                        raise CorpusError(f"project {project.name}: {extraction.failures[0][1]}")
+                    write_json(corpus_dir / _STAMP_NAME, task.stamp)
+                    # The split is incomplete from here until its description is written again.
+                    (split_dir / description.DESCRIPTION_NAME).unlink(missing_ok=True)
+            except OSError as error:
+                raise OutputError(
+                    f"{task.target}: cannot be written ({error.strerror}); give another --output_dir"
+                ) from None
 
     def _compile(self, project: manifest.Project, entries: Sequence[Mapping[str, Any]]) -> None:
         """Runs the commands of a compilation database whose objects are missing."""
@@ -277,10 +281,12 @@ def _prepare_sources(project: manifest.Project, root: Path) -> list[str]:
     """Writes the generated files and lists the sources to compile."""
     if not root.is_dir():
         raise CorpusError(f"project {project.name}: its archive has no folder {project.root!r}")
-    for file in project.generated:
-        path = root / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.contents(root), encoding="utf-8")
+    for name, content in project.generated.items():
+        if isinstance(content, manifest.Template):
+            template = (root / content.template).read_text(encoding="utf-8")
+            content = manifest.configure(template, content.values)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content, encoding="utf-8")
     paths = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
     sources = project.select(paths)
     if not sources:
@@ -337,19 +343,6 @@ def _is_object(path: Path) -> bool:
             return any(head) and any(file.read())
     except OSError:
         return False
-
-
-def _replace(source: Path, target: Path) -> None:
-    """Moves a folder into place, replacing an older version."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # The corpus is incomplete from here until its description is written again.
-        (target.parent / description.DESCRIPTION_NAME).unlink(missing_ok=True)
-        if target.exists():
-            shutil.rmtree(target)
-        source.rename(target)
-    except OSError as error:
-        raise OutputError(f"{target}: cannot be written ({error.strerror}); give another --output_dir") from None
 
 
 def _compiler_version(clang: Path | str) -> str:

@@ -14,6 +14,7 @@ import yaml
 
 from compiler_opt.checked_values import NonNegativeInt, convert
 from compiler_opt.corpus.module import check_name
+from compiler_opt.corpus.validation import reading
 from compiler_opt.errors import CorpusError
 
 MANIFEST_PATH = Path(__file__).with_name("projects.yaml")
@@ -24,8 +25,7 @@ SPLITS = ("train", "validation", "held_out")
 """For training; for choosing settings; for the final evaluation."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Archive:
+class Archive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A source distribution on the Python package index.
 
     Attributes:
@@ -37,35 +37,11 @@ class Archive:
 
     name: str
     version: str
-    sha256: str
-    num_bytes: int = 0
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    num_bytes: NonNegativeInt = msgspec.field(name="bytes", default=0)
 
 
-@dataclasses.dataclass(frozen=True)
-class GeneratedFile:
-    """A file that the project's own build would generate.
-
-    Attributes:
-      path: relative to the project's root.
-      text: its contents, if there is no template.
-      template: path of its template in the archive.
-      values: of the template's variables.
-    """
-
-    path: str
-    text: str = ""
-    template: str | None = None
-    values: tuple[tuple[str, str], ...] = ()
-
-    def contents(self, root: Path) -> str:
-        """The file's contents, for a project unpacked at `root`."""
-        if self.template is None:
-            return self.text
-        return configure(root.joinpath(self.template).read_text(encoding="utf-8"), dict(self.values))
-
-
-@dataclasses.dataclass(frozen=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The size of a project's corpus, compiled with clang-22 at -Oz; zeros if unknown.
 
     Attributes:
@@ -73,12 +49,18 @@ class Measured:
       num_bytes: of all files.
     """
 
-    modules: int = 0
-    num_bytes: int = 0
+    modules: NonNegativeInt = 0
+    num_bytes: NonNegativeInt = msgspec.field(name="bytes", default=0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Project:
+class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A template in the archive, relative to the project's root, and the values of its variables."""
+
+    template: str
+    values: dict[str, str]
+
+
+class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A project of the ready-made corpora; the head of `projects.yaml` documents its fields."""
 
     name: str
@@ -89,14 +71,21 @@ class Project:
     sources: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
-    generated: tuple[GeneratedFile, ...] = ()
+    generated: dict[str, str | Template] = {}
     architectures: tuple[str, ...] = ()
     measured: Measured = Measured()
 
     def digest(self) -> str:
         """A digest of everything that its modules depend on."""
-        fields = dataclasses.asdict(self)
-        del fields["architectures"], fields["measured"], fields["archive"]["num_bytes"]
+        fields = msgspec.to_builtins(self)
+        del fields["architectures"], fields["measured"], fields["archive"]["bytes"]
+        # Corpora on disk have digests of this form.
+        fields["generated"] = [
+            {"path": path, "text": content, "template": None, "values": []}
+            if isinstance(content, str)
+            else {"path": path, "text": "", "template": content.template, "values": sorted(content.values.items())}
+            for path, content in self.generated.items()
+        ]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def select(self, paths: Iterable[str]) -> list[str]:
@@ -142,39 +131,9 @@ class Manifest:
         return {split: tuple(self.projects[name] for name in names) for split, names in self.sets[set_name].items()}
 
 
-class _ArchiveEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    name: str
-    version: str
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-    bytes: NonNegativeInt = 0
-
-
-class _MeasuredEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    modules: NonNegativeInt = 0
-    bytes: NonNegativeInt = 0
-
-
-class _TemplateEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    template: str
-    values: dict[str, str]
-
-
-class _ProjectEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    licence: str
-    language: str
-    archive: _ArchiveEntry
-    root: str
-    sources: tuple[str, ...]
-    exclude: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    generated: dict[str, str | _TemplateEntry] = {}
-    architectures: tuple[str, ...] = ()
-    measured: _MeasuredEntry = _MeasuredEntry()
-
-
 class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     sets: dict[str, dict[str, tuple[str, ...]]]
-    projects: dict[str, Any]
+    projects: dict[str, dict[str, Any]]
 
 
 @functools.cache
@@ -185,9 +144,8 @@ def load(path: Path = MANIFEST_PATH) -> Manifest:
       CorpusError: it cannot be read, or a field is missing, unknown or inconsistent.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
+        with reading(path, "install compiler_opt again"):
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CorpusError(f"{path}: expected YAML, found something else ({' '.join(str(error).split())})") from None
     try:
@@ -214,33 +172,19 @@ def configure(template: str, values: Mapping[str, str]) -> str:
     return re.sub(r"@(\w+)@", lambda match: values.get(match[1], ""), text)
 
 
-def _project(name: str, value: Any) -> Project:
+def _project(name: str, entry: Mapping[str, Any]) -> Project:
     try:
-        entry = convert(value, _ProjectEntry)
+        project = convert({**entry, "name": name}, Project)
     except ValueError as error:
         raise CorpusError(f"project {name}: {error}") from None
-    if entry.language not in LANGUAGES:
-        raise CorpusError(f"project {name}: language: expected one of {', '.join(LANGUAGES)}, found {entry.language!r}")
-    archive, measured = entry.archive, entry.measured
-    return Project(
-        name=check_name(name),
-        licence=entry.licence,
-        language=entry.language,
-        archive=Archive(archive.name, archive.version, archive.sha256, archive.bytes),
-        root=entry.root if entry.root == "." else check_name(entry.root),
-        sources=entry.sources,
-        exclude=entry.exclude,
-        flags=entry.flags,
-        generated=tuple(_generated(check_name(path), item) for path, item in entry.generated.items()),
-        architectures=entry.architectures,
-        measured=Measured(measured.modules, measured.bytes),
-    )
-
-
-def _generated(path: str, entry: str | _TemplateEntry) -> GeneratedFile:
-    if isinstance(entry, str):
-        return GeneratedFile(path, text=entry)
-    return GeneratedFile(path, template=check_name(entry.template), values=tuple(sorted(entry.values.items())))
+    if project.language not in LANGUAGES:
+        raise CorpusError(
+            f"project {name}: language: expected one of {', '.join(LANGUAGES)}, found {project.language!r}"
+        )
+    templates = [content.template for content in project.generated.values() if isinstance(content, Template)]
+    for path in (name, *project.generated, *templates, *(() if project.root == "." else (project.root,))):
+        check_name(path)
+    return project
 
 
 def _check_splits(name: str, splits: Mapping[str, Iterable[str]], projects: Mapping[str, Project]) -> None:

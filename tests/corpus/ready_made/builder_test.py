@@ -1,4 +1,3 @@
-import dataclasses
 import hashlib
 import io
 import os
@@ -10,13 +9,14 @@ import tarfile
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.ready_made import builder
 from compiler_opt.corpus.ready_made.cross_compiling import OWN_TARGET, Target
-from compiler_opt.corpus.ready_made.manifest import Archive, GeneratedFile, Manifest, Measured, Project
+from compiler_opt.corpus.ready_made.manifest import Archive, Manifest, Measured, Project, Template
 from compiler_opt.corpus.ready_made.resume import FOLDER_NAME
 from compiler_opt.corpus.ready_made.tables import archives_of
 from compiler_opt.errors import CorpusError, OutputError, ToolchainError
@@ -52,7 +52,7 @@ def make_project(name: str, cache: Path, files: dict[str, str]) -> Project:
         sources=("lib/*.c", "lib/*.cc"),
         exclude=("lib/*_test.cc",),
         flags=("-I.",),
-        generated=(GeneratedFile("config.h", template="config.h.in", values=(("LIMIT", "7"),)),),
+        generated={"config.h": Template("config.h.in", {"LIMIT": "7"})},
     )
 
 
@@ -121,7 +121,7 @@ def test_what_is_complete_is_kept_and_what_changed_is_made_again(
             archive.unlink()
     build(known, clang_path, tmp_path)
     assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "corpora").rglob("*.bc")}
-    changed = dataclasses.replace(known.projects["red"], flags=("-I.", "-DMORE"))
+    changed = msgspec.structs.replace(known.projects["red"], flags=("-I.", "-DMORE"))
     build(Manifest({**known.projects, "red": changed}, known.sets), clang_path, tmp_path)
     remade = {path for path, when in times.items() if path.stat().st_mtime_ns != when}
     assert {path.relative_to(corpora["train"]).parts[0] for path in remade} == {"red"}
@@ -207,9 +207,9 @@ def test_files_that_a_loss_of_power_emptied_are_made_again(lost: bytes, known: M
 def test_the_plan_is_announced_before_the_build(known: Manifest, clang_path: str, tmp_path: Path, cache: Path) -> None:
     sizes = {"red": (100, 3), "green": (20, 4), "blue": (3, 5)}
     projects = {
-        name: dataclasses.replace(
+        name: msgspec.structs.replace(
             known.projects[name],
-            archive=dataclasses.replace(known.projects[name].archive, num_bytes=archive_bytes),
+            archive=msgspec.structs.replace(known.projects[name].archive, num_bytes=archive_bytes),
             measured=Measured(2, corpus_bytes),
         )
         for name, (archive_bytes, corpus_bytes) in sizes.items()
@@ -240,7 +240,7 @@ def _tell(plan: builder.Plan) -> None:
 
 
 def test_too_little_space_is_reported_before_the_build(known: Manifest, clang_path: str, tmp_path: Path) -> None:
-    blue = dataclasses.replace(known.projects["blue"], measured=Measured(2, 1 << 60))
+    blue = msgspec.structs.replace(known.projects["blue"], measured=Measured(2, 1 << 60))
     with pytest.raises(OutputError, match=r"1152921504607 MB are needed, \d+ MB are free; free some space") as error:
         build(Manifest({**known.projects, "blue": blue}, known.sets), clang_path, tmp_path)
     assert "\n" not in str(error.value)
@@ -260,7 +260,7 @@ def test_projects_of_one_archive_share_it(clang_path: str, tmp_path: Path, cache
     """For each project, only the files below its root are unpacked."""
     red = make_project("red", cache, {"a/lib/one.c": "int a;", "a/config.h.in": "", "b/lib/one.c": "int b;", "c.c": ""})
     projects = {
-        name: dataclasses.replace(red, name=name, root=name, generated=(), measured=Measured(1, 1))
+        name: msgspec.structs.replace(red, name=name, root=name, generated={}, measured=Measured(1, 1))
         for name in ("a", "b")
     }
     known = Manifest(projects, {"tiny": {"train": ("a", "b")}})
@@ -275,7 +275,7 @@ def test_sources_that_are_not_there_are_named(known: Manifest, clang_path: str, 
         ({"sources": ("*.rs",)}, "no file of its archive matches 'sources'"),
         ({"root": "nowhere"}, "its archive has no folder 'nowhere'"),
     ):
-        wrong = dataclasses.replace(known.projects["blue"], **changes)  # type: ignore[arg-type]
+        wrong = msgspec.structs.replace(known.projects["blue"], **changes)  # type: ignore[arg-type]
         with pytest.raises(CorpusError, match=f"project blue: {message}"):
             build(Manifest({**known.projects, "blue": wrong}, known.sets), clang_path, tmp_path)
 
@@ -291,7 +291,7 @@ def test_the_users_own_files_are_safe(known: Manifest, clang_path: str, tmp_path
 
 def test_another_target(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     """The target's headers are not needed, since no source here includes any."""
-    elsewhere = dataclasses.replace(known.projects["green"], architectures=("x86_64", "s390x"))
+    elsewhere = msgspec.structs.replace(known.projects["green"], architectures=("x86_64", "s390x"))
     known = Manifest({**known.projects, "green": elsewhere}, known.sets)
     for folder, target, projects in (
         ("own", OWN_TARGET, ["red", "green"]),
