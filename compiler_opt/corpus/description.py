@@ -12,7 +12,6 @@ compiler that wrote the bitcode. A corpus is untrusted input: names and symlinks
 
 import dataclasses
 import functools
-import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,20 +89,19 @@ class Corpus:
             result.setdefault(module.project, []).append(module)
         return {project: tuple(modules) for project, modules in result.items()}
 
-    def select(self, names: Iterable[str] | None = None, projects: Iterable[str] | None = None) -> "Corpus":
-        """The modules with these names and of these projects, as a corpus.
+    def select(self, projects: Iterable[str]) -> "Corpus":
+        """The modules of these projects, as a corpus.
 
         Raises:
-          CorpusError: there is no such module or project.
+          CorpusError: there is no such project.
         """
-        modules = self.modules
-        if names is not None:
-            wanted = _known(names, self.by_name, "module", self.root)
-            modules = tuple(module for module in modules if module.name in wanted)
-        if projects is not None:
-            wanted = _known(projects, self.projects(), "project", self.root)
-            modules = tuple(module for module in modules if module.project in wanted)
-        return dataclasses.replace(self, modules=modules)
+        wanted = set(projects)
+        if missing := sorted(wanted - self.projects().keys()):
+            raise CorpusError(
+                f"{self.root / DESCRIPTION_NAME}: there is no project {shown(missing[0])} in this corpus; it has "
+                f"{shown(', '.join(self.projects()))}"
+            )
+        return dataclasses.replace(self, modules=tuple(m for m in self.modules if m.project in wanted))
 
     def filter(self, keep: str | Callable[[Module], bool]) -> "Corpus":
         """The modules that match, as a corpus.
@@ -128,34 +126,6 @@ class Corpus:
                 f"{self.root}: the module filter{pattern_shown} matches none of {len(self.modules)} modules"
             )
         return dataclasses.replace(self, modules=modules)
-
-    def split_by_project(self, held_out_share: float, seed: int) -> tuple["Corpus", "Corpus"]:
-        """Splits the corpus into training and held-out projects.
-
-        Modules of one project share code, above all headers: evaluating a policy on a project that it was trained on
-        overstates it. So projects are held out whole.
-
-        Args:
-          held_out_share: the share of modules to hold out, as near as whole projects allow; at least one project is
-            held out, and at least one is not.
-          seed: selects the projects, whatever their order in the description.
-
-        Returns:
-          the training and the held-out part.
-
-        Raises:
-          ConfigError: the share is not between 0 and 1, or there are fewer than two projects.
-        """
-        if not 0 < held_out_share < 1:
-            raise ConfigError(f"held-out share: expected a number between 0 and 1, found {held_out_share}")
-        projects = self.projects()
-        if len(projects) < 2:
-            raise ConfigError(
-                f"{self.root}: expected two projects or more, found {len(projects)}; whole projects are held out, so "
-                "combine it with other corpora"
-            )
-        held_out = _draw_projects({name: len(found) for name, found in projects.items()}, held_out_share, seed)
-        return self.select(projects=projects.keys() - held_out), self.select(projects=held_out)
 
     def configured(self, problem_config: ProblemConfig) -> "Corpus":
         """The corpus with changed options.
@@ -272,40 +242,6 @@ def _remote_module(module: Module, folder: RemoteFolder) -> RemoteModule:
         found.append(file)
     assert found[0] is not None
     return RemoteModule(found[0], *found[1:])
-
-
-def _draw_projects(sizes: Mapping[str, int], share: float, seed: int) -> set[str]:
-    """Draws projects with about `share` of the modules, at least one and not all.
-
-    Args:
-      sizes: number of modules by project; two projects or more.
-      share: between 0 and 1, exclusive.
-      seed: of the order in which projects are considered.
-    """
-    order = sorted(sizes)
-    random.Random(seed).shuffle(order)
-    wanted = share * sum(sizes.values())
-    drawn: set[str] = set()
-    num_modules = 0
-    for project in order:
-        # Drawn if that brings the total nearer to the share.
-        if abs(num_modules + sizes[project] - wanted) < abs(num_modules - wanted):
-            drawn.add(project)
-            num_modules += sizes[project]
-    # Every project is too large, or the share is nearly 1.
-    if not drawn:
-        drawn = {min(order, key=lambda project: sizes[project])}
-    if len(drawn) == len(order):
-        drawn.discard(min(order, key=lambda project: sizes[project]))
-    return drawn
-
-
-def _known(wanted: Iterable[str], known: Mapping[str, Any], kind: str, root: Path) -> set[str]:
-    result = set(wanted)
-    missing = sorted(result - known.keys())
-    if missing:
-        raise CorpusError(f"{root / DESCRIPTION_NAME}: there is no {kind} {shown(missing[0])} in this corpus")
-    return result
 
 
 def _dotted(version: Sequence[int]) -> str:

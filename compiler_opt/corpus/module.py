@@ -92,8 +92,28 @@ class Module:
         Raises:
           CorpusError: see `options`.
         """
-        options = self.options()
-        return next((value for name, value in reversed(list(itertools.pairwise(options))) if name == "-triple"), None)
+        return dict(itertools.pairwise(self.options())).get("-triple")
+
+    def language(self) -> str:
+        """The source language, by its options or else its name; `?` if unknown."""
+        try:
+            recorded = dict(itertools.pairwise(self.options()))
+        except CorpusError:
+            return "?"
+        if language := _LANGUAGES.get(recorded.get("-x", "")):
+            return language
+        names = (recorded.get("-main-file-name", ""), self.name, Path(self.name).stem)
+        suffixes = (Path(name).suffix for name in names)
+        return next((_LANGUAGE_OF_SUFFIX[suffix] for suffix in suffixes if suffix in _LANGUAGE_OF_SUFFIX), "?")
+
+
+_LANGUAGES = {"c": "C", "c++": "C++", "objective-c": "Objective-C", "objective-c++": "Objective-C++", "rust": "Rust"}
+_LANGUAGE_OF_SUFFIX = {
+    **dict.fromkeys((".cc", ".cpp", ".cxx", ".C"), "C++"),
+    ".c": "C",
+    ".rs": "Rust",
+    ".m": "Objective-C",
+}
 
 
 def parse_options(data: bytes) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler_opt.corpus.languages import module_language
+from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.validation import REMAKE, reading
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError
@@ -163,7 +163,7 @@ def _facts(module: Module, opt: Path, default_target: str) -> ModuleFacts:
     return ModuleFacts(
         name=module.name,
         project=module.project,
-        language=module_language(module),
+        language=module.language(),
         level=level,
         target=target,
         bitcode_bytes=size_bytes,
@@ -171,8 +171,3 @@ def _facts(module: Module, opt: Path, default_target: str) -> ModuleFacts:
         counts=counts,
         failure=failure,
     )
-
-
-def optimization_level(options: Sequence[str]) -> str:
-    """The last `-O` option; `-O0`, the compiler's default, without one."""
-    return next((option for option in reversed(options) if option.startswith("-O") and len(option) <= 3), "-O0")

@@ -18,7 +18,6 @@ from compiler_opt.collect.failures import FailureWatch
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.languages import module_language
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, ConfigError, OutputError, ProtocolError
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
@@ -250,7 +249,7 @@ class _ProjectRun:
                 cpu_s=compiled.cpu_s,
                 host_cpu_s=compiled.host_cpu_s,
             )
-        return ModuleResult(module.name, self.name, module_language(module), outputs, failures)
+        return ModuleResult(module.name, self.name, module.language(), outputs, failures)
 
     def _move_objects(self, directory: Path) -> None:
         for policy_name, module in self._compiled:

@@ -66,11 +66,8 @@ def test_without_projects_the_folder_is_one(tmp_path: Path) -> None:
 
 def test_selection(tmp_path: Path) -> None:
     corpus = Corpus.load(write_corpus(tmp_path, ["a/1.o", "a/2.o", "b/1.o"], projects=["a", "b"]))
-    assert [module.name for module in corpus.select(names=["b/1.o", "a/1.o"]).modules] == ["a/1.o", "b/1.o"]
-    assert [module.name for module in corpus.select(projects=["a"]).modules] == ["a/1.o", "a/2.o"]
-    assert [module.name for module in corpus.select(["a/2.o", "b/1.o"], ["a"]).modules] == ["a/2.o"]
-    assert "no module 'x'" in refusal(lambda: corpus.select(names=["x"]))
-    assert "no project 'x'" in refusal(lambda: corpus.select(projects=["x"]))
+    assert [module.name for module in corpus.select(["a"]).modules] == ["a/1.o", "a/2.o"]
+    assert "no project 'x' in this corpus; it has 'a, b'" in refusal(lambda: corpus.select(["x"]))
 
 
 def test_filter(tmp_path: Path) -> None:
@@ -86,40 +83,6 @@ def test_filter(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as error:
             corpus.filter(keep)
         assert message in str(error.value)
-
-
-@given(
-    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 9), min_size=2),
-    st.floats(0.01, 0.99),
-    st.integers(0, 3),
-)
-def test_projects_are_held_out_whole(sizes: dict[str, int], share: float, seed: int) -> None:
-    modules = tuple(Module(f"{p}/{n}.o", p, Path("corpus")) for p, size in sizes.items() for n in range(size))
-    corpus = Corpus(Path("corpus"), modules)
-    training, held_out = corpus.split_by_project(share, seed)
-    assert not training.projects().keys() & held_out.projects().keys()
-    assert training.modules
-    assert held_out.modules
-    assert sorted([*training.modules, *held_out.modules], key=corpus.modules.index) == list(modules)
-    # The error is at most the size of the largest project.
-    assert abs(len(held_out.modules) - share * len(modules)) <= max(sizes.values())
-    again = Corpus(Path("corpus"), modules[::-1]).split_by_project(share, seed)
-    assert [set(part.modules) for part in again] == [set(training.modules), set(held_out.modules)]
-
-
-def test_another_seed_holds_out_other_projects() -> None:
-    modules = tuple(Module(f"{p}/m.o", p, Path("corpus")) for p in "abcdefgh")
-    corpus = Corpus(Path("corpus"), modules)
-    found = {tuple(sorted(corpus.split_by_project(0.25, seed)[1].projects())) for seed in range(9)}
-    assert len(found) > 3
-    assert {len(projects) for projects in found} == {2}
-
-
-@pytest.mark.parametrize(("share", "names"), [(0.0, "ab"), (1.0, "ab"), (float("nan"), "ab"), (0.5, "a")])
-def test_splits_that_are_none(share: float, names: str) -> None:
-    corpus = Corpus(Path("corpus"), tuple(Module(f"{p}/m.o", p, Path("corpus")) for p in names))
-    with pytest.raises(ConfigError, match="expected"):
-        corpus.split_by_project(share, 0)
 
 
 def test_global_command_override(tmp_path: Path) -> None:
@@ -361,14 +324,13 @@ def test_any_description_is_refused_in_one_line_or_loads(
     refusal(lambda: Corpus.load(root))  # The modules' files are missing, so it never loads.
 
 
-def test_a_thousand_modules_load_and_are_selected_filtered_split_and_sampled(tmp_path: Path) -> None:
+def test_a_thousand_modules_load_and_are_selected_filtered_and_sampled(tmp_path: Path) -> None:
     write_corpus(
         tmp_path, [f"p{number % 20}/m{number}.o" for number in range(1_000)], projects=[f"p{n}" for n in range(20)]
     )
     corpus = Corpus.load(tmp_path)
-    assert len(corpus.select(names=[module.name for module in corpus.modules[::7]]).modules) == 143
+    assert len(corpus.select(["p1", "p7"]).modules) == 100
     assert len(corpus.filter("7[.]o$").modules) == 100
-    assert sorted(len(part.modules) for part in corpus.split_by_project(0.2, 1)) == [200, 800]
     for kind in ("uniform", "size"):
         sampler = make_sampler(kind, corpus.modules, 1)
         assert all(len(sampler.draw(position, 16)) == 16 for position in range(0, 160, 16))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.corpus import statistics
+from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.statistics import Statistics, optimization_level
+from compiler_opt.corpus.statistics import Statistics
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from tests.small_corpus import make_corpus
 

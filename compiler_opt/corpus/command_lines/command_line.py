@@ -109,12 +109,14 @@ def opt_command(
     """
     kept = checked_options(tuple(options), trusted)
     llvm_options = [value for name, value in itertools.pairwise(kept) if name == "-mllvm"]
-    level = next((option for option in reversed(kept) if option in _PIPELINE_LEVELS), "-O0")
-    pipeline = passes or f"default<{level[1:]}>"
+    level = optimization_level(kept)
+    pipeline = passes or f"default<{'O1' if level == '-Og' else level[1:]}>"
     return [str(opt), f"-passes={pipeline}", *llvm_options, *extra, str(bitcode), "-o", str(output)]
 
 
-_PIPELINE_LEVELS = frozenset({"-O0", "-O1", "-O2", "-O3", "-Os", "-Oz"})
+def optimization_level(options: Sequence[str]) -> str:
+    """The last `-O` option, such as `-Oz`; `-O0`, the compiler's default, without one."""
+    return next((option for option in reversed(options) if option.startswith("-O") and len(option) <= 3), "-O0")
 
 
 _MAX_KEPT = 1 << 12

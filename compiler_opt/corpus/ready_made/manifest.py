@@ -81,9 +81,11 @@ class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         del fields["architectures"], fields["measured"], fields["archive"]["bytes"]
         # Corpora on disk have digests of this form.
         fields["generated"] = [
-            {"path": path, "text": content, "template": None, "values": []}
-            if isinstance(content, str)
-            else {"path": path, "text": "", "template": content.template, "values": sorted(content.values.items())}
+            (
+                {"path": path, "text": "", "template": content.template, "values": sorted(content.values.items())}
+                if isinstance(content, Template)
+                else {"path": path, "text": content, "template": None, "values": ()}
+            )
             for path, content in self.generated.items()
         ]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus.languages import module_language
 from compiler_opt.corpus.module import Module
 
 
@@ -17,5 +16,5 @@ from compiler_opt.corpus.module import Module
     ],
 )
 def test_language(tmp_path: Path, name: str, options: str, language: str) -> None:
-    assert module_language(Module(name, "p", tmp_path, tuple(options.split()))) == language
-    assert module_language(Module("absent", "p", tmp_path)) == "?"
+    assert Module(name, "p", tmp_path, tuple(options.split())).language() == language
+    assert Module("absent", "p", tmp_path).language() == "?"
