@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler_opt.corpus.command_lines import cc1_dropped, cc1_options
+from compiler_opt.corpus.command_lines.cc1_options import DROPPED, KEPT, LLVM_KNOBS, entries
 from compiler_opt.corpus.command_lines.command_line import checked_options, compile_command, opt_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module, format_options, parse_options
@@ -274,12 +274,7 @@ def test_nothing_that_is_kept_writes_a_file(clang_path: str, place: Path, tmp_pa
                 assert run_in(tmp_path / str(number), place, command) <= {"module.o"}, command
 
 
-def entries(text: str) -> list[str]:
-    stripped = (line.strip() for line in text.splitlines())
-    return [line for line in stripped if line and not line.startswith("#")]
-
-
-KEPT = entries(cc1_options.KEPT)
+LISTED = entries(KEPT)
 
 
 def is_on_the_list(kept: tuple[str, ...]) -> bool:
@@ -289,8 +284,8 @@ def is_on_the_list(kept: tuple[str, ...]) -> bool:
     first, rest = kept[0], kept[1:]
     if first == "-mllvm" and rest:
         name = rest[0].lstrip("-").partition("=")[0]
-        return f"-{name}" in entries(cc1_options.LLVM_KNOBS) and is_on_the_list(rest[1:])
-    for entry in KEPT:
+        return f"-{name}" in entries(LLVM_KNOBS) and is_on_the_list(rest[1:])
+    for entry in LISTED:
         option, blank, value = entry.partition("<value>")
         if option.endswith(" ") and blank:
             if first == option.strip() and rest and is_on_the_list(rest[1:]):
@@ -301,7 +296,7 @@ def is_on_the_list(kept: tuple[str, ...]) -> bool:
 
 
 hostile_words = st.sampled_from([word for line in lines(ESCAPES) for word in line.split(" ")]).map(str.encode)
-listed_words = st.sampled_from(entries(cc1_options.KEPT + cc1_dropped.DROPPED)).map(
+listed_words = st.sampled_from(entries(KEPT + DROPPED)).map(
     lambda entry: entry.replace(" <value>", "\0x").replace("<value>", "1").encode()
 )
 commands = st.one_of(
@@ -390,5 +385,5 @@ def words_of_options(command: list[str]) -> Iterator[str]:
     words = iter(command)
     for word in words:
         yield word
-        if word == "-mllvm" or f"{word} <value>" in KEPT:
+        if word == "-mllvm" or f"{word} <value>" in LISTED:
             next(words)

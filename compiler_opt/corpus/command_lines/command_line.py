@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from compiler_opt.corpus.command_lines import cc1_dropped, cc1_options, thinlto
+from compiler_opt.corpus.command_lines import cc1_options, thinlto
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import shown
 
@@ -221,7 +221,7 @@ def _is_input_or_output(words: Sequence[str]) -> bool:
 
 def _reason(option: str) -> str:
     """Why an option is refused, in parentheses, if known."""
-    found = (reason for reason, starts in cc1_dropped.REASONS.items() if option.startswith(tuple(starts.split())))
+    found = (reason for reason, starts in cc1_options.REASONS.items() if option.startswith(tuple(starts.split())))
     return next((f" ({reason})" for reason in found), "")
 
 
@@ -237,13 +237,9 @@ def _check(words: Sequence[str]) -> None:
         raise CorpusError(f"command line: {shown(' '.join(words))}: expected a plain word as the value; {_REMEDY}")
 
 
-def _parse_table(text: str) -> _Table:
-    """Parses a table in the format of `cc1_options.py`."""
+def _parse_table(table: str) -> _Table:
     flags, separate, joined = set(), set(), set()
-    for line in text.splitlines():
-        entry = line.strip()
-        if not entry or entry.startswith("#"):
-            continue
+    for entry in cc1_options.entries(table):
         if entry.endswith(" <value>"):
             separate.add(entry.removesuffix(" <value>"))
         elif entry.endswith("<value>"):
@@ -254,5 +250,5 @@ def _parse_table(text: str) -> _Table:
 
 
 _KEPT = _parse_table(cc1_options.KEPT)
-_DROPPED = _parse_table(cc1_dropped.DROPPED)
+_DROPPED = _parse_table(cc1_options.DROPPED)
 _LLVM_KNOBS = _parse_table(cc1_options.LLVM_KNOBS).flags

@@ -80,7 +80,7 @@ class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         fields = msgspec.to_builtins(self)
         del fields["architectures"], fields["measured"], fields["archive"]["bytes"]
         # Corpora on disk have digests of this form.
-        fields["generated"] = [
+        generated: list[dict[str, Any]] = [
             (
                 {"path": path, "text": "", "template": content.template, "values": sorted(content.values.items())}
                 if isinstance(content, Template)
@@ -88,6 +88,7 @@ class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
             for path, content in self.generated.items()
         ]
+        fields["generated"] = generated
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def select(self, paths: Iterable[str]) -> list[str]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler_opt.corpus.builds.objects import ObjectFile
-from compiler_opt.corpus.command_lines import cc1_dropped, cc1_options
+from compiler_opt.corpus.command_lines.cc1_options import DROPPED, KEPT, REASONS, entries
 from compiler_opt.corpus.command_lines.command_line import checked_options, compile_command, opt_command
 from compiler_opt.corpus.making.sections import BITCODE_SECTION, COMMAND_SECTION, Reader
 from compiler_opt.errors import CorpusError
@@ -135,11 +135,6 @@ def lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line]
 
 
-def entries(text: str) -> list[str]:
-    stripped = (line.strip() for line in text.splitlines())
-    return [line for line in stripped if line and not line.startswith("#")]
-
-
 def driver_cc1_options(clang: str, options: str, folder: Path) -> tuple[str, ...]:
     """The cc1 options that clang's driver derives from `options`, as `.llvmcmd` records them."""
     (folder / "a.cc").touch()
@@ -221,8 +216,8 @@ def test_reasons_of_refusal_are_told() -> None:
     ):
         with pytest.raises(CorpusError, match=re.escape(f"may use ({reason}); remove it from the module's .cmd file")):
             checked_options((*TYPICAL, option))
-    starts = [start for starts in cc1_dropped.REASONS.values() for start in starts.split()]
-    listed = set(entries(cc1_options.KEPT + cc1_dropped.DROPPED))
+    starts = [start for starts in REASONS.values() for start in starts.split()]
+    listed = set(entries(KEPT + DROPPED))
     # A reason that is never given is useless.
     on_list = {entry for entry in listed if entry.startswith(tuple(starts))}
     assert on_list == {"-fprofile-update=<value>"}
@@ -265,7 +260,7 @@ def test_a_missing_value_is_named() -> None:
         checked_options(("-cc1", "-triple"))
 
 
-@given(st.lists(st.one_of(st.text(max_size=12), st.sampled_from(entries(cc1_options.KEPT + cc1_dropped.DROPPED)))))
+@given(st.lists(st.one_of(st.text(max_size=12), st.sampled_from(entries(KEPT + DROPPED)))))
 def test_only_listed_options_and_plain_values_pass(options: list[str]) -> None:
     try:
         kept = checked_options(("-cc1", *options))
@@ -280,7 +275,7 @@ def test_only_listed_options_and_plain_values_pass(options: list[str]) -> None:
 def test_every_listed_option_is_known_to_a_tested_compiler(tmp_path: Path) -> None:
     """Guards against typos in the tables; only for flags, since other options need valid values."""
     (tmp_path / "a.ll").write_text("")
-    flags = [entry for entry in entries(cc1_options.KEPT + cc1_dropped.DROPPED) if "<value>" not in entry]
+    flags = [entry for entry in entries(KEPT + DROPPED) if "<value>" not in entry]
     unknown = []
     for clang in ("clang-19", "clang-22"):
         command = [clang, "-cc1", *(flag for flag in flags if flag != "-cc1"), "-x", "ir", "a.ll", "-o", "a.o"]
@@ -290,7 +285,7 @@ def test_every_listed_option_is_known_to_a_tested_compiler(tmp_path: Path) -> No
 
 
 def test_options_are_in_one_table() -> None:
-    kept, dropped = entries(cc1_options.KEPT), entries(cc1_dropped.DROPPED)
+    kept, dropped = entries(KEPT), entries(DROPPED)
     assert len(set(kept)) == len(kept)
     assert len(set(dropped)) == len(dropped)
     assert not set(kept) & set(dropped)
