@@ -6,6 +6,10 @@
 
 Files are written under a temporary name and renamed, so several processes may fetch the same file, and a killed one
 leaves no partial file under a final name. Nothing is changed or removed afterwards.
+
+fsspec's own caches (`filecache`, `simplecache`) would not do: they download whatever the source sends, of any length,
+offer it unchecked, and either ask the source about each file that is opened or never notice that one has changed.
+A corpus is untrusted input, and training must go on offline.
 """
 
 import contextlib
@@ -14,7 +18,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
@@ -72,10 +76,12 @@ class ContentCache:
         found = self.find(key, size_bytes)
         if found is not None:
             return found
-        partial: Path | None = None
+        with self._writing():
+            self.root.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=self.root, suffix=".partial")
+        partial = Path(name)
         try:
-            with self._partial() as file:
-                partial = Path(file.name)
+            with os.fdopen(descriptor, "wb") as file:
                 with source() as stream:
                     digest = _copy(stream, file, size_bytes)
                 file.flush()
@@ -83,17 +89,13 @@ class ContentCache:
             if check is not None:
                 check(partial)
             path = self._content_path(digest)
-            try:
+            with self._writing():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 partial.chmod(0o444)
                 partial.replace(path)
-            except OSError as error:
-                raise self._not_writable(error) from error
-        except BaseException:
-            if partial is not None:
-                with contextlib.suppress(OSError):
-                    partial.unlink()
-            raise
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink()
         write_atomically(self._source_path(key), digest.encode())
         return path
 
@@ -104,25 +106,22 @@ class ContentCache:
           OutputError: the cache cannot be written.
         """
         folder = self.root / "together" / "-".join(path.name for path in contents.values())
-        try:
+        with self._writing():
             folder.mkdir(parents=True, exist_ok=True)
             for name, path in contents.items():
                 # Another process may create the same link at the same time; it has the same target.
                 with contextlib.suppress(FileExistsError):
                     (folder / name).symlink_to(path.absolute())
-        except OSError as error:
-            raise self._not_writable(error) from error
         return folder
 
-    def _partial(self) -> "tempfile._TemporaryFileWrapper[bytes]":
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            return tempfile.NamedTemporaryFile(dir=self.root, suffix=".partial", delete=False)
+            yield
         except OSError as error:
-            raise self._not_writable(error) from error
-
-    def _not_writable(self, error: OSError) -> OutputError:
-        return OutputError(f"{self.root}: cannot be written: {error.strerror}; free space, or set XDG_CACHE_HOME")
+            raise OutputError(
+                f"{self.root}: cannot be written: {error.strerror}; free space, or set XDG_CACHE_HOME"
+            ) from error
 
     def _source_path(self, key: str) -> Path:
         name = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

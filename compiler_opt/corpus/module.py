@@ -2,14 +2,13 @@
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.remote import RemoteModule
-from compiler_opt.corpus.validation import REMAKE, check_whole_bitcode, reading
+from compiler_opt.corpus.validation import REMAKE, check_whole_bitcode, checked_path, reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular, shown
 
@@ -143,20 +142,7 @@ def check_name(name: Any) -> str:
     Raises:
       CorpusError: it is not.
     """
-    if not isinstance(name, str) or not name:
-        raise CorpusError(f"module name: expected a relative path, found {shown(name)}")
-    # Python decodes non-UTF-8 bytes to surrogates U+DC80 to U+DCFF; no file name contains others.
-    if "\0" in name or not _ODD_PARTS.isdisjoint(name.split("/")) or not _is_file_name(name):
+    checked_path(name, "module name")
+    if not {"", ".", ".."}.isdisjoint(name.split("/")):
         raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {shown(name)}")
-    return name
-
-
-_ODD_PARTS = frozenset({"", ".", ".."})
-
-
-def _is_file_name(name: str) -> bool:
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        return False
-    return True
+    return str(name)

@@ -14,18 +14,36 @@ from pathlib import Path
 
 from compiler_opt.corpus import bitcode
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable
+from compiler_opt.files import printable, shown
 
 REMAKE = "extract the corpus again"
 
 
 @contextlib.contextmanager
-def reading(shown: object, remedy: str) -> Iterator[None]:
-    """Raises CorpusError for an OSError: `shown` (a path or its name in messages) cannot be read; `remedy`."""
+def reading(path: object, remedy: str) -> Iterator[None]:
+    """Makes an OSError a CorpusError: the path (or its name in messages) cannot be read, and the remedy."""
     try:
         yield
     except OSError as error:
-        raise CorpusError(f"{printable(shown)}: cannot be read ({error.strerror}); {remedy}") from None
+        raise CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {remedy}") from None
+
+
+def checked_path(text: object, where: str) -> str:
+    """Returns a path from untrusted input if the operating system accepts it.
+
+    Raises:
+      CorpusError: it does not; the message starts with `where`.
+    """
+    if not isinstance(text, str) or not text:
+        raise CorpusError(f"{where}: expected a path, found {shown(text)}")
+    try:
+        # Python decodes bytes that are not UTF-8 to surrogates U+DC80 to U+DCFF; no path contains others.
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise CorpusError(f"{where}: expected a path, found characters that none can have ({shown(text)})") from None
+    if "\0" in text:
+        raise CorpusError(f"{where}: expected a path, found one with a NUL ({shown(text)})")
+    return text
 
 
 def resolved_within(path: Path, root: Path, remedy: str) -> Path:

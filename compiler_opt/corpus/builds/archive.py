@@ -16,12 +16,11 @@ from compiler_opt.corpus.builds.objects import (
     OTHER,
     Member,
     ObjectFile,
-    checked_path,
     kind_of,
     name_below,
     normal,
 )
-from compiler_opt.corpus.validation import reading
+from compiler_opt.corpus.validation import checked_path, reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import open_regular, printable
 

@@ -10,8 +10,7 @@ from compiler_opt.corpus.builds.objects import (
     THIN_ARCHIVE,
     Build,
     ObjectFile,
-    head_of,
-    kind_of,
+    kind_of_file,
     name_below,
     normal,
 )
@@ -44,14 +43,10 @@ def objects_of_directory(folder: Path, base: Path | None = None) -> Build:
         if path.is_symlink():
             skipped.setdefault("links", []).append(name)
             continue
-        try:
-            kind = kind_of(head_of(path), path.name)
-        except OSError:
-            # Unreadable or deleted: extraction reports it if it is an object.
-            kind = kind_of(b"", path.name)
+        kind = kind_of_file(path)
         if kind in (ARCHIVE, THIN_ARCHIVE):
             skipped.setdefault("archives", []).append(name)
-        elif kind == OTHER or (kind == BITCODE and path.suffix == ".bc"):
+        elif kind in (None, OTHER) or (kind == BITCODE and path.suffix == ".bc"):
             skipped.setdefault("files that are not objects", []).append(name)
         else:
             objects.append(ObjectFile(path, name))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import open_regular, printable, shown
+from compiler_opt.files import open_regular, printable
 
 OBJECT_SUFFIXES = (".o", ".obj", ".lo")
 
@@ -79,23 +79,6 @@ class Build:
     link_options: tuple[str, ...] = ()
 
 
-def checked_path(text: object, where: str) -> str:
-    """Returns a path from a description if the operating system accepts it.
-
-    Raises:
-      CorpusError: it does not; the message starts with `where`.
-    """
-    if not isinstance(text, str) or not text:
-        raise CorpusError(f"{where}: expected a path, found {shown(text)}")
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        raise CorpusError(f"{where}: expected a path, found characters that none can have ({shown(text)})") from None
-    if "\0" in text:
-        raise CorpusError(f"{where}: expected a path, found one with a NUL ({shown(text)})")
-    return text
-
-
 def name_below(base: Path, path: Path) -> str | None:
     """The path relative to `base`, as a module name; None if it is outside. Both are absolute and normalised."""
     if path == base or not path.is_relative_to(base):
@@ -148,17 +131,16 @@ def kind_of(head: bytes, name: str) -> str:
     return OTHER
 
 
-def head_of(path: Path) -> bytes:
-    """The first `HEAD_BYTES` of a regular file.
-
-    Raises:
-      OSError: see `files.open_regular`.
-    """
-    descriptor = open_regular(path)
+def kind_of_file(path: Path) -> str | None:
+    """The type of a file; None if it cannot be read and has no object's suffix: extraction reports objects."""
     try:
-        return os.pread(descriptor, HEAD_BYTES, 0)
-    finally:
-        os.close(descriptor)
+        descriptor = open_regular(path)
+        try:
+            return kind_of(os.pread(descriptor, HEAD_BYTES, 0), path.name)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return kind_of(b"", path.name) if path.name.endswith(OBJECT_SUFFIXES) else None
 
 
 def listed(paths: Sequence[str], limit: int = 3) -> str:

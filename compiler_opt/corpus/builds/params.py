@@ -11,18 +11,16 @@ from pathlib import Path
 from compiler_opt.corpus.builds import archive, response_files
 from compiler_opt.corpus.builds.objects import (
     ARCHIVE,
-    OBJECT_SUFFIXES,
     OTHER,
     THIN_ARCHIVE,
     Build,
     ObjectFile,
-    checked_path,
-    head_of,
-    kind_of,
+    kind_of_file,
     name_below,
     normal,
     unique,
 )
+from compiler_opt.corpus.validation import checked_path
 from compiler_opt.files import printable
 
 WANTED = "the parameter file of a link, such as the driver's command line has after '@'"
@@ -72,7 +70,7 @@ def objects_of_inputs(inputs: Iterable[str], base: Path, where: str) -> Build:
         if name is None:
             skipped.setdefault(f"inputs outside of {printable(base)}", []).append(text)
             continue
-        kind = _kind_of(path)
+        kind = kind_of_file(path)
         if kind is None:
             skipped.setdefault("missing inputs", []).append(text)
         elif kind in (ARCHIVE, THIN_ARCHIVE):
@@ -97,14 +95,6 @@ def parse(command: Iterable[str]) -> tuple[list[str], list[str]]:
         if word in _SEPARATE or (word.startswith("--") and word[1:] in _SEPARATE):
             options += (value for value in (next(remaining, None),) if value is not None)
     return inputs, options
-
-
-def _kind_of(path: Path) -> str | None:
-    """The type of an input; None if it cannot be read, except for objects, which extraction reports."""
-    try:
-        return kind_of(head_of(path), path.name)
-    except OSError:
-        return kind_of(b"", path.name) if path.name.endswith(OBJECT_SUFFIXES) else None
 
 
 def _linker_words(command: Iterable[str]) -> Iterator[str]:

@@ -1,15 +1,15 @@
 """Turns the recorded cc1 options of a module into the command that compiles its bitcode.
 
 A corpus is untrusted input, so its options pass through an allow-list (`cc1_options.py`). Options that affect code
-generation are kept, with values that cannot name a file. Those that affect only the front end or name other outputs are
-dropped: the bitcode is past the front end. All others are refused by name: plugins, profiles and other inputs, response
-files, and unknown options of newer compilers.
+generation are kept, with values that cannot name a file. Options that affect only the front end, which the bitcode is
+past, or that name other outputs are dropped. All others are refused by name: plugins, profiles and other inputs,
+response files, and unknown options of newer compilers.
 
-Untrusted bitcode is verified: an invalid module has undefined effects on the compiler. So `-disable-llvm-verifier`,
-which release builds of clang record for every module, is dropped.
+Untrusted bitcode is verified, because an invalid module has undefined effects on the compiler. So
+`-disable-llvm-verifier`, which release builds of clang record for every module, is dropped.
 
 Users may trust a corpus that they have built (`--trust_corpus`): unlisted options are then kept as recorded, with any
-value. Options that name the output or an input, and those that are always dropped, are still dropped.
+value. Options that name the output or an input are still dropped, as are the listed ones that always are.
 """
 
 import enum
@@ -33,6 +33,10 @@ _REMEDY = (
 )
 
 _NO_VERIFIER = "-disable-llvm-verifier"
+
+_ONE_TARGET = "-Werror=override-module"
+"""Bitcode is for one target, down to the sizes of its types; otherwise clang compiles it for the target in the options,
+or for its own default, and only warns."""
 
 
 class _Table(NamedTuple):
@@ -78,11 +82,6 @@ def compile_command(
     return [str(clang), "-cc1", *kept, "-emit-obj", _ONE_TARGET, *extra, "-x", "ir", str(bitcode), "-o", str(output)]
 
 
-_ONE_TARGET = "-Werror=override-module"
-"""Bitcode is for one target, down to the sizes of its types. By default clang compiles it for the target in the
-options, else for its own, and only warns."""
-
-
 def opt_command(
     opt: Path | str,
     options: Sequence[str],
@@ -119,10 +118,11 @@ def optimization_level(options: Sequence[str]) -> str:
     return next((option for option in reversed(options) if option.startswith("-O") and len(option) <= 3), "-O0")
 
 
-_MAX_KEPT = 1 << 12
-_MAX_KEPT_BYTES = 1 << 14
-"""Longer command lines are checked each time, so that what is kept stays below 64 MiB whatever a corpus holds."""
-_STRING_BYTES = 64  # that an option takes beside its characters
+_MAX_CACHED = 1 << 12
+_MAX_CACHED_BYTES = 1 << 14
+"""Longer command lines are not cached: the cache stays below 64 MiB whatever a corpus holds."""
+_STRING_BYTES = 64
+"""The memory of a Python string, apart from its characters."""
 
 
 def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[str, ...]:
@@ -136,11 +136,11 @@ def checked_options(options: tuple[str, ...], trusted: bool = False) -> tuple[st
     Raises:
       CorpusError: `options` is no cc1 command line, or one of them is not on the allow-list.
     """
-    is_kept = sum(map(len, options)) + _STRING_BYTES * len(options) <= _MAX_KEPT_BYTES
-    return _kept_options(options, trusted) if is_kept else _options_of(options, trusted)
+    is_short = sum(map(len, options)) + _STRING_BYTES * len(options) <= _MAX_CACHED_BYTES
+    return _checked_and_cached(options, trusted) if is_short else _checked(options, trusted)
 
 
-def _options_of(options: tuple[str, ...], trusted: bool) -> tuple[str, ...]:
+def _checked(options: tuple[str, ...], trusted: bool) -> tuple[str, ...]:
     if not options or options[0] != "-cc1":
         found = shown(options[0]) if options else "nothing"
         raise CorpusError(f"command line: expected cc1 options that start with '-cc1', found {found}")
@@ -159,7 +159,7 @@ def _options_of(options: tuple[str, ...], trusted: bool) -> tuple[str, ...]:
     return tuple(kept)
 
 
-_kept_options = functools.lru_cache(maxsize=_MAX_KEPT)(_options_of)
+_checked_and_cached = functools.lru_cache(maxsize=_MAX_CACHED)(_checked)
 
 
 def split_options(options: Sequence[str]) -> list[tuple[str, ...]]:

@@ -1,8 +1,8 @@
 """Extracts a corpus from a local ThinLTO link, whose backends run inside the linker.
 
-Beside each object `X` of the link, lld leaves the inputs of its backend: `X.3.import.bc`, the bitcode after function
-importing (`-Wl,--save-temps=import`), and `X.thinlto.bc`, its index (`-Wl,--thinlto-emit-index-files`). There are no
-command lines: the corpus's `global_command_override` has the options of the link, translated for clang.
+Next to each object `X` of the link, lld saves the inputs of its backend: `X.3.import.bc`, the bitcode after function
+importing (`-Wl,--save-temps=import`), and `X.thinlto.bc`, its index (`-Wl,--thinlto-emit-index-files`). The backends
+have no command lines, so the corpus gets a `global_command_override`: the options of the link, translated for clang.
 """
 
 import dataclasses
@@ -13,17 +13,17 @@ from typing import Any
 
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.builds import params, response_files
-from compiler_opt.corpus.builds.objects import checked_path, name_below, normal
+from compiler_opt.corpus.builds.objects import name_below, normal
 from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
 from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
-from compiler_opt.corpus.validation import reading
+from compiler_opt.corpus.validation import checked_path, reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular
 
 IMPORTED_SUFFIX = ".3.import.bc"
 
-_LINK_SO = "link with -Wl,--save-temps=import -Wl,--thinlto-emit-index-files by lld"
+_REMEDY = "link with -Wl,--save-temps=import -Wl,--thinlto-emit-index-files by lld"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Link:
     Attributes:
       modules: name and path of each, without suffixes.
       options: of the link; empty if unknown.
-      skipped: inputs for which the linker left no file.
+      skipped: inputs for which the linker saved no file.
     """
 
     modules: tuple[tuple[str, Path], ...]
@@ -53,7 +53,7 @@ def link_of_params(path: Path, base: Path | None = None) -> Link:
     skipped: list[str] = []
     for text in dict.fromkeys(inputs):
         given = normal(base / checked_path(text, str(path)))
-        found = _saved_for(given) if name_below(base, given) is not None else []
+        found = _saved_inputs(given) if name_below(base, given) is not None else []
         modules.update((place.relative_to(base).as_posix(), place) for place in found)
         if not found:
             skipped.append(text)
@@ -100,7 +100,7 @@ def extract(
       OutputError: the folder cannot be written, or is not empty.
     """
     if not link.modules:
-        raise CorpusError(f"the link left no file that ends in {IMPORTED_SUFFIX}; {_LINK_SO}")
+        raise CorpusError(f"the link left no file that ends in {IMPORTED_SUFFIX}; {_REMEDY}")
     writer = CorpusWriter(output_dir, overwrite)
 
     def extract_one(module: tuple[str, Path]) -> str:
@@ -135,12 +135,12 @@ def command_override(link_options: Iterable[str], triple: str) -> list[str]:
     as at -O2.
 
     Args:
-      link_options: of the linker; by default lld's: -O2, and position-independent code if there are none at all.
+      link_options: of the linker; without any, lld's default level and position-independent code are assumed.
       triple: the target of the modules.
     """
     options = list(link_options)
     level, cpu, llvm_options = "2", None, []
-    independent = not options or any(option.lstrip("-") in _INDEPENDENT for option in options)
+    is_pic = not options or any(option.lstrip("-") in _PIC_OPTIONS for option in options)
     for option, following in zip(options, [*options[1:], ""], strict=False):
         name = option.lstrip("-")
         plugin = name.removeprefix("plugin-opt=") if name.startswith("plugin-opt=") else None
@@ -157,7 +157,7 @@ def command_override(link_options: Iterable[str], triple: str) -> list[str]:
         elif plugin is not None and plugin.startswith("-"):
             llvm_options.append(plugin)
     result = ["-cc1", "-triple", triple, f"-O{level}", "-emit-obj", "-fthinlto-index=<module>.thinlto.bc"]
-    result += ["-mrelocation-model", "pic" if independent else "static"]
+    result += ["-mrelocation-model", "pic" if is_pic else "static"]
     result += ["-ffunction-sections", "-fdata-sections", "-faddrsig"]
     result += ["-vectorize-loops", "-vectorize-slp"] if level not in ("0", "1") else []
     result += ["-target-cpu", cpu] if cpu else []
@@ -166,11 +166,11 @@ def command_override(link_options: Iterable[str], triple: str) -> list[str]:
     return result
 
 
-_INDEPENDENT = ("shared", "pie", "pic-executable", "static-pie", "Bshareable")
+_PIC_OPTIONS = ("shared", "pie", "pic-executable", "static-pie", "Bshareable")
 
 
-def _saved_for(given: Path) -> list[Path]:
-    """The files that a link left for one of its inputs, without suffixes; several for an archive's members."""
+def _saved_inputs(given: Path) -> list[Path]:
+    """The files that lld saved for an input of the link, without suffixes; an archive has one for each member."""
     if Path(f"{given}{IMPORTED_SUFFIX}").exists():
         return [given]
     try:
@@ -186,7 +186,7 @@ def _saved_for(given: Path) -> list[Path]:
 
 
 def _read_bitcode(path: Path) -> bytes:
-    with reading(path, _LINK_SO):
+    with reading(path, _REMEDY):
         code = read_regular(path, bitcode.MAX_FILE_BYTES)
     bitcode.check(code, printable(path), "link again")
     return code

@@ -1,7 +1,7 @@
 """Finds the objects of a build that the modules of a corpus were extracted from, by the modules' names.
 
-Module `X.o` comes from file `X.o` of the build, and `libx.a/member.o` from an archive member. If `X.o` is bitcode, of a
-ThinLTO link, the linker compiled its object, and keeps it with lld's `-Wl,--save-temps=prelink` only: beside `X.o`, as
+Module `X.o` comes from file `X.o` of the build, and `libx.a/member.o` from an archive member. If `X.o` is bitcode, as
+in a ThinLTO build, the linker made its object, which lld keeps only with `-Wl,--save-temps=prelink`: next to `X.o`, as
 `PROGRAM.lto.X.o`.
 """
 
@@ -10,16 +10,16 @@ import os
 from pathlib import Path, PurePosixPath
 
 from compiler_opt.corpus.builds import archive
-from compiler_opt.corpus.builds.objects import ARCHIVE, BITCODE, ObjectFile, head_of, kind_of, listed, normal
+from compiler_opt.corpus.builds.objects import ARCHIVE, BITCODE, ObjectFile, kind_of_file, listed, normal
 from compiler_opt.corpus.making import sections
 from compiler_opt.corpus.making.local_thinlto import IMPORTED_SUFFIX
-from compiler_opt.corpus.validation import reading, resolved_within
+from compiler_opt.corpus.validation import resolved_within
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 from compiler_opt.llvm.elf import ElfFile
 
 _LTO_INFIX = ".lto."
-_KEEP = "link with -Wl,--save-temps=prelink by lld, which then leaves it beside the bitcode"
+_KEEP = "link with -Wl,--save-temps=prelink by lld, which then keeps it next to the bitcode"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,17 +55,17 @@ class Originals:
         """
         path = self._root / name
         if not os.path.lexists(path):
-            if (holder := self._holder(name)) is not None:
+            if (holder := self._archive_of(name)) is not None:
                 return self._member(holder, name)
             if linked := self._linked(path):
                 return linked
             raise CorpusError(self._missing(name))
         self._check(path)
-        if self._kind(path) != BITCODE:
+        if kind_of_file(path) != BITCODE:
             return ObjectFile(path, name)
         if linked := self._linked(path):
             return linked
-        raise CorpusError(f"{printable(path)}: is LLVM bitcode, whose object the linker made; {_KEEP}")
+        raise CorpusError(f"{printable(path)}: is LLVM bitcode, and the linker did not keep its object; {_KEEP}")
 
     def read(self, name: str) -> Original:
         """Reads the object that a module was extracted from.
@@ -88,18 +88,14 @@ class Originals:
         if not resolved_within(path, self._root, "build it again, or give the folder of the objects").is_file():
             raise CorpusError(f"{printable(path)}: expected an object, found something else")
 
-    def _kind(self, path: Path) -> str:
-        with reading(path, "build it again"):
-            return kind_of(head_of(path), path.name)
-
-    def _holder(self, name: str) -> Path | None:
+    def _archive_of(self, name: str) -> Path | None:
         """The archive that contains the module's object."""
         parents = (self._root / parent for parent in PurePosixPath(name).parents)
         return next((path for path in parents if path.is_file()), None)
 
     def _member(self, holder: Path, name: str) -> ObjectFile:
         self._check(holder)
-        if self._kind(holder) != ARCHIVE:
+        if kind_of_file(holder) != ARCHIVE:
             raise CorpusError(f"{printable(holder)}: expected an archive with {printable(name)}, found something else")
         if holder not in self._archives:
             members = archive.objects_of_archive(holder, normal(self._root))

@@ -1,8 +1,8 @@
 """Reads the ThinLTO indexes of modules, whose bitcode is from after function importing.
 
-In a distributed build every backend is a clang process, which `-mllvm -lto-embed-bitcode=post-merge-pre-opt` makes
-embed that bitcode and its options (`-Xclang -fembed-bitcode=all` crashes such a clang, seen with 19 and 22). To compile
-it again, clang needs the module's index for the link's decisions about its symbols, and must not import again.
+In a distributed build each backend is a clang process, which embeds that bitcode and its options if it is given `-mllvm
+-lto-embed-bitcode=post-merge-pre-opt` (`-Xclang -fembed-bitcode=all` crashes it: clang 19 and 22). To compile the
+bitcode again, clang needs the module's index for the link's decisions about its symbols, and must not import again.
 """
 
 from collections.abc import Sequence
