@@ -27,7 +27,7 @@ MAX_FILES = 1_000_000
 MAX_LISTING_BYTES = 1 << 28
 
 _VERSIONS = ("ETag", "etag", "md5Hash", "generation", "VersionId", "mtime", "LastModified", "last_modified", "created")
-"""File systems' names for what identifies the version of a file."""
+"""What identifies the version of a file, by the names that file systems give it in listings."""
 
 
 def is_url(path: object) -> bool:

@@ -127,7 +127,7 @@ class Statistics:
 
 
 def gather(modules: Sequence[Module], opt: Path, default_target: str, num_workers: int = 1) -> Iterator[ModuleFacts]:
-    """Yields the statistics of each module, in order; one that cannot be read has a `failure`.
+    """Yields the statistics of each module, in order; a module that cannot be read has a `failure`.
 
     Args:
       modules: of a corpus.

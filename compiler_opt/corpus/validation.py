@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compiler_opt.corpus import bitcode
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable, shown
+from compiler_opt.files import printable, read_regular, shown
 
 REMAKE = "extract the corpus again"
 
@@ -148,6 +148,25 @@ class FileChecker:
         target = os.path.realpath(path, strict=True)
         if target != self._resolved_root and not target.startswith(self._resolved_root.rstrip("/") + "/"):
             raise CorpusError(f"{printable(path)}: is a link that leaves the corpus (to {printable(target)}); {REMAKE}")
+
+
+def read_bitcode(path: Path, remedy: str, *, shown_as: object = None, max_bytes: int = bitcode.MAX_FILE_BYTES) -> bytes:
+    """Reads a bitcode file of a build.
+
+    Args:
+      path: the file.
+      remedy: what the user can do if it cannot be read.
+      shown_as: its name in messages; by default the path.
+      max_bytes: a larger file is not read.
+
+    Raises:
+      CorpusError: it cannot be read, is not bitcode, or is truncated.
+    """
+    name = path if shown_as is None else shown_as
+    with reading(name, remedy):
+        data = read_regular(path, max_bytes)
+    bitcode.check(data, printable(name), "build it again")
+    return data
 
 
 def check_whole_bitcode(path: Path) -> None:

@@ -115,7 +115,7 @@ class _Archive:
         raise self._error(f"expected at most {_MAX_MEMBERS} members, found more")
 
     def _name(self, raw: bytes, start: int, size: int) -> tuple[str, int]:
-        """A member's name, and how many bytes of the contents it takes."""
+        """A member's name, and how many bytes of the contents the name occupies."""
         if raw.startswith(b"#1/") and raw[3:].isdigit():
             length = int(raw[3:])
             if length > size:

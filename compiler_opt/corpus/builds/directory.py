@@ -20,10 +20,11 @@ MAX_FILES = 1 << 22
 
 
 def objects_of_directory(folder: Path, base: Path | None = None) -> Build:
-    """Finds the objects in a tree, sorted by name; skips symlinks, so that none counts twice or is outside.
+    """Finds the objects in a tree, sorted by name.
 
     Files with an object's suffix count as objects whatever they contain; extraction refuses them with a reason.
-    Archives are skipped: their objects are mostly in the tree, too.
+    Symlinks are skipped, since their targets would count twice or be outside the tree, and so are archives, since their
+    objects are usually in the tree as well.
 
     Args:
       folder: the root of the tree.

@@ -113,7 +113,7 @@ def kind_of(head: bytes, name: str) -> str:
 
     Args:
       head: its first `HEAD_BYTES`.
-      name: its name; with an object's suffix it counts as one, so that extraction refuses it with a reason.
+      name: its name; a file with an object's suffix counts as one, so that extraction refuses it with a reason.
     """
     if head.startswith(b"!<arch>\n"):
         return ARCHIVE

@@ -23,7 +23,7 @@ from compiler_opt.corpus.builds.objects import (
 from compiler_opt.corpus.validation import checked_path
 from compiler_opt.files import printable
 
-WANTED = "the parameter file of a link, such as the driver's command line has after '@'"
+WANTED = "the parameter file of a link, which the driver's command line names after '@'"
 
 _SEPARATE = frozenset(
     """

@@ -64,7 +64,7 @@ def compile_command(
 ) -> list[str]:
     """The command that compiles a corpus module to an object file as the build did, without embedding bitcode.
 
-    A ThinLTO backend's options get the module's own index (`X.thinlto.bc` beside `X.bc`) instead of the one they name.
+    A ThinLTO backend's options get the module's own index (`X.thinlto.bc` next to `X.bc`) instead of the one they name.
 
     Args:
       clang: the compiler.

@@ -28,7 +28,7 @@ def without_index(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
 
 
 def index_path(bitcode_path: Path | str) -> Path:
-    """The path of a module's index: beside its bitcode."""
+    """The path of a module's index, next to its bitcode."""
     return Path(f"{str(bitcode_path).removesuffix('.bc')}{INDEX_SUFFIX}")
 
 

@@ -77,10 +77,10 @@ def extract(
 
     dropped, refused = map_with_failures(extract_one, objects, num_workers, progress)
     if refused:
-        nothing = f"none of the {len(objects)} objects holds a module"
+        if_empty = f"none of the {len(objects)} objects holds a module"
     elif objects:
-        nothing = f"--cmd_filter drops all {sum(dropped)} modules; give another one"
+        if_empty = f"--cmd_filter drops all {sum(dropped)} modules; give another one"
     else:
-        nothing = "there is no object to extract; give a build that has objects"
+        if_empty = "there is no object to extract; give a build that has objects"
     failures = [(item.path, reason) for item, reason in refused]
-    return writer.finish(failures, nothing, filtered=sum(dropped), has_thinlto=thinlto_base is not None)
+    return writer.finish(failures, if_empty, filtered=sum(dropped), has_thinlto=thinlto_base is not None)

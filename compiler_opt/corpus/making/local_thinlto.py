@@ -6,7 +6,8 @@ have no command lines, so the corpus gets a `global_command_override`: the optio
 """
 
 import dataclasses
-import os
+import glob
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from compiler_opt.corpus.builds.objects import name_below, normal
 from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
 from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
-from compiler_opt.corpus.validation import checked_path, reading
+from compiler_opt.corpus.validation import checked_path, read_bitcode
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable, read_regular
+from compiler_opt.files import printable
 
 IMPORTED_SUFFIX = ".3.import.bc"
 
@@ -69,12 +70,7 @@ def link_of_directory(folder: Path) -> Link:
     root = normal(folder)
     if not root.is_dir():
         raise CorpusError(f"{folder}: expected the folder of a link, found none; give that of a build")
-    found = sorted(
-        Path(parent) / name.removesuffix(IMPORTED_SUFFIX)
-        for parent, _, names in os.walk(root)
-        for name in names
-        if name.endswith(IMPORTED_SUFFIX)
-    )
+    found = [Path(str(path).removesuffix(IMPORTED_SUFFIX)) for path in sorted(root.rglob(f"*{IMPORTED_SUFFIX}"))]
     return Link(tuple((place.relative_to(root).as_posix(), place) for place in found))
 
 
@@ -100,13 +96,13 @@ def extract(
       OutputError: the folder cannot be written, or is not empty.
     """
     if not link.modules:
-        raise CorpusError(f"the link left no file that ends in {IMPORTED_SUFFIX}; {_REMEDY}")
+        raise CorpusError(f"the linker saved no file that ends in {IMPORTED_SUFFIX}; {_REMEDY}")
     writer = CorpusWriter(output_dir, overwrite)
 
     def extract_one(module: tuple[str, Path]) -> str:
         """Writes a module; returns its target."""
         name, place = module
-        code = _read_bitcode(Path(f"{place}{IMPORTED_SUFFIX}"))
+        code = read_bitcode(Path(f"{place}{IMPORTED_SUFFIX}"), _REMEDY)
         index = thinlto.read_index_file(Path(f"{place}{INDEX_SUFFIX}"), printable(place))
         triple = bitcode.target_triple(code)
         if triple is None:
@@ -143,19 +139,14 @@ def command_override(link_options: Iterable[str], triple: str) -> list[str]:
     is_pic = not options or any(option.lstrip("-") in _PIC_OPTIONS for option in options)
     for option, following in zip(options, [*options[1:], ""], strict=False):
         name = option.lstrip("-")
-        plugin = name.removeprefix("plugin-opt=") if name.startswith("plugin-opt=") else None
-        if name.startswith("lto-O"):
-            level = name[5:]
+        if match := re.fullmatch(r"(?:lto-|plugin-opt=)O(.*)", name):
+            level = match[1]
+        elif match := re.fullmatch(r"(?:mllvm=|plugin-opt=(?=-))(.*)", name):
+            llvm_options.append(match[1])
         elif name == "mllvm":
             llvm_options.append(following)
-        elif name.startswith("mllvm="):
-            llvm_options.append(name.removeprefix("mllvm="))
-        elif plugin is not None and plugin.startswith("O"):
-            level = plugin[1:]
-        elif plugin is not None and plugin.startswith("mcpu="):
-            cpu = plugin.removeprefix("mcpu=")
-        elif plugin is not None and plugin.startswith("-"):
-            llvm_options.append(plugin)
+        elif name.startswith("plugin-opt=mcpu="):
+            cpu = name.removeprefix("plugin-opt=mcpu=")
     result = ["-cc1", "-triple", triple, f"-O{level}", "-emit-obj", "-fthinlto-index=<module>.thinlto.bc"]
     result += ["-mrelocation-model", "pic" if is_pic else "static"]
     result += ["-ffunction-sections", "-fdata-sections", "-faddrsig"]
@@ -173,20 +164,5 @@ def _saved_inputs(given: Path) -> list[Path]:
     """The files that lld saved for an input of the link, without suffixes; an archive has one for each member."""
     if Path(f"{given}{IMPORTED_SUFFIX}").exists():
         return [given]
-    try:
-        places = sorted(given.parent.iterdir())
-    except OSError:
-        return []
-    start = f"{given.name}("
-    return [
-        place.with_name(place.name.removesuffix(IMPORTED_SUFFIX))
-        for place in places
-        if place.name.startswith(start) and place.name.endswith(IMPORTED_SUFFIX)
-    ]
-
-
-def _read_bitcode(path: Path) -> bytes:
-    with reading(path, _REMEDY):
-        code = read_regular(path, bitcode.MAX_FILE_BYTES)
-    bitcode.check(code, printable(path), "link again")
-    return code
+    saved = sorted(given.parent.glob(f"{glob.escape(given.name)}(*{IMPORTED_SUFFIX}"))
+    return [Path(str(path).removesuffix(IMPORTED_SUFFIX)) for path in saved]

@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.command_lines.command_line import checked_options
 from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
 from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
-from compiler_opt.corpus.validation import reading, resolved_within
+from compiler_opt.corpus.validation import read_bitcode, resolved_within
 from compiler_opt.errors import ConfigError, CorpusError, OutputError
-from compiler_opt.files import read_regular
 
 _SUFFIX = ".bc"
 
@@ -90,16 +88,12 @@ def make(
         writer.write_module(name, _read(path, input_dir), options)
 
     _, failures = map_with_failures(make_one, paths, progress=progress)
-    nothing = f"{input_dir}: none of {len(paths)} files *.bc is a module; give another --input_dir"
-    return writer.finish(failures, nothing)
+    if_empty = f"{input_dir}: none of {len(paths)} files *.bc is a module; give another --input_dir"
+    return writer.finish(failures, if_empty)
 
 
 def _read(path: Path, root: Path) -> bytes:
     """Reads a bitcode file below `root`; raises CorpusError if it is not a module."""
     if path.name.endswith(INDEX_SUFFIX):
         raise CorpusError(f"{path}: has the name of a ThinLTO index, which is not a module; rename it if it is one")
-    target = resolved_within(path, root, "copy the file")
-    with reading(path, "copy the file"):
-        code = read_regular(target, bitcode.MAX_FILE_BYTES)
-    bitcode.check(code, str(path), "compile it again")
-    return code
+    return read_bitcode(resolved_within(path, root, "copy the file"), "copy the file", shown_as=path)

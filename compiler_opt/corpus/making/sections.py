@@ -104,7 +104,7 @@ def read_object(item: ObjectFile) -> bytes:
 
 
 def _read_sections(item: ObjectFile, names: Sequence[str]) -> list[bytes]:
-    """Reads these sections of an ELF object; empty for one that it lacks."""
+    """Reads sections of an ELF object by name; empty for those that it lacks."""
     with _opened(item) as data:
         if kind_of(data[:20], item.path.name) == BITCODE:
             raise CorpusError(
@@ -143,7 +143,7 @@ def _opened(item: ObjectFile) -> Iterator[FileRange]:
 
 
 def _dump_sections(item: ObjectFile, names: Sequence[str], llvm_objcopy: Path) -> list[bytes]:
-    """Reads these sections by `llvm-objcopy`; empty for one that the object lacks."""
+    """Reads sections by name with `llvm-objcopy`; empty for those that the object lacks."""
     contents = []
     with scratch_directory() as scratch:
         source = item.path

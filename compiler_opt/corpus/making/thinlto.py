@@ -8,12 +8,11 @@ bitcode again, clang needs the module's index for the link's decisions about its
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.command_lines.thinlto import INDEX_OPTION
-from compiler_opt.corpus.validation import reading
+from compiler_opt.corpus.validation import read_bitcode
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable, read_regular
+from compiler_opt.files import printable
 
 MAX_INDEX_BYTES = 1 << 28
 
@@ -50,8 +49,6 @@ def read_index_file(path: Path, shown: str) -> bytes:
     Raises:
       CorpusError: it is missing or not bitcode; the message starts with `shown`.
     """
-    what = f"{shown}: its ThinLTO index {printable(path)}"
-    with reading(what, "give the folder that the build ran in with --obj_base_dir"):
-        data = read_regular(path, MAX_INDEX_BYTES)
-    bitcode.check(data, what, "build it again")
-    return data
+    name = f"{shown}: its ThinLTO index {printable(path)}"
+    remedy = "give the folder that the build ran in with --obj_base_dir"
+    return read_bitcode(path, remedy, shown_as=name, max_bytes=MAX_INDEX_BYTES)

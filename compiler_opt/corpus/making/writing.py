@@ -85,7 +85,7 @@ class CorpusWriter:
     def finish(
         self,
         failures: Iterable[tuple[Path, str]],
-        nothing: str,
+        if_empty: str,
         *,
         filtered: int = 0,
         has_thinlto: bool = False,
@@ -95,7 +95,7 @@ class CorpusWriter:
 
         Args:
           failures: path and reason for each input without a usable module.
-          nothing: the message if no module was written.
+          if_empty: the error message if no module was written.
           filtered: how many modules a filter dropped.
           has_thinlto: each module has a ThinLTO index.
           command_override: cc1 options of all modules, which have no `.cmd` files.
@@ -106,7 +106,7 @@ class CorpusWriter:
         """
         made = MadeCorpus(tuple(sorted(self._versions)), tuple(failures), filtered)
         if not made.modules:
-            raise CorpusError(nothing + (f"; the first: {made.failures[0][1]}" if made.failures else ""))
+            raise CorpusError(if_empty + (f"; the first: {made.failures[0][1]}" if made.failures else ""))
         write_description(
             self._output_dir,
             made.modules,

@@ -42,17 +42,18 @@ _BLOCK_BYTES = 4096
 _ARCHIVES_AT_A_TIME = 3
 
 Progress = Callable[[str, int, int], Any]
-"""Called, from several threads, with a project's name and its numbers of compiled and of all modules (0: unknown)."""
+"""Called from several threads with a project's name, how many of its modules are compiled, and how many it has (0:
+unknown)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The cost of a build, as measured with clang-22 at -Oz; nearly the same for others.
+    """The cost of a build, as measured with clang-22 at -Oz; other compilers and levels come close.
 
     Attributes:
-      projects: those that are still to be built.
-      download_bytes: of their archives that are not in the cache yet.
-      corpus_bytes: of their finished corpora.
+      projects: the projects that are not complete yet.
+      download_bytes: size of their archives that are not in the cache.
+      corpus_bytes: size of their finished corpora.
     """
 
     projects: tuple[manifest.Project, ...]
@@ -229,7 +230,7 @@ class _Builder:
                 ) from None
 
     def _compile(self, project: manifest.Project, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Runs the commands of a compilation database whose objects are missing."""
+        """Runs those commands of a compilation database whose objects are missing."""
         # Clang renames a complete object into place, so an existing one is whole, unless power was lost before its
         # bytes were on disk.
         todo = [entry for entry in entries if not _is_object(Path(entry["output"]))]

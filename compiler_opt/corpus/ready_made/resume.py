@@ -14,7 +14,7 @@ from typing import Any
 from compiler_opt.errors import OutputError
 from compiler_opt.files import write_atomically
 
-# We remove this folder, so its name must be one that no user gives.
+# The folder is removed in the end, so its name must be one that no user would choose.
 FOLDER_NAME = "compiler_opt-unfinished"
 
 _STAMP_NAME = "stamp.json"
