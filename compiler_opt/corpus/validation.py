@@ -1,7 +1,7 @@
-"""Validates the files of a corpus by their metadata and bitcode headers, without reading them in full.
+"""Checks of untrusted input: the paths and files of builds, and the files of a corpus.
 
-A corpus is untrusted input: its files must be regular, no symlink may leave it, and bitcode must be whole. Paths are
-plain strings here: `Path` objects would double the time for a large corpus.
+The files of a corpus must be regular, its bitcode must be whole, and no symlink may leave it. `FileChecker` looks at
+metadata and bitcode headers only. Its paths are plain strings: `Path` objects would double the time for a large corpus.
 """
 
 import contextlib

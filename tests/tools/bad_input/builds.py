@@ -64,7 +64,7 @@ MISTAKES = (
         "no link with ThinLTO",
         ("extract_ir",),
         {"input": "build", "input_type": "directory", "thinlto_build": "local"},
-        ("left no file that ends in .3.import.bc", "-Wl,--save-temps=import -Wl,--thinlto-emit-index-files"),
+        ("saved no file that ends in .3.import.bc", "-Wl,--save-temps=import -Wl,--thinlto-emit-index-files"),
     ),
     Mistake(
         "ThinLTO in the linker, of a database",
