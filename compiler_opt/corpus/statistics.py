@@ -96,7 +96,7 @@ class Statistics:
             return {}
         return {name: float(np.quantile(values, share)) for name, share in QUANTILES.items()}
 
-    def share_of(self, field: str) -> dict[str, int]:
+    def count_by(self, field: str) -> dict[str, int]:
         """The number of modules by project, language, level or target, the most frequent first."""
         return dict(Counter(str(getattr(module, field)) for module in self.modules).most_common())
 
@@ -119,7 +119,7 @@ class Statistics:
         return {
             "num_modules": len(self.modules),
             "totals": {number: self.total(number) for number in numbers},
-            **{f"modules_by_{field}": self.share_of(field) for field in ("project", "language", "level", "target")},
+            **{f"modules_by_{field}": self.count_by(field) for field in ("project", "language", "level", "target")},
             "distributions": {number: self.distribution(number) for number in numbers},
             "copies": [list(group) for group in self.copies()],
             "modules": [module.to_json() for module in self.modules],

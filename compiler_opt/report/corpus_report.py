@@ -31,7 +31,7 @@ def table(statistics: Statistics) -> str:
     """A line for each project, all together, the distribution over modules, shares, copies."""
     numbers = [number for number in NUMBERS if len(statistics.values(number))]
     headings = [NUMBERS[number] for number in numbers]
-    modules_of = statistics.share_of("project")
+    modules_of = statistics.count_by("project")
     rows = [["project", "language", "modules", *headings]]
     for project, count in modules_of.items():
         languages = {module.language for module in statistics.modules if module.project == project}
@@ -46,7 +46,7 @@ def table(statistics: Statistics) -> str:
         spread.append([name, *(_text(round(statistics.distribution(number)[name])) for number in numbers)])
     lines += ["", *aligned(spread, num_text_columns=1, rules=(1,)), ""]
     for field, heading in {"language": "languages", "level": "levels", "target": "targets"}.items():
-        shares = ", ".join(f"{name} {count:,}" for name, count in statistics.share_of(field).items())
+        shares = ", ".join(f"{name} {count:,}" for name, count in statistics.count_by(field).items())
         lines.append(f"{heading}: {shares}")
     lines += _copies(statistics)
     if failures := statistics.failures():
@@ -96,7 +96,7 @@ def _distributions(statistics: Statistics) -> bytes:
 
 def _projects(statistics: Statistics) -> bytes:
     """Bars of modules and of instructions for each project."""
-    counts = dict(list(statistics.share_of("project").items())[:_MAX_BARS])
+    counts = dict(list(statistics.count_by("project").items())[:_MAX_BARS])
     names = list(counts)[::-1]
     places = np.arange(len(names))
     figure = Figure(figsize=(9, 0.9 + 0.26 * max(2, len(names))), layout="constrained")

@@ -63,7 +63,7 @@ def block_ends(data: bytes) -> set[int]:
 
 
 @pytest.mark.parametrize("data", [b"", b"BC", b"\x7fELF" + bytes(60), b"BC\xc0\xde", b"BC\xc0\xde" + bytes(12)])
-def test_what_is_no_bitcode(data: bytes) -> None:
+def test_other_files_are_refused(data: bytes) -> None:
     assert problem(data) is not None
     assert bitcode.producer(data) is None
 

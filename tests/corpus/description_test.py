@@ -136,7 +136,7 @@ def test_a_huge_description_is_refused_unread(tmp_path: Path) -> None:
     assert "expected at most 134217728 bytes, found 4294967296" in refusal(lambda: Corpus.load(tmp_path))
 
 
-def test_a_description_or_bitcode_that_would_be_waited_for_is_refused(tmp_path: Path) -> None:
+def test_fifos_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "corpus_description.json")
     assert "corpus_description.json: cannot be read (expected a file" in refusal(lambda: Corpus.load(tmp_path))
     write_corpus(tmp_path / "corpus", ["m.o"])
@@ -159,7 +159,7 @@ def test_names_with_newlines_and_other_bytes_load_and_are_shown_in_one_line(tmp_
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a/\udfff", "x" * 300, "a/" * 3000 + "b"])
-def test_names_of_no_file(tmp_path: Path, name: str) -> None:
+def test_names_that_no_file_can_have(tmp_path: Path, name: str) -> None:
     write_description(tmp_path, {"modules": [name], "has_thinlto": False})
     refusal(lambda: Corpus.load(tmp_path))
 
@@ -235,13 +235,13 @@ def test_an_older_compiler_is_refused_by_name(tmp_path: Path) -> None:
     assert "written by LLVM 22.1.8 cannot be read by /usr/bin/clang-19 (LLVM 19.1.7); use a clang >= 22" in text
 
 
-def test_a_compiler_that_nobody_recorded_is_not_refused(tmp_path: Path) -> None:
+def test_an_unrecorded_compiler_is_accepted(tmp_path: Path) -> None:
     corpus = Corpus.load(write_corpus(tmp_path, ["m.o"]))
     assert corpus.compiler_version() is None
     corpus.check_compiler((17, 0, 0))
 
 
-def test_complaints_of_clang() -> None:
+def test_clang_errors_are_explained() -> None:
     assert "newer LLVM" in (explain_failure("error: Unknown attribute kind (102) (Producer: 'LLVM22.1.8')") or "")
     assert "truncated" in (explain_failure("error: file too small to contain bitcode header") or "")
     assert explain_failure("fatal error: error in backend: ran out of registers") is None
@@ -268,7 +268,7 @@ def test_targets_are_counted(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1))
-def test_options_survive_being_written(options: list[str]) -> None:
+def test_options_round_trip(options: list[str]) -> None:
     data = format_options(options)
     assert data.endswith(b"\0")
     if data != b"\0":

@@ -40,7 +40,7 @@ def contents(cache: Path) -> int:
     return sum(path.is_file() for path in (cache / "content").rglob("*"))
 
 
-def test_files_come_when_they_are_needed_and_are_kept_by_content(memory: Any, tmp_path: Path) -> None:
+def test_files_are_fetched_when_needed_and_cached_by_content(memory: Any, tmp_path: Path) -> None:
     corpus = Corpus.load(URL, cache_dir=tmp_path)
     assert [module.name for module in corpus.modules] == ["p/a.o", "p/b.o", "q/c.o"]
     assert list(corpus.projects()) == ["p", "q"]
@@ -59,7 +59,7 @@ def test_files_come_when_they_are_needed_and_are_kept_by_content(memory: Any, tm
     assert message.startswith(f"{URL}/q/c.o.bc: no such file, though")
 
 
-def test_an_index_stands_beside_its_bitcode(memory: Any, tmp_path: Path) -> None:
+def test_an_index_is_next_to_its_bitcode(memory: Any, tmp_path: Path) -> None:
     """The index is where `compile_command` looks for it."""
     memory.pipe("/bucket/mine/q/c.o.thinlto.bc", BITCODE * 3)
     for _ in range(2):
@@ -74,7 +74,7 @@ def test_the_description_may_be_named_and_projects_come_from_the_url(memory: Any
         assert list(Corpus.load(url, cache_dir=tmp_path).projects()) == ["mine"]
 
 
-def test_what_changes_there_is_fetched_again(memory: Any, tmp_path: Path) -> None:
+def test_changed_files_are_fetched_again(memory: Any, tmp_path: Path) -> None:
     before = Corpus.load(URL, cache_dir=tmp_path)
     assert before.modules[0].bitcode_path.read_bytes() == BITCODE
     changed = BITCODE[:-4] + b"\1\2\3\4"
@@ -84,7 +84,7 @@ def test_what_changes_there_is_fetched_again(memory: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("found", [BITCODE[:-1], BITCODE + b"\0", b""])
-def test_another_size_than_was_listed(memory: Any, tmp_path: Path, found: bytes) -> None:
+def test_a_size_other_than_listed_is_refused(memory: Any, tmp_path: Path, found: bytes) -> None:
     corpus = Corpus.load(URL, cache_dir=tmp_path)
     memory.pipe("/bucket/mine/p/a.o.bc", found)
     message = refusal(lambda: corpus.modules[0].bitcode_path)
@@ -171,7 +171,7 @@ def test_huge_files_are_refused_unread(tmp_path: Path, ending: str) -> None:
     assert f"m.o{ending}: expected at most" in message
 
 
-def test_names_that_mean_something_in_urls(tmp_path: Path) -> None:
+def test_names_with_characters_that_are_special_in_urls(tmp_path: Path) -> None:
     names = ["a::memory:x.o", "b#1?.o", "c%20d *[e].o", os.fsdecode(b"caf\xe9\n.o")]
     root = write_corpus(tmp_path / "corpus", names)
     corpus = Corpus.load(f"file://{root}", cache_dir=tmp_path / "cache")
@@ -200,7 +200,7 @@ class _Unreliable(LocalFileSystem):
         return super().open(*arguments, **options)
 
 
-def test_offline_what_was_fetched_is_used_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_fetched_files_are_used_offline(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     root = write_corpus(tmp_path / "corpus", ["a.o", "b.o"])
     (root / "b.o.bc").write_bytes(BITCODE * 2)
     _Unreliable.down = tmp_path / "down"
@@ -253,5 +253,5 @@ def test_several_processes_at_once(tmp_path: Path) -> None:
         (Path("s3://b"), False),
     ],
 )
-def test_what_is_an_address(path: object, expected: bool) -> None:
+def test_is_url(path: object, expected: bool) -> None:
     assert is_url(path) == expected

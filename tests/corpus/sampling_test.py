@@ -21,7 +21,7 @@ def test_every_module_comes_once_an_epoch() -> None:
     assert drawn[:10] != drawn[10:]
 
 
-def test_the_position_says_it_all() -> None:
+def test_draws_depend_on_seed_and_position_only() -> None:
     shuffled = list(reversed(_modules(10)))
     assert UniformSampler(_modules(10), 3).draw(7, 5) == UniformSampler(shuffled, 3).draw(7, 5)
     assert UniformSampler(_modules(10), 3).draw(0, 10) != UniformSampler(_modules(10), 4).draw(0, 10)
@@ -49,7 +49,7 @@ def test_chances_are_in_proportion_to_the_weights() -> None:
         assert abs(counts[f"m{number:02d}"] - 2000 * number / 10) < 100
 
 
-def test_seed_and_position_say_it_all_of_weighted_draws() -> None:
+def test_weighted_draws_depend_on_seed_and_position_only() -> None:
     shuffled = list(reversed(_modules(10)))
     sampler = WeightedSampler(_modules(10), 3, _weight)
     assert sampler.draw(7, 5) == WeightedSampler(shuffled, 3, _weight).draw(7, 5)
@@ -80,7 +80,7 @@ def test_samplers_by_name(tmp_path: Path) -> None:
         make_sampler("size", modules, 1)
 
 
-def test_what_cannot_be_drawn_by() -> None:
+def test_unusable_samplers_are_refused() -> None:
     with pytest.raises(ConfigError, match="expected one of uniform, size, decisions; found 'colour'"):
         make_sampler("colour", _modules(3), 1)
     with pytest.raises(ConfigError, match="none of 3 modules has any weight"):

@@ -51,7 +51,7 @@ def test_members_of_thin_archives_are_the_files_themselves(clang_path: str, tree
     library.unlink()
 
 
-def test_what_is_no_object_is_left_out(clang_path: str, tree: Path, tmp_path: Path) -> None:
+def test_members_that_are_not_objects_are_skipped(clang_path: str, tree: Path, tmp_path: Path) -> None:
     (tmp_path / "README").write_text("no object")
     library = archived(clang_path, tree, tmp_path / "libx.a", str(tmp_path / "README"), "lib/a.o")
     assert [item.name for item in objects_of_archive(library, tmp_path)] == ["libx.a/a.o"]

@@ -62,7 +62,7 @@ def test_objects_of_all_links_are_found_each_once(clang_path: str, tree: Path) -
     assert [item.name for item in build.objects] == ["other/a.o", "main.o", "lib/libx.a/a.o", "lib/libx.a/b.o"]
 
 
-def test_old_queries_have_whole_paths_and_ids_of_text(tree: Path) -> None:
+def test_old_queries_with_exec_paths_and_string_ids(tree: Path) -> None:
     query = {
         "actions": [{"mnemonic": "CppLink", "inputDepSetIds": ["1"], "arguments": ["clang", "lib/b.o"]}],
         "artifacts": [{"id": "7", "execPath": "lib/a.o"}],
@@ -99,7 +99,7 @@ def test_queries_that_are_refused(tmp_path: Path, query: Any, message: str) -> N
     assert "\n" not in str(error.value)
 
 
-def test_what_is_no_json_is_named(tmp_path: Path) -> None:
+def test_invalid_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / "aquery.json").write_bytes(b"actions {\n  mnemonic: \xff")
     with pytest.raises(CorpusError, match="expected JSON, found something else"):
         objects_of_aquery(tmp_path / "aquery.json", tmp_path)

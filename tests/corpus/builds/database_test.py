@@ -16,7 +16,7 @@ def write_database(path: Path, entries: Any) -> Path:
     return path
 
 
-def test_databases_in_all_their_forms(tmp_path: Path) -> None:
+def test_forms_of_entries(tmp_path: Path) -> None:
     entries = [
         {"directory": "/b", "file": "a.c", "command": "ccache clang -c a.c -o 'x y/a.o'"},
         {"directory": "/b", "file": "b.c", "arguments": ["clang", "-c", "b.c", "-ob.o"]},

@@ -51,7 +51,7 @@ def test_names_are_relative_to_the_base_folder(tree: Path) -> None:
         objects_of_directory(tree, tree / "lib")
 
 
-def test_what_is_no_folder_is_named(tree: Path) -> None:
+def test_a_missing_folder_is_refused(tree: Path) -> None:
     for path in (tree / "main.o", tree / "gone"):
         with pytest.raises(CorpusError, match="expected a folder of objects, found none"):
             objects_of_directory(path)

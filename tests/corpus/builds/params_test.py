@@ -38,7 +38,7 @@ def test_the_inputs_of_a_link_are_found(clang_path: str, tree: Path) -> None:
     assert "-shared" in build.link_options
 
 
-def test_a_drivers_words_are_the_linkers(tree: Path) -> None:
+def test_driver_options_are_passed_on_to_the_linker(tree: Path) -> None:
     (tree / "link.params").write_text(
         "-flto -Wl,--start-lib,lib/a.o,main.o,--end-lib -Wl,-soname -Wl,x.o -Xlinker -o -Xlinker y.o -Xlinker lib/b.o "
         "-Wl,-O2 -lm -L lib.o -Wl,--version-script=x.o -target z.o"

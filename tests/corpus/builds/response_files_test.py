@@ -14,7 +14,7 @@ a	tab "new
 line" '"' "'" DX="\"y\"" """
 
 
-def test_words_are_those_that_clang_sees(clang_path: str, tmp_path: Path) -> None:
+def test_arguments_are_split_as_by_clang(clang_path: str, tmp_path: Path) -> None:
     # clang takes unknown arguments for inputs, and reports each as missing.
     (tmp_path / "file").write_text(HARD)
     run = subprocess.run([clang_path, "@file"], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -24,7 +24,7 @@ def test_words_are_those_that_clang_sees(clang_path: str, tmp_path: Path) -> Non
     assert response_files.split(HARD) == expected
 
 
-def test_words_may_be_empty_or_cut_short() -> None:
+def test_empty_and_unterminated_arguments() -> None:
     assert response_files.split("a '' b") == ["a", "", "b"]
     assert response_files.split("a 'b c") == ["a", "b c"]
     assert response_files.split("a b\\") == ["a", "b"]
@@ -64,10 +64,10 @@ def test_files_nested_too_deeply_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["@", "@gone", "@a\0b", "@.", "@/dev/zero", "@\ud800", f"@{'x' * 5000}"])
-def test_what_names_no_file_stays_a_word(tmp_path: Path, word: str) -> None:
+def test_an_argument_that_names_no_file_is_kept(tmp_path: Path, word: str) -> None:
     assert response_files.expand([word], tmp_path, "here") == [word]
 
 
 @pytest.mark.parametrize("text", ["'\\" * 100_000, "\\" * 100_001, "\"'" * 100_000, "a'\\x\"" * 50_000])
-def test_long_lines_of_quotes_take_no_long_time(text: str) -> None:
+def test_splitting_takes_linear_time(text: str) -> None:
     assert response_files.split(text)

@@ -206,7 +206,7 @@ def test_bitcode_of_others_is_verified() -> None:
     assert checked_options(recorded, trusted=True) == recorded[1:]
 
 
-def test_reasons_of_refusal_are_told() -> None:
+def test_refusals_say_why() -> None:
     for option, reason in (
         ("-fpass-plugin=evil.so", "it loads code"),
         ("-coverage-notes-file=a.gcno", "it writes other files"),

@@ -17,12 +17,12 @@ def changed(**fields: object) -> str:
     return " ".join(ProblemConfig(**fields).apply(OPTIONS))  # type: ignore[arg-type]
 
 
-def test_nothing_given_nothing_changed() -> None:
+def test_an_empty_config_changes_nothing() -> None:
     assert not ProblemConfig()
     assert ProblemConfig().apply(OPTIONS) is OPTIONS
 
 
-def test_added_at_the_end_where_it_wins() -> None:
+def test_flags_are_added_at_the_end() -> None:
     assert (
         changed(flags_to_add=("-Oz", "-mllvm", "-unroll-count=1")) == " ".join(OPTIONS) + " -Oz -mllvm -unroll-count=1"
     )
@@ -58,7 +58,7 @@ def test_deleted(name: str, gone: str) -> None:
         ("-tune-cpu", "znver4", "", ""),
     ],
 )
-def test_replaced_where_there_is_one(name: str, value: str, old: str, new: str) -> None:
+def test_only_existing_flags_are_replaced(name: str, value: str, old: str, new: str) -> None:
     assert changed(flags_to_replace={name: value}) == " ".join(OPTIONS).replace(old, new)
 
 
@@ -86,7 +86,7 @@ def test_a_missing_value_is_the_modules_fault() -> None:
         (ProblemConfig(flags_to_delete=("-cc1",)), "flags_to_delete: expected options, found '-cc1'"),
     ],
 )
-def test_what_cannot_be_used_is_named_before_the_work(config: ProblemConfig, message: str) -> None:
+def test_unusable_flags_are_refused(config: ProblemConfig, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         config.check()
     assert message in str(error.value)
@@ -103,7 +103,7 @@ def test_trusted_flags_may_be_any_that_do_something() -> None:
 FULL = ProblemConfig(("-Oz",), ("-g", "-mllvm -x"), {"-target-cpu": "y"})
 
 
-def test_what_is_recorded_is_read_again() -> None:
+def test_json_round_trip() -> None:
     assert ProblemConfig().to_json() == {}
     assert ProblemConfig.from_json({"seed": 1}) == ProblemConfig()
     assert ProblemConfig.from_json({**FULL.to_json(), "seed": 1}) == FULL

@@ -87,7 +87,7 @@ def test_corpora_that_differ_are_refused_by_name(key: str, value: Any, root: Pat
     assert not (root / NAME).exists()
 
 
-def test_combining_again_and_further_up(root: Path, tmp_path: Path) -> None:
+def test_combining_again_and_nested(root: Path, tmp_path: Path) -> None:
     combine(root)
     shutil.copytree(root / "first", root / "third")
     assert combine(root).modules == {"first": 2, "second": 1, "third": 2}
@@ -96,7 +96,7 @@ def test_combining_again_and_further_up(root: Path, tmp_path: Path) -> None:
     assert "root/third/y" in Corpus.load(tmp_path).projects()
 
 
-def test_a_corpus_of_its_own_is_not_replaced_unasked(root: Path) -> None:
+def test_a_description_of_other_modules_is_replaced_only_on_request(root: Path) -> None:
     shutil.copytree(root / "first", root, dirs_exist_ok=True)
     before = (root / NAME).read_bytes()
     with pytest.raises(OutputError, match="lists other modules than those of the sub-folders"):

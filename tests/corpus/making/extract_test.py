@@ -162,7 +162,7 @@ def test_modules_of_one_object_do_not_take_the_names_of_others(build: Path, clan
     assert "holds several modules, but joined.o.1 is another object's name" in extraction.failures[0][1]
 
 
-def test_nothing_is_written_through_links_that_stand_in_the_output(build: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_through_symlinks_in_the_output(build: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "out").symlink_to(tmp_path / "outside")
@@ -178,7 +178,7 @@ def test_a_name_too_long_for_a_file_is_left_out(build: Path, tmp_path: Path) -> 
     assert "its name is too long for a file" in extraction.failures[0][1]
 
 
-def test_a_folder_that_is_not_empty_is_refused_unless_told(build: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_needs_overwrite(build: Path, tmp_path: Path) -> None:
     run(build, tmp_path)
     with pytest.raises(OutputError, match="is not empty"):
         run(build, tmp_path)

@@ -58,7 +58,7 @@ def test_modules_get_the_options(loose: Path, tmp_path: Path) -> None:
         assert (tmp_path / "x.o").stat().st_size > 0
 
 
-def test_what_is_no_module_is_left_out_and_named(loose: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_modules_are_reported(loose: Path, tmp_path: Path) -> None:
     spoil(loose)
     result = made(loose, tmp_path / "corpus")
     assert result.modules == ("a", "lib/deep er/b.o")
@@ -71,7 +71,7 @@ def test_what_is_no_module_is_left_out_and_named(loose: Path, tmp_path: Path) ->
     assert all("\n" not in reason and str(loose) in reason for reason in reasons.values())
 
 
-def test_nothing_to_take(tmp_path: Path) -> None:
+def test_an_input_without_modules_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot be read .*--input_dir"):
         make.find_bitcode(tmp_path / "none", tmp_path / "corpus")
     with pytest.raises(CorpusError, match="none of 0 files"):
@@ -79,7 +79,7 @@ def test_nothing_to_take(tmp_path: Path) -> None:
     assert not (tmp_path / "corpus").exists()
 
 
-def test_what_is_there_is_not_overwritten_unasked(loose: Path) -> None:
+def test_an_existing_corpus_is_overwritten_only_on_request(loose: Path) -> None:
     output = loose / "corpus"
     made(loose, output)
     with pytest.raises(OutputError, match="is not empty; give another --output_dir, or --overwrite"):
@@ -102,7 +102,7 @@ def test_what_is_there_is_not_overwritten_unasked(loose: Path) -> None:
         ("-cc1 -triple", "takes a value"),
     ],
 )
-def test_options_that_will_not_do(text: str, message: str) -> None:
+def test_unusable_options_are_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         make.parse_args(text)
     assert str(error.value).startswith(f"--default_args={text}: ") and message in str(error.value)

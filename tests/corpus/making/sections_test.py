@@ -99,7 +99,7 @@ def test_members_that_their_archive_does_not_have_are_refused(path: Path) -> Non
     assert f"ends at byte {size + 8} of {size}" in (read_or_refuse(item) or "")
 
 
-def test_a_marker_is_no_bitcode(clang_path: str, tmp_path: Path) -> None:
+def test_a_marker_section_is_refused(clang_path: str, tmp_path: Path) -> None:
     command = [clang_path, "-Xclang", "-fembed-bitcode=marker", "-c", "-x", "c", "-", "-o", str(tmp_path / "x.o")]
     subprocess.run(command, input=b"int x;", check=True)
     reason = read_or_refuse(ObjectFile(tmp_path / "x.o", "x.o")) or ""

@@ -123,7 +123,7 @@ def test_an_index_that_is_missing_is_named(distributed: Path, clang_path: str, t
         Corpus.load(corpus_dir)
 
 
-def test_what_an_object_names_as_its_index_must_be_one(distributed: Path, tmp_path: Path) -> None:
+def test_a_file_named_as_index_must_be_bitcode(distributed: Path, tmp_path: Path) -> None:
     item = ObjectFile(Path("x.o"), "x.o")
     (tmp_path / "secret").write_text("not bitcode")
     for index, message in (
@@ -166,7 +166,7 @@ def test_a_local_build_is_rebuilt(clang_path: str, tmp_path: Path, compiled: lis
     assert set(again.values()) <= native
 
 
-def test_a_folder_of_a_link_is_taken_as_lld_links_by_default(clang_path: str, tmp_path: Path) -> None:
+def test_a_folder_without_options_gets_lld_defaults(clang_path: str, tmp_path: Path) -> None:
     build = tmp_path / "build"
     objects = compile_for_lto(clang_path, build)
     save = ["-Wl,--save-temps=import", "-Wl,--thinlto-emit-index-files", "-Wl,--lto-obj-path=native"]
@@ -187,7 +187,7 @@ def test_a_folder_of_a_link_is_taken_as_lld_links_by_default(clang_path: str, tm
     assert [path.name for path, _ in extraction.failures] == ["x.o", "main.o"]
 
 
-def test_links_that_left_nothing_are_named(tmp_path: Path) -> None:
+def test_links_without_saved_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "link.params").write_text("a.o /usr/lib/crt1.o")
     link = local_thinlto.link_of_params(tmp_path / "link.params", tmp_path)
     assert link.skipped == ("a.o", "/usr/lib/crt1.o")
@@ -198,7 +198,7 @@ def test_links_that_left_nothing_are_named(tmp_path: Path) -> None:
     assert not (tmp_path / "corpus").exists()
 
 
-def test_options_of_a_link_that_matter() -> None:
+def test_link_options_that_affect_code() -> None:
     plain = local_thinlto.command_override(["-O1", "-mllvm", "-import-instr-limit=5"], "riscv64-linux-gnu")
     # The linker's own -O concerns string merging.
     assert "-O2" in plain

@@ -59,7 +59,7 @@ def test_no_code_of_the_archive_runs(local_pip: Path, tmp_path: Path, kind: str)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == archive.sha256
 
 
-def test_the_cache_is_used_and_mended(local_pip: Path, tmp_path: Path) -> None:
+def test_the_cache_is_used_and_repaired(local_pip: Path, tmp_path: Path) -> None:
     archive = make_archive(local_pip, {"setup.py": "", "a.c": "int a;"})
     path = archives.fetch(archive, tmp_path / "cache")
     good = path.read_bytes()
@@ -157,7 +157,7 @@ def test_a_file_cannot_be_written_through_another(tmp_path: Path) -> None:
         archives.unpack(path, tmp_path / "target")
 
 
-def test_too_much_is_refused(tmp_path: Path) -> None:
+def test_large_archives_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as archive:
         add(archive, "top/a", text=bytes(100))
@@ -167,7 +167,7 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"no archive", b"\x1f\x8b" + bytes(50)])
-def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
+def test_files_that_are_not_archives_are_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.tar.gz"
     path.write_bytes(data)
     with pytest.raises(CorpusError, match="is not an intact tar archive"):

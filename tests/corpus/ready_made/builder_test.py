@@ -270,7 +270,7 @@ def test_projects_of_one_archive_share_it(clang_path: str, tmp_path: Path, cache
     assert archives_of(plans[0].projects) == [red.archive]
 
 
-def test_sources_that_are_not_there_are_named(known: Manifest, clang_path: str, tmp_path: Path) -> None:
+def test_missing_sources_are_named(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     for changes, message in (
         ({"sources": ("*.rs",)}, "no file of its archive matches 'sources'"),
         ({"root": "nowhere"}, "its archive has no folder 'nowhere'"),
@@ -318,7 +318,7 @@ def test_an_output_that_cannot_be_made(known: Manifest, clang_path: str, tmp_pat
         build(known, clang_path, tmp_path, "file/corpora")
 
 
-def test_compilers_that_are_none(known: Manifest, tmp_path: Path) -> None:
+def test_programs_that_are_not_compilers_are_refused(known: Manifest, tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="no such program"):
         build(known, str(tmp_path / "clang"), tmp_path)
     with pytest.raises(CorpusError, match="expected a version"):

@@ -20,7 +20,7 @@ def test_architectures_are_as_the_compiler_spells_them(clang_path: str) -> None:
     assert OWN_TARGET.architecture(clang_path) == probe(clang_path).target.split("-")[0]
 
 
-def test_headers_that_are_not_there_are_asked_for(clang_path: str, tmp_path: Path) -> None:
+def test_missing_headers_are_reported(clang_path: str, tmp_path: Path) -> None:
     target = Target("aarch64-linux-gnu", tmp_path)
     with pytest.raises(ConfigError, match=r"headers of C for it are missing .*g\+\+-aarch64-linux-gnu.* --sysroot"):
         target.check(clang_path)
@@ -37,16 +37,16 @@ def test_headers_that_are_there_are_found(clang_path: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("triple", ["aarch64", "", "-linux-gnu", "aarch64-linux-gnu -load=x", "/bin-x"])
-def test_what_is_no_triple(triple: str) -> None:
+def test_invalid_triples_are_refused(triple: str) -> None:
     with pytest.raises(ConfigError, match="expected words joined by '-'"):
         Target(triple)
 
 
-def test_a_target_that_the_compiler_does_not_have(clang_path: str) -> None:
+def test_an_unsupported_target_is_refused(clang_path: str) -> None:
     with pytest.raises(ConfigError, match="--target_triple=nosuch-linux-gnu: "):
         Target("nosuch-linux-gnu").check(clang_path)
 
 
-def test_a_sysroot_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_sysroot_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such folder"):
         Target("aarch64-linux-gnu", tmp_path / "absent")

@@ -222,7 +222,7 @@ def test_the_digest_follows_every_field() -> None:
     assert one.digest() != two.digest()
 
 
-def test_the_digest_does_not_follow_what_is_only_told_to_the_user() -> None:
+def test_the_digest_ignores_figures_that_are_only_shown() -> None:
     """Otherwise updating the measurements would invalidate all corpora."""
     one = manifest.load(write_temporary(with_project())).projects["one"]
     told = with_project(measured={"modules": 7, "bytes": 1000}, archive={**PROJECT["archive"], "bytes": 5})

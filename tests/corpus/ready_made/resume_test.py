@@ -25,7 +25,7 @@ def test_objects_stay_after_an_interruption_and_go_when_all_is_done(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_objects_that_were_made_otherwise_are_removed(tmp_path: Path) -> None:
+def test_objects_with_another_stamp_are_removed(tmp_path: Path) -> None:
     leave(tmp_path, "one", {"level": "Oz"}, "first")
     with resume.objects_folder(tmp_path, "one", {"level": "O2"}) as folder:
         assert list(folder.iterdir()) == []
