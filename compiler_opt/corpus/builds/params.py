@@ -83,7 +83,7 @@ def objects_of_inputs(inputs: Iterable[str], base: Path, where: str) -> Build:
 
 
 def parse(command: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Splits the arguments of a link into inputs and options; a separate value follows its option."""
+    """Splits the arguments of a link into inputs and options, with the separate values of options behind them."""
     inputs: list[str] = []
     options: list[str] = []
     remaining = _linker_words(command)
@@ -108,19 +108,18 @@ def _linker_words(command: Iterable[str]) -> Iterator[str]:
         elif word == "-Xlinker":
             yield from (part for part in (next(remaining, None),) if part)
         elif is_driver and word.startswith(("-O", "-march=", "-mcpu=")):
-            yield from _passed_on(word)
+            yield _passed_on(word)
         elif word:
             yield word
     if is_driver and _OUTPUT_KINDS.isdisjoint(given):
         yield "-pie"  # The default of current distributions' drivers.
 
 
-def _passed_on(word: str) -> Iterator[str]:
-    """How a driver passes its options on to link-time optimisation; the linker's own `-O2` means something else."""
-    if word.startswith("-O"):
-        yield f"--plugin-opt=O{_LEVELS.get(word[2:], word[2:])}"
-    else:
-        yield f"--plugin-opt=mcpu={word.partition('=')[2]}"
+def _passed_on(option: str) -> str:
+    """What a driver passes on to link-time optimisation for an option; the linker's own `-O2` means something else."""
+    if option.startswith("-O"):
+        return f"--plugin-opt=O{_LEVELS.get(option[2:], option[2:])}"
+    return f"--plugin-opt=mcpu={option.partition('=')[2]}"
 
 
 _DRIVER_PREFIXES = ("-Wl,", "-flto", "-fuse-ld=", "--target=")

@@ -225,7 +225,7 @@ def test_the_digest_follows_every_field() -> None:
 def test_the_digest_ignores_figures_that_are_only_shown() -> None:
     """Otherwise updating the measurements would invalidate all corpora."""
     one = manifest.load(write_temporary(with_project())).projects["one"]
-    told = with_project(measured={"modules": 7, "bytes": 1000}, archive={**PROJECT["archive"], "bytes": 5})
-    two = manifest.load(write(Path.cwd() / "two.yaml", told)).projects["one"]
+    measured = with_project(measured={"modules": 7, "bytes": 1000}, archive={**PROJECT["archive"], "bytes": 5})
+    two = manifest.load(write(Path.cwd() / "two.yaml", measured)).projects["one"]
     assert (two.measured, two.archive.num_bytes) == (manifest.Measured(7, 1000), 5)
     assert one.digest() == two.digest()
