@@ -226,15 +226,22 @@ see_to_cpp_headers() {
   compiles_cpp || die "$clang still finds no C++ standard headers after installing g++; see: $clang -x c++ -v -E /dev/null"
 }
 
-# What the tests build with besides clang: C++ by g++, and CMake projects by Make and Ninja, through ccache.
+# What the tests build with besides clang: C++ by g++, and CMake projects (CMake itself is in .venv) by Make and Ninja,
+# through ccache. Builds of C++20 modules run clang-scan-deps, which some versions have in a package of its own.
 see_to_test_tools() {
-  local tool
-  for tool in cmake ninja make ccache g++; do
+  local tool version packages=()
+  for tool in ninja make ccache g++; do
     if ! command -v "$tool" >/dev/null; then
-      install cmake ninja-build make ccache g++
-      return
+      packages+=(ninja-build make ccache g++)
+      break
     fi
   done
+  for version in "${PREFERRED_CLANGS[@]}"; do
+    command -v "clang-scan-deps-$version" >/dev/null && continue
+    # Without apt at hand the names are only for the message.
+    if ! can_apt || apt_has "clang-tools-$version"; then packages+=("clang-tools-$version"); fi
+  done
+  if [ ${#packages[@]} -gt 0 ]; then install "${packages[@]}"; fi
 }
 
 make_venv
