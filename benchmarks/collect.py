@@ -28,7 +28,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.fork_server import ForkServers, find_library
-from compiler_opt.llvm.plugin import inliner_plugin
+from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import Policy

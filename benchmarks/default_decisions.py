@@ -73,7 +73,7 @@ def main(argv: list[str]) -> None:
     corpus, toolchain = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     toolchain.require(problem.advisor.problem)
-    plugin = None if _REBUILT.value else regalloc_plugin.cached_plugin(toolchain, regalloc_plugin.REGALLOC)
+    plugin = None if _REBUILT.value else regalloc_plugin.regalloc_plugin(toolchain)
     order = np.random.default_rng(_SEED.value).permutation(len(corpus.modules))[: _NUM_MODULES.value]
     modules = [corpus.modules[index] for index in order]
     compared: list[Compared] = []

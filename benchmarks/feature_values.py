@@ -18,7 +18,7 @@ from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ProtocolError
-from compiler_opt.llvm.plugin import inliner_plugin
+from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import Policy, ReplayPolicy

@@ -10,8 +10,8 @@ from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.files import remove_oldest
 from compiler_opt.llvm import inliner_log, regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.plugin import INLINER, cached_plugin, can_build, environment, load_option
-from compiler_opt.llvm.regalloc_plugin import REGALLOC
+from compiler_opt.llvm.inliner_plugin import can_build, environment, inliner_plugin
+from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Problem
@@ -61,7 +61,8 @@ def prepare(compilation: Compilation, policy: Policy) -> Prepared | None:
         return None
     try:
         blob = _blob(compilation.scratch, policy, compilation.problem) if isinstance(policy, LearnedPolicy) else None
-        return Prepared(cached_plugin(compilation.toolchain, INLINER if inlines else REGALLOC), blob)
+        plugin = inliner_plugin if inlines else regalloc_plugin.regalloc_plugin
+        return Prepared(plugin(compilation.toolchain), blob)
     except (PolicyError, ToolchainError):
         if insists:
             raise

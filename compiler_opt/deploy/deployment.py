@@ -25,7 +25,8 @@ from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.files import check_folder_writable, nearest_folder, write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.plugin import INLINER, PluginKind, build_plugin
+from compiler_opt.llvm.inliner_plugin import INLINER
+from compiler_opt.llvm.plugin import PluginKind, user_cache
 from compiler_opt.llvm.probe import probe_module
 from compiler_opt.llvm.regalloc_plugin import NOWHERE, REGALLOC
 from compiler_opt.llvm.scratch import scratch_directory
@@ -147,8 +148,8 @@ def deploy(
         for major, toolchain in toolchains.items():
             name = kind.file_name(major)
             library = scratch / "prefix" / "lib" / name
-            plugin = build_plugin(toolchain, library, kind=kind, extra_sources=[source])
-            content = files[Path("lib") / name] = plugin.read_bytes()
+            user_cache().build(toolchain, kind, library, [source])
+            content = files[Path("lib") / name] = library.read_bytes()
             compilers.append(DriverCompiler(major, toolchain.clang, name, len(content), fingerprint(content)))
         config = DriverConfig(tuple(compilers), spelled, checksum, never_worse, strict)
         program = build_driver(config, list(toolchains.values()), scratch)

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt.errors import ToolchainError
-from compiler_opt.llvm import processes
-from compiler_opt.llvm.plugin import cpp_compilers
+from compiler_opt.llvm.plugin import cpp_compilers, run_first
 from compiler_opt.llvm.toolchain import Toolchain
 
 SOURCE = Path(__file__).parents[1] / "native" / "driver" / "driver.cpp"
@@ -93,15 +92,15 @@ def build_driver(config: DriverConfig, toolchains: Sequence[Toolchain], scratch:
     """
     (scratch / "driver_config.h").write_text(config.header(), encoding="utf-8")
     output = scratch / "driver"
-    reason = ""
-    for link_flags in _LINK_FLAGS:
-        for compiler in (command for toolchain in toolchains for command in cpp_compilers(toolchain)):
-            command = [*compiler, *FLAGS, *link_flags, "-I", str(scratch), str(SOURCE), "-o", str(output)]
-            result = processes.run(command, timeout_s=_TIMEOUT_S)
-            if result.ok:
-                return output.read_bytes()
-            reason = reason or result.describe()
-    raise ToolchainError(f"mlgo-clang cannot be built: {reason}; see that the package g++ is whole")
+    commands = (
+        [*compiler, *FLAGS, *link_flags, "-I", str(scratch), str(SOURCE), "-o", str(output)]
+        for link_flags in _LINK_FLAGS
+        for toolchain in toolchains
+        for compiler in cpp_compilers(toolchain)
+    )
+    if reason := run_first(commands, _TIMEOUT_S):
+        raise ToolchainError(f"mlgo-clang cannot be built: {reason}; reinstall the package g++")
+    return output.read_bytes()
 
 
 def fingerprint(content: bytes) -> str:

@@ -14,7 +14,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compiler_opt.errors import CompilerOptError, ToolchainError
@@ -187,12 +187,30 @@ def _of_loader(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_LOADERS_VARIABLES)}
 
 
-def find_library(clang: Path, cache_dir: Path | None = None) -> Path | None:
-    """The library, from the cache or built now; None when it cannot be had, which only costs time.
+def build_library(clang: Path) -> bytes:
+    """Compiles the library, which requires the C library's headers.
+
+    Raises:
+      ToolchainError: that fails.
+    """
+    with scratch_directory() as scratch:
+        library = scratch / "fork-server.so"
+        command = [str(clang), "-O2", "-s", "-fPIC", "-shared", str(SOURCE), "-o", str(library)]
+        result = processes.run(command, timeout_s=_TIMEOUT_S)
+        if result.ok:
+            return library.read_bytes()
+    raise ToolchainError(f"{clang}: cannot build {SOURCE.name}: {result.describe()}")
+
+
+def find_library(
+    clang: Path, cache_dir: Path | None = None, build: Callable[[Path], bytes] = build_library
+) -> Path | None:
+    """The library, from the cache or built now; None if that fails, which only costs time.
 
     Args:
-      clang: compiles it; it needs the C library's headers.
+      clang: the compiler to build it with.
       cache_dir: by default the user's.
+      build: see `build_library`.
     """
     folder = (cache_dir or default_cache_dir()) / "plugins"
     path = folder / f"fork-server-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:20]}.so"
@@ -201,16 +219,6 @@ def find_library(clang: Path, cache_dir: Path | None = None) -> Path | None:
         return None
     with contextlib.suppress(CompilerOptError, OSError):
         if not path.is_file():
-            write_atomically(path, _build(clang), executable=True)
+            write_atomically(path, build(clang), executable=True)
         return path
     return None
-
-
-def _build(clang: Path) -> bytes:
-    with scratch_directory() as scratch:
-        library = scratch / "fork-server.so"
-        command = [str(clang), "-O2", "-s", "-fPIC", "-shared", str(SOURCE), "-o", str(library)]
-        result = processes.run(command, timeout_s=_TIMEOUT_S)
-        if result.ok:
-            return library.read_bytes()
-    raise ToolchainError(f"{clang}: cannot build {SOURCE.name}: {result.describe()}")

@@ -12,6 +12,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO
 
@@ -32,13 +33,12 @@ _TICK_S = 0.2
 Spawner = Callable[[ProcessSpec], Spawned | None]
 """Another way to start processes than `spawn_directly`; None where it cannot. See `fork_server.ForkServers.start`."""
 
-_spawner: Spawner | None = None
+_SPAWNER: ContextVar[Spawner | None] = ContextVar("spawner", default=None)
 
 
-def use_spawner(starter: Spawner | None) -> None:
-    """From now on this process starts others by that, where it can; None goes back to forking this one."""
-    global _spawner
-    _spawner = starter
+def use_spawner(spawner: Spawner | None) -> None:
+    """From now on, this thread tries `spawner` first to start a process; None: always `spawn_directly`."""
+    _SPAWNER.set(spawner)
 
 
 class Child:
@@ -175,8 +175,8 @@ def start(
 
 
 def _start(spec: ProcessSpec) -> Spawned:
-    started = _spawner(spec) if _spawner is not None else None
-    return started if started is not None else spawn_directly(spec)
+    spawner = _SPAWNER.get()
+    return (spawner(spec) if spawner is not None else None) or spawn_directly(spec)
 
 
 def run(

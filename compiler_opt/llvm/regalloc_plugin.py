@@ -13,7 +13,7 @@ from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags
 from compiler_opt.llvm.interactive import Connect, Connection, llvm_channel
-from compiler_opt.llvm.plugin import NATIVE, PluginKind, cached_plugin, load_option
+from compiler_opt.llvm.plugin import NATIVE, PluginKind, load_option, user_cache
 from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
@@ -35,8 +35,8 @@ NOWHERE = ("mlgo-nowhere.in", "mlgo-nowhere.out")
 
 
 def regalloc_plugin(toolchain: Toolchain) -> Path:
-    """The register allocator's plugin for a compiler: see `plugin.cached_plugin`."""
-    return cached_plugin(toolchain, REGALLOC)
+    """The register allocator's plugin, from the user's cache; see `PluginCache.get`."""
+    return user_cache().get(toolchain, REGALLOC)
 
 
 def options(plugin: Path, advisor: AdvisorFlags, nowhere: Path) -> list[str]:

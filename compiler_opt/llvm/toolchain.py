@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ TOOL_PACKAGES: Mapping[str, str] = {
 _VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
 _TARGET = re.compile(r"^Target: (\S+)", re.MULTILINE)
 _INSTALLED_DIR = re.compile(r"^InstalledDir: (.+)$", re.MULTILINE)
-_DISTRIBUTION_CLANGS = "usr/lib/llvm-*/bin/clang"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,12 +103,12 @@ class Toolchain:
         return known if self.embeddings is None else {**known, ir2vec.IDENTITY: self.embeddings.sha256}
 
 
-def find_clang(clang: str | Path | None = None) -> Path:
+def find_clang(clang: str | Path | None = None, *, llvm_folders: Iterable[Path] | None = None) -> Path:
     """Absolute path of the compiler to use.
 
     Args:
-      clang: a path, or a name on PATH; None for the newest that is installed (`clang` and `clang-NN` on PATH, and
-        the places where Debian and Ubuntu put LLVM).
+      clang: a path, or a name on PATH; None for the newest `clang` or `clang-NN` on PATH or in `llvm_folders`.
+      llvm_folders: installations of LLVM; by default `/usr/lib/llvm-*`, as on Debian and Ubuntu.
 
     Raises:
       ToolchainError: it is missing, not executable, not clang, or older than `OLDEST_MAJOR`.
@@ -124,7 +123,8 @@ def find_clang(clang: str | Path | None = None) -> Path:
             )
         return path
     found = []
-    for path in _installed_clangs():
+    folders = sorted(Path("/usr/lib").glob("llvm-*")) if llvm_folders is None else llvm_folders
+    for path in _installed_clangs(folders):
         try:
             found.append((_read_version(path).version, path))
         except ToolchainError:
@@ -224,12 +224,12 @@ def _read_version(clang: Path) -> _Version:
     )
 
 
-def _installed_clangs() -> Iterator[Path]:
-    """Every `clang` and `clang-NN` there is, each executable once."""
+def _installed_clangs(llvm_folders: Iterable[Path]) -> Iterator[Path]:
+    """Each installed `clang` and `clang-NN`, without duplicates by symbolic links."""
     seen = set()
     folders = [Path(folder) for folder in os.get_exec_path() if Path(folder).is_absolute()]
     on_path = (path for folder in folders for path in (folder / "clang", *sorted(folder.glob("clang-[0-9]*"))))
-    for path in (*on_path, *sorted(Path("/").glob(_DISTRIBUTION_CLANGS))):
+    for path in (*on_path, *(folder / "bin" / "clang" for folder in llvm_folders)):
         if os.access(path, os.X_OK) and path.is_file() and re.fullmatch(r"clang(-\d+)?", path.name):
             target = path.resolve()
             if target not in seen:

@@ -23,7 +23,7 @@ from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.files import check_folder_writable, exclusive_directory
-from compiler_opt.llvm.plugin import inliner_plugin
+from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import changes, deployment
 from compiler_opt.optimize.changes import Changes, Reference

@@ -134,10 +134,18 @@ def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
 def test_headers_are_missing(
     policy_dir: Path, clang_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compiler_opt.llvm.toolchain._plugin_headers", lambda tools: None)
+    """The compiler stands alone, without llvm-config."""
+    alone = tmp_path / "bin" / "clang"
+    alone.parent.mkdir()
+    alone.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] || exec {clang_path} "$@"\n'
+        f"echo '{subprocess.check_output([clang_path, '--version'], text=True).splitlines()[0]}'\n"
+    )
+    alone.chmod(0o755)
+    monkeypatch.setenv("PATH", str(alone.parent))
     with pytest.raises(ToolchainError, match=r"install the packages llvm-\d+ and llvm-\d+-dev"):
-        deploy(policy_dir, tmp_path / "prefix", [clang_path])
-    assert list(tmp_path.iterdir()) == []
+        deploy(policy_dir, tmp_path / "prefix", [alone])
+    assert list(tmp_path.iterdir()) == [alone.parent]
 
 
 @pytest.mark.parametrize("cpp_compiler", ["clang++-19", "clang++-22", "g++"])

@@ -45,9 +45,11 @@ def _waiting() -> list[psutil.Process]:
     ]
 
 
-def test_it_is_built_once(cache: Path, clang_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_server, "_build", None)
-    found = fork_server.find_library(Path(clang_path), cache)
+def test_it_is_built_once(cache: Path, clang_path: str) -> None:
+    def no_build(clang: Path) -> bytes:
+        raise AssertionError("built a second time")
+
+    found = fork_server.find_library(Path(clang_path), cache, no_build)
     assert found is not None
     assert found.parent == cache / "plugins"
 

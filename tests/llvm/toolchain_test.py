@@ -20,7 +20,7 @@ def fake_clang(path: Path, version: str) -> Path:
 
 def message_of(clang: Path | str | None) -> str:
     with pytest.raises(ToolchainError) as caught:
-        find_clang(clang)
+        find_clang(clang, llvm_folders=())
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -28,11 +28,10 @@ def message_of(clang: Path | str | None) -> str:
 
 @pytest.fixture
 def no_clang_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty folder that is all of PATH; the distribution's own places are not looked at."""
+    """An empty folder that is all of PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr("compiler_opt.llvm.toolchain._DISTRIBUTION_CLANGS", "nowhere/clang")
     return folder
 
 
@@ -45,7 +44,7 @@ def test_without_a_path_the_newest(no_clang_installed: Path) -> None:
     fake_clang(no_clang_installed / "clang-18", "18.1.2")
     newest = fake_clang(no_clang_installed / "clang", "20.1.0")
     fake_clang(no_clang_installed / "clang-19", "19.1.7")
-    assert find_clang() == newest
+    assert find_clang(llvm_folders=[no_clang_installed / "missing"]) == newest
 
 
 def test_a_broken_installation_hides_no_good_one(no_clang_installed: Path) -> None:
@@ -53,7 +52,7 @@ def test_a_broken_installation_hides_no_good_one(no_clang_installed: Path) -> No
     broken = no_clang_installed / "clang-20"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    assert find_clang() == good
+    assert find_clang(llvm_folders=()) == good
 
 
 def test_none_installed(no_clang_installed: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from compiler_opt.collect.rollout import RolloutSettings, Trajectory, rollout
 from compiler_opt.errors import ToolchainError
-from compiler_opt.llvm.plugin import INLINER, PROBE_SOURCE, SOURCES, build_plugin, differing_features, inliner_plugin
+from compiler_opt.llvm.inliner_plugin import INLINER, PROBE_SOURCE, SOURCES, differing_features, inliner_plugin
+from compiler_opt.llvm.plugin import PluginCache
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy
@@ -87,5 +88,5 @@ def test_a_plugin_that_counts_otherwise_is_refused(toolchain: Toolchain, tmp_pat
     assert right in advisor.read_text()
     advisor.write_text(advisor.read_text().replace(right, "false"))
     kind = dataclasses.replace(INLINER, sources=tuple(tmp_path / source.name for source in SOURCES))
-    with pytest.raises(ToolchainError, match=r"other values than LLVM's own advisor in the features .*conditionally_"):
-        build_plugin(toolchain, tmp_path / "other.so", kind=kind, cache_dir=tmp_path)
+    with pytest.raises(ToolchainError, match=r"other values than LLVM's own advisor for the features .*conditionally_"):
+        PluginCache(tmp_path / "cache").get(toolchain, kind)

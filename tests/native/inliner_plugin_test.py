@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.llvm import inliner_log, plugin
+from compiler_opt.llvm import inliner_log, inliner_plugin, plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import uniforms
 from compiler_opt.policies.weights import NetworkWeights
@@ -53,7 +53,7 @@ def _blob(path: Path, seed: int = 1, features: Sequence[str] = FEATURES) -> Path
 
 @pytest.fixture(scope="module")
 def library(toolchain: Toolchain) -> Path:
-    return plugin.inliner_plugin(toolchain)
+    return inliner_plugin.inliner_plugin(toolchain)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_it_compiles_without_warnings(cpp: str, toolchain: Toolchain, tmp_path: 
     command = str(toolchain.tool("clang++")) if cpp == "clang++" else shutil.which("g++")
     assert command is not None, "g++ is not installed; ./run_tests.sh installs what the tests need"
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    definitions, headers = plugin._definitions(toolchain), ["-isystem", str(toolchain.plugin_headers)]
+    definitions, headers = plugin.llvm_definitions(toolchain), ["-isystem", str(toolchain.plugin_headers)]
     subprocess.run(
         [
             command,
@@ -110,7 +110,7 @@ def test_it_compiles_without_warnings(cpp: str, toolchain: Toolchain, tmp_path: 
             *definitions,
             *headers,
             "-c",
-            str(plugin.SOURCES[0]),
+            str(inliner_plugin.SOURCES[0]),
             "-o",
             str(tmp_path / "a.o"),
         ],
@@ -173,11 +173,12 @@ def test_the_same_seed_gives_the_same_object(compiler: _Compiler, tmp_path: Path
 def test_a_policy_that_is_built_in(toolchain: Toolchain, source: Path, tmp_path: Path) -> None:
     generated = tmp_path / "policy.cpp"
     generated.write_text(embedded_source(native_blob(_network(3))))
-    library = plugin.build_plugin(toolchain, tmp_path / "own.so", extra_sources=[generated])
+    library = tmp_path / "own.so"
+    plugin.user_cache().build(toolchain, inliner_plugin.INLINER, library, [generated])
     embedded = _Compiler(toolchain, library, source)
     made, said = embedded.run({})
     assert said == ""
-    given = _Compiler(toolchain, plugin.inliner_plugin(toolchain), source)
+    given = _Compiler(toolchain, inliner_plugin.inliner_plugin(toolchain), source)
     expected = given.run({"MLGO_INLINER_POLICY": str(_blob(tmp_path / "policy", 3))})
     assert made == expected[0]
 
@@ -293,7 +294,7 @@ def test_the_linker_lets_it_decide(toolchain: Toolchain, library: Path, tmp_path
         linker = [f"-fuse-ld={toolchain.tool('ld.lld')}", f"-Wl,--load-pass-plugin={library}", "-Wl,--thinlto-jobs=2"]
         subprocess.run(
             [str(toolchain.clang), f"-flto={kind}", *objects, *linker, "-o", str(program)],
-            env=plugin.environment(policy=blob, log=log, thinlto=True),
+            env=inliner_plugin.environment(policy=blob, log=log, thinlto=True),
             check=True,
         )
         read = inliner_log.read(log, features)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.llvm import inliner_log, plugin, regalloc_plugin
+from compiler_opt.llvm import inliner_log, inliner_plugin, plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
@@ -111,12 +111,14 @@ def test_thinlto_is_left_to_the_compiler_unless_it_is_asked_for(toolchain: Toolc
     """There the inliner sees functions copied from other modules; clang >= 23 loads plugins in these backends, too."""
     blob = place / "inliner.mlgo"
     blob.write_bytes(native_blob(save_policy(place / "inliner")))
-    load = f"--load-pass-plugin={plugin.inliner_plugin(toolchain)}"
+    load = f"--load-pass-plugin={inliner_plugin.inliner_plugin(toolchain)}"
     plain = _linked(toolchain, place, "thin", ["--thinlto-jobs=4"], os.environ)
     log = place / "inliner.log"
-    made = _linked(toolchain, place, "thin", [load, "--thinlto-jobs=4"], plugin.environment(policy=blob, log=log))
+    made = _linked(
+        toolchain, place, "thin", [load, "--thinlto-jobs=4"], inliner_plugin.environment(policy=blob, log=log)
+    )
     assert made == plain and not log.exists()
-    asked = [plugin.environment(policy=blob, log=path, thinlto=True) for path in (None, None, None, log)]
+    asked = [inliner_plugin.environment(policy=blob, log=path, thinlto=True) for path in (None, None, None, log)]
     programs = {_linked(toolchain, place, "thin", [load, "--thinlto-jobs=4"], variables) for variables in asked}
     assert len(programs) == 1
     read = inliner_log.read(log, toolchain.problems["inlining"].features)
@@ -128,7 +130,7 @@ def _with_thread_sanitizer(kind: plugin.PluginKind, toolchain: Toolchain, place:
     gcc = shutil.which("g++")
     assert gcc is not None, "g++ is not installed; ./run_tests.sh installs what the tests need"
     library = place / f"{kind.name}-tsan.so"
-    flags = [*plugin.FLAGS, *plugin._definitions(toolchain), "-isystem", str(toolchain.plugin_headers)]
+    flags = [*plugin.FLAGS, *plugin.llvm_definitions(toolchain), "-isystem", str(toolchain.plugin_headers)]
     command = [gcc, *flags, "-g", "-fsanitize=thread", "-shared", "-Wl,-z,lazy", str(kind.sources[0])]
     subprocess.run([*command, "-o", str(library)], check=True)
     runtime = subprocess.run([gcc, "-print-file-name=libtsan.so"], capture_output=True, text=True, check=True).stdout
@@ -147,8 +149,8 @@ def test_threads_share_nothing_unguarded(name: str, toolchain: Toolchain, place:
     if name == "inlining":
         blob = place / "inliner.mlgo"
         blob.write_bytes(native_blob(save_policy(place / "inliner")))
-        load, sanitizer = _with_thread_sanitizer(plugin.INLINER, toolchain, place)
-        variables = plugin.environment(policy=blob, log=place / "tsan.log", thinlto=True)
+        load, sanitizer = _with_thread_sanitizer(inliner_plugin.INLINER, toolchain, place)
+        variables = inliner_plugin.environment(policy=blob, log=place / "tsan.log", thinlto=True)
         _linked(toolchain, place, "thin", [load, "--thinlto-jobs=4"], variables | sanitizer)
     else:
         load, sanitizer = _with_thread_sanitizer(regalloc_plugin.REGALLOC, toolchain, place)

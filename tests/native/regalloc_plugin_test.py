@@ -90,7 +90,7 @@ def test_gcc_compiles_it_without_warnings(toolchain: Toolchain) -> None:
     # LLVM's own compiler has built the library.
     gcc = shutil.which("g++")
     assert gcc is not None, "g++ is not installed; ./run_tests.sh installs what the tests need"
-    flags = [*plugin.FLAGS, "-Wall", "-Wextra", "-Werror", *plugin._definitions(toolchain), "-fsyntax-only"]
+    flags = [*plugin.FLAGS, "-Wall", "-Wextra", "-Werror", *plugin.llvm_definitions(toolchain), "-fsyntax-only"]
     source = str(regalloc_plugin.SOURCES[0])
     subprocess.run([gcc, *flags, "-isystem", str(toolchain.plugin_headers), source], check=True)
 

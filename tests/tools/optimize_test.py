@@ -224,7 +224,8 @@ def test_without_cmake(wrong: Path, tmp_path: Path) -> None:
 
 def test_without_any_clang(wrong: Path, tmp_path: Path) -> None:
     """The build's compiler is none that can be taught, and no other is found."""
-    code = "import compiler_opt.llvm.toolchain as t; t._DISTRIBUTION_CLANGS = 'nowhere'; "
+    code = "import functools, compiler_opt.llvm.toolchain as t; "
+    code += "t.find_clang = functools.partial(t.find_clang, llvm_folders=()); "
     code += "from compiler_opt.tools import optimize; optimize.entry()"
     result = subprocess.run(
         [sys.executable, "-c", code, "--build_dir=build", "--output=out"],

@@ -1,0 +1,128 @@
+"""The inliner's plugin (`native/inliner_plugin.cpp`), which decides in the compiler's own process.
+
+plugin = inliner_plugin(toolchain)                                   # ToolchainError says what is missing
+processes.run([..., load_option(plugin)], environment=environment(policy=blob, seed=1, log=log))
+inliner_log.read(log, features)
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.errors import ToolchainError
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.inliner_log import DECISION
+from compiler_opt.llvm.interactive import compile_interactively, llvm_channel
+from compiler_opt.llvm.plugin import NATIVE, PluginKind, load_option, user_cache
+from compiler_opt.llvm.probe import TIMEOUT_S
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.llvm.training_log_reader import decode_log
+
+SOURCES = tuple(
+    NATIVE / name for name in ("inliner_plugin.cpp", "inline_advisor.h", "plugin_environment.h", "policy_network.h")
+)
+"""What it is built from."""
+
+PROBE_SOURCE = NATIVE / "inliner_probe.cpp"
+"""C++20 without includes, compiled to try out the inliner's plugin."""
+
+
+def environment(
+    *,
+    policy: Path | None,
+    temperature: float = 0.0,
+    seed: int = 0,
+    log: Path | None = None,
+    log_default: bool = False,
+    thinlto: bool = False,
+    strict: bool = True,
+) -> dict[str, str]:
+    """All environment variables of a compiler that loads the plugin: those of this process, and the plugin's settings.
+
+    Args:
+      policy: file of a native policy; None for the compiler's default decisions.
+      temperature: divides the logits before sampling; 0 is greedy.
+      seed: of sampling.
+      log: file for the training log (the functions' names go to `LOG.functions`).
+      log_default: also log the default decisions; without a policy they always are.
+      thinlto: also decide in the backends of a ThinLTO link.
+      strict: fail the compilation, rather than continue without the policy, if these settings cannot be followed.
+    """
+    return {
+        **os.environ,
+        "MLGO_INLINER_MODE": "default" if policy is None else "policy",
+        "MLGO_INLINER_POLICY": str(policy or ""),
+        "MLGO_INLINER_TEMPERATURE": repr(float(temperature)),
+        "MLGO_INLINER_SEED": str(seed % (1 << 64)),
+        "MLGO_INLINER_LOG": str(log or ""),
+        "MLGO_INLINER_LOG_DEFAULT": str(int(log_default)),
+        "MLGO_INLINER_THINLTO": str(int(thinlto)),
+        "MLGO_INLINER_STRICT": str(int(strict)),
+    }
+
+
+def can_build(toolchain: Toolchain) -> bool:
+    """Whether building the inliner's plugin is likely to succeed; builds nothing."""
+    return INLINER.fits(toolchain) and toolchain.pass_plugins and toolchain.plugin_headers is not None
+
+
+def inliner_plugin(toolchain: Toolchain) -> Path:
+    """The inliner's plugin, from the user's cache; see `PluginCache.get`."""
+    return user_cache().get(toolchain, INLINER)
+
+
+def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
+    """See `PluginKind.try_out`: each feature must have the same value as in LLVM's own advisor."""
+    command = [str(toolchain.clang), "-std=c++20", "-O2", "-x", "c++", str(PROBE_SOURCE), "-c", "-o"]
+    differing = differing_features(toolchain, plugin, [*command, str(scratch / "probe.o")], scratch)
+    if differing:
+        raise ToolchainError(
+            f"{toolchain.clang}: the inliner plugin computes other values than LLVM's own advisor for the features "
+            f"{', '.join(differing)}; use the backend channel"
+        )
+
+
+def differing_features(toolchain: Toolchain, plugin: Path, command: Sequence[str], scratch: Path) -> list[str]:
+    """Names of the features whose values differ between plugin and channel under the default policy.
+
+    Args:
+      toolchain: the compiler; without a channel there is nothing to compare, and no difference.
+      plugin: the inliner's.
+      command: compiles a source that has inlining decisions.
+      scratch: a directory for temporary files.
+
+    Raises:
+      ToolchainError: the compiler fails with either.
+    """
+    log, support = scratch / "probe.log", toolchain.problems[INLINING.problem]
+    variables = environment(policy=None, log=log)
+    result = processes.run([*command, load_option(plugin)], timeout_s=TIMEOUT_S, environment=variables)
+    if not result.ok:
+        raise ToolchainError(f"{toolchain.clang}: does not work with the inliner plugin: {result.describe()}")
+    try:
+        decided = decode_log(log.read_bytes())
+    except OSError:
+        raise ToolchainError(f"{toolchain.clang}: loads the inliner plugin but does not ask it for decisions") from None
+    if decided.features[: len(support.features)] != support.features:
+        raise ToolchainError(f"{toolchain.clang}: offers the inliner plugin other features than the channel")
+    if not support.interactive:
+        return []
+    ours = decided.columns()
+    advice = iter(ours[DECISION].reshape(-1).tolist())
+    channel = compile_interactively(
+        command,
+        connect=llvm_channel(INLINING),
+        start_deciding=lambda header: lambda observation: next(advice, 0),
+        scratch=scratch,
+        timeout_s=TIMEOUT_S,
+    )
+    if not channel.process.ok or channel.header is None:
+        raise ToolchainError(f"{toolchain.clang}: fails over the channel: {channel.process.describe()}")
+    theirs = channel.header.decode(channel.observations)
+    return [name for name in theirs if not np.array_equal(ours[name].reshape(-1), theirs[name].reshape(-1))]
+
+
+INLINER = PluginKind("inliner", SOURCES, _try_out, oldest=19)
