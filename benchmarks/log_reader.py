@@ -29,9 +29,9 @@ from absl import flags
 
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.training_log_reader import decode_log, read_log
-from compiler_opt.llvm.training_log_writer import TrainingLogWriter
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tools import entry_point
+from tests.llvm.training_log_writer import TrainingLogWriter
 
 _MEGABYTES = flags.DEFINE_integer("megabytes", 300, "Size of each log.", 1)
 _PLAIN_MEGABYTES = flags.DEFINE_integer("plain_megabytes", 10, "How much the record-at-a-time reader reads of it.", 1)

@@ -1,8 +1,8 @@
-"""Which LLVM options hand each decision over to us: the one table of them, by problem.
+"""LLVM's options for its ML advisors, by problem.
 
 Sources: `llvm/lib/Analysis/{InlineAdvisor,MLInlineAdvisor,DevelopmentModeInlineAdvisor}.cpp` and
-`llvm/lib/CodeGen/MLRegAlloc{Evict,Priority}Advisor.cpp`. That an option stands here says nothing about a given
-compiler: `toolchain.probe` finds out by using it.
+`llvm/lib/CodeGen/MLRegAlloc{Evict,Priority}Advisor.cpp`. Not every compiler has all of them: `toolchain.probe` finds
+out by trying.
 """
 
 import dataclasses
@@ -18,19 +18,20 @@ def mllvm(options: Iterable[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class AdvisorFlags:
-    """The options of one problem.
+    """The options of one problem's advisor.
 
     Attributes:
-      problem: its name in this project.
-      enable: takes `default`, `release` (decisions over the interactive channel, or without one by a model that is
-        built in) or `development` (built with TFLite).
-      channel_base: takes the base name of the interactive channel's two pipes.
-      include_default: makes the channel carry what LLVM itself would have decided, where that exists.
-      default_feature: the feature that then carries it.
-      default_slot: the feature that carries it instead on compilers with the bug that `probe` describes.
-      plugin_default_feature: the feature by which our plugin tells it, see `regalloc_plugin`, where LLVM does not.
-      training_log: development mode: takes the file that observations and decisions are logged to.
-      model_under_training: development mode: takes the folder of the TFLite model that decides.
+      problem: the problem's name in this project.
+      enable: selects the mode: `default`, `release` (decisions over the interactive channel or, without one, by an
+        embedded model) or `development` (requires a compiler built with TFLite).
+      channel_base: the base name of the interactive channel's two pipes.
+      training_log: development mode: the file for observations and decisions.
+      model_under_training: development mode: the folder of the TFLite model that decides.
+      plugin_default_feature: the feature by which our plugin sends the default decision (see `regalloc_plugin`), if
+        LLVM does not send it.
+      include_default: has the channel also send the default decision, if LLVM offers that.
+      default_feature: the feature that then holds it.
+      default_slot: the feature that holds it instead in compilers with the bug that `probe` detects.
     """
 
     problem: str
@@ -38,16 +39,16 @@ class AdvisorFlags:
     channel_base: str
     training_log: str
     model_under_training: str
+    plugin_default_feature: str | None = None
     include_default: str | None = None
     default_feature: str | None = None
     default_slot: str | None = None
-    plugin_default_feature: str | None = None
 
     def interactive_options(self, *, include_default: bool = False) -> list[str]:
-        """Clang arguments for the interactive mode, but for the channel itself (see `interactive`).
+        """Clang arguments for the interactive mode, except the channel itself (see `interactive.llvm_channel`).
 
         Args:
-          include_default: also ask for the default decision; without effect where LLVM does not offer it.
+          include_default: also ask for the default decision; has no effect if LLVM does not offer it.
         """
         options = [f"{self.enable}=release"]
         if include_default and self.include_default is not None:
@@ -55,7 +56,7 @@ class AdvisorFlags:
         return mllvm(options)
 
     def embedded_options(self) -> list[str]:
-        """Clang arguments for the release mode without a channel: decisions by the model that is built in."""
+        """Clang arguments for the release mode without a channel: the embedded model decides."""
         return self.interactive_options()
 
     def development_options(self, training_log: Path, model: Path | None = None) -> list[str]:
@@ -63,12 +64,23 @@ class AdvisorFlags:
 
         Args:
           training_log: the file to log to.
-          model: folder of the TFLite model that decides; without one the default heuristic does.
+          model: folder of the TFLite model that decides; None for the default heuristic.
         """
         options = [f"{self.enable}=development", f"{self.training_log}={training_log}"]
         if model is not None:
             options.append(f"{self.model_under_training}={model}")
         return mllvm(options)
+
+
+def _regalloc(name: str, enable: str, channel: str, prefix: str) -> AdvisorFlags:
+    return AdvisorFlags(
+        problem=f"regalloc_{name}",
+        enable=enable,
+        channel_base=f"-regalloc-{channel}-interactive-channel-base",
+        training_log=f"{prefix}-training-log",
+        model_under_training=f"{prefix}-model",
+        plugin_default_feature=f"{name}_default",
+    )
 
 
 INLINING = AdvisorFlags(
@@ -81,24 +93,8 @@ INLINING = AdvisorFlags(
     default_feature="inlining_default",
     default_slot="callee_basic_block_count",
 )
-
-REGALLOC_EVICTION = AdvisorFlags(
-    problem="regalloc_eviction",
-    enable="-regalloc-enable-advisor",
-    channel_base="-regalloc-evict-interactive-channel-base",
-    training_log="-regalloc-training-log",
-    model_under_training="-regalloc-model",
-    plugin_default_feature="eviction_default",
-)
-
-REGALLOC_PRIORITY = AdvisorFlags(
-    problem="regalloc_priority",
-    enable="-regalloc-enable-priority-advisor",
-    channel_base="-regalloc-priority-interactive-channel-base",
-    training_log="-regalloc-priority-training-log",
-    model_under_training="-regalloc-priority-model",
-    plugin_default_feature="priority_default",
-)
+REGALLOC_EVICTION = _regalloc("eviction", "-regalloc-enable-advisor", "evict", "-regalloc")
+REGALLOC_PRIORITY = _regalloc("priority", "-regalloc-enable-priority-advisor", "priority", "-regalloc-priority")
 
 ADVISORS = MappingProxyType({flags.problem: flags for flags in (INLINING, REGALLOC_EVICTION, REGALLOC_PRIORITY)})
 """Every problem's options, by its name."""

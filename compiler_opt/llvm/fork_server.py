@@ -1,8 +1,8 @@
-"""Compilers that wait, loaded, to be forked: `native/fork_server.c`, built in a moment and kept in the user's cache.
+"""Servers that start compilers by forking a loaded one (`native/fork_server.c`, built once, kept in the user's cache).
 
-Starting a compiler costs as much as many a module does: some 25 ms of mapping and relocating its libraries and setting
-up its options, in each of thousands of compilations. A worker pays that once for each program; then every start is a
-fork of one that has come so far. What it compiles is the same, byte for byte.
+Starting a compiler takes some 25 ms for mapping and relocating libraries and registering options, as long as compiling
+a small module. A worker pays that once per program: a server stops before `main` and forks for each compilation. The
+objects are the same, byte for byte.
 """
 
 import contextlib
@@ -32,23 +32,19 @@ _REQUEST = struct.Struct("=QQIII4x")
 _REPLY = struct.Struct("=ii")
 _NO_LIMIT = (1 << 64) - 1  # RLIM_INFINITY
 _LOADERS_VARIABLES = ("LD_", "GLIBC_", "MALLOC_")
-"""What begins so is heeded before main, and thus only when a server starts."""
+"""Prefixes of variables that the loader and C library read before `main`, when a server starts."""
 
 
 class _Server:
-    """One program that waits."""
+    """One program, waiting before `main`."""
 
     def __init__(self, library: Path, program: str, reply_timeout_s: float):
-        """Starts it.
-
-        Raises:
-          OSError, subprocess.SubprocessError: it cannot be started.
-        """
+        """Starts the server; raises OSError or subprocess.SubprocessError if that fails."""
         self._socket, theirs = socket.socketpair()
         with contextlib.ExitStack() as failing, theirs:
             failing.enter_context(self._socket)
             variables = {"LD_PRELOAD": str(library), "MLGO_FORK_SERVER": str(theirs.fileno())}
-            # A program that takes no notice of the library tells its version, and ends.
+            # A program that ignores the library prints its version and ends.
             self._popen = subprocess.Popen(
                 [program, "--version"],
                 stdin=subprocess.DEVNULL,
@@ -60,12 +56,12 @@ class _Server:
             )
             failing.pop_all()
         self._socket.settimeout(reply_timeout_s)
-        # Linux's name for the CPU clock of a process.
+        # Linux's number of the CPU clock of a process.
         self._clock = (~self._popen.pid << 3) | 2
         self._program = program
 
     def start(self, spec: ProcessSpec) -> Spawned | None:
-        """See `ForkServers.start`; None also when the program could not be put into the state asked for.
+        """See `ForkServers.start`; also returns None if the child could not set up its state.
 
         Raises:
           OSError: the server does not answer.
@@ -95,14 +91,14 @@ class _Server:
         return Spawned(pid, time.clock_gettime(self._clock) - begun_s)
 
     def is_program(self) -> bool:
-        """Whether that is what waits, and not an interpreter of it; for a server that has answered."""
+        """Whether the program itself waits, rather than its interpreter; for a server that has answered."""
         return Path(f"/proc/{self._popen.pid}/exe").samefile(self._program)
 
     def close(self) -> None:
-        """Ends it, also when it has been stopped; what it has started goes on, unless nobody knows of it."""
+        """Ends the server, even if it is stopped; its children continue, except one whose reply was not read."""
         self._popen.kill()
         self._popen.wait()
-        # Whoever was forked meanwhile cannot say so any more, and ends.
+        # A child that is being forked cannot report itself any more, and ends.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RD)
         with contextlib.suppress(OSError, struct.error):
@@ -125,19 +121,19 @@ class ForkServers:
         self._num_replacements = 0
 
     def start(self, spec: ProcessSpec) -> Spawned | None:
-        """Starts a process of a session of its own, whose standard input is empty.
+        """Starts a process in a new session with empty standard input.
 
         Returns:
-          a child of ours; None when it has to be started in the usual way, which also tells what is wrong with it.
+          a child of this process; None if it must be started by `spawn_directly`, which also reports any error.
         """
         if spec.memory_bytes is None or spec.death_signal != signal.SIGKILL:
             return None
         program = shutil.which(spec.command[0])
-        if program is None or not Path(program).is_absolute() or not _is_loaded_alike(spec.environment):
+        if program is None or not Path(program).is_absolute() or not _loads_alike(spec.environment):
             return None
         try:
             if program not in self._servers:
-                self._servers[program] = _tried_out(self._library, program, self._reply_timeout_s)
+                self._servers[program] = _working_server(self._library, program, self._reply_timeout_s)
             server = self._servers[program]
             return None if server is None else server.start(spec)
         except (OSError, subprocess.SubprocessError):
@@ -150,24 +146,24 @@ class ForkServers:
             return None
 
     def close(self) -> None:
-        """Ends the servers; what they have started goes on."""
+        """Ends the servers; the processes that they have started continue."""
         for server in self._servers.values():
             if server is not None:
                 server.close()
         self._servers.clear()
 
 
-def _tried_out(library: Path, program: str, reply_timeout_s: float) -> _Server | None:
-    """A server that works; None when the program takes no notice of the library, or is another one's script.
+def _working_server(library: Path, program: str, reply_timeout_s: float) -> _Server | None:
+    """Starts a server and tries it out; None if the program ignores the library or is a script.
 
     Raises:
-      OSError, subprocess.SubprocessError: it does not work.
+      OSError, subprocess.SubprocessError: the server fails.
     """
     with contextlib.ExitStack() as failing:
         server = _Server(library, program, reply_timeout_s)
         failing.callback(server.close)
-        with Path(os.devnull).open("wb") as nowhere:
-            started = server.start(ProcessSpec([program, "--version"], nowhere.fileno(), nowhere.fileno()))
+        with Path(os.devnull).open("wb") as null:
+            started = server.start(ProcessSpec([program, "--version"], null.fileno(), null.fileno()))
         if started is not None:
             os.waitpid(started.pid, 0)
             if server.is_program():
@@ -176,14 +172,14 @@ def _tried_out(library: Path, program: str, reply_timeout_s: float) -> _Server |
     return None
 
 
-def _is_loaded_alike(environment: Mapping[str, str] | None) -> bool:
-    """Whether the loader would do the same with these variables as with ours."""
+def _loads_alike(environment: Mapping[str, str] | None) -> bool:
+    """Whether the loader would act the same under these variables as under this process's."""
     environment = os.environ if environment is None else environment
-    # What else is to be loaded first may come with its own main.
-    return "LD_PRELOAD" not in environment and _of_loader(environment) == _of_loader(os.environ)
+    # Another preloaded library may replace main.
+    return "LD_PRELOAD" not in environment and _loader_variables(environment) == _loader_variables(os.environ)
 
 
-def _of_loader(environment: Mapping[str, str]) -> dict[str, str]:
+def _loader_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_LOADERS_VARIABLES)}
 
 
@@ -214,7 +210,7 @@ def find_library(
     """
     folder = (cache_dir or default_cache_dir()) / "plugins"
     path = folder / f"fork-server-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:20]}.so"
-    # What LD_PRELOAD names is separated by these.
+    # These separate the libraries in LD_PRELOAD.
     if set(str(path)) & set(" :"):
         return None
     with contextlib.suppress(CompilerOptError, OSError):

@@ -1,7 +1,7 @@
-"""What LLVM counts in the functions of a module: `opt -passes='print<func-properties>'`, one process for a module.
+"""Counts instructions and call sites of a module by `opt -passes='print<func-properties>'`.
 
-Per function it prints a line with the name and one `Property: number` for each property, on stderr (LLVM's
-`FunctionPropertiesAnalysis.cpp`). Numbers are of the bitcode as it is, before optimisation.
+For each function, opt prints a line with its name and one `Property: number` per property on stderr (LLVM's
+`FunctionPropertiesAnalysis.cpp`). The numbers describe the bitcode as it is, before optimisation.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from compiler_opt.errors import CompileError, ProtocolError
 from compiler_opt.llvm import processes
 
 MAX_OUTPUT_BYTES = 1 << 28
-"""Some 300 bytes a function: a module of a million functions is a mistake."""
+"""At some 300 bytes per function, a million functions: a mistake."""
 
 _PROPERTY = re.compile(rb"^(TotalInstructionCount|DirectCallsToDefinedFunctions): (\d{1,18})$", re.MULTILINE)
 _FUNCTION = re.compile(rb"^Printing analysis results of CFA for function '", re.MULTILINE)
@@ -25,9 +25,9 @@ class ModuleCounts:
     """Totals of a module.
 
     Attributes:
-      functions: that it defines.
-      instructions: in them.
-      call_sites: calls in them of functions that the module defines: those that can be inlined.
+      functions: defined functions.
+      instructions: their instructions.
+      call_sites: their calls of functions that the module defines, which could be inlined.
     """
 
     functions: int
@@ -36,17 +36,17 @@ class ModuleCounts:
 
 
 def count(opt: Path, bitcode: Path, *, timeout_s: float = processes.DEFAULT_TIMEOUT_S) -> ModuleCounts:
-    """Counts what is in a module.
+    """Counts the contents of a module.
 
     Args:
-      opt: the program, at least as new as the bitcode.
-      bitcode: the file.
-      timeout_s: wall-clock seconds it may take.
+      opt: LLVM's `opt`, at least as new as the bitcode.
+      bitcode: the module's file.
+      timeout_s: wall-clock limit in seconds.
 
     Raises:
-      CompileError: it fails, or takes too long.
-      ProtocolError: it prints something else.
-      ToolchainError: the program cannot be run.
+      CompileError: opt fails or times out.
+      ProtocolError: its output is not as expected.
+      ToolchainError: it cannot be run.
     """
     command = [str(opt), "-passes=print<func-properties>", "-disable-output", str(bitcode)]
     with (
@@ -66,20 +66,20 @@ def count(opt: Path, bitcode: Path, *, timeout_s: float = processes.DEFAULT_TIME
 
 
 def parse(text: bytes) -> ModuleCounts:
-    """Adds up what was printed.
+    """Adds up the printed properties.
 
     Raises:
-      ProtocolError: it is not about as many functions as it says.
+      ProtocolError: a property is not printed for every function.
     """
     functions = len(_FUNCTION.findall(text))
     totals = {b"TotalInstructionCount": 0, b"DirectCallsToDefinedFunctions": 0}
-    seen = dict.fromkeys(totals, 0)
+    counts = dict.fromkeys(totals, 0)
     for name, value in _PROPERTY.findall(text):
         totals[name] += int(value)
-        seen[name] += 1
-    if any(number != functions for number in seen.values()):
+        counts[name] += 1
+    if any(number != functions for number in counts.values()):
         raise ProtocolError(
             f"function properties: expected {' and '.join(name.decode() for name in totals)} of {functions} functions, "
-            f"found {' and '.join(map(str, seen.values()))}; is it another opt?"
+            f"found {' and '.join(map(str, counts.values()))}; use the opt of this LLVM"
         )
     return ModuleCounts(functions, totals[b"TotalInstructionCount"], totals[b"DirectCallsToDefinedFunctions"])

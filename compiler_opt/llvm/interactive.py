@@ -1,13 +1,12 @@
-"""One compilation whose decisions are made here: features come in over a pipe, advice goes out over another.
+"""Compiles over the interactive channel: observations come in over one pipe, advice goes out over another.
 
-The compiler opens `BASE.in` (our replies) and `BASE.out` (its observations, in the format of `training_log`), both
-FIFOs. What can go wrong, and what is done about it:
+The compiler opens two FIFOs: `BASE.in` for advice and `BASE.out` for observations (in the format of `training_log`).
+Failures are handled as follows:
 
-- it dies before it opens them: the process is watched beside the pipe, so we never wait for a writer that will not
-come;
-- it closes `BASE.out` and goes on compiling, or never opens it since there is nothing to decide: we wait for its end;
-- it hangs, or sends half a message: there is a deadline for the whole compilation;
-- we die: see `processes`; it would spin for ever on our closed pipe otherwise.
+- the compiler dies before it opens them: its process is watched beside the pipe;
+- it closes `BASE.out` and continues, or has nothing to decide and never opens it: we wait for its end;
+- it hangs, or sends a partial message: the whole compilation has a deadline;
+- this process dies: see `processes`; otherwise the compiler would spin forever on the closed pipe.
 """
 
 import contextlib
@@ -27,27 +26,27 @@ from compiler_opt.llvm.advisors import AdvisorFlags, mllvm
 from compiler_opt.llvm.training_log import MAX_LINE_BYTES, Header, parse_header, parse_json_line
 
 Decide = Callable[[bytes], int | float]
-"""Takes one observation's bytes (`Header.features` in order), returns the advice."""
+"""Returns the advice for the bytes of one observation (`Header.features` in order)."""
 
 StartDeciding = Callable[[Header], Decide]
-"""Called once, when the header has come."""
+"""Called once, when the header has arrived."""
 
 
 @runtime_checkable
 class FollowsContexts(Protocol):
-    """What decides may want to know what about."""
+    """A `Decide` that also follows the context of the decisions."""
 
     def enter(self, context: str) -> None:
-        """The decisions that follow are made in this module or function."""
+        """The following decisions are made in this module or function."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """How a compiler is told that its decisions are made here, and where.
+    """How a compiler is connected to the channel.
 
     Attributes:
-      arguments: what its command line gets.
-      environment: its whole environment; None for ours.
+      arguments: appended to its command line.
+      environment: all of its environment variables; None for this process's.
     """
 
     arguments: Sequence[str]
@@ -55,16 +54,16 @@ class Connection:
 
 
 Connect = Callable[[Path], Connection]
-"""Given the base name of the pipes, tells how."""
+"""Returns the connection, given the base name of the pipes."""
 
 
 def llvm_channel(advisor: AdvisorFlags, *, include_default: bool = False, takes_llvm_options: bool = False) -> Connect:
     """LLVM's own channel.
 
     Args:
-      advisor: what is decided.
+      advisor: the problem's options.
       include_default: see `AdvisorFlags.interactive_options`.
-      takes_llvm_options: the program takes LLVM's options as they are, such as `opt`; clang wants `-mllvm` before each.
+      takes_llvm_options: the program takes LLVM's options directly, as `opt` does, rather than after `-mllvm`.
     """
 
     def connect(base: Path) -> Connection:
@@ -76,7 +75,7 @@ def llvm_channel(advisor: AdvisorFlags, *, include_default: bool = False, takes_
 
 
 MAX_OBSERVATION_BYTES = 1 << 29
-"""Over all decisions of one compilation; thousands of times what real modules send."""
+"""The limit for one compilation, thousands of times what real modules send."""
 
 _OBSERVATION = b'{"observation"'
 _CONTEXT = b'{"context"'
@@ -84,10 +83,10 @@ _CONTEXT = b'{"context"'
 
 @dataclasses.dataclass(frozen=True)
 class FunctionOfDecisions:
-    """Where decisions were made, T of them.
+    """The function in which each of T decisions was made.
 
     Attributes:
-      functions: the names that occur, each once.
+      functions: distinct names.
       indices: `[T]` int32, index into `functions`.
     """
 
@@ -97,13 +96,13 @@ class FunctionOfDecisions:
 
 @dataclasses.dataclass(frozen=True)
 class InteractiveResult:
-    """What was seen and said during one compilation.
+    """The T decisions of one compilation.
 
     Attributes:
-      process: how the compiler ended; look at `process.ok` before believing the rest.
-      header: features and advice, or None when the compiler never opened the channel (nothing to decide).
-      observations: the observations' bytes, T of them, one after the other; `Header.decode` makes arrays of them.
-      advice: what was answered, T values.
+      process: the compiler's result; the rest is only meaningful if `process.ok`.
+      header: features and advice; None if the compiler had nothing to decide and did not open the channel.
+      observations: the concatenated bytes of T observations; `Header.decode` makes arrays of them.
+      advice: T values.
       contexts: name and index of the first decision of each context (a module or function, as the compiler names it).
     """
 
@@ -114,19 +113,16 @@ class InteractiveResult:
     contexts: list[tuple[str, int]]
 
     def functions(self) -> FunctionOfDecisions | None:
-        """The context of each decision; None when a decision has none."""
+        """See `functions_of`."""
         return functions_of(self.contexts, len(self.advice))
 
 
 def functions_of(contexts: Sequence[tuple[str, int]], num_decisions: int) -> FunctionOfDecisions | None:
-    """The context of each decision.
+    """The context of each decision; None if a decision has none.
 
     Args:
-      contexts: name and index of the first decision of each, as channel and training log have them.
+      contexts: name and index of the first decision of each context, as in a channel or training log.
       num_decisions: T.
-
-    Returns:
-      None when a decision has none.
     """
     if not contexts or contexts[0][1] != 0:
         return None
@@ -138,7 +134,7 @@ def functions_of(contexts: Sequence[tuple[str, int]], num_decisions: int) -> Fun
 
 @contextlib.contextmanager
 def _fifos(base: Path) -> Iterator[tuple[int, int]]:
-    """Makes both FIFOs; yields descriptors to read observations from and to write replies to."""
+    """Creates both FIFOs; yields descriptors for reading observations and for writing replies."""
     observations_path, replies_path = Path(f"{base}.out"), Path(f"{base}.in")
     with contextlib.ExitStack() as stack:
         for path in (observations_path, replies_path):
@@ -146,14 +142,14 @@ def _fifos(base: Path) -> Iterator[tuple[int, int]]:
             stack.callback(path.unlink, missing_ok=True)
         observations = os.open(observations_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         stack.callback(os.close, observations)
-        # Opened for both, a FIFO neither waits for its other end nor raises SIGPIPE when that goes.
+        # Opened for reading too, a FIFO neither waits for its other end nor raises SIGPIPE when that closes.
         replies = os.open(replies_path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         stack.callback(os.close, replies)
         yield observations, replies
 
 
 class _Conversation:
-    """Cuts the byte stream into messages and answers them."""
+    """Splits the byte stream into messages and answers them."""
 
     def __init__(self, start_deciding: StartDeciding, replies: int):
         self.header: Header | None = None
@@ -166,7 +162,7 @@ class _Conversation:
         self._num_bytes = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Handles every message that is complete by now."""
+        """Handles every message that is now complete."""
         buffer = self._buffer + chunk if self._buffer else chunk
         while buffer:
             line_end = buffer.find(b"\n")
@@ -219,7 +215,7 @@ class _Conversation:
         os.write(self._replies, self._pack(advice).tobytes())
 
     def finish(self) -> None:
-        """Called when the compiler has closed its end after a successful compilation."""
+        """Checks, after a successful compilation, that no message is incomplete."""
         if self._buffer:
             raise ProtocolError(
                 f"channel: the last message is cut off after {len(self._buffer)} bytes: {self._buffer[:60]!r}"
@@ -236,22 +232,22 @@ def compile_interactively(
     memory_bytes: int = processes.DEFAULT_MEMORY_BYTES,
     file_bytes: int = processes.DEFAULT_FILE_BYTES,
 ) -> InteractiveResult:
-    """Compiles once, answering every decision.
+    """Compiles once and answers every decision.
 
     Args:
-      command: the compiler's argument list, without what is about the channel.
-      connect: how it is told of the channel, such as `llvm_channel`.
-      start_deciding: given the header, returns the callable that is asked for each decision.
-      scratch: a directory of the caller's own, for the pipes.
-      timeout_s: wall-clock seconds for the whole compilation.
-      memory_bytes: limit on the compiler's address space.
-      file_bytes: limit on each file that it writes.
+      command: the compiler's argument list, without the channel's arguments.
+      connect: the channel, such as `llvm_channel`.
+      start_deciding: given the header, returns the callable that makes the decisions.
+      scratch: a directory for the pipes.
+      timeout_s: wall-clock limit of the compilation in seconds.
+      memory_bytes: limit of the compiler's address space.
+      file_bytes: limit of each file that it writes.
 
     Returns:
-      what was seen and said; a compiler that fails is not an exception (see `InteractiveResult.process`).
+      the decisions; if the compiler fails, see `InteractiveResult.process`.
 
     Raises:
-      ProtocolError: what the compiler sent is not the expected format.
+      ProtocolError: the compiler's messages do not have the expected format.
       ToolchainError: the compiler cannot be started.
     """
     deadline_s = time.monotonic() + timeout_s
@@ -281,7 +277,7 @@ def compile_interactively(
 
 
 def _converse(conversation: _Conversation, observations: int, child: processes.Child, deadline_s: float) -> bool:
-    """Talks until the compiler has ended; False when the deadline came first."""
+    """Answers until the compiler has ended; False if the deadline comes first."""
     poll = select.poll()
     poll.register(observations, select.POLLIN)
     poll.register(child.pidfd, select.POLLIN)
@@ -290,7 +286,7 @@ def _converse(conversation: _Conversation, observations: int, child: processes.C
         if not events:
             return False
         ready = dict(events)
-        # POLLHUP without POLLIN: a writer has been there and has closed. No writer yet: no event at all.
+        # POLLHUP without POLLIN: the writer has closed its end. As long as there was no writer, there is no event.
         if observations in ready:
             chunk = os.read(observations, 1 << 16)
             if chunk:

@@ -1,8 +1,8 @@
-"""The text bytes of a project once it is linked, without its build system.
+"""Measures the linked text bytes of a project without its build system.
 
-All objects of a project go into one program: whatever they do not define is ignored, and there is no entry point. What
-matters happens as in the real build: of each COMDAT group one copy stays, equal constants are merged. Nothing is
-garbage collected, since without an entry point everything would be.
+All objects are linked into one program without an entry point; undefined symbols are ignored. As in the real build, one
+copy of each COMDAT group is kept and equal constants are merged. There is no garbage collection, which without an
+entry point would remove everything.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ _OPTIONS = (
     "--unresolved-symbols=ignore-all",
     "--entry=0",
     "-z",
-    "muldefs",  # Several programs of a project may each have a `main`.
+    "muldefs",  # several programs of a project have a `main`
     "--no-gc-sections",
-    "--noinhibit-exec",  # A jump to what does not exist may be out of range; the sizes are right all the same.
+    "--noinhibit-exec",  # a jump to an undefined symbol may be out of range, which does not change sizes
     "--no-warnings",
     "--strip-all",
     "--whole-archive",
@@ -30,17 +30,17 @@ _OPTIONS = (
 def linked_text_bytes(
     lld: Path, objects: Sequence[Path], *, scratch: Path | None = None, timeout_s: float = 600
 ) -> int:
-    """Links objects into one program and measures its text.
+    """Links objects into one program and returns its text bytes.
 
     Args:
       lld: `ld.lld`; see `Toolchain.tool`.
-      objects: ELF objects, or archives of them, of one target; of equal COMDAT groups the first object's is kept, so
-        the order matters.
-      scratch: where to put temporary files.
-      timeout_s: wall-clock seconds that the link may take.
+      objects: ELF objects, or archives of them, of one target. The first copy of a COMDAT group is kept, so the order
+        matters.
+      scratch: folder for temporary files.
+      timeout_s: wall-clock limit in seconds.
 
     Returns:
-      bytes of the allocated sections that are executable or not writable; 0 for no objects.
+      total size of the allocated sections that are executable or not writable; 0 for no objects.
 
     Raises:
       CompileError: the linker failed.
@@ -51,7 +51,7 @@ def linked_text_bytes(
         return 0
     with scratch_directory(scratch) as directory:
         program, arguments = directory / "program", directory / "objects.rsp"
-        # A large project has more objects than fit a command line.
+        # A large project has more objects than fit on a command line.
         arguments.write_text("".join(f"{_quoted(path)}\n" for path in objects))
         result = processes.run([str(lld), *_OPTIONS, "-o", str(program), f"@{arguments}"], timeout_s=timeout_s)
         if not result.ok or not program.exists():
@@ -60,6 +60,6 @@ def linked_text_bytes(
 
 
 def _quoted(path: Path) -> str:
-    """An argument as the GNU syntax of response files has it."""
+    """Quotes an argument in GNU response-file syntax."""
     escaped = str(path.resolve()).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -125,7 +125,7 @@ class PluginCache:
         self._results: dict[tuple[str, Path], Path | str] = {}  # the plugin, or why there is none
 
     def get(self, toolchain: Toolchain, kind: PluginKind) -> Path:
-        """The plugin for a compiler, built and tried out if the folder has none; asked again, the same result at once.
+        """The plugin for a compiler, built and tried out if the folder has none; later calls repeat the result.
 
         Raises:
           ToolchainError: there is none; the message says why and what to install.

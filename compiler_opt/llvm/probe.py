@@ -1,6 +1,6 @@
-"""What a compiler can do, found by having it compile one tiny module.
+"""Finds out what a compiler supports by compiling one tiny module with it.
 
-Nothing here looks at a version. A compiler may be patched, or built without a part, and what counts is what it does.
+Versions are not considered: a compiler may be patched, or built without some part.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from compiler_opt.llvm.training_log_reader import read_log
 from compiler_opt.tensor_spec import TensorSpec
 
 TIMEOUT_S = 30.0
-"""For one compilation of the tiny module, which takes some 30 ms."""
+"""For one compilation of the tiny module; it takes some 30 ms."""
 
 _OPTIMISATION = {"inlining": "-Oz"}
 
@@ -49,16 +49,16 @@ define i64 @caller(i64 %x) {
 
 
 def probe_module() -> str:
-    """LLVM IR, for any target, in which every advisor is asked at least once.
+    """LLVM IR for any target, with at least one decision of every advisor.
 
-    `@caller` calls `@callee`, whose four blocks no pass can fold. `@pressure` keeps 40 values alive at once, more than
+    `@caller` calls `@callee`, whose four blocks no pass can fold. `@pressure` keeps 40 values live at once, more than
     any target has registers.
     """
     values = range(40)
     loads = [
         f"  %p{i} = getelementptr i64, ptr %base, i64 {i}\n  %v{i} = load volatile i64, ptr %p{i}\n" for i in values
     ]
-    # Each value is used twice, far from its load.
+    # Two uses of each value, far from its load.
     stores = [f"  %m{i} = mul i64 %v{i}, %v{(7 * i + 3) % 40}\n  store volatile i64 %m{i}, ptr %p{i}\n" for i in values]
     return (
         _INLINING_IR
@@ -72,19 +72,19 @@ def probe_module() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ProblemSupport:
-    """What one compiler offers for one problem.
+    """What one compiler supports for one problem.
 
     Attributes:
-      problem: its name.
-      interactive: decisions can be made over the interactive channel.
-      development: it can log and evaluate models by itself (built with TFLite).
-      logs_default: in that mode, without a model, it logs its own decisions with what they were made by (one may leave
-        all features at 0).
-      embedded: a model is built in, which decides in the release mode without a channel.
-      features: what it tells about each decision, without the default decision; empty when it is not interactive.
-      advice: the tensor that decides, or None when it is not interactive.
-      default_in_callee_slot: a bug (LLVM 17 to 20, where not fixed): asked for the default decision as well, it writes
-        that over `callee_basic_block_count` (`AdvisorFlags.default_slot`) and leaves `inlining_default` at 0.
+      problem: the problem's name.
+      interactive: decisions over the interactive channel.
+      development: the development mode: logging, and evaluation of TFLite models.
+      logs_default: in that mode, without a model, it logs the default decisions with their features (some compilers
+        leave all features 0).
+      embedded: the release mode without a channel, by an embedded model.
+      features: those of a decision over the channel, without the default decision; empty if not interactive.
+      advice: the tensor of the decision; None if not interactive.
+      default_in_callee_slot: a bug (LLVM 17 to 20, unless fixed): asked for the default decision, the compiler writes
+        it over `callee_basic_block_count` (`AdvisorFlags.default_slot`) and leaves `inlining_default` 0.
       reason: why it is not interactive, else empty.
     """
 
@@ -100,7 +100,7 @@ class ProblemSupport:
 
 
 def _feature(header: Header, observation: bytes, name: str) -> np.ndarray:
-    """One feature of one decision, flat."""
+    """One feature of one decision, flattened."""
     if name not in header.names:
         raise ProtocolError(f"expected the feature {name!r} in the channel's header, found none")
     return header.decode(observation)[name].reshape(-1)
@@ -112,7 +112,7 @@ def _never_inline(header: Header) -> interactive.Decide:
 
 def _evict_last_legal(header: Header) -> interactive.Decide:
     def decide(observation: bytes) -> int:
-        # The last position is the new live range itself: legal whenever it may be spilled instead.
+        # The last position is the new live range itself, legal if that may be spilled instead.
         legal = _feature(header, observation, "mask").nonzero()[0]
         return int(legal[-1]) if len(legal) else 0
 
@@ -131,7 +131,7 @@ _STRATEGIES: dict[str, Callable[[Header], interactive.Decide]] = {
 
 
 class Prober:
-    """Runs one compiler on the tiny module; construct with a scratch directory of its own."""
+    """Compiles the tiny module with one compiler, in a scratch directory of its own."""
 
     def __init__(self, clang: Path, scratch: Path):
         self._clang = clang
@@ -142,7 +142,7 @@ class Prober:
         self._command = [str(clang), "-Wno-override-module", "-x", "ir", str(source), "-c", "-o", str(self._output)]
 
     def support(self, flags: AdvisorFlags) -> ProblemSupport:
-        """What the compiler offers for one problem; what it cannot do is in the result, never an exception."""
+        """The compiler's support of one problem; raises nothing if there is none."""
         development, logs_default = self._development(flags)
         support = ProblemSupport(
             flags.problem,
@@ -166,10 +166,10 @@ class Prober:
         )
 
     def features_with_embeddings(self, vocabulary: ir2vec.Ir2VecVocabulary) -> tuple[TensorSpec, ...]:
-        """What the compiler tells about each call when it is given a vocabulary.
+        """The features of inlining with embeddings by a vocabulary.
 
         Raises:
-          ToolchainError: it takes none, or not this one.
+          ToolchainError: the compiler supports no embeddings, or rejects this vocabulary.
         """
         what = f"{self._clang}: sends no embeddings by {ir2vec.OPTION}={vocabulary.path}"
         remedy = f"use a clang >= 22 and a vocabulary that it reads, or leave {ir2vec.SETTING} out"
@@ -188,7 +188,7 @@ class Prober:
         return features
 
     def accepts_pass_plugins(self) -> bool:
-        """Whether the compiler tries to load a pass plugin (a missing one, so it fails to)."""
+        """Whether the compiler tries to load a pass plugin (a missing one, so that it reports an error)."""
         missing = self._scratch / "missing.so"
         result = processes.run([*self._command, f"-fpass-plugin={missing}"], timeout_s=TIMEOUT_S)
         return "unable to load plugin" in result.stderr_tail
@@ -196,7 +196,7 @@ class Prober:
     def _converse(
         self, flags: AdvisorFlags, *, include_default: bool, options: Sequence[str] = ()
     ) -> interactive.InteractiveResult:
-        """Compiles over the channel; raises ProtocolError when that does not come to at least one decision."""
+        """Compiles over the channel; raises ProtocolError unless there is at least one decision."""
         result = interactive.compile_interactively(
             [*self._command, self._optimisation(flags), *options],
             connect=interactive.llvm_channel(flags, include_default=include_default),
@@ -211,7 +211,7 @@ class Prober:
         return result
 
     def _default_is_misplaced(self, flags: AdvisorFlags, plain: interactive.InteractiveResult) -> bool:
-        """Whether asking for the default changes another feature of the same decision."""
+        """Whether asking for the default decision changes another feature."""
         asked = self._converse(flags, include_default=True)
         assert plain.header is not None and asked.header is not None
         if flags.default_feature not in asked.header.names:
@@ -224,23 +224,23 @@ class Prober:
         return bool(differing)
 
     def _development(self, flags: AdvisorFlags) -> tuple[bool, bool]:
-        """Whether the development mode logs decisions, made without a model, and whether it tells their features."""
+        """Whether the development mode logs default decisions, and whether their features are set."""
         path = self._scratch / f"{flags.problem}.log"
         options = flags.development_options(path)
         try:
             result = processes.run([*self._command, self._optimisation(flags), *options], timeout_s=TIMEOUT_S)
             log = read_log(path) if result.ok and path.is_file() else None
             decisions = len(log) if log is not None else 0
-            # The last of the features is the decision itself.
-            seen = log is not None and log.observations[:, : -log.features[-1].num_bytes].any()
+            # The last feature is the decision itself.
+            has_features = log is not None and log.observations[:, : -log.features[-1].num_bytes].any()
         except ProtocolError:
-            decisions, seen = 0, False
+            decisions, has_features = 0, False
         finally:
             path.unlink(missing_ok=True)
-        return decisions > 0, bool(seen)
+        return decisions > 0, bool(has_features)
 
     def _embedded(self, flags: AdvisorFlags) -> bool:
-        """Whether the release mode works without a channel; one without a model says that it cannot be set up."""
+        """Whether the release mode works without a channel; it fails unless a model is embedded."""
         self._output.unlink(missing_ok=True)
         command = [*self._command, self._optimisation(flags), *flags.embedded_options()]
         return processes.run(command, timeout_s=TIMEOUT_S).ok and self._output.is_file()

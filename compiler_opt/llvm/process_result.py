@@ -1,4 +1,4 @@
-"""How a process ended, in numbers and in one line."""
+"""The result of a process, and its description in one line."""
 
 import dataclasses
 import shlex
@@ -9,16 +9,16 @@ _OUT_OF_SPACE = ("No space left on device", "Disk quota exceeded")
 
 @dataclasses.dataclass(frozen=True)
 class ProcessResult:
-    """How one process ended.
+    """The result of one process.
 
     Attributes:
-      command: its argument list.
-      returncode: exit status, or minus the signal that ended it.
-      stdout: everything it printed, when that was asked for.
-      stderr_tail: the last part of what it printed on stderr.
-      cpu_s: user and system CPU seconds of the process.
-      timed_out: we killed it because its time was up.
-      overflowed: it printed more than it may, and was killed if that was noticed in time.
+      command: argument list.
+      returncode: exit status, or the negative number of the signal that ended it.
+      stdout: all of its standard output, if captured.
+      stderr_tail: the end of its standard error.
+      cpu_s: user and system CPU seconds.
+      timed_out: it was killed at its time limit.
+      overflowed: it exceeded its output limit (and was killed, unless it had already ended).
     """
 
     command: tuple[str, ...]
@@ -35,32 +35,32 @@ class ProcessResult:
 
     @property
     def lacked_resources(self) -> bool:
-        """Whether it failed for want of memory or disk: the kernel killed it, or it says that no space is left."""
+        """Whether it failed for lack of memory or disk: it was killed by SIGKILL, or reports that no space is left."""
         if self.ok or self.timed_out or self.overflowed:
             return False
         return self.returncode == -signal.SIGKILL or any(text in self.stderr_tail for text in _OUT_OF_SPACE)
 
     def describe(self) -> str:
-        """One line: how it ended, what it said, which command."""
+        """One line: how it ended, its error message, and the command."""
         if self.timed_out:
             how = "ran out of time"
         elif self.overflowed:
-            how = "printed more than it may"
+            how = "exceeded its output limit"
         elif self.returncode < 0:
             how = f"died of {describe_exit(self.returncode)}"
             if self.returncode == -signal.SIGXFSZ:
-                how += " (a file that it wrote got too large)"
+                how += " (it exceeded its file size limit)"
         else:
             how = describe_exit(self.returncode)
-        said = _telling_line(self.stderr_tail)
+        message = _error_line(self.stderr_tail)
         command = shlex.join(self.command)
         if len(command) > 300:
             command = f"{command[:100]} ... {command[-190:]}"
-        return f"{how}{': ' + said if said else ''} (command: {command})"
+        return f"{how}{': ' + message if message else ''} (command: {command})"
 
 
 def describe_exit(returncode: int) -> str:
-    """An exit status or, where it is negative, the name of the signal."""
+    """The exit status or, if negative, the name of the signal."""
     if returncode >= 0:
         return f"exit status {returncode}"
     try:
@@ -69,8 +69,8 @@ def describe_exit(returncode: int) -> str:
         return f"signal {-returncode}"
 
 
-def _telling_line(stderr: str) -> str:
-    """The first line that says `error`, else the first that is not blank."""
+def _error_line(stderr: str) -> str:
+    """The first line that contains `error`, else the first that is not blank."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
     return (errors or lines or [""])[0][:300]

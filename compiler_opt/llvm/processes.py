@@ -1,9 +1,9 @@
-"""Starting compilers and their tools so that none outlives us.
+"""Runs compilers and their tools; none outlives this process.
 
-Every child runs in its own session, with limits on its memory, its files and what it prints. It is killed with its
-whole process group when its time is up or when we are interrupted, and asks the kernel to be killed when the thread
-that started it dies (`prctl(PR_SET_PDEATHSIG)`), so that not even SIGKILL of the host leaves one behind. A compiler
-whose interactive host is gone would otherwise spin for ever.
+Every child runs in its own session, with limits on memory, file sizes and output. Its whole process group is killed at
+the time limit or on an interrupt. It also asks the kernel to kill it when the thread that started it dies
+(`prctl(PR_SET_PDEATHSIG)`), so that not even SIGKILL of the host leaves one behind: without its interactive host, a
+compiler would spin forever.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ DEFAULT_TIMEOUT_S = 300.0
 MAX_STDOUT_BYTES = 1 << 26
 MAX_STDERR_BYTES = 1 << 24
 BUILD_TIMEOUT_S = 6 * 3600.0
-"""For a whole build, or the tests of one."""
+"""For a whole build, or for running its tests."""
 
 _STDERR_TAIL_BYTES = 2000
 _GRACE_S = 5.0
 _TICK_S = 0.2
 
 Spawner = Callable[[ProcessSpec], Spawned | None]
-"""Another way to start processes than `spawn_directly`; None where it cannot. See `fork_server.ForkServers.start`."""
+"""An alternative to `spawn_directly`, such as `fork_server.ForkServers.start`; returns None if it cannot do it."""
 
 _SPAWNER: ContextVar[Spawner | None] = ContextVar("spawner", default=None)
 
@@ -42,7 +42,7 @@ def use_spawner(spawner: Spawner | None) -> None:
 
 
 class Child:
-    """A running process; made by `start`, which sees to its end."""
+    """A running process, created by `start`."""
 
     def __init__(
         self,
@@ -62,21 +62,21 @@ class Child:
         self._result: ProcessResult | None = None
 
     def terminate(self) -> None:
-        """Asks the process itself to end, so that a build tool can stop its compilers and tidy up."""
+        """Sends SIGTERM to the process alone, so that a build tool can stop its compilers and clean up."""
         if self._result is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kills the whole process group; harmless when it is gone."""
+        """Kills the whole process group; does nothing if it is gone."""
         if self._result is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def await_event(self, poll: select.poll, deadline_s: float) -> list[tuple[int, int]]:
-        """Waits for what `poll` waits for; nothing when `time.monotonic()` passes the deadline.
+        """Waits for events; returns none when `time.monotonic()` passes the deadline.
 
-        Meanwhile the process is killed when it prints more than it may.
+        Kills the process if it exceeds its output limit in the meantime.
         """
         while (remaining_s := deadline_s - time.monotonic()) > 0:
             events = poll.poll(min(remaining_s, _TICK_S) * 1000)
@@ -91,12 +91,12 @@ class Child:
         return limit is not None and os.fstat(self._stderr.fileno()).st_size > limit
 
     def wait(self, *, stdout: bytes = b"", timed_out: bool = False, overflowed: bool = False) -> ProcessResult:
-        """Reaps the process (which must have ended or be about to) and tells how it ended."""
+        """Reaps the process, which must have ended or be about to end, and returns its result."""
         if self._result is None:
             _, status, usage = os.wait4(self.pid, 0)
             returncode = os.waitstatus_to_exitcode(status)
             if self._started.popen is not None:
-                # It must not wait for a pid that is reaped already.
+                # Popen must not wait for a PID that has been reaped.
                 self._started.popen.returncode = returncode
             cpu_s = usage.ru_utime + usage.ru_stime + self._started.cpu_s
             size = self._stderr.seek(0, os.SEEK_END)
@@ -110,7 +110,7 @@ class Child:
         if self._result is None:
             self.kill()
             self.wait()
-        # Whatever the process itself may have started in its group goes with it.
+        # Also end what the process has started in its group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         os.close(self.pidfd)
@@ -135,19 +135,19 @@ def start(
     """Starts a process that cannot outlive the `with` block.
 
     Args:
-      command: argument list; the first is the executable.
-      stderr: a file, open for reading and writing, that takes the process's stderr.
-      stdout: a file that takes its stdout.
-      capture_stdout: give the process a pipe for stdout, read through `Child.stdout`; with neither it is thrown away.
-      max_stderr_bytes: it has failed, and is killed, when it prints more; None for no limit.
-      memory_bytes: limit on its address space; None for none.
-      file_bytes: limit on each file that it writes; None for none.
-      cwd: its working directory.
-      environment: all of its environment variables; by default ours.
-      death_signal: what it gets when we die.
+      command: argument list; the first element is the executable.
+      stderr: a file, open for reading and writing, for its standard error.
+      stdout: a file for its standard output.
+      capture_stdout: connect its standard output to `Child.stdout` by a pipe; with neither, it is discarded.
+      max_stderr_bytes: limit of its standard error; a process that exceeds it is killed. None for no limit.
+      memory_bytes: this and the remaining arguments: see `ProcessSpec`.
+      file_bytes: see there.
+      cwd: see there.
+      environment: see there.
+      death_signal: see there.
 
     Raises:
-      ResourceError: the machine has no room for another process.
+      ResourceError: the system cannot create another process.
       ToolchainError: the executable is missing or cannot be run.
     """
     with contextlib.ExitStack() as opened:
@@ -189,20 +189,19 @@ def run(
     environment: Mapping[str, str] | None = None,
     max_stdout_bytes: int = MAX_STDOUT_BYTES,
 ) -> ProcessResult:
-    """Runs a process to its end; a failure is in the result, never an exception.
+    """Runs a process to its end and captures its standard output; a failure is in the result, never an exception.
 
     Args:
       command: argument list.
-      timeout_s: wall-clock seconds it may take.
-      memory_bytes: limit on its address space.
-      file_bytes: limit on each file that it writes.
-      cwd: its working directory.
-      environment: all of its environment variables; by default ours.
-      max_stdout_bytes: it has failed, and is killed, when it prints more.
+      timeout_s: wall-clock limit in seconds.
+      memory_bytes: this and the next three arguments: see `ProcessSpec`.
+      file_bytes: see there.
+      cwd: see there.
+      environment: see there.
+      max_stdout_bytes: limit of its standard output; a process that exceeds it is killed.
 
     Raises:
-      ResourceError: the machine has no room for another process.
-      ToolchainError: the executable is missing or cannot be run.
+      ResourceError, ToolchainError: see `start`.
     """
     deadline_s = time.monotonic() + timeout_s
     with (
@@ -240,7 +239,7 @@ def run(
 
 
 def wait_for_exit(child: Child, deadline_s: float) -> bool:
-    """Waits until the process has ended or `time.monotonic()` passes the deadline; True when it has ended."""
+    """Waits until the process ends (True) or `time.monotonic()` passes the deadline (False)."""
     poll = select.poll()
     poll.register(child.pidfd, select.POLLIN)
     return bool(child.await_event(poll, deadline_s) or poll.poll(0))
@@ -255,18 +254,17 @@ def run_logged(
     environment: Mapping[str, str] | None = None,
     on_output: Callable[[bytes], object] = lambda output: None,
 ) -> ProcessResult:
-    """Runs something long that starts processes of its own, such as a build; what it says goes into a file.
+    """Runs a long command that starts processes of its own, such as a build, and writes its output to a log.
 
-    When its time is up, or we are interrupted, it is asked to end (a build tool then stops its compilers and removes
-    what they left half done), and after a few seconds killed with all of its session. Neither its memory nor
-    its files are limited.
+    At the time limit or on an interrupt, the command gets SIGTERM (a build tool then stops its compilers and removes
+    partial outputs), and a few seconds later its whole session is killed. Memory and file sizes are not limited.
 
     Args:
       command: argument list.
-      log: takes stdout and stderr; written anew. The end of it is the result's `stderr_tail`.
-      timeout_s: wall-clock seconds it may take.
-      cwd: its working directory.
-      environment: all of its environment variables; by default ours.
+      log: file for stdout and stderr, overwritten; its end is the result's `stderr_tail`.
+      timeout_s: wall-clock limit in seconds.
+      cwd: working directory; None for this process's.
+      environment: all environment variables; None for this process's.
       on_output: called with each piece of output, a few times a second, for progress bars.
 
     Raises:
@@ -300,7 +298,7 @@ def run_logged(
             if not ended:
                 child.terminate()
                 wait_for_exit(child, time.monotonic() + _GRACE_S)
-            # Build tools put their compilers into process groups of their own, but not into sessions.
+            # Build tools move their compilers to other process groups, but not to other sessions.
             _kill_session(child.pid)
         return child.wait(timed_out=not ended)
 
@@ -309,7 +307,7 @@ def _kill_session(session: int) -> None:
     """Kills every process of a session; there is no system call for it."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):
-            # The name, in parentheses, may hold anything.
+            # The process name, in parentheses, may contain anything.
             pid, fields = int(stat.parent.name), stat.read_text(errors="replace").rpartition(")")[2].split()
             if int(fields[3]) == session:
                 os.kill(pid, signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""The register allocator's plugin (`native/regalloc_plugin.cpp`): policies within, and the default's decisions.
+"""The register allocator's plugin (`native/regalloc_plugin.cpp`): default decisions over the channel, native policies.
 
-LLVM's channel does not tell what its default advisor would evict, or which priority it would give. With this plugin an
-unmodified clang asks that one first, and sends its answer as one more feature (`AdvisorFlags.plugin_default_feature`).
-Everything else on the channel is as LLVM has it, and so are the objects. A greedy policy can also decide in the
-compiler's own process. Built once for each LLVM, see `plugin`.
+LLVM's channel does not send which live range the default advisor would evict, or which priority it would assign. With
+this plugin, a stock clang asks the default advisor first and sends its decision as one more feature
+(`AdvisorFlags.plugin_default_feature`); everything else on the channel is the same, and so are the objects. A greedy
+policy can also decide in the compiler's own process.
 """
 
 import os
@@ -18,20 +18,12 @@ from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
 
-SOURCES = tuple(
-    NATIVE / name
-    for name in (
-        "regalloc_plugin.cpp",
-        "regalloc_advisors.h",
-        "plugin_environment.h",
-        "regalloc_policy.h",
-        "policy_network.h",
-    )
-)
-"""What it is made of."""
+_NAMES = "regalloc_plugin.cpp regalloc_advisors.h plugin_environment.h regalloc_policy.h policy_network.h"
+SOURCES = tuple(NATIVE / name for name in _NAMES.split())
+"""What it is built from."""
 
 NOWHERE = ("mlgo-nowhere.in", "mlgo-nowhere.out")
-"""What LLVM's own channel is to open: links to `/dev/null`."""
+"""Links to `/dev/null` that LLVM opens as its own channel, which is not used."""
 
 
 def regalloc_plugin(toolchain: Toolchain) -> Path:
@@ -40,23 +32,20 @@ def regalloc_plugin(toolchain: Toolchain) -> Path:
 
 
 def options(plugin: Path, advisor: AdvisorFlags, nowhere: Path) -> list[str]:
-    """Clang arguments that have it asked, instead of LLVM's own channel.
+    """Clang arguments with which the plugin is asked for decisions, rather than LLVM's own channel.
 
     Args:
       plugin: the library.
-      advisor: what is decided.
-      nowhere: base name of two files `.in` and `.out` that lead to `/dev/null`, see `make_nowhere`.
+      advisor: the problem's options.
+      nowhere: what `make_nowhere` returns.
     """
     return [*llvm_channel(advisor)(nowhere).arguments, load_option(plugin)]
 
 
 def make_nowhere(folder: Path) -> Path:
-    """The files that LLVM's own channel is to open, as nobody is there; made when they are missing.
+    """Creates the links `NOWHERE` if they are missing, and returns their base name.
 
-    A plugin with a policy built in looks for them beside itself.
-
-    Returns:
-      their base name, see `options`.
+    A plugin with a policy built in expects them in its own folder.
     """
     for name in NOWHERE:
         if not (folder / name).is_symlink():
@@ -67,13 +56,13 @@ def make_nowhere(folder: Path) -> Path:
 def environment(
     *, channel: Path | None = None, policy: Path | None = None, log: Path | None = None, strict: bool = True
 ) -> dict[str, str]:
-    """All environment variables of a compiler that loads the plugin: ours, and what the plugin is to do.
+    """All environment variables of a compiler that loads the plugin: those of this process, and the plugin's settings.
 
     Args:
-      channel: converse over `channel`.in and `channel`.out.
-      policy: without a channel, the native form of the policy that decides; None decides as the compiler itself would.
-      log: without a channel, where to write the training log to.
-      strict: what cannot be done as told ends the compilation, instead of going on without the policy.
+      channel: base name of the pipes over which decisions are made.
+      policy: without a channel, the file of a native policy; None for the compiler's default decisions.
+      log: without a channel, the file for the training log.
+      strict: fail the compilation, rather than continue without the policy, if these settings cannot be followed.
     """
     return {
         **os.environ,
@@ -86,43 +75,40 @@ def environment(
 
 
 def plugin_channel(plugin: Path, advisor: AdvisorFlags, nowhere: Path) -> Connect:
-    """The channel of the plugin; see `options` for the arguments."""
+    """The plugin's channel; for the arguments see `options`."""
     return lambda base: Connection(options(plugin, advisor, nowhere), environment(channel=base))
 
 
 def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
-    """See `PluginKind.try_out`: what was built must leave objects alone, and tell of each decision."""
+    """See `PluginKind.try_out`: default decisions must not change the object, and all must be logged."""
     source, log = scratch / "probe.ll", scratch / "probe.log"
     source.write_text(probe_module())
     command = [str(toolchain.clang), "-Wno-override-module", "-O2", "-x", "ir", str(source), "-c", "-o"]
-    plain, told = scratch / "plain.o", scratch / "told.o"
-    advisors = (REGALLOC_EVICTION, REGALLOC_PRIORITY)
+    plain, rebuilt = scratch / "plain.o", scratch / "rebuilt.o"
     runs = [processes.run([*command, str(plain)], timeout_s=TIMEOUT_S)]
-    for advisor in advisors:
+    for advisor in (REGALLOC_EVICTION, REGALLOC_PRIORITY):
         support = toolchain.problems.get(advisor.problem)
         if support is None or not support.interactive:
             raise ToolchainError(f"{toolchain.clang}: has no channel for {advisor.problem}")
         runs.append(
             processes.run(
-                [*command, str(told), *options(plugin, advisor, make_nowhere(scratch))],
+                [*command, str(rebuilt), *options(plugin, advisor, make_nowhere(scratch))],
                 timeout_s=TIMEOUT_S,
                 environment=environment(log=log),
             )
         )
         failed = next((result for result in runs if not result.ok), None)
         if failed is not None:
-            raise ToolchainError(
-                f"{toolchain.clang}: does not work with the register-allocation plugin: {failed.describe()}"
-            )
+            raise ToolchainError(f"{toolchain.clang}: does not work with the regalloc plugin: {failed.describe()}")
         if not log.exists():
-            raise ToolchainError(f"{toolchain.clang}: loads the register-allocation plugin, but does not ask it")
+            raise ToolchainError(f"{toolchain.clang}: loads the regalloc plugin but does not ask it for decisions")
         decided = decode_log(log.read_bytes())
         log.unlink()
         names = [spec.name for spec in decided.features]
         if names[:-1] != [*(spec.name for spec in support.features), advisor.plugin_default_feature]:
-            raise ToolchainError(f"{toolchain.clang}: tells the register-allocation plugin other features")
-        if plain.read_bytes() != told.read_bytes():
-            raise ToolchainError(f"{toolchain.clang}: compiles otherwise with the register-allocation plugin")
+            raise ToolchainError(f"{toolchain.clang}: offers the regalloc plugin other features than the channel")
+        if plain.read_bytes() != rebuilt.read_bytes():
+            raise ToolchainError(f"{toolchain.clang}: generates other code with the regalloc plugin")
 
 
 REGALLOC = PluginKind("regalloc", SOURCES, _try_out, oldest=19, newest=22)

@@ -1,7 +1,7 @@
-"""Temporary directories that do not stay behind, not even when their owner is killed.
+"""Temporary directories that are removed even if their owner is killed.
 
-Each holds a lock for as long as its owner lives. A lock is dropped by the kernel however the owner dies, so whoever
-comes next can tell a directory in use from one that was left, and removes the latter.
+The owner of a directory holds a lock on it, which the kernel releases when the owner dies. The next process to create
+one removes the directories whose lock is free.
 """
 
 import contextlib
@@ -15,17 +15,17 @@ from pathlib import Path
 
 from compiler_opt.errors import OutputError
 
-# Whatever else is called so in a folder of the user's is not ours to remove: the name is one that nobody gives.
+# Everything with this prefix is removed, even from a folder of the user's, so nobody else must use it.
 _PREFIX = "compiler_opt-scratch-"
 _LOCK = "lock"
 
 
 @contextlib.contextmanager
 def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
-    """A fresh directory, removed at the end; siblings whose owners are dead are removed at the start.
+    """Creates a directory and removes it at the end; also removes those of dead owners beside it.
 
     Args:
-      parent: where to make it; by default the system's temporary directory, in a folder of the user's own.
+      parent: where to create it; by default in a folder of the user's in the system's temporary directory.
 
     Raises:
       OutputError: the parent cannot be written.
@@ -45,13 +45,13 @@ def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
         remove_folder(path)
         os.close(lock)
         if parent is None:
-            # Only succeeds for the last one out.
+            # Succeeds only once it is empty.
             with contextlib.suppress(OSError):
                 base.rmdir()
 
 
 def remove_folder(path: Path) -> None:
-    """Removes a folder into which a compiler that was killed a moment ago may still be writing."""
+    """Removes a folder into which a compiler that was just killed may still be writing."""
     for pause_s in (0.0, 0.01, 0.1):
         time.sleep(pause_s)
         shutil.rmtree(path, ignore_errors=True)
@@ -61,10 +61,10 @@ def remove_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def scratch_for_libraries() -> Iterator[Path]:
-    """A scratch directory that is also where libraries put their temporary files; for programs of one thread.
+    """A scratch directory that libraries also use for their temporary files; for single-threaded programs.
 
-    TensorFlow writes the code that it generates into files that it removes at the program's end, so a killed program
-    leaves them.
+    TensorFlow writes generated code to files that it removes only at the end of the program, so a killed program leaves
+    them behind.
     """
     with scratch_directory() as path:
         before = tempfile.tempdir
@@ -76,13 +76,13 @@ def scratch_for_libraries() -> Iterator[Path]:
 
 
 def sweep(base: Path) -> int:
-    """Removes the scratch directories below `base` whose owners are dead; returns how many."""
+    """Removes the scratch directories in `base` whose owners are dead; returns their number."""
     removed = 0
     for path in base.glob(f"{_PREFIX}*"):
         try:
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            # Just made, its lock not yet there: whoever sweeps next will see it. A minute is ample.
+            # New, without its lock yet, unless it is old: a minute is ample.
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < time.time() - 60:
                     shutil.rmtree(path, ignore_errors=True)
@@ -93,7 +93,7 @@ def sweep(base: Path) -> int:
         except OSError:
             continue
         else:
-            # An owner that is about to lock it notices, and makes another one.
+            # An owner that is about to lock it will notice, and create another.
             shutil.rmtree(path, ignore_errors=True)
             removed += 1
         finally:
@@ -102,7 +102,7 @@ def sweep(base: Path) -> int:
 
 
 def _locked_directory(base: Path) -> tuple[Path, int]:
-    """Makes a directory with its lock held; makes another one if it is swept before it is locked."""
+    """Creates and locks a directory; creates another if it is removed before it is locked."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
         lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""A process that is to be started, and the usual way of doing so: by forking this one."""
+"""The specification of a process, and the usual way to start it: forking this one."""
 
 import ctypes
 import dataclasses
@@ -13,7 +13,6 @@ from compiler_opt.errors import ResourceError, ToolchainError
 
 DEFAULT_MEMORY_BYTES = 8 << 30
 DEFAULT_FILE_BYTES = 8 << 30
-"""Of each file that a process writes."""
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -21,12 +20,12 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclasses.dataclass(frozen=True)
 class Spawned:
-    """A child of ours.
+    """A started child process.
 
     Attributes:
-      pid: of it.
-      cpu_s: CPU seconds that starting it has cost some other process.
-      popen: who started it, if it was Python.
+      pid: its process ID.
+      cpu_s: CPU seconds that another process spent on starting it.
+      popen: Python's object for it, if Python started it.
     """
 
     pid: int
@@ -39,14 +38,14 @@ class ProcessSpec:
     """A process to be started.
 
     Attributes:
-      command: argument list; the first is the executable.
-      stdout: a descriptor.
-      stderr: another.
-      memory_bytes: limit on its address space; None for none.
-      file_bytes: limit on each file that it writes; None for none.
-      cwd: its working directory; None for ours.
-      environment: all of its environment variables; None for ours.
-      death_signal: what it gets when we die.
+      command: argument list; the first element is the executable.
+      stdout: descriptor of its standard output.
+      stderr: descriptor of its standard error.
+      memory_bytes: limit of its address space; None for no limit.
+      file_bytes: limit of each file that it writes; None for no limit.
+      cwd: its working directory; None for this process's.
+      environment: all of its environment variables; None for this process's.
+      death_signal: the signal that it gets when this process dies.
     """
 
     command: Sequence[str]
@@ -60,13 +59,13 @@ class ProcessSpec:
 
 
 def die_with_parent(death_signal: int = signal.SIGKILL) -> None:
-    """Asks the kernel to kill this process when the thread that started it dies (Linux; elsewhere nothing)."""
+    """Asks the kernel to signal this process when the thread that started it dies (Linux only)."""
     if hasattr(_LIBC, "prctl"):
         _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
 
 
 def spawn_directly(spec: ProcessSpec) -> Spawned:
-    """Starts a process of a session of its own, whose standard input is empty; see `processes.start` for the errors."""
+    """Starts a process in a new session with empty standard input; for errors see `processes.start`."""
     program = spec.command[0]
     try:
         popen = subprocess.Popen(
@@ -91,17 +90,17 @@ def spawn_directly(spec: ProcessSpec) -> Spawned:
 
 
 def _prepare_child(spec: ProcessSpec, parent_pid: int) -> Callable[[], None]:
-    """What the child does between fork and exec; kept to system calls only."""
+    """What the child does between fork and exec: system calls only."""
     limits = {resource.RLIMIT_CORE: 0}
     for limit, num_bytes in ((resource.RLIMIT_AS, spec.memory_bytes), (resource.RLIMIT_FSIZE, spec.file_bytes)):
         if num_bytes is not None:
-            # Ours may be lower, and nobody may raise it.
+            # This process's hard limit may be lower and cannot be raised.
             hard = resource.getrlimit(limit)[1]
             limits[limit] = num_bytes if hard == resource.RLIM_INFINITY else min(num_bytes, hard)
 
     def prepare() -> None:
         die_with_parent(spec.death_signal)
-        # The parent may have died between fork and prctl: then no signal will ever come.
+        # If the parent died between fork and prctl, no signal will ever come.
         if os.getppid() != parent_pid:
             os.kill(os.getpid(), signal.SIGKILL)
         for limit, value in limits.items():

@@ -1,4 +1,4 @@
-"""A compiler with its tools: found once, probed by behaviour, and recorded with whatever was made by it."""
+"""A compiler with its tools: found once, probed by behaviour, recorded with everything it produces."""
 
 import dataclasses
 import os
@@ -28,7 +28,7 @@ TOOL_PACKAGES: Mapping[str, str] = {
     "llvm-size": "llvm",
     "opt": "llvm",
 }
-"""The tools that are looked for, and the package (without its `-NN`) that brings each on Debian and Ubuntu."""
+"""The tools to find, and the Debian and Ubuntu package (without `-NN`) of each."""
 
 _VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
 _TARGET = re.compile(r"^Target: (\S+)", re.MULTILINE)
@@ -37,18 +37,18 @@ _INSTALLED_DIR = re.compile(r"^InstalledDir: (.+)$", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class Toolchain:
-    """One clang and what belongs to it.
+    """One clang and its tools.
 
     Attributes:
       clang: absolute path of the compiler, as found or given.
       version: major, minor, patch.
       version_text: the first line of `clang --version`.
       target: default target triple.
-      tools: absolute paths of those of `TOOL_PACKAGES` that were found, all of this clang's version.
-      problems: what it offers for each problem of `advisors.ADVISORS`.
+      tools: absolute paths of the installed tools of `TOOL_PACKAGES`, all of this clang's version.
+      problems: its support of each problem in `advisors.ADVISORS`.
       pass_plugins: it loads pass plugins.
-      plugin_headers: folder of the LLVM headers that building a pass plugin needs, or None when they are missing.
-      embeddings: the vocabulary that it makes embeddings by, which are then among the features of inlining.
+      plugin_headers: folder of LLVM's headers, needed to build a plugin; None if they are not installed.
+      embeddings: the vocabulary of the IR2Vec embeddings among the features of inlining.
     """
 
     clang: Path
@@ -63,14 +63,14 @@ class Toolchain:
 
     @property
     def development_mode(self) -> bool:
-        """Whether it was built with TFLite, for any problem."""
+        """Whether it supports the development mode (was built with TFLite) for any problem."""
         return any(support.development for support in self.problems.values())
 
     def tool(self, name: str) -> Path:
         """Path of one of the tools.
 
         Raises:
-          ToolchainError: it was not found; the message names the package to install.
+          ToolchainError: it is not installed; the message names its package.
         """
         if name not in self.tools:
             raise ToolchainError(
@@ -80,25 +80,25 @@ class Toolchain:
         return self.tools[name]
 
     def package(self, tool: str) -> str:
-        """The Debian and Ubuntu package that brings a tool for this version."""
+        """The Debian and Ubuntu package of a tool for this version."""
         return f"{TOOL_PACKAGES[tool]}-{self.version[0]}"
 
     def require(self, problem: str) -> ProblemSupport:
-        """What it offers for a problem whose decisions can be made over the channel.
+        """The support of a problem.
 
         Raises:
-          ToolchainError: they cannot; the message says why.
+          ToolchainError: its decisions cannot be made over the channel; the message says why.
         """
         support = self.problems[problem]
         if not support.interactive:
             raise ToolchainError(
-                f"{self.clang}: cannot hand its {problem} decisions over: {support.reason}; "
-                f"use a clang >= {OLDEST_MAJOR} for which compiler_opt.tools.doctor says yes"
+                f"{self.clang}: offers no {problem} decisions over the channel: {support.reason}; "
+                f"use a clang >= {OLDEST_MAJOR} that passes compiler_opt.tools.doctor"
             )
         return support
 
     def identity(self) -> dict[str, Any]:
-        """What a corpus, trace or policy records of the compiler that made it (no paths: they differ by machine)."""
+        """What a corpus, trace or policy records about its compiler (no paths, which differ between machines)."""
         known = {"version": ".".join(map(str, self.version)), "version_text": self.version_text, "target": self.target}
         return known if self.embeddings is None else {**known, ir2vec.IDENTITY: self.embeddings.sha256}
 
@@ -128,7 +128,7 @@ def find_clang(clang: str | Path | None = None, *, llvm_folders: Iterable[Path] 
         try:
             found.append((_read_version(path).version, path))
         except ToolchainError:
-            continue  # a broken installation must not hide a good one
+            continue  # a broken installation must not hide a working one
     if not found:
         raise ToolchainError(f"no clang found on PATH or in /usr/lib/llvm-*/bin; {_INSTALL}")
     version, path = max(found)
@@ -140,15 +140,15 @@ def find_clang(clang: str | Path | None = None, *, llvm_folders: Iterable[Path] 
 
 
 def probe(clang: str | Path | None = None, embeddings: ir2vec.Ir2VecVocabulary | None = None) -> Toolchain:
-    """Finds a compiler (see `find_clang`) and its tools, and tries out what it can do, in some 0.5 s.
+    """Finds a compiler and its tools, and tries out its features; takes some 0.5 s.
 
     Args:
-      clang: the compiler.
-      embeddings: the vocabulary that it is to make embeddings by.
+      clang: see `find_clang`.
+      embeddings: the vocabulary to compute embeddings with.
 
     Raises:
-      ToolchainError: there is no usable compiler, or it makes no embeddings. One that lacks tools or modes is no error
-        here: see `Toolchain.tool` and `Toolchain.require`.
+      ToolchainError: there is no usable compiler, or it supports no embeddings. Missing tools and modes are reported
+        later, by `Toolchain.tool` and `Toolchain.require`.
     """
     path = find_clang(clang)
     version = _read_version(path)
@@ -190,7 +190,7 @@ def _dotted(version: tuple[int, int, int]) -> str:
 
 
 def _locate(clang: str) -> Path:
-    """The absolute path for what a user gave, checked to be an executable file."""
+    """The absolute path of the user's compiler, which must be an executable file."""
     if os.sep not in clang and not clang.startswith("~"):
         on_path = shutil.which(clang)
         if on_path is None and not Path(clang).exists():
@@ -213,7 +213,7 @@ def _read_version(clang: Path) -> _Version:
     if not result.ok or match is None:
         first_line = text.strip().split("\n")[0]
         found = repr(first_line[:60]) if result.ok else result.describe()
-        raise ToolchainError(f"{clang}: expected clang, whose --version says so; found {found}; {_INSTALL}")
+        raise ToolchainError(f"{clang}: expected clang, by its --version; found {found}; {_INSTALL}")
     target, installed_dir = _TARGET.search(text), _INSTALLED_DIR.search(text)
     major, minor, patch = map(int, match.groups())
     return _Version(
@@ -238,8 +238,8 @@ def _installed_clangs(llvm_folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _find_tools(clang: Path, version: _Version) -> Iterator[tuple[str, Path]]:
-    """The tools of the same version: in the compiler's own folder, else with its number as a suffix."""
-    # `--version` knows where the compiler really is, also behind ccache; a symbolic link's target is the next best.
+    """The tools of the same version: in the compiler's own folder, or with its version as a suffix."""
+    # `--version` prints where the compiler really is, even behind ccache; next best is the target of a symbolic link.
     home = version.installed_dir or clang.resolve().parent
     for name in TOOL_PACKAGES:
         suffixed = f"{name}-{version.version[0]}"

@@ -1,18 +1,16 @@
-r"""The format in which LLVM writes observations: a training log on disk and the interactive channel share it.
+r"""LLVM's format of observations, shared by training logs and the interactive channel.
 
     {"features": [{"name": ..., "type": ..., "port": ..., "shape": [...]}, ...], "advice": {...} [, "score": {...}]}\n
     {"context": "name"}\n
     {"observation": 0}\n
-    <the features' raw bytes, in header order, host byte order>\n
+    <the features' raw bytes, in header order and host byte order>\n
     [{"outcome": 0}\n <the score's raw bytes>\n]
     ... more observations, more contexts
 
-Written by `llvm/lib/Analysis/TrainingLogger.cpp`. Observations count from 0 in each context, and go on counting when a
-context is taken up again. What a model tells beside its advice (such as logits) is among the features, after those of
-the compiler. Over the channel the reader answers each observation with the raw bytes of the advice tensor; answers are
-not echoed.
-
-Here is what the two have in common; `training_log_reader` reads logs, `training_log_writer` writes them.
+Source: `llvm/lib/Analysis/TrainingLogger.cpp`. Observations of a context are numbered from 0; the numbers continue when
+the context is resumed. A model's outputs other than the advice (such as logits) are features too, after the compiler's.
+Over the channel, the host answers each observation with the raw bytes of the advice tensor; answers are not echoed.
+`training_log_reader` reads logs.
 """
 
 import dataclasses
@@ -29,17 +27,17 @@ from compiler_opt.tensor_spec import TensorSpec
 MAX_LINE_BYTES = 1 << 20
 MAX_FEATURES = 4096
 MAX_RECORD_BYTES = 1 << 28
-"""What the features of one observation may take."""
+"""The limit of the features of one observation."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """What a log or channel carries.
+    """The tensors of a log or channel.
 
     Attributes:
-      features: the tensors of one observation, in the order in which their bytes come.
-      advice: the tensor that decides.
-      score: the tensor that follows an observation as its outcome, if there is one.
+      features: the tensors of one observation, in the order of their bytes.
+      advice: the tensor of the decision.
+      score: the tensor of an outcome, if observations have outcomes.
     """
 
     features: tuple[TensorSpec, ...]
@@ -56,14 +54,7 @@ class Header:
         return tuple(spec.name for spec in self.features)
 
     def decode(self, observations: bytes) -> dict[str, np.ndarray]:
-        """Views into concatenated observations.
-
-        Args:
-          observations: the bytes of T observations, one after the other.
-
-        Returns:
-          for each feature a read-only array `[T, *shape]`; an extent of 1 in front is kept as LLVM gives it.
-        """
+        """For each feature a read-only view `[T, *shape]` of the concatenated bytes of T observations."""
         records = np.frombuffer(observations, dtype=record_dtype(self.features))
         return {spec.name: records[spec.name] for spec in self.features}
 
@@ -74,11 +65,7 @@ def record_dtype(features: Sequence[TensorSpec]) -> np.dtype:
 
 
 def parse_json_line(line: bytes) -> dict[str, Any]:
-    """One of the JSON lines of the format.
-
-    Raises:
-      ProtocolError: it is not a JSON object.
-    """
+    """Parses a line that must be a JSON object; raises ProtocolError if it is not."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -89,10 +76,10 @@ def parse_json_line(line: bytes) -> dict[str, Any]:
 
 
 def parse_header(line: bytes) -> Header:
-    """The first line.
+    """Parses the first line of a channel.
 
     Raises:
-      ProtocolError: it lacks a part, or one of its tensors is not well formed; the message names it.
+      ProtocolError: a part is missing, or a tensor is malformed; the message names it.
     """
     specs, advice, score = parse_tensors(line)
     if advice is None:
@@ -100,13 +87,13 @@ def parse_header(line: bytes) -> Header:
     return Header(specs, advice, score)
 
 
-# Every compilation begins with the same line, and checking forty tensors takes longer than reading a log.
+# Every compilation begins with the same line; checking forty tensors takes longer than reading a log.
 @functools.lru_cache(maxsize=32)
 def parse_tensors(line: bytes) -> tuple[tuple[TensorSpec, ...], TensorSpec | None, TensorSpec | None]:
-    """Features, advice and score as the first line has them.
+    """Parses the first line of a log to features, advice and score.
 
     Raises:
-      ProtocolError: one of them is not well formed; the message names it.
+      ProtocolError: one of them is malformed; the message names it.
     """
     value = parse_json_line(line)
     features = value.get("features")

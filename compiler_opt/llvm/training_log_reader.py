@@ -1,7 +1,4 @@
-"""Reads training logs: in memory (`decode_log`) or from a file (`read_log`).
-
-`training_log` describes the format, `training_log_writer` writes it.
-"""
+"""Reads training logs from memory (`decode_log`) or a file (`read_log`); `training_log` describes the format."""
 
 import dataclasses
 import functools
@@ -20,10 +17,10 @@ from compiler_opt.tensor_spec import TensorSpec
 _Buffer: TypeAlias = bytes | mmap.mmap
 
 _FEW = 64
-"""So many records are compared at once; four times as many whenever all were alike."""
+"""The number of records compared at once; it quadruples each time all were alike."""
 
 _COPIED_BYTES = 1 << 19
-"""What is copied at a time when columns are made: it stays in a core's cache between its two copies."""
+"""How much is copied at a time into columns, so that it stays in the core's cache between its two copies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,15 +28,15 @@ class TrainingLog:
     """A training log of T observations and K outcomes.
 
     Attributes:
-      features: the tensors of one observation, in the order in which their bytes come.
-      advice: the tensor that decides, where the log names it.
-      score: the tensor of an outcome, where the log has outcomes.
-      contexts: name and number of the first observation of each context; one that is taken up again comes again.
-      blocks: read-only views `[t, bytes of one]` uint8 into what was read, all T observations one after the other; the
-        records of a block have equal distances, so another begins with each context and each power of ten.
+      features: the tensors of one observation, in the order of their bytes.
+      advice: the tensor of the decision, if the log names it.
+      score: the tensor of an outcome, if the log has outcomes.
+      contexts: name and index of the first observation of each context; a resumed context is listed again.
+      blocks: read-only views `[t, bytes of one]` uint8 of the T observations in order. The records of a block are
+        equidistant, so each context and each power of ten begins another.
       outcomes: `[K, *shape]` of the score; `[0]` without outcomes.
-      outcome_of: `[K]` int64, the number of the observation that each outcome follows.
-      left_bytes: bytes at the end that are no whole record: the writer died.
+      outcome_of: `[K]` int64, the index of each outcome's observation.
+      left_bytes: bytes of an incomplete record at the end, left by a writer that died.
     """
 
     features: tuple[TensorSpec, ...]
@@ -56,7 +53,7 @@ class TrainingLog:
 
     @functools.cached_property
     def observations(self) -> np.ndarray:
-        """`[T, bytes of one]` uint8, read-only: the only block itself, or else a copy, made once."""
+        """`[T, bytes of one]` uint8, read-only: the block itself if there is only one, else a copy, made once."""
         if len(self.blocks) == 1:
             return self.blocks[0]
         empty = np.zeros((0, sum(spec.num_bytes for spec in self.features)), np.uint8)
@@ -65,18 +62,12 @@ class TrainingLog:
         return observations
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """For each feature a read-only view `[T, *shape]` of the observations, which lie record by record."""
+        """For each feature a read-only view `[T, *shape]` of `observations`, not contiguous."""
         records = self.observations.view(record_dtype(self.features))[:, 0]
         return {spec.name: records[spec.name] for spec in self.features}
 
     def columns(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Copies features so that each lies in one piece: what to compute with when there are many observations.
-
-        Args:
-          names: of the features; by default all.
-
-        Returns:
-          for each an array `[T, *shape]` of its own.
+        """For each named feature (by default all) a contiguous copy `[T, *shape]`, faster to compute with than a view.
 
         Raises:
           KeyError: the log has no such feature.
@@ -95,7 +86,7 @@ class TrainingLog:
 
 
 def _groups(blocks: Iterable[np.ndarray], length: int) -> Iterator[list[np.ndarray]]:
-    """Cuts and gathers rows: groups of at least `length` rows, the last apart, and less than twice as many."""
+    """Regroups rows into groups of `length` to twice `length` rows; the last may be smaller."""
     group: list[np.ndarray] = []
     num_rows = 0
     for block in blocks:
@@ -111,27 +102,27 @@ def _groups(blocks: Iterable[np.ndarray], length: int) -> Iterator[list[np.ndarr
 
 
 def decode_log(content: bytes) -> TrainingLog:
-    """Reads a log, whatever its tensors; where it is long, no Python object is made per observation.
+    """Reads a log; for a long one, without creating a Python object per observation.
 
-    A log may end anywhere, also within a record, once its first line is complete: whole records are kept.
+    Once its first line is complete, a log may end anywhere, even within a record: complete records are kept.
 
     Raises:
-      ProtocolError: something in it is not of the format; the message says at which byte.
+      ProtocolError: the log is malformed; the message says at which byte.
     """
     return _decode(content)
 
 
 def read_log(path: Path) -> TrainingLog:
-    """Reads a log from a file, whose pages are mapped: what is not looked at is not read, either.
+    """Reads a log from a file by mapping it, so that pages are read when they are used.
 
-    The file must not be cut short as long as the log's `blocks` live.
+    The file must not be truncated while `blocks` exist.
 
     Raises:
       ProtocolError: see `decode_log`.
       OSError: the file cannot be read.
     """
     with path.open("rb") as file:
-        # A pipe has no size, and nothing of no size can be mapped.
+        # A pipe has no size, and an empty file cannot be mapped.
         size = os.fstat(file.fileno()).st_size
         return _decode(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else file.read())
 
@@ -146,11 +137,7 @@ def _decode(content: _Buffer) -> TrainingLog:
 
 
 def _line(content: _Buffer, position: int) -> bytes | None:
-    """The line at a position, without its newline; None when it is not complete.
-
-    Raises:
-      ProtocolError: it is too long.
-    """
+    """The line at a position, without its newline; None if it is incomplete. Raises ProtocolError if it is too long."""
     end = content.find(b"\n", position, position + MAX_LINE_BYTES)
     if end >= 0:
         return content[position:end]
@@ -160,13 +147,13 @@ def _line(content: _Buffer, position: int) -> bytes | None:
 
 
 class _Progressions:
-    """Increasing numbers, kept as few arithmetic progressions."""
+    """Increasing numbers, stored as arithmetic progressions."""
 
     def __init__(self) -> None:
         self._runs: list[list[int]] = []  # first, step, count
 
     def add(self, first: int, step: int = 0, count: int = 1) -> None:
-        """Appends `count` numbers from `first` on."""
+        """Appends `count` numbers, beginning with `first`."""
         if self._runs:
             run = self._runs[-1]
             if run[2] == 1:
@@ -182,7 +169,7 @@ class _Progressions:
         return np.concatenate([np.zeros(0, np.int64), *runs])
 
     def views(self, content: _Buffer, dtype: np.dtype, length: int) -> list[np.ndarray]:
-        """For each progression what begins there, `[count, length]`."""
+        """For each progression of positions a view `[count, length]` of the contents there."""
         return [
             np.ndarray((count, length), dtype, content, first, (step, dtype.itemsize))
             for first, step, count in self._runs
@@ -197,14 +184,16 @@ class _Scanner:
         self._observation_bytes = sum(spec.num_bytes for spec in self.features)
         self._score_bytes = self.score.num_bytes if self.score is not None else 0
         self._num_observations = 0
-        self._next: int | None = None  # the index that comes next; at the beginning of a context any may
-        self._last: int | None = None  # the index of the observation whose outcome may come
-        self._expected = _FEW  # records alike
+        self._next: int | None = (
+            None  # the next observation's number; None at the beginning of a context, where it may be any
+        )
+        self._last: int | None = None  # the number of the observation that an outcome may follow
+        self._expected = _FEW  # number of records to compare
         self._contexts: list[tuple[str, int]] = []
         self._payloads, self._outcomes, self._outcome_of = _Progressions(), _Progressions(), _Progressions()
 
     def take(self, content: _Buffer, left_bytes: int) -> TrainingLog:
-        """The log of what `scan` found."""
+        """The log that `scan` has read."""
         outcomes = np.zeros(0)
         if self.score is not None:
             scores = self._outcomes.views(content, self.score.dtype, self.score.num_elements)
@@ -222,7 +211,7 @@ class _Scanner:
         )
 
     def scan(self, content: _Buffer, position: int) -> int:
-        """Notes the records that are whole; returns where the rest begins."""
+        """Reads the complete records; returns where the rest begins."""
         while (line := _line(content, position)) is not None:
             end = self._record(content, position, line)
             if end is None:
@@ -231,7 +220,7 @@ class _Scanner:
         return position
 
     def _record(self, content: _Buffer, position: int, line: bytes) -> int | None:
-        """Notes what begins with a line, or with it and those alike; returns where it ends, None when it is cut off."""
+        """Reads the record of a line, or several alike; returns their end, None if the record is incomplete."""
         kind, value = self._parse(line, position)
         begin = position + len(line) + 1
         if isinstance(value, str):
@@ -281,7 +270,7 @@ class _Scanner:
         return end
 
     def _payload_end(self, content: _Buffer, newline: int, what: str) -> int | None:
-        """Where a tensor ends that ends with a newline; None when it is not whole."""
+        """The end of a tensor, after its newline; None if it is incomplete."""
         if newline >= len(content):
             return None
         if content[newline] != ord("\n"):
@@ -289,10 +278,10 @@ class _Scanner:
         return newline + 1
 
     def _many(self, content: _Buffer, position: int, index: int) -> int | None:
-        """Notes observations as far as each has an outcome or none has, and only the last three digits change.
+        """Reads equal-sized records: all or none have outcomes, and their numbers differ in the last three digits only.
 
         Returns:
-          where they end; None when not even the first is whole and written as LLVM does.
+          their end; None if not even the first is complete and written exactly as by LLVM.
         """
         tried = min(self._expected, _num_alike(index))
         payload = position + len(b'{"observation":%d}\n' % index)
@@ -326,13 +315,13 @@ class _Scanner:
 
 
 def _num_alike(index: int) -> int:
-    """How many numbers from this one on have as many digits, and the same but for the last three."""
+    """How many numbers, from this one on, have the same digits except the last three, and equally many."""
     unit = min(10 ** len(str(index)), 1000)
     return unit - index % unit
 
 
 def _num_lines(content: _Buffer, position: int, distance: int, count: int, before: bytes, index: int) -> int:
-    """How many of `count` records that are alike have the line that they should have, up to the first that has not."""
+    """How many of `count` equidistant records have the expected line, up to the first that does not."""
     if not count:
         return 0
     unit = min(10 ** len(str(index)), 1000)
@@ -340,7 +329,7 @@ def _num_lines(content: _Buffer, position: int, distance: int, count: int, befor
     length = len(lines) // unit
     lines = lines[index % unit * length : (index % unit + count) * length]
     places: np.ndarray = np.ndarray((count,), np.dtype((np.void, length)), content, position, (distance,))
-    # Contiguous first: numpy turns anything else into bytes one by one.
+    # Contiguous first: otherwise numpy copies byte by byte.
     found = np.ascontiguousarray(places).tobytes()
     if found == lines:
         return count
@@ -349,11 +338,11 @@ def _num_lines(content: _Buffer, position: int, distance: int, count: int, befor
 
 @functools.lru_cache(maxsize=64)
 def _lines(before: bytes, first_digits: int, unit: int) -> bytes:
-    """A line for each number that has these digits in front, where there are any, and others below `unit` behind."""
+    """The lines of all numbers that consist of these first digits, if not 0, and any below `unit`."""
     return _endings(unit).replace(b"?", before + (b"%d" % first_digits if first_digits else b""))
 
 
 @functools.lru_cache
 def _endings(unit: int) -> bytes:
-    """The numbers below a power of ten with zeros in front, each as `?012}` and a newline."""
+    """The zero-padded numbers below a power of ten, each as `?012}` and a newline."""
     return b"".join(b"?%b}\n" % str(unit + number)[1:].encode() for number in range(unit))

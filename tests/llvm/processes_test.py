@@ -67,7 +67,7 @@ def test_output_is_limited() -> None:
 def test_what_has_no_end_is_cut_short(stream: str) -> None:
     result = processes.run(["dd", "if=/dev/zero", f"of=/dev/fd/{stream}", "bs=1M", "status=none"], timeout_s=30)
     assert (result.overflowed, result.timed_out, result.ok) == (True, False, False)
-    assert result.describe().startswith("printed more than it may")
+    assert result.describe().startswith("exceeded its output limit")
     assert len(result.stdout) < processes.MAX_STDOUT_BYTES + (2 << 20)
 
 

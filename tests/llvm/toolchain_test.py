@@ -141,7 +141,7 @@ def test_a_compiler_that_can_nothing_is_probed_all_the_same(tmp_path: Path) -> N
     assert not toolchain.pass_plugins and not toolchain.development_mode
     for problem in ADVISORS:
         assert not toolchain.problems[problem].interactive
-        with pytest.raises(ToolchainError, match=f"cannot hand its {problem} decisions over: "):
+        with pytest.raises(ToolchainError, match=f"offers no {problem} decisions over the channel: "):
             toolchain.require(problem)
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.training_log_reader import decode_log
-from compiler_opt.llvm.training_log_writer import TrainingLogWriter
 from compiler_opt.tensor_spec import TensorSpec
 from tests.llvm.training_log_samples import Sample, samples_of_llvm
+from tests.llvm.training_log_writer import TrainingLogWriter
 
 DRIVER = Path(__file__).with_name("training_log_driver.cpp")
 

@@ -1,4 +1,4 @@
-"""Writes training logs as LLVM's `Logger` does, byte for byte; `training_log` describes the format and reads them."""
+"""Writes training logs byte for byte as LLVM's `Logger` does; `compiler_opt.llvm.training_log` describes the format."""
 
 import json
 import re
@@ -13,14 +13,12 @@ from compiler_opt.tensor_spec import TensorSpec
 
 
 class TrainingLogWriter:
-    """Writes a log, byte for byte as LLVM's `Logger` does.
+    """Writes a log; numbers the observations of each context.
 
-        writer = TrainingLogWriter(file, features, advice=advice, score=score)
-        writer.context("module")
-        writer.observation({"callee_users": 3, "caller_users": 1})
-        writer.outcome(0.5)
-
-    Observations are counted here, for each context.
+    writer = TrainingLogWriter(file, features, advice=advice, score=score)
+    writer.context("module")
+    writer.observation({"callee_users": 3, "caller_users": 1})
+    writer.outcome(0.5)
     """
 
     def __init__(
@@ -34,9 +32,9 @@ class TrainingLogWriter:
         """Writes the first line.
 
         Args:
-          file: open for writing; to flush and close it is its owner's business.
+          file: open for writing; the caller flushes and closes it.
           features: the tensors of one observation.
-          advice: the tensor that decides, if the log is to tell.
+          advice: the tensor of the decision, if the log is to name it.
           score: the tensor of an outcome, if there are to be outcomes.
 
         Raises:
