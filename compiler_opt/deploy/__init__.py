@@ -1,1 +1,1 @@
-"""A trained policy put to work: `mlgo-clang`, a drop-in compiler that any build can use."""
+"""Deploys a trained policy as `mlgo-clang`, a drop-in compiler for any build."""

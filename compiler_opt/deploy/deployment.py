@@ -1,12 +1,12 @@
-"""A prefix made of a policy: compilers that any build can use.
+"""Deploys a policy to a prefix with compilers that any build can use.
 
-    bin/mlgo-clang, bin/mlgo-clang++        clang with the policy; -NN for one of several versions
-    bin/mlgo-llvm-ar, ...                   links to clang's own tools, under the names that CMake derives from these
-    lib/mlgo-inliner-NN.so                  the pass plugin with the policy built in, for each version; of one for
-                                            the register allocator mlgo-regalloc-NN.so, with mlgo-nowhere.in and .out
-    share/mlgo/                             what was deployed, and the policy's model card
+    bin/mlgo-clang, bin/mlgo-clang++        clang with the policy; with the suffix -NN for one of several versions
+    bin/mlgo-llvm-ar, ...                   links to clang's tools, under the names that CMake derives from the above
+    lib/mlgo-inliner-NN.so                  for each version, the pass plugin with the policy built in; for the register
+                                            allocator mlgo-regalloc-NN.so, with mlgo-nowhere.in and .out
+    share/mlgo/                             a description of the deployment, and the policy's model card
 
-It may be moved or copied: the programs find the plugin from where they are.
+The prefix may be moved or copied: the programs find the plugin relative to themselves.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ DEPLOYMENT_FILE = "deployment.json"
 DEFAULT_LEVELS = ("Oz",)
 DEFAULT_SPEED_LEVELS = ("O2", "O3")
 
-_LEVEL = re.compile(r"-?(O[0-3sz])")
+_LEVELS = ("O0", "O1", "O2", "O3", "Os", "Oz")
 _OURS = re.compile(
     r"mlgo-(inliner|regalloc)-\d+\.so|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)|"
     rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?"
@@ -52,43 +52,38 @@ _TIMEOUT_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Deployment:
-    """A policy, deployed.
+class Deployment(DriverConfig):
+    """A deployed policy: the configuration of its drivers, and what else the prefix has.
 
     Attributes:
       prefix: the folder.
-      clangs: the compilers, by major version; the first is the one of `mlgo-clang` without a number.
-      tools: those of `LINKED_TOOLS` that are installed, by major version and name.
-      kind: which of the compiler's decisions: those of the inliner or the register allocator.
-      policy_checksum: SHA-256 of the policy's native form.
-      levels: the optimisation levels at which it decides.
-      never_worse: both ways are compiled, and the smaller object is kept.
-      strict: what cannot be compiled with the policy fails.
+      tools: the installed tools of `LINKED_TOOLS`, by major version and name.
+      kind: the inliner's or the register allocator's plugin.
     """
 
     prefix: Path
-    clangs: Mapping[int, Path]
     tools: Mapping[int, Mapping[str, Path]]
     kind: PluginKind
-    policy_checksum: str
-    levels: tuple[str, ...]
-    never_worse: bool
-    strict: bool
+
+    @property
+    def clangs(self) -> dict[int, Path]:
+        """The compilers by major version; `mlgo-clang` without a suffix runs the first."""
+        return {compiler.major: compiler.clang for compiler in self.compilers}
 
     def driver(self, *, cpp: bool = False, major: int | None = None) -> Path:
-        """Path of a compiler driver: of the C or C++ one, of one version or of the first."""
+        """Path of the C or C++ driver for one version, by default the first."""
         return self.prefix / "bin" / (DRIVERS[cpp] + (f"-{major}" if major is not None else ""))
 
     def plugin(self, major: int) -> Path:
-        """Path of the plugin of a version."""
+        """Path of the plugin for a version."""
         return self.prefix / "lib" / self.kind.file_name(major)
 
     @property
     def links(self) -> Mapping[Path, str]:
-        """What is a link to something else, below the prefix."""
+        """The symbolic links: path relative to the prefix, and target."""
         links = {Path("bin") / f"{name}-{major}": name for name in DRIVERS for major in self.clangs}
         first, *others = self.tools.values()
-        # Without a number for all versions only: what CMake does not find with it, it takes without.
+        # Without a suffix only if every version has it: CMake falls back to that name.
         links |= {Path("bin") / f"mlgo-{name}": str(first[name]) for name in first if all(name in o for o in others)}
         for major, tools in self.tools.items():
             links |= {Path("bin") / f"mlgo-{name}-{major}": str(path) for name, path in tools.items()}
@@ -106,40 +101,40 @@ def deploy(
     never_worse: bool = False,
     strict: bool = False,
 ) -> Deployment:
-    """Builds everything, tries it out, and only then puts it in place of what an earlier deployment left.
+    """Builds everything and tries it out before it replaces an earlier deployment.
 
     Args:
       policy_dir: a trained policy.
       output: the prefix.
-      clangs: compilers to deploy for, one of each version; by default the newest that is installed.
-      levels: optimisation levels at which the policy is to decide; by default those of its problem.
-      never_worse: compile both ways and keep the smaller object, for twice the time.
+      clangs: compilers to deploy for, of different versions; by default the newest installed one.
+      levels: optimisation levels at which the policy decides; by default those of its problem.
+      never_worse: compile both ways and keep the smaller object, in twice the time.
       strict: fail rather than compile without the policy.
 
     Raises:
-      PolicyError: there is no policy, or a compiler lacks a feature that it needs.
-      ToolchainError: a compiler is missing or cannot carry the policy.
-      ConfigError: two compilers of one version, or what is no optimisation level.
+      PolicyError: there is no policy, or a compiler lacks one of its features.
+      ToolchainError: a compiler is missing or does not work with the policy.
+      ConfigError: two compilers have the same version, or a level is unknown.
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
-    spelled = _check_levels(levels) if levels is not None else ()
+    given_levels = _check_levels(levels) if levels is not None else ()
     weights = NetworkWeights.load(policy_dir)
     problem = problems.recorded(weights.metadata, str(policy_dir))
     kind = INLINER if problem.advisor == INLINING else REGALLOC
     if never_worse and not problem.is_size:
-        raise ConfigError(f"--never_worse: keeps the smaller object, and {problem.name} is not about size")
-    spelled = spelled or (DEFAULT_LEVELS if problem.is_size else DEFAULT_SPEED_LEVELS)
+        raise ConfigError(
+            f"--never_worse: keeps the smaller object, but {problem.name} does not optimise size; leave it out"
+        )
     policy = problem.policy(weights, origin=str(policy_dir))
     card = ModelCard.load(policy_dir) or weights.card()
     blob = problem.native_form(weights)
-    checksum = hashlib.sha256(blob).hexdigest()
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output")
     check_folder_writable(output)
     toolchains = _probe_all(clangs)
     for toolchain in toolchains.values():
         policy.check([spec.name for spec in toolchain.require(problem.advisor.problem).features])
-    # Beside the prefix, as programs may not run in a temporary folder.
+    # Beside the prefix, since a temporary folder may not allow execution.
     with scratch_directory(nearest_folder(output)) as scratch:
         source = scratch / "policy.cpp"
         source.write_text(embedded_source(blob), encoding="ascii")
@@ -151,37 +146,36 @@ def deploy(
             user_cache().build(toolchain, kind, library, [source])
             content = files[Path("lib") / name] = library.read_bytes()
             compilers.append(DriverCompiler(major, toolchain.clang, name, len(content), fingerprint(content)))
-        config = DriverConfig(tuple(compilers), spelled, checksum, never_worse, strict)
-        program = build_driver(config, list(toolchains.values()), scratch)
         deployment = Deployment(
-            prefix=output,
-            clangs={each.major: each.clang for each in compilers},
-            tools={major: dict(_tools_to_link(toolchain)) for major, toolchain in toolchains.items()},
-            kind=kind,
-            policy_checksum=checksum,
-            levels=spelled,
+            compilers=tuple(compilers),
+            levels=given_levels or (DEFAULT_LEVELS if problem.is_size else DEFAULT_SPEED_LEVELS),
+            policy_checksum=hashlib.sha256(blob).hexdigest(),
             never_worse=never_worse,
             strict=strict,
+            prefix=output,
+            tools={major: dict(_tools_to_link(toolchain)) for major, toolchain in toolchains.items()},
+            kind=kind,
         )
+        program = build_driver(deployment, list(toolchains.values()), scratch)
         files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains)
         files[SHARE / CARD_FILE] = card.to_json().encode()
         files[SHARE / MARKDOWN_FILE] = card.to_markdown().encode()
-        # Last, as they come to life with what was put there before.
+        # Last, as they use the other files.
         files |= {Path("bin") / name: program for name in DRIVERS}
-        tried = dataclasses.replace(deployment, prefix=scratch / "prefix")
-        _install(tried, files)
+        trial = dataclasses.replace(deployment, prefix=scratch / "prefix")
+        _install(trial, files)
         for toolchain in toolchains.values():
-            _try_out(tried, toolchain, scratch)
+            _try_out(trial, toolchain, scratch)
         _install(deployment, files)
     return deployment
 
 
 def _check_levels(levels: Sequence[str]) -> tuple[str, ...]:
-    matches = [_LEVEL.fullmatch(level) for level in levels]
-    if not levels or not all(matches):
-        wrong = next((level for level, match in zip(levels, matches, strict=True) if not match), "none")
-        raise ConfigError(f"--levels: expected some of O0 O1 O2 O3 Os Oz, found {wrong}")
-    return tuple(dict.fromkeys(match.group(1) for match in matches if match))
+    names = [level.removeprefix("-") for level in levels]
+    if not names or set(names) - set(_LEVELS):
+        wrong = next((name for name in names if name not in _LEVELS), "none")
+        raise ConfigError(f"--levels: expected some of {' '.join(_LEVELS)}, found {wrong}; separate them by commas")
+    return tuple(dict.fromkeys(names))
 
 
 def _probe_all(clangs: Sequence[str | Path]) -> dict[int, Toolchain]:
@@ -198,7 +192,7 @@ def _probe_all(clangs: Sequence[str | Path]) -> dict[int, Toolchain]:
 
 
 def _tools_to_link(toolchain: Toolchain) -> Iterator[tuple[str, Path]]:
-    """In the folder of the compiler's other tools, else with its number on PATH."""
+    """Finds them in the folder of the compiler's other tools, or on PATH with its version as a suffix."""
     for name in LINKED_TOOLS:
         beside = toolchain.tool("llvm-config").with_name(name)
         path = shutil.which(beside) or shutil.which(f"{name}-{toolchain.version[0]}")
@@ -208,10 +202,7 @@ def _tools_to_link(toolchain: Toolchain) -> Iterator[tuple[str, Path]]:
 
 def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain]) -> bytes:
     content = {
-        "policy_checksum": deployment.policy_checksum,
-        "levels": deployment.levels,
-        "never_worse": deployment.never_worse,
-        "strict": deployment.strict,
+        **{name: getattr(deployment, name) for name in ("policy_checksum", "levels", "never_worse", "strict")},
         "compilers": [
             {"clang": str(toolchain.clang), "plugin": f"lib/{deployment.kind.file_name(major)}", **toolchain.identity()}
             for major, toolchain in toolchains.items()
@@ -221,7 +212,7 @@ def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain]) ->
 
 
 def _install(deployment: Deployment, files: Mapping[Path, bytes]) -> None:
-    """Writes each file whole, and removes what an earlier deployment left for other versions."""
+    """Writes each file atomically, and removes an earlier deployment's files for other versions."""
     prefix = deployment.prefix
     for name, content in files.items():
         write_atomically(prefix / name, content, executable=name.parts[0] == "bin")

@@ -1,8 +1,8 @@
 """Checked, vectorised access to the tables of an ELF file: section headers, symbols, relocations, groups, strings.
 
-A training run reads one object per compile, so this has to cost much less than the compile: the tables are numpy views
-of the file, never one Python object per entry. The file is foreign input: every offset, size and index is checked
-against the file, and nothing larger than a small multiple of the file is ever allocated.
+Training reads one object per compilation, so this must cost far less than compiling: tables are numpy views of the
+file, never one Python object per entry. The file is untrusted: every offset, size and index is checked, and nothing
+larger than a small multiple of the file is allocated.
 
 Format: System V ABI, gABI chapters 4 "Object Files" (https://www.sco.com/developers/gabi/latest/contents.html). Little
 and big endian, 32 and 64 bits.
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from compiler_opt.errors import ProtocolError
 
 MAX_FILE_BYTES = 1 << 31
-"""Far above any object or linked program of interest; a bigger file is a mistake."""
+"""Far above any object or program of interest; a bigger file is a mistake."""
 
 SHT_SYMTAB = enums.ENUM_SH_TYPE_BASE["SHT_SYMTAB"]
 SHT_RELA = enums.ENUM_SH_TYPE_BASE["SHT_RELA"]
@@ -34,9 +34,9 @@ STT_FUNC = enums.ENUM_ST_INFO_TYPE["STT_FUNC"]
 SHN_LORESERVE = 0xFF00
 SHN_XINDEX = 0xFFFF
 
-_MAX_HEADER_BYTES = 64  # Of the file header, with 64 bits.
+_MAX_HEADER_BYTES = 64  # the 64-bit file header
 
-# Names here and in pyelftools' `Elf_Shdr`, `Elf_Sym`, ... are the same, less the prefix.
+# The names are those of pyelftools' `Elf_Shdr`, `Elf_Sym`, ..., without the prefix.
 _SHDR_64 = "name:u4 type:u4 flags:u8 addr:u8 offset:u8 size:u8 link:u4 info:u4 addralign:u8 entsize:u8"
 _SHDR_32 = "name:u4 type:u4 flags:u4 addr:u4 offset:u4 size:u4 link:u4 info:u4 addralign:u4 entsize:u4"
 _SYM_64 = "name:u4 info:u1 other:u1 shndx:u2 value:u8 size:u8"
@@ -46,7 +46,7 @@ _RELA_32 = "offset:u4 info:u4 addend:i4"
 _REL_64 = "offset:u8 info:u8"
 _REL_32 = "offset:u4 info:u4"
 
-Array = NDArray[Any]  # Structured or plain; the docstrings say which, and `[N]` gives the shape.
+Array = NDArray[Any]  # structured or plain, as docstrings say; `[N]` is a shape
 
 
 @functools.cache
@@ -63,12 +63,12 @@ def _structs(little_endian: bool, bits: int) -> ELFStructs:
 
 
 class FileRange:
-    """A part of an open file that reads like bytes, by `len()` and slices, without all of it in memory.
+    """A part of an open file that supports `len()` and slices like bytes, but is not in memory.
 
     Args:
-      descriptor: of the file; stays the caller's.
+      descriptor: of the file; the caller keeps it open and closes it.
       offset: first byte.
-      size: bytes; those that the file does not have are an error when they are read.
+      size: in bytes; reading beyond the end of the file raises OSError.
     """
 
     def __init__(self, descriptor: int, offset: int, size: int) -> None:
@@ -84,7 +84,7 @@ class FileRange:
         wanted = max(0, stop - start)
         chunks = []
         while wanted:
-            # One call of the system reads 2 GiB at most.
+            # One system call reads 2 GiB at most.
             chunk = os.pread(self._descriptor, wanted, self._offset + start)
             if not chunk:
                 raise OSError(0, "it became shorter while it was read")
@@ -98,12 +98,12 @@ class ElfFile:
     """The tables of one ELF file.
 
     Attributes:
-      path: where it came from, for messages.
-      data: the whole file; a `FileRange` when only parts of it are needed.
+      path: the file, for messages.
+      data: its content; a `FileRange` if only parts are needed.
       sections: `[S]` section headers, structured (`name type flags addr offset size link info addralign entsize`).
 
     Raises (every method):
-      ProtocolError: the file is not ELF, is truncated, or a table points outside of it.
+      ProtocolError: the file is not ELF, is truncated, or a table points outside it.
     """
 
     def __init__(self, path: Path, data: bytes | FileRange) -> None:
@@ -111,9 +111,7 @@ class ElfFile:
         self.data = data
         head = data[:_MAX_HEADER_BYTES]
         if len(head) < 16 or head[:4] != b"\x7fELF" or head[4] not in (1, 2) or head[5] not in (1, 2):
-            raise self.error(
-                f"expected an ELF object, found {head[:4]!r} of {len(data)} bytes; was it compiled to the end?"
-            )
+            raise self.error(f"expected an ELF object, found {head[:4]!r} of {len(data)} bytes; compile it again")
         self.bits = 32 * head[4]
         self.order = "<" if head[5] == 1 else ">"
         try:
@@ -128,7 +126,7 @@ class ElfFile:
 
     @classmethod
     def read(cls, path: Path) -> "ElfFile":
-        """Reads `path` whole."""
+        """Reads a whole file."""
         try:
             size = path.stat().st_size
             if size > MAX_FILE_BYTES:
@@ -147,7 +145,7 @@ class ElfFile:
             return np.zeros(0, dtype)
         if entry_bytes != dtype.itemsize:
             raise self.error(f"expected section headers of {dtype.itemsize} bytes, found {entry_bytes}")
-        if count == 0:  # More than 65,279: the count is in the first header.
+        if count == 0:  # more than 65,279: the count is in the first header
             count = int(self._table(offset, dtype.itemsize, dtype, "the first section header")["size"][0])
         return self._table(offset, count * dtype.itemsize, dtype, "the section headers")
 
@@ -162,7 +160,7 @@ class ElfFile:
         return np.frombuffer(self.data[offset : offset + size], dtype, size // dtype.itemsize)
 
     def section_table(self, index: int, dtype: np.dtype) -> Array:
-        """The contents of section `index` as entries of `dtype` (no contents for NOBITS)."""
+        """The contents of section `index` as entries of `dtype`; empty for NOBITS."""
         section = self.sections[self.checked_index(index)]
         if section["type"] == SHT_NOBITS:
             return np.zeros(0, dtype)
@@ -179,7 +177,7 @@ class ElfFile:
     def strings(self, table: int, offsets: Array) -> list[str]:
         """The NUL-terminated strings at `offsets` of string table `table`.
 
-        A hostile file may point many entries into one huge string: the sum of the lengths is bounded.
+        Their total length is bounded, as a hostile file may point many entries into one huge string.
         """
         contents = self.section_bytes(table)
         if not len(offsets):
@@ -188,9 +186,7 @@ class ElfFile:
         ends_of_strings = np.flatnonzero(np.frombuffer(contents, np.uint8) == 0)
         which = np.searchsorted(ends_of_strings, starts)
         if int(which.max()) >= len(ends_of_strings):
-            raise self.error(
-                f"a name at byte {starts.max()} is outside of string table {table} of {len(contents)} bytes"
-            )
+            raise self.error(f"a name at byte {starts.max()} is outside string table {table} of {len(contents)} bytes")
         ends = ends_of_strings[which]
         if int((ends - starts).sum()) > 16 * len(self.data):
             raise self.error("names overlap so much that the file must be corrupt")
@@ -200,13 +196,13 @@ class ElfFile:
         ]
 
     def sections_named(self, name: str) -> list[int]:
-        """Indices of the sections called `name`, without decoding the name of every section."""
+        """Indices of the sections called `name`, found without decoding every name."""
         if not len(self.sections):
             return []
         names, wanted = self.section_bytes(self._name_table), name.encode() + b"\0"
         matches = []
         position = names.find(wanted)
-        while position >= 0:  # A name may be the tail of others (`.eh_frame` of `.rela.eh_frame`), so look at each.
+        while position >= 0:  # a name may be the tail of another (`.eh_frame` of `.rela.eh_frame`)
             matches.append(position)
             position = names.find(wanted, position + 1)
         return np.flatnonzero(np.isin(self.sections["name"], matches)).tolist()
@@ -219,7 +215,7 @@ class ElfFile:
         return self.strings(self._name_table, self.sections["name"]) if len(self.sections) else []
 
     def identity(self) -> bytes:
-        """What the header says of all of the file: class, byte order, ABI, type, machine, and the flags of that."""
+        """The header's class, byte order, ABI, type, machine and machine flags."""
         flags = 48 if self.bits == 64 else 36
         return self.data[:20] + self.data[flags : flags + 4]
 
@@ -227,7 +223,7 @@ class ElfFile:
         """The symbol table in section `index`.
 
         Returns:
-          `[N]` structured symbols (`name info shndx value size ...`), and `[N]` int64 section of each, -1 for what is
+          `[N]` structured symbols (`name info shndx value size ...`), and the `[N]` int64 section of each, -1 if it is
           undefined, absolute or common.
         """
         dtype = _dtype(_SYM_64 if self.bits == 64 else _SYM_32, self.order)
@@ -243,7 +239,7 @@ class ElfFile:
         return symbols, sections
 
     def _extended_indices(self, symbol_table: int, num_symbols: int) -> Array:
-        """`[N]` section indices of an object with more than 65,279 sections."""
+        """`[N]` section indices of the symbols in an object with more than 65,279 sections."""
         is_table = (self.sections["type"] == SHT_SYMTAB_SHNDX) & (self.sections["link"] == symbol_table)
         for index in np.flatnonzero(is_table):
             indices = self.section_table(int(index), np.dtype(self.order + "u4"))
@@ -251,35 +247,26 @@ class ElfFile:
                 return indices.astype(np.int64)
         raise self.error("symbols have extended section indices, but there is no table of them")
 
-    def relocations(self, index: int) -> tuple[Array, Array, Array | None]:
-        """The relocations in section `index` (REL or RELA): `[R]` int64 offsets, symbol indices, and addends.
+    def relocations(self, index: int) -> tuple[Array, Array, Array, Array | None]:
+        """The relocations in section `index` (REL or RELA).
 
-        The addends of REL are in the bytes to be relocated: None.
+        Returns:
+          `[R]` int64 offsets, symbol indices, machine-specific types, and addends. None for the addends of REL, which
+          are in the bytes to be relocated.
         """
-        entries, symbols, _ = self._relocation_entries(index)
-        addends = entries["addend"].astype(np.int64) if "addend" in (entries.dtype.names or ()) else None
-        return entries["offset"].astype(np.int64), symbols, addends
-
-    def relocation_types(self, index: int) -> Array:
-        """`[R]` int64: what each relocation in section `index` does, in the machine's own numbers."""
-        return self._relocation_entries(index)[2]
-
-    def _relocation_entries(self, index: int) -> tuple[Array, Array, Array]:
-        """`[R]` structured entries, and `[R]` int64 symbol indices and types, which share a field."""
         wide = self.bits == 64
-        if self.sections["type"][self.checked_index(index)] == SHT_RELA:
-            dtype = _dtype(_RELA_64 if wide else _RELA_32, self.order)
-        else:
-            dtype = _dtype(_REL_64 if wide else _REL_32, self.order)
-        entries = self.section_table(index, dtype)
+        has_addends = self.sections["type"][self.checked_index(index)] == SHT_RELA
+        layout = (_RELA_64 if wide else _RELA_32) if has_addends else (_REL_64 if wide else _REL_32)
+        entries = self.section_table(index, _dtype(layout, self.order))
         info = entries["info"]
-        if wide and self.machine == "EM_MIPS" and self.order == "<":  # Fields of its own; the symbol is the low half.
+        if wide and self.machine == "EM_MIPS" and self.order == "<":  # its own layout: the symbol is the low half
             symbols, types = info & 0xFFFFFFFF, info >> 32
         elif wide:
             symbols, types = info >> 32, info & 0xFFFFFFFF
         else:
             symbols, types = info >> 8, info & 0xFF
-        return entries, symbols.astype(np.int64), types.astype(np.int64)
+        addends = entries["addend"].astype(np.int64) if has_addends else None
+        return entries["offset"].astype(np.int64), symbols.astype(np.int64), types.astype(np.int64), addends
 
     def words(self, indices: Array) -> tuple[Array, Array]:
         """The contents of several sections of 32-bit words (groups), concatenated.
@@ -288,7 +275,7 @@ class ElfFile:
           indices: `[G]` sections.
 
         Returns:
-          `[W]` int64 words, and `[W]` positions in `indices` of the section that each came from.
+          `[W]` int64 words, and for each the position of its section in `indices`.
         """
         chosen = self.sections[indices]
         starts = chosen["offset"].astype(np.uint64)
@@ -303,5 +290,5 @@ class ElfFile:
         within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
         offsets = starts.astype(np.int64)[owner] + 4 * within
         file = np.frombuffer(self.data[:], np.uint8)
-        words = file[offsets[:, None] + np.arange(4)]  # [W, 4]: the ABI aligns them, a hostile file need not.
+        words = file[offsets[:, None] + np.arange(4)]  # [W, 4]; a hostile file may not align them
         return words.view(self.order + "u4")[:, 0].astype(np.int64), owner

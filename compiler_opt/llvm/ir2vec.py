@@ -1,12 +1,12 @@
-"""IR2Vec embeddings of caller and callee, which LLVM 22 and later send beside the inliner's features.
+"""IR2Vec embeddings of caller and callee, which LLVM 22 and later can add to the inliner's features.
 
-The user brings a vocabulary, as LLVM reads it (`llvm/include/llvm/Analysis/IR2Vec.h`): vectors of one length for what
-IR consists of, in JSON,
+The user provides a vocabulary in LLVM's format (`llvm/include/llvm/Analysis/IR2Vec.h`): a JSON file with a vector for
+each part of the IR, all of the same length D:
 
     {"Opcodes": {"Add": [0.1, ...], ...}, "Types": {"IntegerTy": [...], ...}, "Arguments": {"Constant": [...], ...}}
 
-LLVM makes one vector of each function, and sends two tensors, `callee_embedding` and `caller_embedding`, of D floats.
-To everything here each number is a feature of its own, `callee_embedding_0` and so on: the same bytes, other names.
+LLVM computes a vector for each function and sends two tensors of D floats, `callee_embedding` and `caller_embedding`.
+Here each number is a feature of its own, named `callee_embedding_0` and so on; the bytes are the same.
 """
 
 import dataclasses
@@ -24,19 +24,19 @@ from compiler_opt.llvm.training_log import Header
 from compiler_opt.tensor_spec import TensorSpec
 
 OPTION = "-ml-inliner-ir2vec-vocab-file"
-"""Has the inliner's features include embeddings."""
+"""LLVM's option that adds embeddings to the inliner's features."""
 
 SETTING = "inlining.ir2vec_vocabulary"
-"""How gin calls it."""
+"""The vocabulary's name in gin."""
 
 IDENTITY = "ir2vec_vocabulary"
-"""What traces and policies record the vocabulary's SHA-256 as, among what they say of the compiler."""
+"""The key of the vocabulary's SHA-256 in what traces and policies record about their compiler."""
 
 TENSORS = ("callee_embedding", "caller_embedding")
 MAX_BYTES = 1 << 24
 MAX_DIMENSIONS = 512
 
-_PATH_OPTION = "-ir2vec-vocab-path"  # The other one only says that there is a vocabulary.
+_PATH_OPTION = "-ir2vec-vocab-path"  # has the vocabulary read; `OPTION` only enables embeddings
 _SECTIONS = ("Opcodes", "Types", "Arguments")
 _LARGEST = 1e6
 """Embeddings are sums over functions, in single precision."""
@@ -46,23 +46,23 @@ _COMPONENT = re.compile(rf"({'|'.join(TENSORS)})_(\d+)", re.ASCII)
 
 @dataclasses.dataclass(frozen=True)
 class InliningConfig:
-    """What gin says of inlining, under the name `inlining`.
+    """The gin settings `inlining`.
 
     Attributes:
-      ir2vec_vocabulary: file of an IR2Vec vocabulary, by which policies also see what caller and callee consist of;
-        empty for none.
+      ir2vec_vocabulary: file of an IR2Vec vocabulary, which adds embeddings of caller and callee to the features; empty
+        for none.
     """
 
     ir2vec_vocabulary: str = ""
 
     def vocabulary(self, advisor: AdvisorFlags) -> "Ir2VecVocabulary | None":
-        """What the file says; None when there is none.
+        """The checked vocabulary, if one is set.
 
         Args:
-          advisor: of what is decided.
+          advisor: of the problem at hand.
 
         Raises:
-          ConfigError: it is no vocabulary, or something else than inlining is decided.
+          ConfigError: the file is not a vocabulary, or the problem is not inlining.
         """
         if not self.ir2vec_vocabulary:
             return None
@@ -73,12 +73,12 @@ class InliningConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Ir2VecVocabulary:
-    """A vocabulary that was found good.
+    """A checked vocabulary.
 
     Attributes:
-      path: of the file, absolute.
-      sha256: of its content, in hexadecimal digits.
-      dimensions: the length of its vectors, D.
+      path: its file, absolute.
+      sha256: of the file, in hexadecimal.
+      dimensions: D, the length of its vectors.
     """
 
     path: Path
@@ -86,16 +86,12 @@ class Ir2VecVocabulary:
     dimensions: int
 
     def options(self) -> list[str]:
-        """Clang arguments that have embeddings made by it."""
+        """Clang arguments for embeddings by this vocabulary."""
         return mllvm([f"{OPTION}={self.path}", f"{_PATH_OPTION}={self.path}"])
 
 
 def read_vocabulary(path: Path) -> Ir2VecVocabulary:
-    """Checks a vocabulary.
-
-    Raises:
-      ConfigError: it cannot be read, or is not what LLVM takes for one.
-    """
+    """Reads and checks a vocabulary; raises ConfigError if LLVM would not accept it."""
     where = f"{SETTING}: {printable(path)}"
     try:
         content = read_regular(path, MAX_BYTES)
@@ -112,7 +108,7 @@ def read_vocabulary(path: Path) -> Ir2VecVocabulary:
 
 
 def _dimensions(value: Any) -> int:
-    """The length of all vectors; raises ValueError when they have not one."""
+    """The length of the vectors; raises ValueError if the vocabulary is malformed."""
     if not isinstance(value, dict):
         raise ValueError(f"found {type(value).__name__}")
     lengths: set[int] = set()
@@ -136,18 +132,18 @@ def _is_usable(number: Any) -> bool:
 
 
 def components(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of some features that are numbers of embeddings."""
+    """The features that are numbers of embeddings."""
     return tuple(name for name in names if _COMPONENT.fullmatch(name))
 
 
 def tensor_and_place(name: str) -> tuple[str, int] | None:
-    """The tensor that a feature is a number of, and which; None when it is none."""
+    """The embedding tensor and index of a feature; None if it is not a number of an embedding."""
     match = _COMPONENT.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 
 
 def flattened(header: Header) -> Header:
-    """The same bytes, with each number of an embedding as a feature."""
+    """The header with each number of an embedding as a feature; it describes the same bytes."""
     features: list[TensorSpec] = []
     for spec in header.features:
         if spec.name in TENSORS:
@@ -158,15 +154,15 @@ def flattened(header: Header) -> Header:
 
 
 def check_same(made_by: Any, given: Ir2VecVocabulary | None, what: str) -> None:
-    """Refuses to use a policy or trace with other embeddings than it was made with.
+    """Checks that a policy or trace is used with the vocabulary that it was made with.
 
     Args:
-      made_by: what it says of its compiler, see `Toolchain.identity`.
-      given: the vocabulary, if there is one.
-      what: what an error calls it.
+      made_by: its recorded compiler, see `Toolchain.identity`.
+      given: the vocabulary in use, if any.
+      what: the policy or trace, for errors.
 
     Raises:
-      PolicyError: that is another one.
+      PolicyError: the vocabularies differ.
     """
     recorded = made_by.get(IDENTITY) if isinstance(made_by, Mapping) else None
     if recorded == (given.sha256 if given is not None else None):

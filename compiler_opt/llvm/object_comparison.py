@@ -1,9 +1,9 @@
-"""Whether two relocatable ELF objects are the same but for some sections, section by section.
+"""Compares two relocatable ELF objects section by section, ignoring some sections.
 
-Leaving a section out moves others, renumbers sections and symbols, and changes the string table. So what refers to
-something by number is compared by what it refers to: relocations and groups by symbols and sections, symbols by their
-names. Everything else is compared byte by byte. Objects without a difference here come out the same to the byte when
-the sections are removed from both (a test has `llvm-objcopy` do it).
+Removing a section moves others, renumbers sections and symbols, and changes the string table. References by number are
+therefore compared by their targets: relocations and groups by symbols and sections, symbols by their names. All other
+contents are compared byte by byte. Objects without differences become identical when the ignored sections are removed
+from both (a test does this with `llvm-objcopy`).
 """
 
 import dataclasses
@@ -20,30 +20,30 @@ from compiler_opt.llvm.elf import Array, ElfFile
 
 HEADER = "ELF header"
 ORDER = "order of sections"
-"""What differences are called that are not in one section."""
+"""Names of differences that are not in one section."""
 
 _SHT_STRTAB = enums.ENUM_SH_TYPE_BASE["SHT_STRTAB"]
 _SHT_ADDRSIG = 0x6FFF4C03
-"""LLVM's table of symbols whose address matters: indices as ULEB128."""
+"""LLVM's table of address-significant symbols: indices as ULEB128."""
 
 _NUMBERED = re.compile(r"((?:\..*\.)?\.L.*)\.\d+")
-"""The compiler's own names for constants and the like, with the number that keeps them apart; `-fdata-sections` makes
-names of sections of them, such as `.rodata..Lswitch.table.f.41`."""
+"""Private names that the compiler gives to constants, with the number that distinguishes them; with `-fdata-sections`
+they are part of section names such as `.rodata..Lswitch.table.f.41`."""
 
 _Key = tuple[str, int]
-"""A section: its name, and how many of that name come before it."""
+"""A section: its name, and how many sections of that name precede it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SectionDifference:
-    """One section that is not the same in both objects.
+    """A section that differs between two objects.
 
     Attributes:
       section: its name, or `HEADER` or `ORDER`.
-      original_bytes: its size in the first object; None when it has none of that name.
+      original_bytes: its size in the first object; None if that has no such section.
       rebuilt_bytes: the same for the second.
-      num_different: bytes, or entries of a table, that differ, those that only one has included; 0 when only the
-        section's header does.
+      num_different: how many bytes, or entries of a table, differ or are in one object only; 0 if only the section
+        header differs.
     """
 
     section: str
@@ -70,16 +70,16 @@ class SectionDifference:
 def compare(
     original: ElfFile, rebuilt: ElfFile, ignored: Collection[str] = (), *, private_numbers: bool = True
 ) -> tuple[SectionDifference, ...]:
-    """The sections that are not the same, in the order of the original; empty when all are.
+    """The sections that differ, in the order of the original.
 
     Args:
       original: a relocatable object.
-      rebuilt: another.
-      ignored: names of sections that are left out of both.
-      private_numbers: whether `.Lstr.3` and `.Lstr.52` are different symbols, and sections named by them.
+      rebuilt: another one.
+      ignored: names of sections to ignore in both.
+      private_numbers: whether `.Lstr.3` and `.Lstr.52` are different symbols or parts of section names.
 
     Raises:
-      ProtocolError: one of them is not well-formed.
+      ProtocolError: an object is malformed.
     """
     names = _Numbers()
     first, second = (_Contents(file, ignored, names, private_numbers) for file in (original, rebuilt))
@@ -103,7 +103,7 @@ def compare(
 
 
 class _Numbers:
-    """Gives equal things of both objects the same number."""
+    """Numbers things; equal things of both objects get the same number."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -115,7 +115,7 @@ class _Numbers:
 
 
 class _Contents:
-    """The sections of one object that are compared, with what they hold in terms that mean the same in another.
+    """The compared sections of one object, with contents that are comparable between objects.
 
     Attributes:
       sections: indices by key, in the order of the file.
@@ -127,7 +127,7 @@ class _Contents:
         self._numbers = numbers
         self._keys: list[_Key | None] = []
         self.sections: dict[_Key, int] = {}
-        seen: dict[str, int] = {}
+        counts: dict[str, int] = {}
         names = file.section_names()
         shown = names if private_numbers else [_without_number(name) for name in names]
         for index, name in enumerate(names):
@@ -135,8 +135,8 @@ class _Contents:
             if name in ignored or (target < len(names) and names[target] in ignored):
                 self._keys.append(None)
                 continue
-            key = (shown[index], seen.get(shown[index], 0))
-            seen[key[0]] = key[1] + 1
+            key = (shown[index], counts.get(shown[index], 0))
+            counts[key[0]] = key[1] + 1
             self._keys.append(key)
             self.sections[key] = index
         self._symbols: dict[int, tuple[Array, Array]] = {}
@@ -145,14 +145,14 @@ class _Contents:
         return int(self._file.sections["size"][index])
 
     def header(self, index: int) -> tuple[Any, ...]:
-        """What the section header says, but for where the contents are."""
+        """The section header, except where the contents are."""
         header = self._file.sections[index]
         kind = int(header["type"])
         info: Any = int(header["info"])
         if kind == elf.SHT_GROUP:
             info = self._symbols_of(int(header["link"]), np.array([info])).tolist()
         elif kind == elf.SHT_SYMTAB:
-            info = None  # The number of local symbols, which a symbol's own entry tells, too.
+            info = None  # the number of local symbols, which the entries show too
         elif _is_relocation(self._file, index):
             info = self._key(info)
         link = int(header["link"])
@@ -160,7 +160,7 @@ class _Contents:
         return (*fields, self._key(link) if link else None, info)
 
     def contents(self, index: int) -> Array:
-        """What it holds: `[N]` bytes, or `[N, K]` int64 entries."""
+        """`[N]` bytes, or `[N, K]` int64 entries."""
         kind = int(self._file.sections["type"][self._file.checked_index(index)])
         if kind == elf.SHT_SYMTAB:
             numbers, kept = self._symbol_table(index)
@@ -189,26 +189,25 @@ class _Contents:
         return np.concatenate([words[:1], kept])[:, None]
 
     def _relocations(self, index: int) -> Array:
-        offsets, symbols, addends = self._file.relocations(index)
-        targets = self._symbols_of(int(self._file.sections["link"][index]), symbols)
-        columns = [offsets, self._file.relocation_types(index), targets]
+        offsets, symbols, types, addends = self._file.relocations(index)
+        columns = [offsets, types, self._symbols_of(int(self._file.sections["link"][index]), symbols)]
         return np.stack(columns if addends is None else [*columns, addends], axis=1)
 
     def _symbols_of(self, table: int, indices: Array) -> Array:
-        """`[N]` numbers of the symbols at these indices of a symbol table."""
+        """The `[N]` numbers of the symbols at these indices of a symbol table."""
         numbers, _ = self._symbol_table(table)
         if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < len(numbers):
             raise self._file.error(f"symbol {indices.max()} is referred to; there are {len(numbers)} symbols")
         return numbers[indices]
 
     def _symbol_table(self, index: int) -> tuple[Array, Array]:
-        """`[N]` number of each symbol, and `[N]` whether it is in no section that is ignored."""
+        """The `[N]` number of each symbol, and `[N]` whether its section is compared."""
         if index not in self._symbols:
             symbols, sections = self._file.symbols(self._file.checked_index(index))
             names = self._file.strings(int(self._file.sections["link"][index]), symbols["name"])
             if not self._private_numbers:
                 names = [_without_number(name) for name in names]
-            # Those without a section are undefined, absolute or common: the field itself tells which.
+            # Without a section it is undefined, absolute or common, according to the field itself.
             keys = [
                 self._keys[section] if section >= 0 else (f"#{shndx}", 0)
                 for section, shndx in zip(sections.tolist(), symbols["shndx"].tolist(), strict=True)
@@ -228,14 +227,14 @@ def _is_relocation(file: ElfFile, index: int) -> bool:
 
 
 def _num_different(first: Array, second: Array) -> int:
-    """How many entries differ, place by place, and how many more one has."""
+    """How many entries differ by position, plus the difference in length."""
     shared = min(len(first), len(second))
     same = first[:shared] == second[:shared] if first.shape[1:] == second.shape[1:] else np.zeros(shared, bool)
     return int(shared - np.count_nonzero(same.all(axis=tuple(range(1, same.ndim))))) + abs(len(first) - len(second))
 
 
 def _uleb128(data: bytes) -> Array:
-    """`[N]` int64: the numbers that a table of ULEB128 holds; what is over 63 bits is cut off."""
+    """`[N]` int64: the numbers of a ULEB128 table; bits above 63 are dropped."""
     values, value, shift = [], 0, 0
     for byte in data:
         if shift < 56:

@@ -1,10 +1,10 @@
-"""What an object file weighs, and which of its functions and COMDAT groups the weight belongs to.
+"""Measures the text bytes of an object file, its functions and its COMDAT groups.
 
-*Text* is what `llvm-size` calls so: allocated sections that are executable or not writable. It includes read-only data
-and `.eh_frame`. C++ objects carry many functions in COMDAT groups, of which a linker keeps one copy per program.
+*Text* is defined as by `llvm-size`: allocated sections that are executable or not writable, including read-only data
+and `.eh_frame`. C++ objects have many functions in COMDAT groups, of which a linker keeps one copy per program.
 
-The unwind entry of a function goes away with the function (a linker drops the entries of the COMDAT groups that it
-drops), so `.eh_frame` is read and its entries are counted with the function and with the group that they describe.
+A function that is removed takes its unwind entry with it (a linker drops the entries of dropped COMDAT groups), so each
+entry of `.eh_frame` counts with its function and group.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from compiler_opt.llvm import elf
 from compiler_opt.llvm.elf import Array, ElfFile
 
 _GRP_COMDAT = 1
-_MAX_VALUE_BITS = 40  # Of an offset within a section, when it is packed with a section index into one key.
+_MAX_VALUE_BITS = 40  # of an offset within a section, packed with the section's index into a key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +27,9 @@ class ObjectSizes:
 
     Attributes:
       text_bytes: allocated sections that are executable or not writable; equals the text column of `llvm-size`.
-      comdats: signature of each COMDAT group -> text bytes of its sections plus the unwind entries of its functions.
-      functions: function symbol -> its code plus its unwind entry. Aliases count the same bytes again.
-      function_comdats: function symbol -> signature of the COMDAT group that it is in; absent if in none.
+      comdats: by signature of a COMDAT group, the text bytes of its sections plus its functions' unwind entries.
+      functions: by function symbol, its code plus its unwind entry. Aliases count the same bytes again.
+      function_comdats: by function symbol, the signature of its COMDAT group, if it is in one.
     """
 
     text_bytes: int
@@ -39,7 +39,7 @@ class ObjectSizes:
 
 
 def read_text_bytes(path: Path) -> int:
-    """Text bytes of an object, a shared library or a program; reads the section headers only.
+    """Text bytes of an object, a shared library or a program, from its section headers.
 
     Raises:
       ProtocolError: the file cannot be read or is not a well-formed ELF file.
@@ -49,7 +49,7 @@ def read_text_bytes(path: Path) -> int:
 
 
 def read_object_sizes(path: Path) -> ObjectSizes:
-    """Reads a relocatable object; an object of 1,000 sections takes about a millisecond.
+    """Reads a relocatable object; 1,000 sections take about a millisecond.
 
     Raises:
       ProtocolError: the file cannot be read or is not a well-formed ELF file.
@@ -58,7 +58,7 @@ def read_object_sizes(path: Path) -> ObjectSizes:
 
 
 def object_sizes(file: ElfFile) -> ObjectSizes:
-    """The sizes of an object that is already in memory; see `read_object_sizes`."""
+    """The sizes of an object in memory; see `read_object_sizes`."""
     text = _section_text_bytes(file)
     tables = np.flatnonzero(file.sections["type"] == elf.SHT_SYMTAB)
     if not len(tables):
@@ -76,7 +76,7 @@ def object_sizes(file: ElfFile) -> ObjectSizes:
     function_keys = _keys(function_sections, symbols["value"][is_function].astype(np.int64))
     function_groups = group_of_section[function_sections]
 
-    group_bytes = np.zeros(len(signatures) + 1, np.int64)  # The last one collects what is in no group (index -1).
+    group_bytes = np.zeros(len(signatures) + 1, np.int64)  # the last is for sections in no group (index -1)
     np.add.at(group_bytes, group_of_section, text)
     entry_keys, entry_sections, entry_bytes = _unwind_entries(file, symbols, symbol_sections)  # [E] each
     np.add.at(group_bytes, group_of_section[entry_sections], entry_bytes)
@@ -107,11 +107,11 @@ def _section_text_bytes(file: ElfFile) -> Array:
 def _comdat_groups(
     file: ElfFile, table: int, names_table: int, symbols: Array, symbol_sections: Array
 ) -> tuple[list[str], Array]:
-    """Signatures `[G]` of the COMDAT groups, and `[S]` the group of each section, -1 for none."""
+    """`[G]` signatures of the COMDAT groups, and the `[S]` group of each section, -1 for none."""
     group_of_section = np.full(len(file.sections), -1, np.int64)
     groups = np.flatnonzero(file.sections["type"] == elf.SHT_GROUP)
     words, owner = file.words(groups)
-    is_first = np.ones(len(words), bool)  # The first word of a group holds its flags, the others its sections.
+    is_first = np.ones(len(words), bool)  # the first word of a group has its flags, the others its sections
     is_first[1:] = owner[1:] != owner[:-1]
     is_comdat = np.zeros(len(groups), bool)
     is_comdat[owner[is_first]] = words[is_first] & _GRP_COMDAT != 0
@@ -128,19 +128,19 @@ def _comdat_groups(
         raise file.error("the signature of a section group is not in the symbol table; the file is corrupt")
     signatures = file.strings(names_table, symbols["name"][signers])
     for position, signature in enumerate(signatures):
-        if not signature:  # A section symbol, as `ld -r` makes: the name is the section's.
+        if not signature:  # a section symbol, as created by `ld -r`: use the section's name
             section = int(symbol_sections[signers[position]])
             signatures[position] = file.section_name(section) if section >= 0 else ""
     return signatures, group_of_section
 
 
 def _unwind_entries(file: ElfFile, symbols: Array, symbol_sections: Array) -> tuple[Array, Array, Array]:
-    """The entries (FDE) of `.eh_frame`, by the code that they describe.
+    """The entries (FDE) of `.eh_frame`, sorted by the code that they describe.
 
-    An entry names its function by a relocation of its `pc_begin` field, 8 bytes after its start.
+    An entry refers to its function by a relocation of its `pc_begin` field, 8 bytes after its start.
 
     Returns:
-      `[E]` sorted keys of the functions' places, `[E]` sections that those are in, and `[E]` sizes in bytes.
+      `[E]` sorted keys of the functions' positions, `[E]` sections of the functions, and `[E]` sizes in bytes.
     """
     keys, sections, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     is_relocation = (file.sections["type"] == elf.SHT_RELA) | (file.sections["type"] == elf.SHT_REL)
@@ -148,7 +148,7 @@ def _unwind_entries(file: ElfFile, symbols: Array, symbol_sections: Array) -> tu
         frame_bytes = file.section_bytes(frame)
         starts, lengths = _unwind_records(file, frame_bytes)  # [K] each
         for index in np.flatnonzero(is_relocation & (file.sections["info"] == frame)):
-            offsets, targets, addends = file.relocations(int(index))
+            offsets, targets, _, addends = file.relocations(int(index))
             record = np.searchsorted(starts, offsets - 8)
             record[record == len(starts)] = 0
             is_begin = starts[record] + 8 == offsets if len(starts) else np.zeros(len(offsets), bool)
@@ -172,14 +172,14 @@ def _unwind_entries(file: ElfFile, symbols: Array, symbol_sections: Array) -> tu
 
 
 def _unwind_records(file: ElfFile, frame: bytes) -> tuple[Array, Array]:
-    """Start and length in bytes of each FDE of an `.eh_frame` section; CIEs, which functions share, are left out."""
+    """Start and length in bytes of each FDE of an `.eh_frame` section, without the CIEs, which functions share."""
     read_words = struct.Struct(file.order + "II").unpack_from
     starts, lengths = [], []
     position = 0
     while position + 8 <= len(frame):
         length, cie = read_words(frame, position)
         if length == 0 and not any(frame[position:]):
-            break  # The terminator.
+            break  # the terminator
         if length < 4 or position + 4 + length > len(frame):
             raise file.error(
                 f"the unwind record at byte {position} of .eh_frame has length {length}; the file is corrupt"
@@ -192,5 +192,5 @@ def _unwind_records(file: ElfFile, frame: bytes) -> tuple[Array, Array]:
 
 
 def _keys(sections: Array, values: Array) -> Array:
-    """One sortable integer per place in the file: section and offset within."""
+    """A sortable integer for each position: section and offset in it."""
     return (sections << _MAX_VALUE_BITS) | (values & ((1 << _MAX_VALUE_BITS) - 1))

@@ -1,17 +1,16 @@
-"""What register allocation has cost each function, from the optimisation remarks of the pass `regalloc`.
+"""Parses optimisation remarks: the cost of register allocation in each function, by the pass `regalloc`.
 
     --- !Missed
     Pass:            regalloc
-    Name:            SpillReloadCopies          (the function's total; LoopSpillReloadCopies are parts of it)
+    Name:            SpillReloadCopies          (the function's total; LoopSpillReloadCopies is part of it)
     DebugLoc:        { File: a.c, Line: 3, Column: 10 }      (only with debug information)
     Function:        name
     Args:
       - NumSpills:       '9'
-      - TotalSpillsCost: '8.312500e+01'         (spills, weighted by how often their block runs, relative to the entry)
+      - TotalSpillsCost: '8.312500e+01'         (spills, weighted by block frequency relative to the entry)
       ...
 
-Source: `RAGreedy::reportStats` in `llvm/lib/CodeGen/RegAllocGreedy.cpp`. A function
-that needs none of it has no remark.
+Source: `RAGreedy::reportStats` in `llvm/lib/CodeGen/RegAllocGreedy.cpp`. A function without such costs has no remark.
 """
 
 import dataclasses
@@ -37,14 +36,14 @@ _COST = re.compile(rb"^ +- Total(\w+)Cost: +'([^'\n]*)'$", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class RegallocCosts:
-    """How often, per call of a function, it does what register allocation has added.
+    """Executions, per call of a function, of the code that register allocation has added.
 
     Attributes:
       spills: stores to a stack slot.
-      folded_spills: instructions that store to one beside what they do.
+      folded_spills: other instructions into which such a store is folded.
       reloads: loads from a stack slot.
-      folded_reloads: instructions that load from one beside what they do.
-      copies: from one register to another.
+      folded_reloads: other instructions into which such a load is folded.
+      copies: register copies.
     """
 
     spills: float = 0.0
@@ -64,13 +63,10 @@ _FIELDS = {
 
 
 def parse_costs(remarks: bytes) -> Mapping[str, RegallocCosts]:
-    """Reads the remarks of one compilation.
-
-    Returns:
-      by function; those that cost nothing are absent.
+    """Parses the remarks of one compilation to costs by function, without those that cost nothing.
 
     Raises:
-      ProtocolError: a cost is no number, or a name is not what YAML allows.
+      ProtocolError: a cost is not a number, or a name is not valid YAML.
     """
     return {
         function_name(match[1].strip()): RegallocCosts(

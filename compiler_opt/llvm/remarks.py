@@ -1,4 +1,4 @@
-"""Who called whom: caller, callee and outcome of each inlining decision, from the compiler's optimisation remarks.
+"""Parses optimisation remarks: caller, callee and outcome of each inlining decision.
 
 The channel sends features without names. The remarks of the pass `inline-ml` name every decision, in the channel's
 order:
@@ -13,12 +13,12 @@ order:
       - <every feature>: '<value>'
     ...
 
-A remark repeats all features, some 1,500 bytes of YAML; a general parser takes longer over a module's remarks than the
-compiler takes over the module. Only the three lines of interest are looked at; a quoted name goes to PyYAML.
+A remark repeats all features in some 1,500 bytes of YAML, and a general parser would take longer for a module's remarks
+than the compiler for the module. Only the three lines of interest are parsed; quoted names go to PyYAML.
 
-Calls that must be inlined (`always_inline`) are no decisions, but those that the inliner still meets have remarks all
-the same: nearly all are gone before, except those that coroutines make when they are split. Their remarks repeat the
-features of the decision before, by which they are told apart.
+Calls that must be inlined (`always_inline`) are not decisions. Nearly all are inlined earlier, but the inliner writes
+remarks for the rest, such as those of split coroutines. They are recognised by repeating the features of the preceding
+decision.
 """
 
 import dataclasses
@@ -48,10 +48,10 @@ _INLINED = (b"InliningSuccess", b"InliningSuccessWithCalleeDeleted")
 
 @dataclasses.dataclass(frozen=True)
 class CallSites:
-    """The call sites that were decided on, T of them, in the order of the decisions.
+    """The callsites of T decisions, in order.
 
     Attributes:
-      functions: the names that occur, each once.
+      functions: distinct names.
       callers: `[T]` int32, index into `functions`.
       callees: `[T]` int32, index into `functions`.
       inlined: `[T]` bool, whether the call was inlined in the end.
@@ -64,28 +64,28 @@ class CallSites:
 
 
 def options(path: str, passes: str = REMARK_PASS) -> list[str]:
-    """The cc1 options that make the compiler write the remarks of `passes` (a regular expression) to `path`."""
+    """The cc1 options for writing the remarks of `passes` (a regular expression) to `path`."""
     return ["-opt-record-file", path, "-opt-record-passes", passes, "-opt-record-format", "yaml"]
 
 
 def opt_options(path: str, passes: str = REMARK_PASS) -> list[str]:
-    """The same for `opt`."""
+    """The same as `options`, for `opt`."""
     return [f"-pass-remarks-output={path}", f"-pass-remarks-filter={passes}", "-pass-remarks-format=yaml"]
 
 
 def parse_call_sites(remarks: bytes, features: Mapping[str, np.ndarray], advice: np.ndarray) -> CallSites:
-    """Reads the remarks of one compilation.
+    """Parses the remarks of one compilation.
 
-    Remarks without a callee are about no decision (`ForceStop`: the module has grown too much for the advisor to be
-    asked).
+    Remarks without a callee do not belong to a decision (`ForceStop`: the module has grown too much for
+    the advisor to be asked).
 
     Args:
-      remarks: as the compiler wrote them.
-      features: of the T decisions that they are about, `[T, ...]` by name.
-      advice: `[T]`, what was decided.
+      remarks: as written by the compiler.
+      features: those of the T decisions, `[T, ...]` by name.
+      advice: `[T]`.
 
     Raises:
-      ProtocolError: a name is not what YAML allows, or the remarks are not about those decisions.
+      ProtocolError: a name is not valid YAML, or the remarks do not match the decisions.
     """
     records = [(record, site) for record in remarks.split(b"\n--- ") if (site := _call_site(record)) is not None]
     if len(records) > len(advice):
@@ -101,8 +101,8 @@ def parse_call_sites(remarks: bytes, features: Mapping[str, np.ndarray], advice:
 
 
 def _call_site(record: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Outcome, caller and callee of one remark, as written."""
-    # Without debug information these are its third to sixth line; a regular expression would take five times as long.
+    """Outcome, caller and callee of a remark, unparsed; None if it has no callee."""
+    # Without debug information these are its third to sixth lines; a regular expression would take five times as long.
     lines = record.split(b"\n", 6)
     if len(lines) == 7 and lines[3].startswith(b"Function: "):
         if not lines[5].startswith(_CALLEE):
@@ -113,23 +113,23 @@ def _call_site(record: bytes) -> tuple[bytes, bytes, bytes] | None:
 
 
 _Record = tuple[bytes, tuple[bytes, bytes, bytes]]
-"""A remark; and its outcome, caller and callee."""
+"""A remark, with its outcome, caller and callee."""
 
 
 def _about_decisions(records: list[_Record], features: Mapping[str, np.ndarray], advice: np.ndarray) -> list[_Record]:
-    """Leaves out the remarks about calls that had to be inlined.
+    """Drops the remarks of calls that had to be inlined.
 
-    Features change with a decision only, so of the remarks that repeat the same features the first is about one.
+    Features change only with a decision, so the first of several remarks with the same features belongs to one.
 
     Raises:
-      ProtocolError: the remarks are about other decisions, or it cannot be told which are about decisions.
+      ProtocolError: the remarks do not match the decisions.
     """
     if not len(advice):
         return []
     repeated = [dict(_FEATURE.findall(record)) for record, _ in records]
     names = [name for name, column in features.items() if column.dtype.kind == "i" and name.encode() in repeated[0]]
-    told = np.stack([features[name].reshape(len(advice)) for name in names], axis=1).tolist()
-    decided = [(tuple(values), len(list(run))) for values, run in itertools.groupby(told)]
+    observed = np.stack([features[name].reshape(len(advice)) for name in names], axis=1).tolist()
+    decided = [(tuple(values), len(list(run))) for values, run in itertools.groupby(observed)]
     numbers = [tuple(int(values.get(name.encode(), 0)) for name in names) for values in repeated]
     remarked = [
         (values, [record for _, record in run])
@@ -139,7 +139,7 @@ def _about_decisions(records: list[_Record], features: Mapping[str, np.ndarray],
     if remarked[0][0] != decided[0][0]:  # before the first decision
         forced |= {callee for _, (_, _, callee) in remarked.pop(0)[1]}
     if [values for values, _ in remarked] != [values for values, _ in decided]:
-        raise ProtocolError("the remarks are not about the decisions that were made")
+        raise ProtocolError("the remarks do not match the decisions")
     free: set[bytes] = set()
     for (_, run), (_, length) in zip(remarked, decided, strict=True):
         certain = len(run) if len(run) == length else 1
@@ -155,11 +155,7 @@ def _about_decisions(records: list[_Record], features: Mapping[str, np.ndarray],
 
 
 def function_name(scalar: bytes) -> str:
-    """The name that a YAML scalar stands for.
-
-    Raises:
-      ProtocolError: it is not what YAML allows.
-    """
+    """The function name in a YAML scalar; raises ProtocolError if it is not valid YAML."""
     if scalar[:1] in b"'\"":
         try:
             value = yaml.safe_load(scalar.decode())

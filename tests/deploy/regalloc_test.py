@@ -83,6 +83,6 @@ def test_without_its_links_it_compiles_plainly(
 
 
 def test_never_worse_is_about_size(place: Path, toolchain: Toolchain) -> None:
-    with pytest.raises(ConfigError, match="--never_worse: keeps the smaller object, and regalloc_eviction is not"):
+    with pytest.raises(ConfigError, match="--never_worse: keeps the smaller object, but regalloc_eviction does not"):
         deploy(place / "policy", place / "other", [toolchain.clang], never_worse=True)
     assert not (place / "other").exists()

@@ -82,7 +82,7 @@ def test_what_had_to_be_inlined_is_no_decision() -> None:
     assert _callees([("a", 5), ("b", 6), ("m", 6), ("a", 6)], [5, 6, 6]) == ["a", "b", "a"]
     with pytest.raises(ProtocolError, match="2 decisions but 3 remarks"):
         _callees([("b", 6), ("m", 6), ("c", 6)], [6, 6])
-    with pytest.raises(ProtocolError, match="not about the decisions that were made"):
+    with pytest.raises(ProtocolError, match="the remarks do not match the decisions"):
         _callees([("a", 5), ("b", 6), ("m", 6)], [5, 7])
     with pytest.raises(ProtocolError, match="3 decisions but 1 remarks"):
         _callees([("a", 5)], [5, 5, 6])
