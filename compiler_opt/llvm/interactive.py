@@ -23,6 +23,7 @@ import numpy as np
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import AdvisorFlags, mllvm
+from compiler_opt.llvm.spawn import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES
 from compiler_opt.llvm.training_log import MAX_LINE_BYTES, Header, parse_header, parse_json_line
 
 Decide = Callable[[bytes], int | float]
@@ -229,8 +230,8 @@ def compile_interactively(
     start_deciding: StartDeciding,
     scratch: Path,
     timeout_s: float = processes.DEFAULT_TIMEOUT_S,
-    memory_bytes: int = processes.DEFAULT_MEMORY_BYTES,
-    file_bytes: int = processes.DEFAULT_FILE_BYTES,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    file_bytes: int = DEFAULT_FILE_BYTES,
 ) -> InteractiveResult:
     """Compiles once and answers every decision.
 

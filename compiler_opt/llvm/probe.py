@@ -4,7 +4,7 @@ Versions are not considered: a compiler may be patched, or built without some pa
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -106,27 +106,15 @@ def _feature(header: Header, observation: bytes, name: str) -> np.ndarray:
     return header.decode(observation)[name].reshape(-1)
 
 
-def _never_inline(header: Header) -> interactive.Decide:
-    return lambda observation: 0
-
-
-def _evict_last_legal(header: Header) -> interactive.Decide:
-    def decide(observation: bytes) -> int:
-        # The last position is the new live range itself, legal if that may be spilled instead.
-        legal = _feature(header, observation, "mask").nonzero()[0]
-        return int(legal[-1]) if len(legal) else 0
-
-    return decide
-
-
-def _longest_first(header: Header) -> interactive.Decide:
-    return lambda observation: float(_feature(header, observation, "li_size")[0])
-
-
-_STRATEGIES: dict[str, Callable[[Header], interactive.Decide]] = {
-    INLINING.problem: _never_inline,
-    REGALLOC_EVICTION.problem: _evict_last_legal,
-    REGALLOC_PRIORITY.problem: _longest_first,
+_STRATEGIES: Mapping[str, interactive.StartDeciding] = {
+    # Never inline.
+    INLINING.problem: lambda header: lambda observation: 0,
+    # Evict the last legal candidate: that is the new live range itself, if it may be spilled instead.
+    REGALLOC_EVICTION.problem: lambda header: (
+        lambda observation: int(max(_feature(header, observation, "mask").nonzero()[0], default=0))
+    ),
+    # Longest live range first.
+    REGALLOC_PRIORITY.problem: lambda header: lambda observation: float(_feature(header, observation, "li_size")[0]),
 }
 
 
@@ -143,26 +131,24 @@ class Prober:
 
     def support(self, flags: AdvisorFlags) -> ProblemSupport:
         """The compiler's support of one problem; raises nothing if there is none."""
-        development, logs_default = self._development(flags)
-        support = ProblemSupport(
-            flags.problem,
-            interactive=False,
-            development=development,
-            logs_default=logs_default,
-            embedded=self._embedded(flags),
-        )
+        (development, logs_default), embedded = self._development(flags), self._embedded(flags)
+        header, misplaced, reason = None, False, ""
         try:
             plain = self._converse(flags, include_default=False)
             misplaced = flags.include_default is not None and self._default_is_misplaced(flags, plain)
+            header = plain.header
         except ProtocolError as error:
-            return dataclasses.replace(support, reason=str(error))
-        assert plain.header is not None
-        return dataclasses.replace(
-            support,
-            interactive=True,
-            features=plain.header.features,
-            advice=plain.header.advice,
+            reason = str(error)
+        return ProblemSupport(
+            flags.problem,
+            interactive=header is not None,
+            development=development,
+            logs_default=logs_default,
+            embedded=embedded,
+            features=header.features if header is not None else (),
+            advice=header.advice if header is not None else None,
             default_in_callee_slot=misplaced,
+            reason=reason,
         )
 
     def features_with_embeddings(self, vocabulary: ir2vec.Ir2VecVocabulary) -> tuple[TensorSpec, ...]:

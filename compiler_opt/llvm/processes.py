@@ -14,11 +14,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from compiler_opt.llvm.process_result import ProcessResult as ProcessResult
-from compiler_opt.llvm.spawn import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES, ProcessSpec, Spawned, spawn_directly
+from compiler_opt.llvm.spawn import DEFAULT_MEMORY_BYTES as DEFAULT_MEMORY_BYTES
+from compiler_opt.llvm.spawn import ProcessOptions, ProcessSpec, Spawned, spawn_directly
 from compiler_opt.llvm.spawn import die_with_parent as die_with_parent
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 DEFAULT_TIMEOUT_S = 300.0
 MAX_STDOUT_BYTES = 1 << 26
@@ -27,7 +31,6 @@ BUILD_TIMEOUT_S = 6 * 3600.0
 """For a whole build, or for running its tests."""
 
 _STDERR_TAIL_BYTES = 2000
-_GRACE_S = 5.0
 _TICK_S = 0.2
 
 Spawner = Callable[[ProcessSpec], Spawned | None]
@@ -126,11 +129,7 @@ def start(
     stdout: IO[bytes] | None = None,
     capture_stdout: bool = False,
     max_stderr_bytes: int | None = MAX_STDERR_BYTES,
-    memory_bytes: int | None = DEFAULT_MEMORY_BYTES,
-    file_bytes: int | None = DEFAULT_FILE_BYTES,
-    cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    death_signal: int = signal.SIGKILL,
+    **options: "Unpack[ProcessOptions]",
 ) -> Iterator[Child]:
     """Starts a process that cannot outlive the `with` block.
 
@@ -140,11 +139,7 @@ def start(
       stdout: a file for its standard output.
       capture_stdout: connect its standard output to `Child.stdout` by a pipe; with neither, it is discarded.
       max_stderr_bytes: limit of its standard error; a process that exceeds it is killed. None for no limit.
-      memory_bytes: this and the remaining arguments: see `ProcessSpec`.
-      file_bytes: see there.
-      cwd: see there.
-      environment: see there.
-      death_signal: see there.
+      options: limits, working directory and so on; see `ProcessSpec`.
 
     Raises:
       ResourceError: the system cannot create another process.
@@ -158,11 +153,9 @@ def start(
         elif stdout is None:
             stdout = opened.enter_context(Path(os.devnull).open("wb"))
         try:
-            started = _start(
-                ProcessSpec(
-                    command, stdout.fileno(), stderr.fileno(), memory_bytes, file_bytes, cwd, environment, death_signal
-                )
-            )
+            spec = ProcessSpec(command, stdout.fileno(), stderr.fileno(), **options)
+            spawner = _SPAWNER.get()
+            started = (spawner(spec) if spawner is not None else None) or spawn_directly(spec)
         except BaseException:
             if reader is not None:
                 reader.close()
@@ -174,31 +167,20 @@ def start(
         child.close()
 
 
-def _start(spec: ProcessSpec) -> Spawned:
-    spawner = _SPAWNER.get()
-    return (spawner(spec) if spawner is not None else None) or spawn_directly(spec)
-
-
 def run(
     command: Sequence[str],
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
-    file_bytes: int = DEFAULT_FILE_BYTES,
-    cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
     max_stdout_bytes: int = MAX_STDOUT_BYTES,
+    **options: "Unpack[ProcessOptions]",
 ) -> ProcessResult:
     """Runs a process to its end and captures its standard output; a failure is in the result, never an exception.
 
     Args:
       command: argument list.
       timeout_s: wall-clock limit in seconds.
-      memory_bytes: this and the next three arguments: see `ProcessSpec`.
-      file_bytes: see there.
-      cwd: see there.
-      environment: see there.
       max_stdout_bytes: limit of its standard output; a process that exceeds it is killed.
+      options: limits, working directory and so on; see `ProcessSpec`.
 
     Raises:
       ResourceError, ToolchainError: see `start`.
@@ -206,15 +188,7 @@ def run(
     deadline_s = time.monotonic() + timeout_s
     with (
         os.fdopen(os.memfd_create("stderr", os.MFD_CLOEXEC), "w+b") as stderr,
-        start(
-            command,
-            stderr=stderr,
-            capture_stdout=True,
-            memory_bytes=memory_bytes,
-            file_bytes=file_bytes,
-            cwd=cwd,
-            environment=environment,
-        ) as child,
+        start(command, stderr=stderr, capture_stdout=True, **options) as child,
     ):
         assert child.stdout is not None
         chunks: list[bytes] = []
@@ -250,6 +224,7 @@ def run_logged(
     log: Path,
     *,
     timeout_s: float = BUILD_TIMEOUT_S,
+    grace_s: float = 5.0,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
     on_output: Callable[[bytes], object] = lambda output: None,
@@ -257,12 +232,13 @@ def run_logged(
     """Runs a long command that starts processes of its own, such as a build, and writes its output to a log.
 
     At the time limit or on an interrupt, the command gets SIGTERM (a build tool then stops its compilers and removes
-    partial outputs), and a few seconds later its whole session is killed. Memory and file sizes are not limited.
+    partial outputs), and `grace_s` later its whole session is killed. Memory and file sizes are not limited.
 
     Args:
       command: argument list.
       log: file for stdout and stderr, overwritten; its end is the result's `stderr_tail`.
       timeout_s: wall-clock limit in seconds.
+      grace_s: seconds between SIGTERM and SIGKILL.
       cwd: working directory; None for this process's.
       environment: all environment variables; None for this process's.
       on_output: called with each piece of output, a few times a second, for progress bars.
@@ -297,7 +273,7 @@ def run_logged(
         finally:
             if not ended:
                 child.terminate()
-                wait_for_exit(child, time.monotonic() + _GRACE_S)
+                wait_for_exit(child, time.monotonic() + grace_s)
             # Build tools move their compilers to other process groups, but not to other sessions.
             _kill_session(child.pid)
         return child.wait(timed_out=not ended)

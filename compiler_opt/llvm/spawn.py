@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from compiler_opt.errors import ResourceError, ToolchainError
 
@@ -56,6 +57,16 @@ class ProcessSpec:
     cwd: Path | None = None
     environment: Mapping[str, str] | None = None
     death_signal: int = signal.SIGKILL
+
+
+class ProcessOptions(TypedDict, total=False):
+    """The optional fields of a `ProcessSpec`."""
+
+    memory_bytes: int | None
+    file_bytes: int | None
+    cwd: Path | None
+    environment: Mapping[str, str] | None
+    death_signal: int
 
 
 def die_with_parent(death_signal: int = signal.SIGKILL) -> None:

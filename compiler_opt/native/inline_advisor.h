@@ -15,7 +15,7 @@
 
 #include "llvm/Config/llvm-config.h"
 
-// Before, there are two features less, and other classes. `llvm/plugin.py` says so before anything is compiled.
+// Before, there are two features less, and other classes. `llvm/inliner_plugin.py` says so before anything is compiled.
 #if LLVM_VERSION_MAJOR < 19
 #error "the inliner plugin needs LLVM 19"
 #endif

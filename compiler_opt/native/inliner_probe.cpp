@@ -1,5 +1,5 @@
 // What the inliner plugin is tried out on: code that is awkward to keep count of while calls are inlined. Both the plugin
-// and LLVM's own advisor see the same numbers of it, or the plugin is refused (see llvm/plugin.py).
+// and LLVM's own advisor see the same numbers of it, or the plugin is refused (see llvm/inliner_plugin.py).
 //
 // By what inlining does to the caller: blocks that end, landing pads that are split or lost, calls that become direct,
 // loops of one block, recursion through others, functions that vanish, coroutines that are split while functions are

@@ -90,7 +90,7 @@ def test_a_death_is_told_by_its_status(behaviour: str, returncode: int, tmp_path
 @pytest.mark.parametrize("behaviour", ["hang_before_opening", "hang_after_asking", "hang_after_closing"])
 def test_a_hang_ends_at_the_deadline(behaviour: str, tmp_path: Path) -> None:
     start_s = time.monotonic()
-    result = _converse(behaviour, tmp_path, timeout_s=1.0)
+    result = _converse(behaviour, tmp_path, timeout_s=0.5)
     assert result.process.timed_out
     assert "ran out of time" in result.process.describe()
     assert time.monotonic() - start_s < 10

@@ -46,7 +46,7 @@ def test_a_signal_is_named() -> None:
 
 def test_time_is_limited_for_the_whole_group() -> None:
     start_s = time.monotonic()
-    result = processes.run(["sh", "-c", "sleep 60 & sleep 60"], timeout_s=0.5)
+    result = processes.run(["sh", "-c", "sleep 60 & sleep 60"], timeout_s=0.1)
     assert result.timed_out
     assert time.monotonic() - start_s < 10
     assert [child for child in psutil.Process().children(recursive=True) if child.name() == "sleep"] == []
@@ -105,7 +105,7 @@ def test_an_interrupted_caller_leaves_no_process() -> None:
     children = psutil.Process().children()
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(KeyboardInterrupt):
             processes.run(["sleep", "60"])
     finally:
@@ -140,7 +140,7 @@ def test_of_a_logged_process_nothing_stays(tmp_path: Path) -> None:
     script = "import os, time; os.setpgid(0, 0); time.sleep(60)"
     command = f"trap '' TERM; {sys.executable} -S -c '{script}' & sleep 60"
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    assert processes.run_logged(["sh", "-c", command], tmp_path / "log", timeout_s=1).timed_out
+    assert processes.run_logged(["sh", "-c", command], tmp_path / "log", timeout_s=0.5, grace_s=0.1).timed_out
     left = [p for p in psutil.process_iter(["cmdline"]) if script in (p.info["cmdline"] or [])]
     _, alive = psutil.wait_procs(left, timeout=30)  # Killed, it goes when the system gets round to it.
     assert alive == []
@@ -149,5 +149,5 @@ def test_of_a_logged_process_nothing_stays(tmp_path: Path) -> None:
 
 def test_a_logged_process_may_tidy_up(tmp_path: Path) -> None:
     command = f"trap 'touch {tmp_path}/tidy; exit 1' TERM; while :; do sleep 0.1; done"
-    assert processes.run_logged(["sh", "-c", command], tmp_path / "log", timeout_s=0.5).timed_out
+    assert processes.run_logged(["sh", "-c", command], tmp_path / "log", timeout_s=0.2).timed_out
     assert (tmp_path / "tidy").exists()
