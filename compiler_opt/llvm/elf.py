@@ -87,7 +87,7 @@ class FileRange:
             # One system call reads 2 GiB at most.
             chunk = os.pread(self._descriptor, wanted, self._offset + start)
             if not chunk:
-                raise OSError(0, "it became shorter while it was read")
+                raise OSError(0, "the file became shorter while it was read")
             chunks.append(chunk)
             start += len(chunk)
             wanted -= len(chunk)

@@ -76,8 +76,7 @@ def opt_options(path: str, passes: str = REMARK_PASS) -> list[str]:
 def parse_call_sites(remarks: bytes, features: Mapping[str, np.ndarray], advice: np.ndarray) -> CallSites:
     """Parses the remarks of one compilation.
 
-    Remarks without a callee do not belong to a decision (`ForceStop`: the module has grown too much for
-    the advisor to be asked).
+    Remarks without a callee belong to no decision (`ForceStop`: the module is too big to ask the advisor).
 
     Args:
       remarks: as written by the compiler.
@@ -89,9 +88,9 @@ def parse_call_sites(remarks: bytes, features: Mapping[str, np.ndarray], advice:
     """
     records = [(record, site) for record in remarks.split(b"\n--- ") if (site := _call_site(record)) is not None]
     if len(records) > len(advice):
-        records = _about_decisions(records, features, advice)
+        records = _of_decisions(records, features, advice)
     if len(records) != len(advice):
-        raise ProtocolError(f"{len(advice)} decisions but {len(records)} remarks about them")
+        raise ProtocolError(f"remarks: expected {len(advice)}, one per decision, found {len(records)}")
     found = [site for _, site in records]
     index: dict[bytes, int] = {}
     callers = np.fromiter((index.setdefault(caller, len(index)) for _, caller, _ in found), np.int32, len(found))
@@ -116,7 +115,7 @@ _Record = tuple[bytes, tuple[bytes, bytes, bytes]]
 """A remark, with its outcome, caller and callee."""
 
 
-def _about_decisions(records: list[_Record], features: Mapping[str, np.ndarray], advice: np.ndarray) -> list[_Record]:
+def _of_decisions(records: list[_Record], features: Mapping[str, np.ndarray], advice: np.ndarray) -> list[_Record]:
     """Drops the remarks of calls that had to be inlined.
 
     Features change only with a decision, so the first of several remarks with the same features belongs to one.

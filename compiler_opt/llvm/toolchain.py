@@ -32,6 +32,7 @@ TOOL_PACKAGES: Mapping[str, str] = {
 
 _VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
 _TARGET = re.compile(r"^Target: (\S+)", re.MULTILINE)
+_INSTALL = "install e.g. the packages clang-19 llvm-19 lld-19, or give another by --clang_path"
 _INSTALLED_DIR = re.compile(r"^InstalledDir: (.+)$", re.MULTILINE)
 
 
@@ -172,9 +173,6 @@ def probe(clang: str | Path | None = None, embeddings: ir2vec.Ir2VecVocabulary |
         plugin_headers=_plugin_headers(tools),
         embeddings=embeddings,
     )
-
-
-_INSTALL = "install e.g. the packages clang-19 llvm-19 lld-19, or give another by --clang_path"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -184,9 +184,7 @@ class _Scanner:
         self._observation_bytes = sum(spec.num_bytes for spec in self.features)
         self._score_bytes = self.score.num_bytes if self.score is not None else 0
         self._num_observations = 0
-        self._next: int | None = (
-            None  # the next observation's number; None at the beginning of a context, where it may be any
-        )
+        self._next: int | None = None  # the next observation's number; None where any may begin a context
         self._last: int | None = None  # the number of the observation that an outcome may follow
         self._expected = _FEW  # number of records to compare
         self._contexts: list[tuple[str, int]] = []

@@ -80,11 +80,11 @@ def test_what_had_to_be_inlined_is_no_decision() -> None:
     # Two decisions with the same features: some callees are known from elsewhere.
     assert _callees([("a", 5), ("m", 5), ("b", 6), ("m", 6), ("c", 6)], [5, 6, 6]) == ["a", "b", "c"]
     assert _callees([("a", 5), ("b", 6), ("m", 6), ("a", 6)], [5, 6, 6]) == ["a", "b", "a"]
-    with pytest.raises(ProtocolError, match="2 decisions but 3 remarks"):
+    with pytest.raises(ProtocolError, match="expected 2, one per decision, found 3"):
         _callees([("b", 6), ("m", 6), ("c", 6)], [6, 6])
     with pytest.raises(ProtocolError, match="the remarks do not match the decisions"):
         _callees([("a", 5), ("b", 6), ("m", 6)], [5, 7])
-    with pytest.raises(ProtocolError, match="3 decisions but 1 remarks"):
+    with pytest.raises(ProtocolError, match="expected 3, one per decision, found 1"):
         _callees([("a", 5)], [5, 5, 6])
     assert _callees([("m", 0)], []) == []
 
