@@ -16,7 +16,10 @@ from compiler_opt.llvm import processes
 MAX_OUTPUT_BYTES = 1 << 28
 """At some 300 bytes per function, a million functions: a mistake."""
 
-_PROPERTY = re.compile(rb"^(TotalInstructionCount|DirectCallsToDefinedFunctions): (\d{1,18})$", re.MULTILINE)
+_PROPERTIES = (
+    re.compile(rb"^TotalInstructionCount: (\d{1,18})$", re.MULTILINE),
+    re.compile(rb"^DirectCallsToDefinedFunctions: (\d{1,18})$", re.MULTILINE),
+)
 _FUNCTION = re.compile(rb"^Printing analysis results of CFA for function '", re.MULTILINE)
 
 
@@ -72,14 +75,10 @@ def parse(text: bytes) -> ModuleCounts:
       ProtocolError: a property is not printed for every function.
     """
     functions = len(_FUNCTION.findall(text))
-    totals = {b"TotalInstructionCount": 0, b"DirectCallsToDefinedFunctions": 0}
-    counts = dict.fromkeys(totals, 0)
-    for name, value in _PROPERTY.findall(text):
-        totals[name] += int(value)
-        counts[name] += 1
-    if any(number != functions for number in counts.values()):
+    instructions, calls = ([int(value) for value in pattern.findall(text)] for pattern in _PROPERTIES)
+    if not functions == len(instructions) == len(calls):
         raise ProtocolError(
-            f"function properties: expected {' and '.join(name.decode() for name in totals)} of {functions} functions, "
-            f"found {' and '.join(map(str, counts.values()))}; use the opt of this LLVM"
+            f"function properties: expected TotalInstructionCount and DirectCallsToDefinedFunctions of {functions} "
+            f"functions, found {len(instructions)} and {len(calls)}; use the opt of this LLVM"
         )
-    return ModuleCounts(functions, totals[b"TotalInstructionCount"], totals[b"DirectCallsToDefinedFunctions"])
+    return ModuleCounts(functions, sum(instructions), sum(calls))

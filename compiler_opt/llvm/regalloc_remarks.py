@@ -53,13 +53,8 @@ class RegallocCosts:
     copies: float = 0.0
 
 
-_FIELDS = {
-    b"Spills": "spills",
-    b"FoldedSpills": "folded_spills",
-    b"Reloads": "reloads",
-    b"FoldedReloads": "folded_reloads",
-    b"Copies": "copies",
-}
+# By LLVM's spelling, such as `FoldedSpills`.
+_FIELDS = {field.name.title().replace("_", "").encode(): field.name for field in dataclasses.fields(RegallocCosts)}
 
 
 def parse_costs(remarks: bytes) -> Mapping[str, RegallocCosts]:

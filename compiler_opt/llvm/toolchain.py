@@ -1,5 +1,6 @@
 """A compiler with its tools: found once, probed by behaviour, recorded with everything it produces."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -115,27 +116,22 @@ def find_clang(clang: str | Path | None = None, *, llvm_folders: Iterable[Path] 
       ToolchainError: it is missing, not executable, not clang, or older than `OLDEST_MAJOR`.
     """
     if clang is not None:
-        path = _locate(str(clang))
+        path, which = _locate(str(clang)), ""
         version = _read_version(path).version
-        if version[0] < OLDEST_MAJOR:
-            raise ToolchainError(
-                f"{path}: expected clang >= {OLDEST_MAJOR} (the first with the interactive channel), found "
-                f"{_dotted(version)}; {_INSTALL}"
-            )
-        return path
-    found = []
-    folders = sorted(Path("/usr/lib").glob("llvm-*")) if llvm_folders is None else llvm_folders
-    for path in _installed_clangs(folders):
-        try:
-            found.append((_read_version(path).version, path))
-        except ToolchainError:
-            continue  # a broken installation must not hide a working one
-    if not found:
-        raise ToolchainError(f"no clang found on PATH or in /usr/lib/llvm-*/bin; {_INSTALL}")
-    version, path = max(found)
+    else:
+        found = []
+        folders = sorted(Path("/usr/lib").glob("llvm-*")) if llvm_folders is None else llvm_folders
+        for path in _installed_clangs(folders):
+            # A broken installation must not hide a working one.
+            with contextlib.suppress(ToolchainError):
+                found.append((_read_version(path).version, path))
+        if not found:
+            raise ToolchainError(f"no clang found on PATH or in /usr/lib/llvm-*/bin; {_INSTALL}")
+        (version, path), which = max(found), " (the newest installed)"
     if version[0] < OLDEST_MAJOR:
         raise ToolchainError(
-            f"no clang >= {OLDEST_MAJOR} found: the newest is {path}, version {_dotted(version)}; {_INSTALL}"
+            f"{path}{which}: expected clang >= {OLDEST_MAJOR}, the first with the interactive channel; found "
+            f"{'.'.join(map(str, version))}; {_INSTALL}"
         )
     return path
 
@@ -181,10 +177,6 @@ class _Version:
     text: str
     target: str
     installed_dir: Path | None
-
-
-def _dotted(version: tuple[int, int, int]) -> str:
-    return ".".join(map(str, version))
 
 
 def _locate(clang: str) -> Path:
