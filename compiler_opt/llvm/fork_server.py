@@ -109,9 +109,9 @@ class _Server:
 
 
 class ForkServers:
-    """Starts programs by servers of their own, which end with it; for one thread.
+    """Starts processes by a server for each program; for use by one thread. The servers end with this process.
 
-    A server that dies, or does not answer in time, is replaced the next time that it is needed.
+    A server that dies, or does not answer in time, is replaced when it is next needed.
     """
 
     def __init__(self, library: Path, *, reply_timeout_s: float = _REPLY_TIMEOUT_S):

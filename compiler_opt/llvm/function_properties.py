@@ -1,4 +1,4 @@
-"""Counts instructions and call sites of a module by `opt -passes='print<func-properties>'`.
+"""Counts instructions and callsites of a module by `opt -passes='print<func-properties>'`.
 
 For each function, opt prints a line with its name and one `Property: number` per property on stderr (LLVM's
 `FunctionPropertiesAnalysis.cpp`). The numbers describe the bitcode as it is, before optimisation.
@@ -69,7 +69,7 @@ def count(opt: Path, bitcode: Path, *, timeout_s: float = processes.DEFAULT_TIME
 
 
 def parse(text: bytes) -> ModuleCounts:
-    """Adds up the printed properties.
+    """Sums the printed properties.
 
     Raises:
       ProtocolError: a property is not printed for every function.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from compiler_opt.errors import OutputError
 
-# Everything with this prefix is removed, even from a folder of the user's, so nobody else must use it.
+# Directories with this prefix are removed, even from a folder of the user's, so the name must be ours alone.
 _PREFIX = "compiler_opt-scratch-"
 _LOCK = "lock"
 

@@ -1,14 +1,13 @@
-// A library that makes a program wait, loaded, to be forked: LD_PRELOAD it, and hand it one end of a stream socket.
+// A library that stops a program before main, to be forked: preload it with LD_PRELOAD and pass one end of a stream socket.
 //
-// Most of what a small compilation costs is starting the compiler: its libraries are mapped and relocated, and thousands of
-// options registered, before main. Here that is done once. When main is about to run, the process waits for requests, and
-// each is answered by a fork, which runs main with the request's arguments as if it had just been started. See
-// llvm/fork_server.py, which is at the other end.
+// Starting the compiler is most of the cost of a small compilation: before main, its libraries are mapped and relocated, and
+// thousands of options are registered. Here that happens once. Just before main, the process waits for requests and answers
+// each by a fork, which runs main with the request's arguments as if it had just been started. llvm/fork_server.py is the
+// other end.
 //
-//   MLGO_FORK_SERVER   the socket's descriptor; without it the program runs as ever
+//   MLGO_FORK_SERVER   the socket's descriptor; without it, the program runs normally
 //
-// What is forked is a child of the process that started this one (CLONE_PARENT), which can wait for it and kill it as if
-// it had started it itself.
+// The fork is a child of the process that started this one (CLONE_PARENT), which can therefore wait for it and kill it.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

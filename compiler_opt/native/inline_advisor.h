@@ -1,21 +1,20 @@
-// An inline advisor that sees every call site by the features of LLVM's own MLInlineAdvisor, at a fraction of the cost.
+// An inline advisor with the features of LLVM's own MLInlineAdvisor, at a fraction of the cost.
 //
-// LLVM's keeps all that FunctionPropertiesInfo knows, and brings dominators and loops up to date after each inlining
-// for that. The features need four counts of a function's body, and which of its blocks can be reached. They are kept
-// here, from the same moments on and with the same blind spots: what LLVM's would tell a model, this one tells, number
-// by number, with one known exception. `benchmarks/feature_values.py` compares the two over a corpus.
+// LLVM's maintains all of FunctionPropertiesInfo, and for that updates dominators and loops after each inlining. The
+// features only need four counts of a function's body, and which of its blocks are reachable. These are kept here, counted
+// at the same moments and with the same omissions, so that every feature has the same value as LLVM's, with one known
+// exception. `benchmarks/feature_values.py` compares the two over a corpus.
 //
-// The exception, with LLVM 22 and not with 19: in code full of exceptions and of calls that never return, LLVM may take
-// blocks for unreachable that can be reached, and count one or two less than are here. The cause seems to be its dominator
-// tree, which is updated after each inlining but not told of landing pads that inlining has split; following it would take
-// maintaining that tree.
+// The exception, in LLVM 22 but not in 19: in code with many exceptions and calls that never return, LLVM may consider
+// reachable blocks unreachable, and count one or two less. The cause seems to be its dominator tree, which is updated after
+// each inlining, except for landing pads that inlining has split; imitating this would require maintaining that tree.
 
 #ifndef COMPILER_OPT_NATIVE_INLINE_ADVISOR_H_
 #define COMPILER_OPT_NATIVE_INLINE_ADVISOR_H_
 
 #include "llvm/Config/llvm-config.h"
 
-// Before, there are two features less, and other classes. `llvm/inliner_plugin.py` says so before anything is compiled.
+// Older versions have two features less, and other classes; `llvm/inliner_plugin.py` reports that before it compiles.
 #if LLVM_VERSION_MAJOR < 19
 #error "the inliner plugin needs LLVM 19"
 #endif

@@ -1,21 +1,21 @@
-// A pass plugin that decides about inlining inside an unmodified clang, opt or ld.lld.
+// A pass plugin that makes inlining decisions inside an unmodified clang, opt or ld.lld.
 //
-// It decides by the features of LLVM's own MLInlineAdvisor (see inline_advisor.h). The plugin is built once for each
-// version of LLVM (see llvm/plugin.py) and told by the environment what to do:
+// Its features are those of LLVM's own MLInlineAdvisor (see inline_advisor.h). The plugin is built once for each version of
+// LLVM (see llvm/plugin.py) and configured by environment variables:
 //
-//   MLGO_INLINER_MODE         `policy` (the default) or `default`: decide as the compiler itself would
-//   MLGO_INLINER_POLICY       file with the policy's native form; without it the one that is built in, if there is one
+//   MLGO_INLINER_MODE         `policy` (the default), or `default` for the compiler's default decisions
+//   MLGO_INLINER_POLICY       file of a native policy; by default the policy that is built in, if any
 //   MLGO_INLINER_TEMPERATURE  0 or unset: greedy; otherwise decisions are sampled from logits / temperature
-//   MLGO_INLINER_SEED         what sampling starts from; the same seed gives the same decisions
-//   MLGO_INLINER_LOG          write a training log to this file, and the functions' names to FILE.functions
-//   MLGO_INLINER_LOG_DEFAULT  1: the log also tells what the compiler itself would have decided
-//   MLGO_INLINER_THINLTO      1: also decide in the backends of a ThinLTO link, where a policy has seen nothing of what it
-//                             meets: functions copied from other modules
-//   MLGO_INLINER_STRICT       1: whatever cannot be done as told ends the compilation; otherwise it goes on, with a
-//                             warning and without us
+//   MLGO_INLINER_SEED         seed of sampling; the same seed gives the same decisions
+//   MLGO_INLINER_LOG          file to write a training log to; the functions' names go to FILE.functions
+//   MLGO_INLINER_LOG_DEFAULT  1: also log the default decisions
+//   MLGO_INLINER_THINLTO      1: also decide in the backends of a ThinLTO link, on functions imported from other modules,
+//                             which policies are not trained on
+//   MLGO_INLINER_STRICT       1: fail the compilation if these settings cannot be followed; otherwise it continues without
+//                             the policy, with a warning
 //
-// The log has the format of LLVM's TrainingLogger (see llvm/training_log.py). After the features that LLVM offers come:
-// `inlining_default` (when known), `inlining_decision`, `caller` and `callee` (indices into the names, which are
+// The log has the format of LLVM's TrainingLogger (see llvm/training_log.py). After LLVM's features come
+// `inlining_default` (if known), `inlining_decision`, `caller` and `callee` (indices into the names, which are
 // NUL-separated), `inlined` (whether the call was inlined in the end), and `logits` (mode `policy`).
 
 #include "inline_advisor.h"

@@ -1,9 +1,8 @@
-// What the inliner plugin is tried out on: code that is awkward to keep count of while calls are inlined. Both the plugin
-// and LLVM's own advisor see the same numbers of it, or the plugin is refused (see llvm/inliner_plugin.py).
+// Code for trying out the inliner plugin, whose features are hard to keep up to date while calls are inlined. The plugin is
+// refused unless it computes the same features as LLVM's own advisor (see llvm/inliner_plugin.py).
 //
-// By what inlining does to the caller: blocks that end, landing pads that are split or lost, calls that become direct,
-// loops of one block, recursion through others, functions that vanish, coroutines that are split while functions are
-// inlined. It needs no header, and compiles for any target.
+// Inlining here ends blocks, splits or removes landing pads, makes calls direct, and deletes functions; there are loops of
+// one block, mutual recursion, and coroutines that are split meanwhile. No header is included; any target will do.
 
 void put(int);
 int get(int);

@@ -1,32 +1,31 @@
-// A pass plugin through which an unmodified clang's register allocator is told what to do by a trained policy, or tells
-// what it would have done itself, beside the features that LLVM's own ML advisors compute.
+// A pass plugin for the register allocator of an unmodified clang: it makes decisions by a trained policy, or sends the
+// default decision beside the features that LLVM's own ML advisors compute.
 //
-// LLVM has to be made to ask its ML advisor over an interactive channel that leads nowhere: by the options
+// LLVM must be made to ask its ML advisor over an unused interactive channel, by the options
 // `-regalloc-enable-advisor=release -regalloc-evict-interactive-channel-base=BASE` (or those for priorities), where BASE.in
-// and BASE.out are links to /dev/null. A policy that decides gives them itself, unless the command line has them; BASE is
-// then `mlgo-nowhere` beside this library. The plugin
+// and BASE.out are links to /dev/null. With a policy, the plugin sets these options itself unless the command line has
+// them; BASE is then `mlgo-nowhere` beside this library. The plugin
 //
-// - stands between that advisor and the allocator, so as to ask LLVM's default advisor about the same interval first;
-// - takes the place of `InteractiveModelRunner::evaluateUntyped`, which the ML advisor asks for a decision.
+// - stands between that advisor and the allocator, to ask LLVM's default advisor about the same interval first;
+// - replaces `InteractiveModelRunner::evaluateUntyped`, which the ML advisor calls for a decision.
 //
-// The environment says what to do:
+// It is configured by environment variables:
 //
-//   MLGO_REGALLOC_CHANNEL  BASE: converse over BASE.in and BASE.out, as LLVM's channel does, with one more feature, the
-//                          default's decision: `eviction_default` (int64) or `priority_default` (float)
-//   MLGO_REGALLOC_MODE     `policy` (the default) or `default`: decide as the compiler itself would
-//   MLGO_REGALLOC_POLICY   file with a policy's native form; otherwise the one that is built in, if there is one; with
-//                          neither the default decides (under MLGO_REGALLOC_STRICT, that is an error)
-//   MLGO_REGALLOC_LOG      write a training log to this file: the features, the default's decision, and last what was
-//                          decided
-//   MLGO_REGALLOC_STRICT   1: whatever cannot be done as told ends the compilation; otherwise it goes on, with a warning
-//                          and without us
+//   MLGO_REGALLOC_CHANNEL  BASE: a channel over BASE.in and BASE.out like LLVM's, with one more feature, the default
+//                          decision: `eviction_default` (int64) or `priority_default` (float)
+//   MLGO_REGALLOC_MODE     `policy` (the default), or `default` for the compiler's default decisions
+//   MLGO_REGALLOC_POLICY   file of a native policy; by default the policy that is built in. Without either, the default
+//                          advisor decides (under MLGO_REGALLOC_STRICT, that is an error)
+//   MLGO_REGALLOC_LOG      file to write a training log to: the features, the default decision, and last the decision
+//   MLGO_REGALLOC_STRICT   1: fail the compilation if these settings cannot be followed; otherwise it continues without
+//                          the policy, with a warning
 //
-// A decision that is the default's is the default's to the last bit, whatever candidates the ML advisor sees and however
-// few digits a float has: who answers everything with it gets the object of a plain compilation.
+// A decision that equals the default is the default's to the last bit, whatever candidates the ML advisor sees and despite
+// rounding to float: answering every question with the default decision reproduces the object of a plain compilation.
 //
-// A linker generates code in several threads at once (`lld --lto-partitions`, ThinLTO). What is to be done is found out
-// once and never changes; everything else belongs to one code generator (`Decisions`), or to the question that a thread
-// is dealing with (`Now`). A log and a channel can serve one code generator only: more are refused, by name.
+// A linker generates code in several threads at once (`lld --lto-partitions`, ThinLTO). The settings are read once and
+// never change; all other state belongs to one code generator (`Decisions`) or to a thread's current question (`Now`). A
+// log or a channel can serve one code generator only: further ones are refused with a message.
 
 #include "plugin_environment.h"
 #include "regalloc_advisors.h"

@@ -1,4 +1,4 @@
-// Running compilers: their output kept until it is known whether it is wanted, their end and signals passed on.
+// Runs compilers: holds back their output until it is known to be needed, and passes on exit statuses and signals.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_CHILDREN_H_
 #define COMPILER_OPT_NATIVE_DRIVER_CHILDREN_H_

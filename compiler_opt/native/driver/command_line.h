@@ -1,4 +1,4 @@
-// What a clang command line asks for, as far as mlgo-clang has to know it.
+// Parses a clang command line as far as mlgo-clang needs it.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_COMMAND_LINE_H_
 #define COMPILER_OPT_NATIVE_DRIVER_COMMAND_LINE_H_

@@ -1,13 +1,12 @@
 // mlgo-clang, mlgo-clang++: clang with a trained policy, for any build.
 //
-// Made by compiler_opt.tools.deploy, which generates driver_config.h. Every command line goes to clang as it is; where
-// something is compiled at a level that the policy was trained for, the pass plugin that carries the policy goes with
-// it. A build does not break over that: whatever fails with the policy is compiled again without it, and a warning says
-// so, unless what it reads can be read only once, or a compiler cache would take that object for the policy's. What is
-// only preprocessed, checked, assembled or linked is clang's from the first moment.
+// Built by compiler_opt.tools.deploy, which generates driver_config.h. Command lines are passed to clang unchanged, except
+// that compilations at a level of the policy also load its pass plugin. The policy never breaks a build: what fails with
+// it is compiled again without it, with a warning, unless an input can be read only once, or a compiler cache would keep
+// the object as the policy's. Preprocessing, checking, assembling and linking are clang's alone.
 //
-// The environment may say otherwise than the deployment (1 for yes, 0 for no): MLGO_DISABLE, MLGO_STRICT,
-// MLGO_NEVER_WORSE. `--mlgo-info` tells everything that an object depends on beside the command line.
+// Environment variables override the deployment (1 for yes, 0 for no): MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE.
+// `--mlgo-info` prints everything, besides the command line, that an object depends on.
 
 #include "children.h"
 #include "command_line.h"

@@ -1,4 +1,4 @@
-// What mlgo-clang has to know of objects, programs and libraries.
+// Reads what mlgo-clang needs of objects, programs and libraries.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_ELF_FILE_H_
 #define COMPILER_OPT_NATIVE_DRIVER_ELF_FILE_H_

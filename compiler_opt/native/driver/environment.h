@@ -1,4 +1,4 @@
-// Where mlgo-clang is, what it is told beside its command line, and what it says.
+// The location of mlgo-clang, its environment variables, and its messages.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_ENVIRONMENT_H_
 #define COMPILER_OPT_NATIVE_DRIVER_ENVIRONMENT_H_
@@ -38,7 +38,7 @@ inline std::optional<bool> setting(const char *name) {
   fail(std::string(name) + ": expected 1 or 0, found " + value);
 }
 
-// The compiler cache that has started us to keep what we make, or empty. Not all of them can be told.
+// The compiler cache that started this process and will keep its object, or empty. Not every cache can be detected.
 inline std::string cache_at_work() {
   // ccache sets it, also for a prefix command, and not where it only passes a command line on.
   if (std::getenv("UNCACHED_ERR_FD"))

@@ -1,4 +1,4 @@
-// Why a compilation with the policy failed, and who is to blame.
+// Why a compilation with the policy failed, and whether the policy may be the cause.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_FAILURES_H_
 #define COMPILER_OPT_NATIVE_DRIVER_FAILURES_H_

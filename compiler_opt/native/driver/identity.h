@@ -1,4 +1,4 @@
-// What tells one state of a file from another.
+// Identifies the contents of files.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_IDENTITY_H_
 #define COMPILER_OPT_NATIVE_DRIVER_IDENTITY_H_

@@ -1,8 +1,8 @@
-// What can be read only once must not be compiled twice: the second compiler would find it empty, or wait for ever.
+// Inputs that can be read only once must not be compiled twice: the second compiler would find them empty, or wait forever.
 //
-// It is looked for in two places: on the command line, before anything is compiled, and among the files that the first
-// compiler has opened for its #include directives, of which it keeps a list. What is inherited (standard input, a
-// shell's `<(command)`) is kept from a second compiler whichever way it may ask for that (#embed, .incbin): it fails.
+// They are looked for on the command line, before compiling, and among the files that the first compiler has opened for its
+// #include directives, which it lists. Inherited descriptors (standard input, a shell's `<(command)`) are withheld from a
+// second compiler, which fails if it reads them in another way (#embed, .incbin).
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_INPUTS_H_
 #define COMPILER_OPT_NATIVE_DRIVER_INPUTS_H_

@@ -1,5 +1,5 @@
-// Where clang writes down its command line (-grecord-command-line, -frecord-command-line, -MJ), it is to be the user's:
-// objects must not depend on where the plugin lies, and no other tool can load it.
+// If clang records its command line (-grecord-command-line, -frecord-command-line, -MJ), it must record the user's: objects
+// must not depend on the plugin's path, and no other tool could load the plugin.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_RECORDING_H_
 #define COMPILER_OPT_NATIVE_DRIVER_RECORDING_H_
