@@ -1,4 +1,4 @@
-"""The steps that compilations have in common, however decisions get into the compiler."""
+"""One compilation of a module: the steps that all backends share, and its settings."""
 
 import dataclasses
 import functools
@@ -8,39 +8,25 @@ from pathlib import Path
 
 import numpy as np
 
+from compiler_opt.collect import backends
+from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.corpus.command_lines import thinlto
 from compiler_opt.corpus.command_lines.command_line import compile_command, opt_command
 from compiler_opt.corpus.description import explain_failure
 from compiler_opt.corpus.module import Module
-from compiler_opt.errors import (
-    CompileError,
-    ConfigError,
-    CorpusError,
-    PolicyError,
-    ProtocolError,
-    ResourceError,
-    ToolchainError,
-)
+from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ResourceError
 from compiler_opt.llvm import ir2vec, processes, remarks
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
+from compiler_opt.policies.policy import FeaturePolicy
 from compiler_opt.problems.problem import Problem
 from compiler_opt.tensor_spec import TensorSpec
 
-BACKENDS = ("auto", "plugin", "channel", "development")
 INLINERS = ("clang", "opt")
 MAX_OUTPUT_BYTES = 1 << 20
-"""Of what a compiler prints on stdout; nobody reads it."""
+"""Limit on what a compiler prints to stdout, which nobody reads."""
 NUM_FILES = 4
-"""That grow while a module is compiled: its object or bitcode, remarks, and a log with names beside it."""
-
-
-def check_backend(name: str) -> None:
-    """Raises ConfigError when there is no backend of that name."""
-    if name not in BACKENDS:
-        raise ConfigError(f"backend: expected one of {', '.join(BACKENDS)}; found {name!r}")
+"""Files that grow during a compilation: object or bitcode, remarks, and a log with names beside it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,18 +36,17 @@ class RolloutSettings:
     Attributes:
       timeout_s: wall-clock seconds; a compilation that takes longer is a failure.
       memory_bytes: address space of the compiler.
-      file_bytes: of each file that the compiler writes; less where the disk is nearly full.
-      record_call_sites: of inlining, also learn who calls whom (over the channel this costs some 10% of the
-        compilation).
-      backend: how decisions get into the compiler: `plugin` (of inlining made in its own process; of the register
-        allocator made here, told what its default would decide), `channel` (made here, over LLVM's own pipes; of
-        inlining both give the same), `development` (by a compiler that was built with TFLite; the same but for what is
-        drawn), or `auto`: the plugin when it can be built for the compiler and the policy can run in it; else for the
-        compiler's own decisions the development mode, where there is one; else the channel.
-      models: for the development mode, the folder in which each network has its model, by the policy's key; set by
-        `export.development`.
-      inliner: which program inlines: `clang`, which does all of the compilation, or `opt`, whose output clang makes an
-        object of; the latter over the channel.
+      file_bytes: size of each file that the compiler writes; less where the disk is nearly full.
+      record_call_sites: for inlining, also record caller and callee of each decision (over the channel this costs
+        some 10% of the compilation).
+      backend: how decisions get into the compiler. `plugin`: networks decide in the compiler's process; the register
+        allocator's plugin asks other policies over pipes and adds its default decision as a feature. `channel`:
+        policies decide in our process, over LLVM's own pipes; for inlining, both give the same decisions.
+        `development`: a compiler built with TFLite decides; the same, except for what is sampled. `embedded`: the model
+        built into the compiler. `auto`: the plugin if it can be built and the policy can run in it; otherwise
+        development mode for the compiler's own decisions, if available; otherwise the channel.
+      inliner: the program that inlines: `clang`, which does all of the compilation, or `opt`, over the channel, whose
+        output clang compiles to an object.
       opt_passes: the pipeline that `opt` runs; by default that of the module's `-O` level. For modules that were
         captured right before inlining: `scc-oz-module-inliner`.
     """
@@ -71,12 +56,11 @@ class RolloutSettings:
     file_bytes: int = 1 << 29
     record_call_sites: bool = False
     backend: str = "auto"
-    models: Path | None = None
     inliner: str = "clang"
     opt_passes: str = ""
 
     def __post_init__(self) -> None:
-        check_backend(self.backend)
+        backends.check_name(self.backend)
         if self.inliner not in INLINERS:
             raise ConfigError(f"inliner: expected one of {', '.join(INLINERS)}; found {self.inliner!r}")
         if self.inliner == "opt" and self.backend not in ("auto", "channel"):
@@ -84,42 +68,24 @@ class RolloutSettings:
 
 
 class DefaultPolicy(FeaturePolicy):
-    """Decides what the compiler itself would; its trajectories are the default traces."""
+    """Decides as the compiler's own heuristic; its trajectories are the default traces."""
 
     needs_default = True
     is_default = True
 
     def __init__(self, problem: Problem):
         if problem.advisor.default_feature is None:
-            raise PolicyError(f"{problem.name}: the compiler does not tell its own decision")
+            raise PolicyError(f"{problem.name}: the compiler does not send its own decision as a feature")
         super().__init__(problem.advisor.default_feature, name="default")
 
 
-class EmbeddedPolicy(Policy):
-    """The model that is built into the compiler: it decides there, unseen, and nowhere else."""
-
-    name = "embedded"
-
-    def start(self, header: Header, seed: int) -> Decider:
-        raise PolicyError("the compiler's built-in model decides within the compiler only; compile by `rollout`")
-
-
-def check_embedded_model(toolchain: Toolchain, problem: Problem) -> None:
-    """Raises ToolchainError when no model is built into the compiler."""
-    if not toolchain.require(problem.advisor.problem).embedded:
-        raise ToolchainError(
-            f"{toolchain.clang}: no model for {problem.advisor.problem} is built into it (it cannot set up the release "
-            "mode without a channel); use a clang that was built with one, see docs/deploy.md"
-        )
-
-
 class Compilation:
-    """One compilation, or what stands for it when it takes several; and what it costs.
+    """One compilation, by one or several compiler processes, and its cost.
 
     Attributes:
-      object_path: where the object is afterwards.
+      object_path: the object afterwards.
       log_path: for a backend's log of decisions.
-      embeddings: the vocabulary that the compiler is to make embeddings by, if any.
+      embeddings: the vocabulary of the embeddings that the compiler is to send, if any.
       file_bytes: limit on each file that the compiler writes.
       cpu_s: CPU seconds of the compiler so far.
     """
@@ -133,6 +99,7 @@ class Compilation:
         seed: int,
         settings: RolloutSettings,
         scratch_bytes: int | None = None,
+        policies: PolicyFolder | None = None,
     ):
         """See `rollout` for the arguments.
 
@@ -146,6 +113,10 @@ class Compilation:
         self.toolchain = toolchain
         self.support = toolchain.require(problem.advisor.problem)
         self.scratch = scratch
+        if policies is None:
+            policies = PolicyFolder(scratch / "policies")
+            policies.prune()
+        self.policies = policies
         self.file_bytes = settings.file_bytes
         if scratch_bytes is not None:
             self.file_bytes = min(settings.file_bytes, scratch_bytes // NUM_FILES)
@@ -169,8 +140,8 @@ class Compilation:
             )
 
     @property
-    def features_of_default(self) -> tuple[TensorSpec, ...]:
-        """What an observation of a default trace consists of: with the default's decision, unless that took a slot."""
+    def default_trace_features(self) -> tuple[TensorSpec, ...]:
+        """The features of a default trace, with the default decision unless that takes another feature's slot."""
         support = self.support
         if support.default_in_callee_slot or support.advice is None or self.advisor.default_feature is None:
             return support.features
@@ -178,8 +149,13 @@ class Compilation:
 
     @property
     def loads_plugins(self) -> bool:
-        """Whether clang heeds `-fpass-plugin`: not where it compiles as the backend of a ThinLTO link."""
+        """Whether clang loads pass plugins; as the backend of a ThinLTO link it does not."""
         return not thinlto.without_index(self._options)[1]
+
+    def may_use(self, backend: str) -> bool:
+        """Whether the settings allow a backend; opt and embeddings need the channel."""
+        needs_channel = self.uses_opt or self.embeddings is not None
+        return self.settings.backend in (backends.AUTO, backend) and not needs_channel
 
     @functools.cached_property
     def _options(self) -> tuple[str, ...]:
@@ -188,18 +164,18 @@ class Compilation:
 
     @property
     def names_call_sites(self) -> bool:
-        """Whether it is asked who calls whom."""
+        """Whether remarks are to name caller and callee of each decision."""
         return self.settings.record_call_sites and self.advisor == INLINING
 
     def command(self, flags: Sequence[str] = (), *, call_sites: bool = False) -> list[str]:
-        """The argument list of the compiler or, when that inlines, of `opt`.
+        """The argument list of clang or, if it is the inliner, of `opt`.
 
         Args:
           flags: of the advisor, as clang takes them.
-          call_sites: have remarks written that `call_sites` reads.
+          call_sites: whether to write the remarks that `call_sites` reads.
 
         Raises:
-          ToolchainError: there is no `opt`.
+          ToolchainError: `opt` is missing.
         """
         options, bitcode, trusted = self._options, self.module.bitcode_path, self.module.trusted
         if self.uses_opt:
@@ -215,27 +191,20 @@ class Compilation:
         return compile_command(self.toolchain.clang, options, bitcode, self.object_path, flags, trusted=trusted)
 
     def generate_code(self) -> None:
-        """Makes the object of what `opt` has left; where clang has compiled there is nothing to do.
+        """Compiles the bitcode that `opt` wrote to an object; does nothing if clang did all of the compilation.
 
         Raises:
-          CompileError, CorpusError: it fails.
+          CompileError, CorpusError: clang failed.
         """
         if self.uses_opt:
-            flags = ["-disable-llvm-passes"]
-            command = compile_command(
-                self.toolchain.clang,
-                self._options,
-                self._optimised_path,
-                self.object_path,
-                flags,
-                trusted=self.module.trusted,
-            )
-            self._run(command)
+            clang, flags = self.toolchain.clang, ["-disable-llvm-passes"]
+            paths = (self._optimised_path, self.object_path)
+            self._run(compile_command(clang, self._options, *paths, flags, trusted=self.module.trusted))
 
     def compile(
         self, flags: list[str], variables: Mapping[str, str] | None = None, *, call_sites: bool = False
     ) -> None:
-        """Compiles to `object_path`, without a conversation.
+        """Compiles to `object_path`, without a channel.
 
         Args:
           flags: of the advisor.
@@ -243,7 +212,7 @@ class Compilation:
           call_sites: see `command`.
 
         Raises:
-          CompileError, CorpusError: it fails.
+          CompileError, CorpusError: the compiler failed.
         """
         self._run(self.command(flags, call_sites=call_sites), variables)
         self.generate_code()
@@ -259,22 +228,12 @@ class Compilation:
         )
         self.account(result)
 
-    def compile_by_embedded_model(self) -> None:
-        """Compiles under the model that is built into the compiler.
-
-        Raises:
-          ToolchainError: there is none.
-          CompileError, CorpusError: it fails.
-        """
-        check_embedded_model(self.toolchain, self.problem)
-        self.compile(self.advisor.embedded_options())
-
     def account(self, process: processes.ProcessResult) -> None:
-        """Counts what a process has cost.
+        """Adds the cost of a compiler process that has ended.
 
         Raises:
           CompileError, CorpusError: it failed.
-          ResourceError: it failed for want of memory or disk.
+          ResourceError: it ran out of memory or disk.
         """
         self.cpu_s += process.cpu_s
         if not process.ok:
@@ -287,10 +246,10 @@ class Compilation:
             raise CompileError(f"{self.module.name}: {process.describe()}")
 
     def call_sites(self, features: Mapping[str, np.ndarray], advice: np.ndarray) -> remarks.CallSites:
-        """Who calls whom, after a compilation with `call_sites`; see `remarks.parse_call_sites`.
+        """Caller and callee of each decision, after a compilation with `call_sites`; see `remarks.parse_call_sites`.
 
         Raises:
-          ProtocolError: the remarks are not about those decisions.
+          ProtocolError: the remarks are about other decisions.
         """
         try:
             return remarks.parse_call_sites(self._remarks_path.read_bytes(), features, advice)
@@ -298,7 +257,7 @@ class Compilation:
             raise ProtocolError(f"{self.module.name}: {error}") from error
 
     def measured_remarks(self) -> bytes:
-        """What the problem's measurement needs of them."""
+        """The remarks that the problem measures; empty if it needs none."""
         if self.problem.remark_pass is None or not self._remarks_path.exists():
             return b""
         return self._remarks_path.read_bytes()

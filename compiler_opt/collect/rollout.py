@@ -1,9 +1,9 @@
-"""One compilation under a policy, measured: the only way in which anything here compiles a module.
+"""Compiles one module under a policy and measures the object.
 
     rollout(module, policy, problem, toolchain) -> Rollout(trajectory, measurement, cost in CPU seconds, failure?)
 
-Default traces, training, evaluation and imitation all call it. How decisions get into the compiler is the business of
-`channel_backend`, `plugin_backend` and `development_backend`; `compilation` has what they share.
+Nothing else here compiles modules: default traces, training, evaluation and imitation all call it. `collect.backends`
+are the ways in which decisions get into the compiler.
 """
 
 import contextlib
@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.collect import channel_backend, development_backend, plugin_backend
-from compiler_opt.collect.compilation import Compilation, EmbeddedPolicy
+from compiler_opt.collect.backends import compile_under
+from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.compilation import DefaultPolicy as DefaultPolicy
 from compiler_opt.collect.compilation import RolloutSettings as RolloutSettings
+from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.trajectory import Trajectory as Trajectory
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError, ResourceError
@@ -29,19 +30,19 @@ from compiler_opt.problems.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class Rollout:
-    """What came of one compilation.
+    """The result of one compilation.
 
     Attributes:
       module: the module's name.
       project: its project's name.
       policy: the policy's name; `compiler` for a plain compilation.
-      seed: what the policy's sampling started from.
-      trajectory: None for a plain compilation, or when the module has nothing to decide.
-      measurement: what the problem reads off the object; None after a failure.
+      seed: of the policy's samples.
+      trajectory: None for a plain compilation, or if the module has nothing to decide.
+      measurement: what the problem reads from the object; None after a failure.
       cpu_s: CPU seconds of the compiler.
       host_cpu_s: CPU seconds of this process for the same rollout.
       failure: why there is no measurement; one line.
-      is_transient: whether it failed for want of memory, disk or processes: another time it may succeed.
+      is_transient: whether it failed for lack of memory, disk or processes, and may succeed another time.
     """
 
     module: str
@@ -67,6 +68,7 @@ def rollout(
     settings: RolloutSettings = RolloutSettings(),
     keep_object: Path | None = None,
     scratch_bytes: int | None = None,
+    policies: PolicyFolder | None = None,
 ) -> Rollout:
     """Compiles a module once and measures the object.
 
@@ -75,14 +77,15 @@ def rollout(
       policy: who decides; None compiles plainly, without advisor and channel.
       problem: what is decided and measured.
       toolchain: the compiler.
-      scratch: a directory of the caller's own, in which nothing of the compilation stays; None makes one.
+      scratch: a folder that no other process uses, from which files of the compilation are removed; None makes one.
       seed: for a policy that samples.
-      settings: limits.
+      settings: limits and the backend.
       keep_object: where to copy the object to.
-      scratch_bytes: what the compiler may write there; None for no limit but that of each file.
+      scratch_bytes: limit on all files that the compiler writes together; None for only the limit on each.
+      policies: where backends look for what the policy needs, and write it if it is missing; by default in `scratch`.
 
     Returns:
-      the rollout; a module that cannot be compiled has a `failure`.
+      the rollout; if the module cannot be compiled, it has a `failure`.
 
     Raises:
       PolicyError: the policy does not fit the compiler.
@@ -97,13 +100,17 @@ def rollout(
                 settings=settings,
                 keep_object=keep_object,
                 scratch_bytes=scratch_bytes,
+                policies=policies,
             )
-    compilation = Compilation(module, problem, toolchain, scratch, seed, settings, scratch_bytes)
+    compilation = Compilation(module, problem, toolchain, scratch, seed, settings, scratch_bytes, policies)
     host_cpu_s = time.process_time()
     trajectory, measurement, failure, is_transient = None, None, None, False
     try:
         with _tidied(scratch, keep_object):
-            trajectory = _run(compilation, policy)
+            if policy is None:
+                compilation.compile([])
+            else:
+                trajectory = compile_under(compilation, policy)
             measurement = problem.measure(compilation.object_path, compilation.measured_remarks())
             if keep_object is not None:
                 keep_object.parent.mkdir(parents=True, exist_ok=True)
@@ -130,40 +137,18 @@ def rollout(
 
 
 def policy_name(policy: Policy | None) -> str:
-    """What a rollout calls the policy."""
+    """The policy's name in a rollout."""
     return policy.name if policy is not None else "compiler"
 
 
 @contextlib.contextmanager
 def _tidied(scratch: Path, kept: Path | None) -> Iterator[None]:
-    """Removes the files that are new in a folder, also what a killed compiler has left; not one, and not policies."""
+    """Removes new files from a folder, also those that a killed compiler left; keeps one, and folders."""
     before = set(scratch.iterdir())
     try:
         yield
     finally:
         for path in scratch.iterdir():
-            if path not in before and path != kept and path.suffix != plugin_backend.NATIVE_SUFFIX:
+            if path not in before and path != kept and not path.is_dir():
                 with contextlib.suppress(OSError):
                     path.unlink()
-
-
-def _run(compilation: Compilation, policy: Policy | None) -> Trajectory | None:
-    """Compiles by the backend that fits, or that the settings ask for."""
-    if policy is None:
-        compilation.compile([])
-        return None
-    if isinstance(policy, EmbeddedPolicy):
-        compilation.compile_by_embedded_model()
-        return None
-    backend = compilation.settings.backend
-    if compilation.uses_opt or compilation.embeddings is not None:
-        return channel_backend.run(compilation, policy)
-    if backend in ("auto", "plugin"):
-        plugin = plugin_backend.prepare(compilation, policy)
-        if plugin is not None:
-            return plugin_backend.run(compilation, policy, plugin)
-    if backend in ("auto", "development"):
-        development = development_backend.prepare(compilation, policy)
-        if development is not None:
-            return development_backend.run(compilation, policy, development)
-    return channel_backend.run(compilation, policy)

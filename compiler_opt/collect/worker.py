@@ -20,8 +20,10 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from compiler_opt.collect import backends
+from compiler_opt.collect.policy_folder import MAX_POLICIES, PolicyFolder
 from compiler_opt.collect.rollout import Rollout, rollout
-from compiler_opt.collect.schedule import Task
+from compiler_opt.collect.schedule import Task, lost_rollout
 from compiler_opt.errors import CompilerOptError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.fork_server import ForkServers, find_library
@@ -30,9 +32,9 @@ from compiler_opt.llvm.scratch import remove_folder
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Problem
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 _IO_TIMEOUT_S = 30
-_POLICIES_KEPT = 8
 _SMALL_BYTES = 1 << 16
 """A message that surely fits into the socket, so that sending it waits for nobody."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -46,34 +48,44 @@ class WorkerSettings:
       toolchain: the compiler.
       problem: what is decided.
       num_workers: how many share the disk.
+      policies: the folder of learned policies, which the host writes.
     """
 
     toolchain: Toolchain
     problem: Problem
     num_workers: int
+    policies: PolicyFolder
 
 
 class PickledPolicies:
-    """Policies as they are sent: each is pickled once, and numbered."""
+    """Policies as they are sent, each pickled once; learned ones are written to the folder of policies."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[int, tuple[int, Policy | None, bytes]] = {}
-        self._count = 0
+    def __init__(self, settings: WorkerSettings):
+        self._settings = settings
+        self._pickled: dict[int, tuple[Policy | None, bytes]] = {}
 
-    def get(self, policy: Policy | None) -> tuple[int, bytes]:
-        """The policy's number, and the policy pickled."""
-        found = self._numbers.get(id(policy))
+    def get(self, policy: Policy | None) -> bytes:
+        """The policy, pickled.
+
+        Raises:
+          OSError: the disk is full.
+        """
+        found = self._pickled.get(id(policy))
         if found is None:
-            while len(self._numbers) >= _POLICIES_KEPT:
-                del self._numbers[next(iter(self._numbers))]
-            self._count += 1
-            # With the policy itself: as long as that is there, nobody else has its id.
-            found = self._numbers[id(policy)] = (self._count, policy, pickle.dumps(policy))
-        return found[0], found[2]
+            while len(self._pickled) >= MAX_POLICIES:
+                del self._pickled[next(iter(self._pickled))]
+            # The policy is kept too: while it exists, no other object has its id.
+            found = self._pickled[id(policy)] = (policy, self._settings.policies.dumps(policy, self._write))
+        return found[1]
+
+    def _write(self, policy: LearnedPolicy) -> None:
+        settings = self._settings
+        for backend in backends.installed():
+            backend.write_policy(policy, settings.problem, settings.toolchain, settings.policies)
 
     def forget(self) -> None:
-        """Has all policies pickled again: by now they may be others."""
-        self._numbers.clear()
+        """Has all policies pickled again: objects may have changed, or files disappeared."""
+        self._pickled.clear()
 
 
 class Worker:
@@ -102,31 +114,23 @@ class Worker:
             self._process = context.Process(target=_work, args=(theirs, settings, scratch, os.getpid()), daemon=True)
             self._process.start()
         self._scratch = scratch
-        self._policies: deque[int] = deque(maxlen=_POLICIES_KEPT)
         self.tasks: deque[Task] = deque()
         self.is_ready = False
         self.was_stopped = False
         self.begun_s = time.monotonic()
 
-    def offer(self, task: Task, policies: PickledPolicies) -> bool:
-        """Gives it something to do; False when it is busy and the message is too long to be left for later.
+    def offer(self, task: Task, policy: bytes) -> bool:
+        """Sends a task with its pickled policy; False if the worker is busy and the socket might not hold the message.
 
         Raises:
-          OSError: it is dead, or does not listen.
+          OSError: the worker is dead, or does not listen.
         """
-        number, policy = policies.get(task.job.policy)
-        is_new = number not in self._policies
-        messages = [pickle.dumps((dataclasses.replace(task.job, policy=None), number, is_new))]
-        if is_new:
-            messages.append(policy)
-        if self.tasks and sum(map(len, messages)) > _SMALL_BYTES:
+        message = pickle.dumps((dataclasses.replace(task.job, policy=None), policy))
+        if self.tasks and len(message) > _SMALL_BYTES:
             return False
         if not self.tasks:
             self.begun_s = time.monotonic()
-        for message in messages:
-            self.connection.send_bytes(message)
-        if is_new:
-            self._policies.append(number)
+        self.connection.send_bytes(message)
         self.tasks.append(task)
         return True
 
@@ -217,22 +221,24 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     library = find_library(settings.toolchain.clang)
     processes.use_spawner(None if library is None else ForkServers(library).start)
-    policies: dict[int, Policy | None] = {}
+    load_policy = settings.policies.reader()
     connection.send(None)
     while True:
         answer: Rollout | Exception
         try:
-            job, number, is_new = connection.recv()
-            if is_new:
-                while len(policies) >= _POLICIES_KEPT:
-                    del policies[next(iter(policies))]
-                policies[number] = connection.recv()
+            job, pickled = connection.recv()
         except EOFError:
             return
         try:
+            policy = load_policy(pickled)
+        except OSError as error:
+            failure = f"{job.module.name}: its policy cannot be read: {error}"
+            connection.send(lost_rollout(job, failure, is_transient=True))
+            continue
+        try:
             answer = rollout(
                 job.module,
-                policies[number],
+                policy,
                 settings.problem,
                 settings.toolchain,
                 scratch=scratch,
@@ -241,6 +247,7 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
                 keep_object=job.keep_object,
                 # Should all workers write as much as they may, there is still room.
                 scratch_bytes=shutil.disk_usage(scratch).free // settings.num_workers,
+                policies=settings.policies,
             )
         except CompilerOptError as error:
             answer = error

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.schedule import Job as Job
 from compiler_opt.collect.schedule import Schedule, SetAside, Task, lost_rollout
@@ -90,13 +91,12 @@ class WorkerPool:
             ended, and fewer work at a time.
         """
         self.num_workers = num_workers or len(os.sched_getaffinity(0))
-        self._settings = WorkerSettings(toolchain, problem, self.num_workers)
+        self._toolchain, self._problem = toolchain, problem
         self._slack_s = slack_s
         self._patience_s = patience_s
         self._available_bytes = available_bytes
         self._stack = contextlib.ExitStack()
         self._workers: list[Worker] = []
-        self._policies = PickledPolicies()
         self._num_calls = 0
         self._num_started = 0
         self._failed_starts = 0
@@ -105,11 +105,14 @@ class WorkerPool:
 
     @property
     def scratch(self) -> Path:
-        """A folder that its workers can read, and that goes with it."""
+        """A folder that the workers can read; removed with the pool."""
         return self._scratch
 
     def __enter__(self) -> "WorkerPool":
         self._scratch = self._stack.enter_context(scratch_directory())
+        self.policies = PolicyFolder(self._scratch / "policies")
+        self._settings = WorkerSettings(self._toolchain, self._problem, self.num_workers, self.policies)
+        self._pickled = PickledPolicies(self._settings)
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
         return self
 
@@ -127,7 +130,8 @@ class WorkerPool:
             dropped.
         """
         self._end(*self._busy())
-        self._policies.forget()
+        self._pickled.forget()
+        self.policies.prune()
         self._num_calls += 1
         call = self._num_calls
         schedule = Schedule(jobs, self._set_aside)
@@ -153,16 +157,17 @@ class WorkerPool:
         """Gives the workers something to do."""
         busy = self._busy()
         if schedule.waiting:
-            self._start_workers(len(busy) + len(schedule.waiting))
+            tasks = schedule.waiting
+            self._start_workers(len(busy) + len(tasks))
             workers = sorted(self._workers, key=lambda worker: len(worker.tasks))
         elif schedule.suspects and not busy:
+            tasks = schedule.suspects
             self._start_workers(1)
             workers = self._workers[:1]
         else:
             return
         has_room = self._has_room()
         for worker in workers:
-            tasks = schedule.waiting or schedule.suspects
             # A second job keeps a worker from waiting for us; the last ones are for those that have none.
             if not tasks or len(worker.tasks) > (len(tasks) > self.num_workers):
                 return
@@ -173,8 +178,20 @@ class WorkerPool:
                 self._offer(worker, tasks, schedule)
 
     def _offer(self, worker: Worker, tasks: deque[Task], schedule: Schedule) -> None:
+        task = tasks[0]
+        if task.num_lost:
+            # Perhaps a file of its policy has disappeared.
+            self._pickled.forget()
         try:
-            if worker.offer(tasks[0], self._policies):
+            policy = self._pickled.get(task.job.policy)
+        except OSError as error:
+            if error.errno not in ResourceError.ERRNOS:
+                raise
+            failure = f"{task.job.module.name}: out of memory or disk: its policy cannot be written: {error}"
+            schedule.lose(tasks.popleft(), lost_rollout(task.job, failure, is_transient=True))
+            return
+        try:
+            if worker.offer(task, policy):
                 tasks.popleft()
         except OSError:
             self._lose(worker, schedule)

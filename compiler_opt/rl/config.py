@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from compiler_opt.collect.compilation import check_backend
+from compiler_opt.collect import backends
 from compiler_opt.corpus.sampling import check_sampling
 
 POLICY_DIR = "policy"
@@ -43,7 +43,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_at_least_1(self, "num_iterations", "num_modules", "rollouts_per_module")
         check_over_0(self, "compile_timeout_s", "learning_rate_decay")
-        check_backend(self.backend)
+        backends.check_name(self.backend)
         check_sampling(self.sampling)
         if self.max_minutes < 0:
             raise ValueError(f"max_minutes: expected at least 0, found {self.max_minutes}")

@@ -99,12 +99,11 @@ class TrainingContext:
 
         return make_sampler(self.config.sampling, modules, self.config.seed, counts)
 
-    def rollout_settings(self, *, record_call_sites: bool = False, models: Path | None = None) -> RolloutSettings:
+    def rollout_settings(self, *, record_call_sites: bool = False) -> RolloutSettings:
         return RolloutSettings(
             timeout_s=self.config.compile_timeout_s,
             record_call_sites=record_call_sites,
             backend=self.config.backend,
-            models=models,
         )
 
     def vocabulary_fingerprint(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from absl import flags
 from tqdm import tqdm
 
-from compiler_opt.collect.compilation import EmbeddedPolicy, check_embedded_model
+from compiler_opt.collect.backends.embedded import EmbeddedPolicy, check_embedded_model
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus

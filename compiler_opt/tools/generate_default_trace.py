@@ -10,7 +10,6 @@ stands beside the default's in a CSV file. A score counts a COMDAT group once fo
 compiled here.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.output import csv_text
-from compiler_opt.export.development import models_folder
+from compiler_opt.export.development import write_development_model
 from compiler_opt.files import check_writable, printable, write_atomically
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import probe
@@ -88,8 +87,7 @@ def main(argv: list[str]) -> None:
             _report(output_path, baseline.failures, summary)
         if policy is not None and performance_path is not None:
             assert support.advice is not None
-            models = models_folder(settings.backend, policy, support.advice.name, pool.scratch)
-            settings = dataclasses.replace(settings, models=models)
+            write_development_model(pool.policies, policy, support.advice.name, settings.backend)
             if problem.default_policy is not None:
                 # What is rebuilt of the default is not quite the compiler's own, which is the yardstick.
                 baseline = measure_baseline([m for m in modules if m.name in baseline.scores], pool, problem)

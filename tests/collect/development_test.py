@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.collect.compilation import EmbeddedPolicy
+from compiler_opt.collect.backends.embedded import EmbeddedPolicy
+from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ToolchainError
-from compiler_opt.export.development import models_folder
+from compiler_opt.export.development import write_development_model
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
@@ -39,6 +40,7 @@ class Place:
         for name in ("inlining", "eviction", "scratch"):
             (root / name).mkdir()
         self.root = root
+        self.policies = PolicyFolder(root / "policies")
         self.stock = toolchain
         self.corpora: dict[str, Corpus] = {
             "inlining": make_small_corpus(root / "inlining", str(toolchain.clang)),
@@ -74,8 +76,7 @@ class Place:
         seed: int = 0,
     ) -> Rollout:
         if isinstance(policy, BinaryPolicy):
-            models = models_folder(settings.backend, policy, _ADVICE, self.root)
-            settings = dataclasses.replace(settings, models=models)
+            write_development_model(self.policies, policy, _ADVICE, settings.backend)
         return rollout(
             self.corpora[problem.name].by_name[module],
             policy,
@@ -85,6 +86,7 @@ class Place:
             seed=seed,
             settings=settings,
             keep_object=self.object,
+            policies=self.policies,
         )
 
     @property
@@ -124,7 +126,7 @@ def test_a_greedy_network_gives_what_it_gives_over_the_channel(place: Place) -> 
             assert development.trajectory is not None and 0 < development.trajectory.advice.mean() < 1
             assert development.trajectory.log_probs is None
     assert list((place.root / "scratch").iterdir()) == []
-    assert [path.name for path in (place.root / "models").iterdir()] == [policy.key]
+    assert [path.name for path in (place.root / "policies").iterdir()] == [policy.key]
 
 
 def test_without_a_model_it_is_the_default_trace(place: Place) -> None:
@@ -246,8 +248,9 @@ def test_only_binary_policies_are_converted(tmp_path: Path) -> None:
     )
     policy = _EVICTION.policy(weights)
     with pytest.raises(PolicyError, match="only binary policies are converted"):
-        models_folder("development", policy, "index_to_evict", tmp_path)
-    assert models_folder("channel", policy, "index_to_evict", tmp_path) is None
+        write_development_model(PolicyFolder(tmp_path), policy, "index_to_evict", "development")
+    write_development_model(PolicyFolder(tmp_path), policy, "index_to_evict", "channel")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_model_that_was_not_converted_for_sampling_is_refused() -> None:
@@ -259,8 +262,8 @@ def test_a_built_in_model_decides_unseen(place: Place) -> None:
     policy = BinaryPolicy(place.weights)
     expected = place.rollout(_AREA, policy, _DEVELOPMENT)
     content = place.object.read_bytes()
-    assert (place.root / "models" / policy.key / TFLITE_FILE).is_file()
-    compiler = place.with_behaviour("", embedded=place.root / "models" / policy.key)
+    assert (place.root / "policies" / policy.key / TFLITE_FILE).is_file()
+    compiler = place.with_behaviour("", embedded=place.root / "policies" / policy.key)
     result = place.rollout(_AREA, EmbeddedPolicy(), RolloutSettings(), toolchain=compiler)
     assert result.failure is None and result.trajectory is None
     assert result.measurement == expected.measurement

@@ -155,8 +155,8 @@ def test_plugin_and_channel_give_the_same_rollouts(
         np.testing.assert_array_equal(credits[0], credits[1])
     assert len(advice) > 4
     # What stays for the next rollout: the network, once for each policy.
-    assert {path.suffix for path in scratch.iterdir()} == {".mlgo"}
-    assert len(list(scratch.iterdir())) == 3
+    assert [path.name for path in scratch.iterdir()] == ["policies"]
+    assert [path.name for path in scratch.glob("policies/*/*")] == ["network.mlgo"] * 3
 
 
 def test_a_scratch_directory_keeps_few_policies(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_scratch_directory_keeps_few_policies(corpus: Corpus, toolchain: Toolc
     for _ in range(12):
         result = rollout(_area(corpus), BinaryPolicy(weights), _INLINING, toolchain, scratch=scratch)
         assert result.trajectory is not None
-    assert 1 <= len(list(scratch.glob("*.mlgo"))) <= 9
+    assert 1 <= len(list(scratch.glob("policies/*/*.mlgo"))) <= 9
 
 
 def test_without_headers_the_channel_is_used(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
@@ -198,7 +198,9 @@ def test_a_network_for_another_compiler_is_an_error(corpus: Corpus, toolchain: T
 
 
 def test_an_unknown_backend_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="expected one of auto, plugin, channel, development; found 'pipes'"):
+    with pytest.raises(
+        ConfigError, match="expected one of auto, embedded, plugin, development, channel; found 'pipes'"
+    ):
         RolloutSettings(backend="pipes")
 
 

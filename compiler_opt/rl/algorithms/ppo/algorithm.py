@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
-from compiler_opt.export.development import models_folder
+from compiler_opt.export.development import write_development_model
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.ppo import PPOConfig
@@ -44,8 +44,8 @@ class PPO(Algorithm):
     def collection_policy(self) -> CollectionPolicy:
         context = self._context
         policy = context.problem.policy(self._learner.weights(), temperature=1.0)
-        models = models_folder(context.config.backend, policy, context.action_name, context.pool.scratch)
-        settings = context.rollout_settings(record_call_sites=True, models=models)
+        write_development_model(context.pool.policies, policy, context.action_name, context.config.backend)
+        settings = context.rollout_settings(record_call_sites=True)
         return RepeatedPolicy(policy, context.config.rollouts_per_module, settings)
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:

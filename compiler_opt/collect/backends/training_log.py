@@ -1,4 +1,4 @@
-"""Training logs that a compiler has left, as trajectories: by LLVM's development mode, or by our plugin."""
+"""Reads the training log that LLVM's development mode or our plugin has written, as a trajectory."""
 
 import numpy as np
 

@@ -1,7 +1,11 @@
-"""Decisions made here, over the interactive channel: any policy, any problem."""
+"""Decisions made in our process, over the compiler's interactive channel: any policy, any problem."""
+
+import functools
+from collections.abc import Callable
 
 import numpy as np
 
+from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import ProtocolError, ToolchainError
@@ -18,13 +22,14 @@ from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy, ReplayPolicy
 
 
-def run(compilation: Compilation, policy: Policy) -> Trajectory | None:
-    """Compiles under a policy; None when there is nothing to decide.
+class ChannelBackend(Backend):
+    """Takes every policy."""
 
-    Raises:
-      CompileError, CorpusError, ProtocolError: it fails.
-      PolicyError: the policy does not fit the compiler.
-    """
+    def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None]:
+        return functools.partial(_compile, compilation, policy)
+
+
+def _compile(compilation: Compilation, policy: Policy) -> Trajectory | None:
     if policy.needs_default and compilation.support.default_in_callee_slot:
         return _replayed_default(compilation)
     trajectory, _ = _converse(compilation, policy, include_default=policy.needs_default)
@@ -32,20 +37,20 @@ def run(compilation: Compilation, policy: Policy) -> Trajectory | None:
 
 
 def _replayed_default(compilation: Compilation) -> Trajectory | None:
-    """On a compiler that overwrites a feature with the default decision: first the decisions, then the features."""
+    """Records the default on a compiler that overwrites a feature with it: first the decisions, then the features."""
     slot = compilation.advisor.default_slot
     if slot is None:
         raise ProtocolError(f"{compilation.problem.name}: no feature is known to carry the default decision")
-    told, _ = _converse(compilation, FeaturePolicy(slot, name="default"), include_default=True)
-    if told is None:
+    recorded, _ = _converse(compilation, FeaturePolicy(slot, name="default"), include_default=True)
+    if recorded is None:
         return None
-    seen, result = _converse(compilation, ReplayPolicy(told.advice, name="default"), include_default=False)
-    if seen is None or len(seen) != len(told):
+    replayed, result = _converse(compilation, ReplayPolicy(recorded.advice, name="default"), include_default=False)
+    if replayed is None or len(replayed) != len(recorded):
         raise ProtocolError(
-            f"{compilation.module.name}: the compiler asked for {len(told)} decisions, then {len(result.advice)} when "
-            "they were replayed; the default trace of this module would be wrong"
+            f"{compilation.module.name}: the compiler asked for {len(recorded)} decisions, then {len(result.advice)} "
+            "when they were replayed; the default trace of this module would be wrong"
         )
-    return seen
+    return replayed
 
 
 def _converse(
@@ -84,18 +89,21 @@ def _converse(
 
 
 def _channel(compilation: Compilation, *, include_default: bool) -> Connect:
-    """That of the plugin which tells the default's decisions beside the rest, where there is one; else LLVM's own.
+    """The plugin's channel, which adds the default decision as a feature, if available; otherwise LLVM's.
 
     Raises:
-      ToolchainError: there is no plugin, and the settings insist on it.
+      ToolchainError: the plugin cannot be built, and the settings insist on it.
     """
-    advisor, backend = compilation.advisor, compilation.settings.backend
-    # Asked over a channel that leads nowhere, without the plugin, LLVM would wait for ever.
-    if advisor.plugin_default_feature is not None and backend in ("auto", "plugin") and compilation.loads_plugins:
+    advisor = compilation.advisor
+    # The options give LLVM itself a channel that nobody answers: where clang loads no plugin, it would wait forever.
+    if advisor.plugin_default_feature is not None and compilation.may_use("plugin") and compilation.loads_plugins:
         try:
             plugin = regalloc_plugin.regalloc_plugin(compilation.toolchain)
             return regalloc_plugin.plugin_channel(plugin, advisor, regalloc_plugin.make_nowhere(compilation.scratch))
         except ToolchainError:
-            if backend == "plugin":
+            if compilation.settings.backend == "plugin":
                 raise
     return llvm_channel(advisor, include_default=include_default, takes_llvm_options=compilation.uses_opt)
+
+
+BACKEND = ChannelBackend()

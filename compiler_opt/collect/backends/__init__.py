@@ -1,0 +1,79 @@
+"""How a policy's decisions get into the compiler: one module here for each way, with a `BACKEND`, named in `NAMES`.
+
+host, once per policy:      for backend in installed(): backend.write_policy(policy, ...)
+worker, each compilation:   for backend in installed():
+                                compile = backend.prepare(compilation, policy)
+                                if compile is not None:
+                                    return compile()
+"""
+
+import abc
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from compiler_opt.errors import ConfigError, PolicyError
+
+if TYPE_CHECKING:  # Compilations check the name of their backend here.
+    from compiler_opt.collect.compilation import Compilation
+    from compiler_opt.collect.policy_folder import PolicyFolder
+    from compiler_opt.collect.trajectory import Trajectory
+    from compiler_opt.llvm.toolchain import Toolchain
+    from compiler_opt.policies.policy import Policy
+    from compiler_opt.problems.problem import Problem
+    from compiler_opt.spaces.learned_policy import LearnedPolicy
+
+AUTO = "auto"
+"""The setting that takes the first backend that applies."""
+
+NAMES = ("embedded", "plugin", "development", "channel")
+"""The backends, in the order in which they are tried; the last one takes every policy."""
+
+
+class Backend(abc.ABC):
+    """One way to compile under a policy; has no state."""
+
+    def write_policy(
+        self, policy: "LearnedPolicy", problem: "Problem", toolchain: "Toolchain", policies: "PolicyFolder"
+    ) -> None:
+        """Writes what compilations under a policy read, so that no worker has to; by default nothing.
+
+        Raises:
+          OSError: the disk is full.
+        """
+        del policy, problem, toolchain, policies
+
+    @abc.abstractmethod
+    def prepare(self, compilation: "Compilation", policy: "Policy") -> "Callable[[], Trajectory | None] | None":
+        """Returns a function that compiles under the policy, or None if this backend does not apply.
+
+        The function returns the trajectory, None if the module has nothing to decide, and raises CompileError,
+        CorpusError or ProtocolError if the module cannot be compiled.
+
+        Raises:
+          PolicyError, ToolchainError: the settings insist on this backend, and it does not apply.
+        """
+
+
+def check_name(name: str) -> None:
+    """Raises ConfigError unless `RolloutSettings.backend` can have this value."""
+    if name not in (AUTO, *NAMES):
+        raise ConfigError(f"backend: expected one of {', '.join((AUTO, *NAMES))}; found {name!r}")
+
+
+@functools.cache
+def installed() -> tuple[Backend, ...]:
+    """All backends, in the order of `NAMES`."""
+    return tuple(importlib.import_module(f"{__name__}.{name}").BACKEND for name in NAMES)
+
+
+def compile_under(
+    compilation: "Compilation", policy: "Policy", backends: "Sequence[Backend] | None" = None
+) -> "Trajectory | None":
+    """Compiles by the first backend that applies; see `Backend.prepare` for the errors."""
+    for backend in installed() if backends is None else backends:
+        compile_module = backend.prepare(compilation, policy)
+        if compile_module is not None:
+            return compile_module()
+    raise PolicyError(f"policy {policy.name!r}: no backend takes it; use the backend {AUTO}")

@@ -1,0 +1,116 @@
+"""Decisions made by our plugins in the compiler's own process: those of networks, and the compiler's own."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+from compiler_opt.collect.backends import Backend
+from compiler_opt.collect.backends.training_log import logged_trajectory
+from compiler_opt.collect.compilation import Compilation
+from compiler_opt.collect.policy_folder import PolicyFolder
+from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.errors import PolicyError, ToolchainError
+from compiler_opt.llvm import inliner_log, regalloc_plugin
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.inliner_plugin import can_build, environment, inliner_plugin
+from compiler_opt.llvm.plugin import load_option
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import Policy
+from compiler_opt.problems.problem import Problem
+from compiler_opt.spaces.learned_policy import LearnedPolicy
+from compiler_opt.spaces.native import NATIVE_FILE
+
+
+class PluginBackend(Backend):
+    """Takes policies with a native form, and the default."""
+
+    def write_policy(
+        self, policy: LearnedPolicy, problem: Problem, toolchain: Toolchain, policies: PolicyFolder
+    ) -> None:
+        if policy.runs_in_plugin and can_build(toolchain):
+            # If the network has no native form, `prepare` decides what that means.
+            with contextlib.suppress(PolicyError):
+                _write_native(policy, problem, policies)
+
+    def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
+        if not compilation.may_use("plugin"):
+            return None
+        insists = compilation.settings.backend == "plugin"
+        if not compilation.loads_plugins:
+            if insists:
+                raise PolicyError(
+                    f"{compilation.module.name}: as the backend of a ThinLTO link clang loads no plugin; "
+                    "use the backend auto"
+                )
+            return None
+        inlines = compilation.advisor == INLINING
+        if not _decides_in_compiler(policy, compilation.problem):
+            if insists and inlines:
+                raise PolicyError(f"policy {policy.name!r} cannot decide within the compiler; use the backend auto")
+            # The register allocator's plugin asks other policies over the channel.
+            return None
+        if not insists and not can_build(compilation.toolchain):
+            return None
+        try:
+            native = None
+            if isinstance(policy, LearnedPolicy):
+                native = _write_native(policy, compilation.problem, compilation.policies)
+            build = inliner_plugin if inlines else regalloc_plugin.regalloc_plugin
+            plugin = build(compilation.toolchain)
+        except (PolicyError, ToolchainError):
+            if insists:
+                raise
+            return None
+        return functools.partial(_inline if inlines else _allocate, compilation, policy, plugin, native)
+
+
+def _write_native(policy: LearnedPolicy, problem: Problem, policies: PolicyFolder) -> Path:
+    return policies.file(policy, NATIVE_FILE, lambda: problem.native_form(policy.weights))
+
+
+def _decides_in_compiler(policy: Policy, problem: Problem) -> bool:
+    if isinstance(policy, LearnedPolicy):
+        return policy.runs_in_plugin
+    return policy.is_default and problem.action_space.plugin_takes_default
+
+
+def _inline(compilation: Compilation, policy: Policy, plugin: Path, native: Path | None) -> Trajectory | None:
+    features, advice = compilation.support.features, compilation.support.advice
+    assert advice is not None
+    temperature = 0.0
+    if isinstance(policy, LearnedPolicy):
+        policy.check_header(Header(features, advice))
+        temperature = policy.temperature
+    else:
+        features = compilation.default_trace_features
+    log_path = compilation.log_path
+    variables = environment(policy=native, temperature=temperature, seed=compilation.seed, log=log_path)
+    compilation.compile([load_option(plugin)], variables)
+    log = inliner_log.read(log_path, features)
+    if log is None:
+        return None
+    log_probs = None
+    if isinstance(policy, LearnedPolicy) and temperature and log.logits is not None:
+        log_probs = policy.logged_log_probs(log.advice, log.logits)
+    call_sites = log.call_sites if compilation.settings.record_call_sites else None
+    return Trajectory(Header(features, advice), log.observations, log.advice, log_probs, call_sites)
+
+
+def _allocate(compilation: Compilation, policy: Policy, plugin: Path, native: Path | None) -> Trajectory | None:
+    advisor, support, log = compilation.advisor, compilation.support, compilation.log_path
+    assert support.advice is not None and advisor.plugin_default_feature is not None
+    if isinstance(policy, LearnedPolicy):
+        policy.check([spec.name for spec in support.features])
+    nowhere = regalloc_plugin.make_nowhere(compilation.scratch)
+    variables = regalloc_plugin.environment(policy=native, log=log)
+    compilation.compile(regalloc_plugin.options(plugin, advisor, nowhere), variables)
+    if not log.exists():
+        return None
+    default_action = dataclasses.replace(support.advice, name=advisor.plugin_default_feature)
+    return logged_trajectory(compilation, policy, (*support.features, default_action))
+
+
+BACKEND = PluginBackend()

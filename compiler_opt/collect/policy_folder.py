@@ -1,0 +1,112 @@
+"""What learned policies need in order to decide, on disk: written once by the host, read by workers and compilers.
+
+    FOLDER/KEY/policy.pickle                    the policy, for workers
+    FOLDER/KEY/network.mlgo                     its native form, for the plugins
+    FOLDER/KEY/output_spec.json, model.tflite   its form for LLVM's development mode, see `export.development`
+
+KEY is `LearnedPolicy.key`. Between processes a learned policy travels as its key, also as a part of another policy.
+"""
+
+import functools
+import io
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+from compiler_opt.files import remove_oldest
+from compiler_opt.policies.policy import Policy
+from compiler_opt.spaces.learned_policy import LearnedPolicy
+
+MAX_POLICIES = 8
+"""Kept between calls: a run has one policy at a time, an evaluation a few."""
+
+_PICKLE_FILE = "policy.pickle"
+
+
+class PolicyFolder:
+    """A folder of policies, made when the first one is written."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def path(self, policy: LearnedPolicy) -> Path:
+        """The folder of one policy; may not exist."""
+        return self._path / policy.key
+
+    def file(self, policy: LearnedPolicy, name: str, make: Callable[[], bytes]) -> Path:
+        """The path of a policy's file, which is written unless it exists.
+
+        Raises:
+          OSError: it cannot be written.
+        """
+        path = self.path(policy) / name
+        if not path.exists():
+            content = make()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # The file appears whole or not at all, even if the disk is full or another process writes it too.
+            partial = path.with_name(f"{name}.{os.getpid()}")
+            partial.write_bytes(content)
+            partial.replace(path)
+        return path
+
+    def prune(self) -> None:
+        """Removes all but the newest policies."""
+        if self._path.exists():
+            remove_oldest(self._path.iterdir(), MAX_POLICIES)
+
+    def dumps(self, policy: Policy | None, write: Callable[[LearnedPolicy], None]) -> bytes:
+        """Pickles a policy, with the key in place of each learned one, which is written to the folder.
+
+        Args:
+          policy: what to send.
+          write: writes whatever else compilations under a learned policy read.
+
+        Raises:
+          OSError: it cannot be written.
+        """
+        buffer = io.BytesIO()
+        _Pickler(buffer, self, write).dump(policy)
+        return buffer.getvalue()
+
+    def reader(self) -> Callable[[bytes], Policy | None]:
+        """Returns a function that reads what `dumps` has returned, and raises OSError if a file cannot be read.
+
+        It returns the same object for the same policy, so that what a policy has computed is not lost.
+        """
+        learned = functools.lru_cache(MAX_POLICIES)(self._load)
+
+        @functools.lru_cache(MAX_POLICIES)
+        def loads(content: bytes) -> Policy | None:
+            policy: Policy | None = _Unpickler(io.BytesIO(content), learned).load()
+            return policy
+
+        return loads
+
+    def _load(self, key: str) -> LearnedPolicy:
+        content = (self._path / key / _PICKLE_FILE).read_bytes()
+        policy: LearnedPolicy = pickle.loads(content)  # noqa: S301 - the host's own file, in a folder of the user's.
+        return policy
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, buffer: io.BytesIO, folder: PolicyFolder, write: Callable[[LearnedPolicy], None]):
+        super().__init__(buffer)
+        self._folder = folder
+        self._write = write
+
+    def persistent_id(self, obj: object) -> str | None:
+        if not isinstance(obj, LearnedPolicy):
+            return None
+        self._folder.file(obj, _PICKLE_FILE, lambda: pickle.dumps(obj))
+        self._write(obj)
+        return obj.key
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, buffer: io.BytesIO, load: Callable[[str], LearnedPolicy]):
+        super().__init__(buffer)
+        self._load = load
+
+    def persistent_load(self, pid: str) -> LearnedPolicy:
+        return self._load(pid)
