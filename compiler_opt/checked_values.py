@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ from compiler_opt.errors import CompilerOptError
 from compiler_opt.files import read_regular, shown
 
 T = TypeVar("T")
+
+Json: TypeAlias = Any
+"""A value of JSON as `json` reads it, whose structure is not known or not ours to check."""
 
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 

@@ -9,12 +9,12 @@ The reward of a rollout is `1 - score / baseline`, the share of the default's by
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from compiler_opt.checked_values import Json
 from compiler_opt.collect.groups import Group
-from compiler_opt.problems.problem import Problem, reward
+from compiler_opt.problems.problem import Context, Measurement, Problem, reward
 
 
 class Advantages(abc.ABC):
@@ -24,14 +24,16 @@ class Advantages(abc.ABC):
     """Whether the value network's expectation is subtracted from what this returns."""
 
     @abc.abstractmethod
-    def __call__(self, groups: Sequence[Group], problem: Problem) -> list[list[np.ndarray]]:
+    def __call__(
+        self, groups: Sequence[Group[Measurement, Context]], problem: Problem[Measurement, Context]
+    ) -> list[list[np.ndarray]]:
         """For each group, for each of its rollouts, `[T]` float32."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         """What must survive an interruption; JSON."""
         return {}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Json]) -> None:
         """Continues from `state()`."""
         del state
 
@@ -49,7 +51,9 @@ class GroupRelative(Advantages):
         self._credit = credit
         self._module_weight = module_weight
 
-    def __call__(self, groups: Sequence[Group], problem: Problem) -> list[list[np.ndarray]]:
+    def __call__(
+        self, groups: Sequence[Group[Measurement, Context]], problem: Problem[Measurement, Context]
+    ) -> list[list[np.ndarray]]:
         by_module = [_standardised(group.rewards(problem)) for group in groups]
         by_decision = [self._decisions(group, problem) for group in groups]
         known = [credit for group_credit in by_decision if group_credit is not None for credit in group_credit]
@@ -68,14 +72,16 @@ class GroupRelative(Advantages):
             advantages.append([values.astype(np.float32) for values in combined])
         return advantages
 
-    def _decisions(self, group: Group, problem: Problem) -> list[np.ndarray] | None:
+    def _decisions(
+        self, group: Group[Measurement, Context], problem: Problem[Measurement, Context]
+    ) -> list[np.ndarray] | None:
         if self._credit == "module":
             return None
         sites = [trajectory.sites for trajectory in group.trajectories()]
         known = [site for site in sites if site is not None]
         if len(known) < len(sites):
             return None
-        group_credit = problem.credit([rollout.measurement for rollout in group.rollouts], known, group.context)
+        group_credit = problem.credit(group.measurements, known, group.context)
         if group_credit is None:
             return None
         return [np.sign(credit) * np.log1p(np.abs(credit)) for credit in group_credit]
@@ -93,10 +99,12 @@ class MovingAverage(Advantages):
         self._decay = decay
         self._average: dict[str, float] = {}
 
-    def __call__(self, groups: Sequence[Group], problem: Problem) -> list[list[np.ndarray]]:
+    def __call__(
+        self, groups: Sequence[Group[Measurement, Context]], problem: Problem[Measurement, Context]
+    ) -> list[list[np.ndarray]]:
         advantages = []
         for group in groups:
-            scores = [problem.score(rollout.measurement, group.context) for rollout in group.rollouts]
+            scores = [problem.score(measurement, group.context) for measurement in group.measurements]
             average = self._average.get(group.module, group.baseline)
             advantages.append(
                 [
@@ -109,10 +117,10 @@ class MovingAverage(Advantages):
             self._average[group.module] = average
         return advantages
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         return {"average": self._average}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Json]) -> None:
         self._average = dict(state["average"])
 
 

@@ -1,82 +1,80 @@
-"""What the compiler's own heuristic makes of a corpus: the yardstick of every reward."""
+"""The default's scores and numbers of decisions over a corpus, measured once and kept in a file of the run."""
 
 import dataclasses
+import json
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 from tqdm import tqdm
 
+from compiler_opt.checked_values import Json
+from compiler_opt.collect import traces
 from compiler_opt.collect.failures import check_failures
-from compiler_opt.collect.measured_once import measured_once
-from compiler_opt.collect.rollout import Rollout
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
-from compiler_opt.problems.problem import Problem
+from compiler_opt.files import read_checked_json, set_aside, write_checked_json
+from compiler_opt.problems.problem import AnyProblem, Context, Measurement, Problem
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class Baseline:
+class Baseline(Generic[Context]):
     """The default's scores.
 
     Attributes:
       scores: by module; modules that failed are absent.
       contexts: by project, what scoring needs to know of it.
-      failures: by module, why it could not be compiled.
-      cpu_s: what it took.
+      failures: by module, the reason why it could not be compiled.
+      cpu_s: CPU seconds of the compiler.
     """
 
     scores: Mapping[str, float]
-    contexts: Mapping[str, Any]
+    contexts: Mapping[str, Context]
     failures: Mapping[str, str]
     cpu_s: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Baseline":
+    def from_json(cls, value: Mapping[str, Json]) -> "Baseline[Context]":
         return cls(**{field.name: value[field.name] for field in dataclasses.fields(cls)})
 
 
-class BaselineBuilder:
-    """Collects rollouts of the default; scores them when all are known, since a score depends on the whole project."""
+class BaselineBuilder(Generic[Measurement, Context]):
+    """Collects rollouts of the default; scores them at the end, since a score depends on the whole project.
 
-    def __init__(self, problem: Problem):
+    Attributes:
+      is_lasting: whether no rollout failed for lack of memory or disk, so that another time gives the same result.
+    """
+
+    def __init__(self, problem: Problem[Measurement, Context]):
+        self.is_lasting = True
         self._problem = problem
-        self._measurements: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-        self._others: defaultdict[str, list[Any]] = defaultdict(list)
+        self._measurements: defaultdict[str, dict[str, Measurement]] = defaultdict(dict)
+        self._others: defaultdict[str, list[Measurement]] = defaultdict(list)
         self._failures: dict[str, str] = {}
         self._cpu_s = 0.0
-        self._num_transient = 0
 
-    @property
-    def is_lasting(self) -> bool:
-        """Whether nothing failed for want of memory or disk: another time it would come out the same."""
-        return not self._num_transient
-
-    def add(self, rollout: Rollout) -> None:
-        """Takes the rollout of one module."""
+    def add(self, rollout: Rollout[Measurement], *, is_default: bool = True) -> None:
+        """Takes the rollout of a module, by the default or by one of the problem's `context_policies`."""
         self._cpu_s += rollout.cpu_s
-        self._num_transient += rollout.is_transient
-        if rollout.failure is not None:
-            self._failures[rollout.module] = rollout.failure
-        else:
+        self.is_lasting &= not rollout.is_transient
+        if rollout.measurement is None:
+            if is_default:
+                self._failures[rollout.module] = str(rollout.failure)
+        elif is_default:
             self._measurements[rollout.project][rollout.module] = rollout.measurement
-
-    def add_other(self, rollout: Rollout) -> None:
-        """Takes the rollout of a module under one of the problem's `context_policies`."""
-        self._cpu_s += rollout.cpu_s
-        self._num_transient += rollout.is_transient
-        if rollout.failure is None:
+        else:
             self._others[rollout.project].append(rollout.measurement)
 
-    def build(self) -> Baseline:
-        """The scores of all that was added.
+    def build(self) -> Baseline[Context]:
+        """Scores all modules.
 
         Raises:
           CorpusError: most modules have failed; the message gives the first reason.
@@ -94,7 +92,9 @@ class BaselineBuilder:
         return Baseline(dict(sorted(scores.items())), contexts, dict(self._failures), self._cpu_s)
 
 
-def measure_baseline(modules: Sequence[Module], pool: WorkerPool, problem: Problem) -> Baseline:
+def measure_baseline(
+    modules: Sequence[Module], pool: WorkerPool[Measurement], problem: Problem[Measurement, Context]
+) -> Baseline[Context]:
     """Compiles every module plainly, and under the problem's `context_policies`.
 
     Raises:
@@ -103,25 +103,117 @@ def measure_baseline(modules: Sequence[Module], pool: WorkerPool, problem: Probl
     return _measured(modules, pool, problem).build()
 
 
-def _measured(modules: Sequence[Module], pool: WorkerPool, problem: Problem) -> BaselineBuilder:
-    builder = BaselineBuilder(problem)
-    jobs = [Job(module, policy) for module in modules for policy in (None, *problem.context_policies)]
-    for job, result in tqdm(pool.rollouts(jobs), "default", len(jobs), unit="compile", disable=None):
-        if job.policy is None:
-            builder.add(result)
-        else:
-            builder.add_other(result)
-    return builder
-
-
 def cached_baseline(
-    path: Path, key: Mapping[str, Any], modules: Sequence[Module], pool: WorkerPool, problem: Problem
-) -> Baseline:
-    """`measure_baseline`, or what it gave last time for the same key (corpus and compiler)."""
+    path: Path,
+    key: Mapping[str, Json],
+    modules: Sequence[Module],
+    pool: WorkerPool[Measurement],
+    problem: Problem[Measurement, Context],
+) -> Baseline[Context]:
+    """`measure_baseline`, or its result of last time for the same key (corpus and compiler); see `measured_once`."""
 
-    def measure() -> tuple[dict[str, Any], bool]:
+    def measure() -> tuple[dict[str, Json], bool]:
         _LOG.info("measuring what the default makes of %d modules", len(modules))
         builder = _measured(modules, pool, problem)
         return builder.build().to_json(), builder.is_lasting
 
     return Baseline.from_json(measured_once(path, "baseline", key, modules, measure))
+
+
+def _measured(
+    modules: Sequence[Module], pool: WorkerPool[Measurement], problem: Problem[Measurement, Context]
+) -> BaselineBuilder[Measurement, Context]:
+    builder = BaselineBuilder(problem)
+    jobs = [Job(module, policy) for module in modules for policy in (None, *problem.context_policies)]
+    for job, result in tqdm(pool.rollouts(jobs), "default", len(jobs), unit="compile", disable=None):
+        builder.add(result, is_default=job.policy is None)
+    return builder
+
+
+@dataclasses.dataclass(frozen=True)
+class DecisionCounts:
+    """How many decisions the default takes.
+
+    Attributes:
+      counts: by module; modules that failed are absent.
+      failures: by module, the reason why it could not be compiled.
+      is_lasting: see `BaselineBuilder`.
+    """
+
+    counts: Mapping[str, int]
+    failures: Mapping[str, str]
+    is_lasting: bool = True
+
+
+def count_decisions(
+    modules: Sequence[Module],
+    pool: WorkerPool[Any],
+    problem: AnyProblem,
+    settings: RolloutSettings = RolloutSettings(),
+) -> DecisionCounts:
+    """Compiles every module under the default, and counts the decisions.
+
+    Raises:
+      CorpusError: most modules fail; the message gives the first reason.
+      PolicyError: the compiler does not send its own decisions for this problem.
+    """
+    counts, failures, is_lasting = {}, {}, True
+    rollouts = traces.default_trace(modules, problem, pool, settings)
+    for rollout in tqdm(rollouts, "decisions", len(modules), unit="module", disable=None):
+        if rollout.failure is not None:
+            failures[rollout.module] = rollout.failure
+            is_lasting &= not rollout.is_transient
+        else:
+            # A module without decisions has no trajectory.
+            counts[rollout.module] = 0 if rollout.trajectory is None else len(rollout.trajectory)
+    return DecisionCounts(counts, failures, is_lasting)
+
+
+def cached_decision_counts(
+    path: Path,
+    key: Mapping[str, Json],
+    modules: Sequence[Module],
+    pool: WorkerPool[Any],
+    problem: AnyProblem,
+    settings: RolloutSettings = RolloutSettings(),
+) -> dict[str, int]:
+    """The counts of `count_decisions`, or those of last time for the same key; see `measured_once`."""
+
+    def count() -> tuple[dict[str, int], bool]:
+        _LOG.info("counting the decisions of %d modules", len(modules))
+        counted = count_decisions(modules, pool, problem, settings)
+        return dict(counted.counts), counted.is_lasting
+
+    return dict(measured_once(path, "counts", key, modules, count))
+
+
+def measured_once(
+    path: Path, name: str, key: Mapping[str, Json], modules: Sequence[Module], measure: Callable[[], tuple[Json, bool]]
+) -> Json:
+    """The result of `measure`, or its result of last time for the same key and modules; a damaged file is set aside.
+
+    Args:
+      path: the file.
+      name: the key of the result in the file.
+      key: what else the result depends on (corpus and compiler).
+      modules: those that are measured.
+      measure: returns the result, and whether to keep it: not if the machine lacks memory or disk today.
+
+    Raises:
+      OutputError: the file cannot be written.
+    """
+    # As the file will have it: JSON turns tuples into lists.
+    key = json.loads(json.dumps({**key, "modules": sorted(module.name for module in modules)}))
+    try:
+        stored = read_checked_json(path)
+        if stored.get("key") == key and name in stored:
+            return stored[name]
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        _LOG.warning("%s: damaged (%s); kept as %s, measured again", path, reason, set_aside(path).name)
+    value, is_lasting = measure()
+    if is_lasting:
+        write_checked_json(path, {"key": key, name: value})
+    return value

@@ -19,7 +19,7 @@ from compiler_opt.llvm import ir2vec, processes, remarks
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import FeaturePolicy
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.tensor_spec import TensorSpec
 
 INLINERS = ("clang", "opt")
@@ -73,7 +73,7 @@ class DefaultPolicy(FeaturePolicy):
     needs_default = True
     is_default = True
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: AnyProblem):
         if problem.advisor.default_feature is None:
             raise PolicyError(f"{problem.name}: the compiler does not send its own decision as a feature")
         super().__init__(problem.advisor.default_feature, name="default")
@@ -93,7 +93,7 @@ class Compilation:
     def __init__(
         self,
         module: Module,
-        problem: Problem,
+        problem: AnyProblem,
         toolchain: Toolchain,
         scratch: Path,
         seed: int,

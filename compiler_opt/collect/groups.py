@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Generic
 
 import numpy as np
 from tqdm import tqdm
@@ -21,7 +21,7 @@ from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import Problem, reward
+from compiler_opt.problems.problem import Context, Measurement, Problem, reward
 
 
 class CollectionPolicy(abc.ABC):
@@ -37,7 +37,7 @@ class CollectionPolicy(abc.ABC):
     def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
         """The policy of each rollout of a module."""
 
-    def follow_ups(self, rollouts: Sequence[Rollout], rng: np.random.Generator) -> Sequence[Policy]:
+    def follow_ups(self, rollouts: Sequence[Rollout[object]], rng: np.random.Generator) -> Sequence[Policy]:
         """The policy of each further rollout of a module, given its first ones, failures included."""
         del rollouts, rng
         return ()
@@ -58,15 +58,15 @@ class RepeatedPolicy(CollectionPolicy):
 
 
 @dataclasses.dataclass(frozen=True)
-class Attempt:
+class Attempt(Generic[Measurement]):
     """A rollout and the policy that decided it."""
 
     policy: Policy
-    rollout: Rollout
+    rollout: Rollout[Measurement]
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class Group(Generic[Measurement, Context]):
     """Rollouts of one module.
 
     Attributes:
@@ -78,18 +78,22 @@ class Group:
     """
 
     module: str
-    attempts: Sequence[Attempt]
+    attempts: Sequence[Attempt[Measurement]]
     baseline: float
-    context: Any
-    follow_ups: Sequence[Attempt] = ()
+    context: Context
+    follow_ups: Sequence[Attempt[Measurement]] = ()
 
     @property
-    def rollouts(self) -> list[Rollout]:
+    def rollouts(self) -> list[Rollout[Measurement]]:
         return [attempt.rollout for attempt in self.attempts]
 
-    def rewards(self, problem: Problem) -> np.ndarray:
+    @property
+    def measurements(self) -> list[Measurement]:
+        return [rollout.measurement for rollout in self.rollouts if rollout.measurement is not None]
+
+    def rewards(self, problem: Problem[Measurement, Context]) -> np.ndarray:
         """`[G]` float64."""
-        scores = [problem.score(rollout.measurement, self.context) for rollout in self.rollouts]
+        scores = [problem.score(measurement, self.context) for measurement in self.measurements]
         return np.array([reward(score, self.baseline) for score in scores])
 
     def trajectories(self) -> list[Trajectory]:
@@ -97,7 +101,7 @@ class Group:
 
 
 @dataclasses.dataclass(frozen=True)
-class RolloutBatch:
+class RolloutBatch(Generic[Measurement, Context]):
     """The rollouts of one iteration.
 
     Attributes:
@@ -109,7 +113,7 @@ class RolloutBatch:
       cpu_s: CPU seconds of compilers and workers.
     """
 
-    groups: Sequence[Group]
+    groups: Sequence[Group[Measurement, Context]]
     undecided: Sequence[str]
     failures: Sequence[str]
     failed_modules: Mapping[str, str]
@@ -120,12 +124,12 @@ class RolloutBatch:
 def collect_groups(
     modules: Sequence[Module],
     collection_policy: CollectionPolicy,
-    baseline: Baseline,
-    pool: WorkerPool,
+    baseline: Baseline[Context],
+    pool: WorkerPool[Measurement],
     *,
     seed: tuple[int, ...],
     description: str = "",
-) -> RolloutBatch:
+) -> RolloutBatch[Measurement, Context]:
     """Rolls every module out several times.
 
     Args:
@@ -141,7 +145,9 @@ def collect_groups(
     by_size = sorted(modules, key=lambda module: -baseline.scores[module.name])
     with tqdm(total=0, desc=description, unit="compile", leave=False, disable=None) as progress:
 
-        def roll_out(policies: Sequence[Sequence[Policy]], num_before: Sequence[int]) -> list[list[Attempt]]:
+        def roll_out(
+            policies: Sequence[Sequence[Policy]], num_before: Sequence[int]
+        ) -> list[list[Attempt[Measurement]]]:
             """By module, in order; `num_before` rollouts of each were done before."""
             planned = []
             for index, (module, own) in enumerate(zip(by_size, policies, strict=True)):
@@ -180,7 +186,7 @@ def collect_groups(
     )
 
 
-def rollouts_in_order(jobs: Sequence[Job], pool: WorkerPool, progress: tqdm) -> list[Rollout]:
+def rollouts_in_order(jobs: Sequence[Job], pool: WorkerPool[Measurement], progress: tqdm) -> list[Rollout[Measurement]]:
     """In the order of the jobs, not that in which they are done: learning must not depend on that."""
     done = {}
     for job, rollout in pool.rollouts(jobs):

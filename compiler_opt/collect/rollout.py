@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeVar
 
 from compiler_opt.collect.backends import compile_under
 from compiler_opt.collect.compilation import Compilation
@@ -25,11 +25,13 @@ from compiler_opt.errors import CompileError, CorpusError, ProtocolError, Resour
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.problem import Context, Measurement, Problem
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class Rollout:
+class Rollout(Generic[T_co]):
     """The result of one compilation.
 
     Attributes:
@@ -50,7 +52,7 @@ class Rollout:
     policy: str
     seed: int
     trajectory: Trajectory | None
-    measurement: Any
+    measurement: T_co | None
     cpu_s: float
     host_cpu_s: float
     failure: str | None
@@ -60,7 +62,7 @@ class Rollout:
 def rollout(
     module: Module,
     policy: Policy | None,
-    problem: Problem,
+    problem: Problem[Measurement, Context],
     toolchain: Toolchain,
     *,
     scratch: Path | None = None,
@@ -69,7 +71,7 @@ def rollout(
     keep_object: Path | None = None,
     scratch_bytes: int | None = None,
     policies: PolicyFolder | None = None,
-) -> Rollout:
+) -> Rollout[Measurement]:
     """Compiles a module once and measures the object.
 
     Args:

@@ -7,10 +7,12 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, Generic
 
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, policy_name
 from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy
+from compiler_opt.problems.problem import Measurement
 
 _LOG = logging.getLogger(__name__)
 _MAX_LOST = 2
@@ -57,7 +59,7 @@ class SetAside:
         return self._reasons.get((module.root, module.name))
 
 
-class Schedule:
+class Schedule(Generic[Measurement]):
     """The jobs of one call.
 
     A job that was lost is a suspect: it is done once more, alone, so that nobody else suffers and nobody else can be
@@ -73,7 +75,7 @@ class Schedule:
         self.suspects: deque[Task] = deque()
         self._remaining = iter(jobs)
         self._set_aside = set_aside
-        self._finished: deque[tuple[Job, Rollout]] = deque()
+        self._finished: deque[tuple[Job, Rollout[Measurement]]] = deque()
 
     def refill(self, count: int) -> None:
         """Has so many jobs waiting, or all that are left."""
@@ -99,16 +101,16 @@ class Schedule:
         """Whether there are results to take."""
         return bool(self._finished)
 
-    def finish(self, task: Task, rollout: Rollout) -> None:
+    def finish(self, task: Task, rollout: Rollout[Measurement]) -> None:
         """Takes a result."""
         self._finished.append((task.job, rollout))
 
-    def take_finished(self) -> Iterator[tuple[Job, Rollout]]:
+    def take_finished(self) -> Iterator[tuple[Job, Rollout[Measurement]]]:
         """Results, each once."""
         while self._finished:
             yield self._finished.popleft()
 
-    def lose(self, task: Task, rollout: Rollout) -> None:
+    def lose(self, task: Task, rollout: Rollout[Measurement]) -> None:
         """Takes a task of which nothing came, and what to say of it if that is the end of it."""
         task.num_lost += 1
         task.lost_s = time.monotonic()
@@ -123,7 +125,7 @@ class Schedule:
         self.finish(task, rollout)
 
 
-def lost_rollout(job: Job, failure: str, *, is_transient: bool = False) -> Rollout:
+def lost_rollout(job: Job, failure: str, *, is_transient: bool = False) -> Rollout[Any]:
     """What is said of a job that nobody could do."""
     return Rollout(
         module=job.module.name,

@@ -1,22 +1,35 @@
-"""What the compiler's own heuristic decides over a corpus: the examples that policies are first taught from."""
+"""Default traces: the decisions of the compiler's own heuristic over a corpus, from which policies are cloned.
+
+On disk, `TRACE.meta.json` beside a trace has its features, and the compiler and corpus that it comes from. The
+decisions are read and written by `rl.trace_files`, which needs TensorFlow.
+"""
 
 import dataclasses
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
+from compiler_opt.checked_values import Json, NonNegativeInt, convert, read_json
 from compiler_opt.collect.failures import FailureWatch
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, ProtocolError
+from compiler_opt.files import shown
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.problem import AnyProblem, Measurement
 from compiler_opt.tensor_spec import TensorSpec
 
+FORMAT = 1
+REMAKE = "make the trace again with compiler_opt/tools/generate_default_trace.py"
 WHOLE_MODULE = "default"
 """The identifier of a context that is all of a module."""
+
+_MAX_META_BYTES = 1 << 26
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,16 +71,19 @@ def sample_modules(modules: Sequence[Module], rate: float, seed: int) -> list[Mo
 
 
 def default_trace(
-    modules: Iterable[Module], problem: Problem, pool: WorkerPool, settings: RolloutSettings = RolloutSettings()
-) -> Iterator[Rollout]:
-    """Compiles each module as the compiler's heuristic would have it, seeing every decision.
+    modules: Iterable[Module],
+    problem: AnyProblem,
+    pool: WorkerPool[Measurement],
+    settings: RolloutSettings = RolloutSettings(),
+) -> Iterator[Rollout[Measurement]]:
+    """Compiles each module with the compiler's own decisions, and records them.
 
     Yields:
       a rollout per module, failed ones included, as they are done.
 
     Raises:
       CorpusError: most modules fail; the message gives the first reason.
-      PolicyError: the compiler does not tell its own decisions for this problem.
+      PolicyError: the compiler does not send its own decisions for this problem.
     """
     return rollouts(modules, problem.default_policy or DefaultPolicy(problem), pool, settings)
 
@@ -75,11 +91,11 @@ def default_trace(
 def rollouts(
     modules: Iterable[Module],
     policy: Policy,
-    pool: WorkerPool,
+    pool: WorkerPool[Measurement],
     settings: RolloutSettings = RolloutSettings(),
     seed: int = 0,
-) -> Iterator[Rollout]:
-    """One rollout per module, as they are done.
+) -> Iterator[Rollout[Measurement]]:
+    """Yields one rollout per module, as they are done.
 
     Raises:
       CorpusError: most modules fail; the message gives the first reason.
@@ -92,18 +108,18 @@ def rollouts(
     watch.finish()
 
 
-def contexts(rollout: Rollout, problem: Problem) -> list[TraceContext]:
-    """The contexts of a rollout that has not failed; none when its module has nothing to decide."""
+def contexts(rollout: Rollout[Any], problem: AnyProblem) -> list[TraceContext]:
+    """The contexts of a rollout that has not failed; none if the module has nothing to decide."""
     trajectory = rollout.trajectory
     if trajectory is None:
         return []
-    # The default decision is the action already, and no policy may see it, unless its action space makes use of it.
-    unseen = {problem.advisor.default_feature, problem.advisor.plugin_default_feature}
-    unseen -= set(problem.action_space.optional_features)
+    # The default decision is already the action. Policies may not observe it, unless the action space uses it.
+    hidden = {problem.advisor.default_feature, problem.advisor.plugin_default_feature}
+    hidden -= set(problem.action_space.optional_features)
     features = tuple(
         dataclasses.replace(spec, shape=decision_shape(spec))
         for spec in trajectory.header.features
-        if spec.name not in unseen
+        if spec.name not in hidden
     )
     decoded = trajectory.features()
     values = {spec.name: decoded[spec.name].reshape(len(trajectory), *spec.shape) for spec in features}
@@ -124,3 +140,56 @@ def contexts(rollout: Rollout, problem: Problem) -> list[TraceContext]:
 def decision_shape(spec: TensorSpec) -> tuple[int, ...]:
     """A feature's shape without the batch dimension of 1 that LLVM puts in front."""
     return spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape
+
+
+def meta_path(path: Path) -> Path:
+    """The path of a trace's description."""
+    return path.with_name(f"{path.name}.meta.json")
+
+
+class _Description(msgspec.Struct):
+    features: list[Json]
+    advice: Json
+    num_contexts: NonNegativeInt
+    num_decisions: NonNegativeInt
+    trace_bytes: NonNegativeInt
+
+
+class TraceDescription:
+    """The description of a trace on disk.
+
+    Attributes:
+      path: the trace.
+      about: everything in the description.
+      features: of each decision.
+      advice: the decision.
+      num_contexts: how many contexts there are.
+      num_decisions: how many decisions there are in all contexts.
+    """
+
+    def __init__(self, path: Path):
+        """Reads the description.
+
+        Raises:
+          ProtocolError: the trace or its description is missing or damaged, or they do not belong together.
+        """
+        self.path = path
+        meta = meta_path(path)
+        for file in (path, meta):
+            if not file.is_file():
+                raise ProtocolError(f"{file}: no such file; {REMAKE}")
+        self.about = read_json(meta, dict[str, Json], max_bytes=_MAX_META_BYTES, error=ProtocolError, remedy=REMAKE)
+        if self.about.get("format") != FORMAT:
+            raise ProtocolError(f"{meta}: expected format {FORMAT}, found {shown(self.about.get('format'))}; {REMAKE}")
+        try:
+            found = convert(self.about, _Description)
+            self.features = tuple(map(TensorSpec.from_json, found.features))
+            self.advice = TensorSpec.from_json(found.advice)
+        except (ValueError, ProtocolError) as error:
+            raise ProtocolError(f"{meta}: {error}; {REMAKE}") from None
+        self.num_contexts, self.num_decisions = found.num_contexts, found.num_decisions
+        if path.stat().st_size != found.trace_bytes:
+            raise ProtocolError(
+                f"{path}: expected {found.trace_bytes} bytes, found {path.stat().st_size}: trace and {meta.name} do "
+                f"not belong together; {REMAKE}"
+            )

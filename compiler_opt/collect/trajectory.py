@@ -4,9 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from compiler_opt.llvm import remarks
-from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.problems.problem import Sites
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Trajectory:
     observations: bytes
     advice: np.ndarray
     log_probs: np.ndarray | None
-    sites: remarks.CallSites | FunctionOfDecisions | None
+    sites: Sites | None
     sampled_actions: np.ndarray | None = None
     outcomes: np.ndarray | None = None
 

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from compiler_opt.collect import backends
 from compiler_opt.collect.policy_folder import MAX_POLICIES, PolicyFolder
@@ -31,7 +32,7 @@ from compiler_opt.llvm.processes import die_with_parent
 from compiler_opt.llvm.scratch import remove_folder
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 _IO_TIMEOUT_S = 30
@@ -52,7 +53,7 @@ class WorkerSettings:
     """
 
     toolchain: Toolchain
-    problem: Problem
+    problem: AnyProblem
     num_workers: int
     policies: PolicyFolder
 
@@ -134,7 +135,7 @@ class Worker:
         self.tasks.append(task)
         return True
 
-    def receive(self) -> tuple[Task, Rollout] | None:
+    def receive(self) -> tuple[Task, Rollout[Any]] | None:
         """What has come: a result, or None when it has started.
 
         Raises:
@@ -224,7 +225,7 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
     load_policy = settings.policies.reader()
     connection.send(None)
     while True:
-        answer: Rollout | Exception
+        answer: Rollout[object] | Exception
         try:
             job, pickled = connection.recv()
         except EOFError:

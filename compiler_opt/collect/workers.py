@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, Generic
 
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout
@@ -25,7 +26,7 @@ from compiler_opt.errors import ResourceError
 from compiler_opt.llvm.process_result import describe_exit
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.problem import Measurement, Problem
 
 _TICK_S = 0.5
 _START_TIMEOUT_S = 300.0
@@ -61,7 +62,7 @@ def available_memory_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sy
     return available
 
 
-class WorkerPool:
+class WorkerPool(Generic[Measurement]):
     """Does rollouts in worker processes.
 
     with WorkerPool(toolchain, problem, num_workers=8) as pool:
@@ -72,7 +73,7 @@ class WorkerPool:
     def __init__(
         self,
         toolchain: Toolchain,
-        problem: Problem,
+        problem: Problem[Measurement, Any],
         num_workers: int | None = None,
         *,
         slack_s: float = _SLACK_S,
@@ -108,7 +109,7 @@ class WorkerPool:
         """A folder that the workers can read; removed with the pool."""
         return self._scratch
 
-    def __enter__(self) -> "WorkerPool":
+    def __enter__(self) -> "WorkerPool[Measurement]":
         self._scratch = self._stack.enter_context(scratch_directory())
         self.policies = PolicyFolder(self._scratch / "policies")
         self._settings = WorkerSettings(self._toolchain, self._problem, self.num_workers, self.policies)
@@ -120,7 +121,7 @@ class WorkerPool:
         self._end(*self._workers)
         self._stack.close()
 
-    def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout]]:
+    def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout[Measurement]]]:
         """Does all jobs; yields each with its result as it is done, in no particular order.
 
         One call at a time: what an earlier one has left undone is dropped.
@@ -134,7 +135,7 @@ class WorkerPool:
         self.policies.prune()
         self._num_calls += 1
         call = self._num_calls
-        schedule = Schedule(jobs, self._set_aside)
+        schedule = Schedule[Measurement](jobs, self._set_aside)
         try:
             while True:
                 schedule.refill(2 * self.num_workers)
@@ -153,7 +154,7 @@ class WorkerPool:
     def _busy(self) -> list[Worker]:
         return [worker for worker in self._workers if worker.tasks]
 
-    def _assign(self, schedule: Schedule) -> None:
+    def _assign(self, schedule: Schedule[Measurement]) -> None:
         """Gives the workers something to do."""
         busy = self._busy()
         if schedule.waiting:
@@ -177,7 +178,7 @@ class WorkerPool:
             if worker.is_ready:
                 self._offer(worker, tasks, schedule)
 
-    def _offer(self, worker: Worker, tasks: deque[Task], schedule: Schedule) -> None:
+    def _offer(self, worker: Worker, tasks: deque[Task], schedule: Schedule[Measurement]) -> None:
         task = tasks[0]
         if task.num_lost:
             # Perhaps a file of its policy has disappeared.
@@ -217,7 +218,7 @@ class WorkerPool:
         disk_bytes = shutil.disk_usage(self._scratch).free
         return self._available_bytes() >= _MIN_MEMORY_BYTES and disk_bytes >= _MIN_DISK_BYTES
 
-    def _collect(self, schedule: Schedule) -> None:
+    def _collect(self, schedule: Schedule[Measurement]) -> None:
         """Waits for something to come from the workers, and takes it."""
         for key, _ in self._selector.select(0 if schedule.has_finished else _TICK_S):
             worker: Worker = key.data
@@ -233,7 +234,7 @@ class WorkerPool:
             else:
                 schedule.finish(*received)
 
-    def _watch(self, schedule: Schedule) -> None:
+    def _watch(self, schedule: Schedule[Measurement]) -> None:
         """Ends workers that will not end by themselves, or take memory that is not there."""
         now_s = time.monotonic()
         if now_s < self._watched_s + _TICK_S:
@@ -257,7 +258,9 @@ class WorkerPool:
             return math.inf
         return _MAX_COMPILATIONS * worker.tasks[0].job.settings.timeout_s + self._slack_s
 
-    def _lose(self, worker: Worker, schedule: Schedule, how: str = "", *, is_transient: bool = False) -> None:
+    def _lose(
+        self, worker: Worker, schedule: Schedule[Measurement], how: str = "", *, is_transient: bool = False
+    ) -> None:
         """Ends a worker, which may have died already.
 
         Raises:

@@ -1,64 +1,65 @@
-"""A policy's model card: what it is, how it came to be, what it was measured to win, and a checksum of its weights.
+"""A policy's model card: what the policy is, how it was trained, its measured results, and a checksum of its weights.
 
     model_card.json     for programs; checked whenever the policy is loaded
     MODEL_CARD.md       the same for people
 
-Both stand in a policy's folder and beside everything that is made of it.
+Both are in a policy's folder, and beside everything that is exported from it.
 """
 
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from compiler_opt.checked_values import Json, convert, read_json
 from compiler_opt.errors import PolicyError
-from compiler_opt.files import write_atomically
+from compiler_opt.files import shown, write_atomically
 from compiler_opt.llvm.ir2vec import IDENTITY
 
 CARD_FILE = "model_card.json"
 MARKDOWN_FILE = "MODEL_CARD.md"
 FORMAT = 1
 CHECKSUM_FACT = "Policy: checksum"
-"""What an evaluation calls the checksum of the policy that it measured."""
+"""The key of the measured policy's checksum in an evaluation."""
 
 _MAX_BYTES = 1 << 24
+_REMEDY = "export the policy again"
 _UNKNOWN = "not recorded"
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
-    """What there is to know of a policy; JSON values throughout.
+    """What is known of a policy.
 
     Attributes:
       checksum: SHA-256 of features, vocabulary and weights, see `NetworkWeights.checksum`.
-      problem: what it decides, such as `inlining`.
-      features: what it sees, in order.
+      problem: the decision, such as `inlining`.
+      features: the names of the network's inputs, in order.
       layers: the width of each dense layer; the last is the number of actions.
-      compiler: the one that it was trained with: `version`, `version_text`, `target`.
-      corpus: what it was trained on: `name`, `num_modules`, `projects`.
-      algorithm: how it learned.
+      compiler: with which it was trained: `version`, `version_text`, `target`.
+      corpus: on which it was trained: `name`, `num_modules`, `projects`.
+      algorithm: by which it was trained.
       seeds: by what they seed.
-      training: whatever else is recorded: iterations, compiles, minutes and the like.
-      results: measurements, each saying what was measured on what; empty when there are none.
+      training: further facts, such as iterations, compiles, minutes.
+      results: measurements, each with its conditions.
     """
 
     checksum: str
     problem: str
     features: tuple[str, ...]
     layers: tuple[int, ...]
-    compiler: Mapping[str, Any] | None = None
-    corpus: Mapping[str, Any] | None = None
+    compiler: Mapping[str, Json] | None = None
+    corpus: Mapping[str, Json] | None = None
     algorithm: str | None = None
     seeds: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    results: Sequence[Mapping[str, Any]] = ()
+    training: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    results: Sequence[Mapping[str, Json]] = ()
 
     @classmethod
     def from_metadata(
-        cls, checksum: str, features: Sequence[str], layers: Sequence[int], metadata: Mapping[str, Any]
+        cls, checksum: str, features: Sequence[str], layers: Sequence[int], metadata: Mapping[str, Json]
     ) -> "ModelCard":
-        """The card of a policy that knows itself by the metadata that training leaves."""
+        """Makes the card of a policy from the metadata that training records."""
         rest = dict(metadata)
         seed = rest.pop("seed", None)
         return cls(
@@ -75,43 +76,33 @@ class ModelCard:
 
     @classmethod
     def load(cls, directory: Path) -> "ModelCard | None":
-        """The card of a policy's folder; None when there is none, as policies of old have none.
+        """Reads the card in a policy's folder; None if there is none, as with old policies.
 
         Raises:
-          PolicyError: it is damaged, or of another format.
+          PolicyError: the card is damaged, or of another format.
         """
         path = directory / CARD_FILE
         try:
-            if path.stat().st_size > _MAX_BYTES:
-                raise PolicyError(f"{path}: larger than any model card ({_MAX_BYTES} bytes); export the policy again")
-            values = json.loads(path.read_bytes())
+            values = read_json(path, dict[str, Json], max_bytes=_MAX_BYTES, error=PolicyError, remedy=_REMEDY)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise PolicyError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
-        except (ValueError, RecursionError) as error:
-            raise PolicyError(f"{path}: damaged (not JSON); export the policy again") from error
-        if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
-            raise PolicyError(f"{path}: expected a model card of format {FORMAT}; export the policy again")
-        fields = {field.name: field for field in dataclasses.fields(cls)}
+        found = values.pop("format", None)
+        if found != FORMAT:
+            raise PolicyError(f"{path}: expected a model card of format {FORMAT}, found {shown(found)}; {_REMEDY}")
         try:
-            _check(values, fields)
-        except PolicyError as error:
-            raise PolicyError(f"{path}: damaged ({error}); export the policy again") from None
-        return cls(**{**values, "features": tuple(values["features"]), "layers": tuple(values["layers"])})
+            return convert(values, cls)
+        except ValueError as error:
+            raise PolicyError(f"{path}: {error}; {_REMEDY}") from None
 
     def check(self) -> None:
-        """Raises PolicyError: a value is not of its type, as may happen to one that was made of foreign metadata."""
-        values = dataclasses.asdict(self)
-        lists = {name: list(values[name]) for name in ("features", "layers", "results")}
-        _check({**values, **lists}, values)
+        """Raises PolicyError if a value has the wrong type, as may happen if the metadata are somebody else's."""
+        try:
+            convert(dataclasses.asdict(self), ModelCard)
+        except ValueError as error:
+            raise PolicyError(f"metadata: {error}") from None
 
     def save(self, directory: Path) -> None:
-        """Writes both forms.
-
-        Raises:
-          OutputError: they cannot be written.
-        """
+        """Writes both files; raises OutputError if they cannot be written."""
         write_atomically(directory / CARD_FILE, self.to_json().encode())
         write_atomically(directory / MARKDOWN_FILE, self.to_markdown().encode("utf-8", "backslashreplace"))
 
@@ -143,16 +134,16 @@ class ModelCard:
         lines += ["## Features", "", ", ".join(f"`{name}`" for name in self.features), ""]
         return "\n".join(lines)
 
-    def with_results(self, results: Sequence[Mapping[str, Any]]) -> "ModelCard":
+    def with_results(self, results: Sequence[Mapping[str, Json]]) -> "ModelCard":
         """The same card with these measurements instead."""
         return dataclasses.replace(self, results=tuple(results))
 
 
 def check(directory: Path, checksum: str) -> None:
-    """Holds a policy's weights against the card in its folder, if there is one.
+    """Compares the checksum of a policy's weights with the card in its folder, if there is one.
 
     Raises:
-      PolicyError: the card speaks of other weights, or is damaged.
+      PolicyError: they differ, or the card is damaged.
     """
     card = ModelCard.load(directory)
     if card is not None and card.checksum != checksum:
@@ -163,43 +154,12 @@ def check(directory: Path, checksum: str) -> None:
         )
 
 
-_MAPPING_OR_NONE = (dict, type(None))
-_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "checksum": str,
-    "problem": str,
-    "features": list,
-    "layers": list,
-    "compiler": _MAPPING_OR_NONE,
-    "corpus": _MAPPING_OR_NONE,
-    "algorithm": (str, type(None)),
-    "seeds": dict,
-    "training": dict,
-    "results": list,
-}
-
-
-def _check(values: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-    """Raises PolicyError when values are not a card's."""
-    odd = sorted(set(values) ^ set(fields))
-    if odd:
-        raise PolicyError(f"{odd[0]!r} is {'unknown' if odd[0] in values else 'missing'}")
-    for name, expected in _TYPES.items():
-        if not isinstance(values[name], expected):
-            raise PolicyError(f"{name!r} has the wrong type")
-    if not all(isinstance(name, str) for name in values["features"]):
-        raise PolicyError("'features' are not names")
-    if not all(isinstance(width, int) for width in values["layers"]):
-        raise PolicyError("'layers' are not widths")
-    if not all(isinstance(result, dict) for result in values["results"]):
-        raise PolicyError("'results' are not objects")
-
-
-def _cell(value: Any) -> str:
+def _cell(value: Json) -> str:
     text = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else str(value)
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _bullets(facts: Mapping[str, Any] | None) -> Iterator[str]:
+def _bullets(facts: Mapping[str, Json] | None) -> Iterator[str]:
     for key, value in (facts or {"corpus": _UNKNOWN}).items():
         shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else _cell(value)
         yield f"- {key.removeprefix('num_').replace('_', ' ')}: {shown}"

@@ -8,11 +8,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from compiler_opt.array_files import load_arrays, save_arrays
+from compiler_opt.checked_values import Json
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import shown
 from compiler_opt.policies import model_card
@@ -41,7 +41,7 @@ class NetworkWeights:
     quantiles: tuple[np.ndarray, ...]
     kernels: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
-    metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    metadata: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         width = len(TRANSFORMS) * len(self.features)
@@ -131,7 +131,7 @@ class NetworkWeights:
         raise PolicyError(f"{path}: expected format {FORMAT}, found {shown(header['format'])}; export it again")
 
     @classmethod
-    def _of_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "NetworkWeights":
+    def _of_arrays(cls, header: Mapping[str, Json], arrays: Mapping[str, np.ndarray]) -> "NetworkWeights":
         features = list(header["features"])
         for name in features:
             if not (isinstance(name, str) and name.isascii() and name.isprintable() and features.count(name) == 1):

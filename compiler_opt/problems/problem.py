@@ -1,4 +1,4 @@
-"""What every decision problem tells the rest of the system; each has a folder here with the same file names in it."""
+"""The protocol of a decision problem; each problem has a folder here, with the same file names in it."""
 
 import abc
 import importlib
@@ -6,13 +6,16 @@ import importlib.metadata
 import pkgutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from compiler_opt import problems
+from compiler_opt.checked_values import Json
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.advisors import AdvisorFlags
+from compiler_opt.llvm.interactive import FunctionOfDecisions
+from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.rule import Rule
 from compiler_opt.policies.weights import NetworkWeights
@@ -24,61 +27,76 @@ if TYPE_CHECKING:
     from compiler_opt.spaces.heads.head import Head
 
 
-class Problem(abc.ABC):
-    """One kind of decision: what is compiled how, and what the result costs.
+Measurement = TypeVar("Measurement")
+"""What a worker reads from one compilation; picklable, and small enough to send between processes."""
 
-    A *measurement* is what a worker reads off one compilation; it is small enough to send between processes. A *score*
-    is what that costs (lower is better), given the *context* of the module's project.
+Context = TypeVar("Context")
+"""What scoring needs to know of a module's project; JSON."""
+
+Sites: TypeAlias = CallSites | FunctionOfDecisions
+"""Where T decisions were made: call sites for inlining, otherwise functions."""
+
+
+class Problem(abc.ABC, Generic[Measurement, Context]):
+    """One kind of decision, and what its results cost.
+
+    measurement = problem.measure(object_path, remarks)                            # worker, for each compilation
+    context = problem.project_context(measurements of the default)                 # host, once per project
+    score = problem.score(measurement, context)                                    # lower is better
+    credit = problem.credit(measurements, sites, context)                          # for rollouts of the same module
     """
 
     name: str
-    """Also of its folder here, and of its folder of gin files."""
+    """Also the name of its folder here, and of its folder of gin files."""
 
     advisor: AdvisorFlags
-    """Which of the compiler's decisions it is about; several problems may judge the same ones differently."""
+    """The compiler's decisions; several problems may score the same decisions differently."""
 
     feature_names: tuple[str, ...]
-    """What policies see, in order; the compiler may offer more. Of candidates, what the networks see of each."""
+    """What networks observe, in order (of each candidate, if there are several); the compiler may offer more."""
 
     action_space: ActionSpace
-    """What kind of action a decision takes, and with it how it is learned and decided."""
+    """The kind of action, which determines how policies learn and decide."""
 
     score_name: str
-    """What the score is, in reports."""
+    """The score's name in reports."""
 
     is_size: bool = False
     """Whether the score estimates the bytes of the linked program, which reports then give first."""
 
     default_policy: Policy | None = None
-    """Decides as the compiler would, where it does not tell."""
+    """Rebuilds the compiler's own decisions, if the compiler does not send them."""
 
     rule: Rule | None = None
-    """A family of rules that has the compiler's own, as nearly as it can be written down, among them."""
+    """A family of rules, one of which is close to the compiler's own."""
 
     remark_pass: str | None = None
     """The pass whose optimisation remarks `measure` needs."""
 
+    context_policies: tuple[Policy, ...] = ()
+    """Policies under which modules are also compiled for `project_context`, besides the default."""
+
     @abc.abstractmethod
-    def measure(self, object_path: Path, remarks: bytes) -> Any:
-        """Reads what the score needs off a compilation's output.
+    def measure(self, object_path: Path, remarks: bytes) -> Measurement:
+        """Reads what the score needs from a compilation's output.
 
         Args:
           object_path: the object file.
           remarks: of `remark_pass`; empty without one.
 
         Raises:
-          ProtocolError: it is damaged.
+          ProtocolError: the object or the remarks are damaged.
         """
 
     def supported_features(self, compiler_features: Iterable[str]) -> tuple[str, ...]:
-        """All features that a policy may see of a compiler that sends these."""
+        """All features that a policy may observe with a compiler that sends these."""
         return self.action_space.supported_features(self.feature_names, compiler_features)
 
     def available_features(self, compiler_features: Collection[str]) -> list[str]:
-        """The supported features that can be had of a compiler that sends these.
+        """The supported features that are available from a compiler that sends these.
 
         Raises:
-          PolicyError: it does not send what no policy can do without.
+          PolicyError: it does not send a feature that every policy needs.
         """
         try:
             return self.action_space.available_features(self.feature_names, compiler_features)
@@ -104,22 +122,22 @@ class Problem(abc.ABC):
         return self.action_space.load_policy(directory, name=name)
 
     def native_form(self, weights: NetworkWeights) -> bytes:
-        """What our plugins decide by, see `spaces.native`.
+        """The form in which our plugins run the network, see `spaces.native`.
 
         Raises:
-          PolicyError: the network has none, or is larger than the evaluator allows.
+          PolicyError: the network has no native form, or is larger than the evaluator allows.
         """
         return self.action_space.native_form(weights, self.name)
 
     def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "Head":
-        """What is learned; imports TensorFlow.
+        """The trainable side of the action space; imports TensorFlow.
 
         Args:
           quantiles: the vocabulary; features that the problem does not support are left out.
-          compiler_features: what the compiler sends.
+          compiler_features: the features that the compiler sends.
 
         Raises:
-          PolicyError: the compiler sends other than the problem needs.
+          PolicyError: the compiler does not send what the problem needs.
         """
         supported = self.supported_features(spec.name for spec in compiler_features)
         known = {name: quantiles[name] for name in supported if name in quantiles}
@@ -128,59 +146,61 @@ class Problem(abc.ABC):
         except PolicyError as error:
             raise PolicyError(f"{self.name}: {error}") from None
 
-    context_policies: tuple[Policy, ...] = ()
-    """Policies whose compilations tell scoring more of a project than the default's alone."""
-
     @abc.abstractmethod
-    def project_context(self, measurements: Iterable[Any], others: Iterable[Any] = ()) -> Any:
-        """What scoring needs to know of a project; JSON.
+    def project_context(self, measurements: Iterable[Measurement], others: Iterable[Measurement] = ()) -> Context:
+        """What scoring needs to know of a project.
 
         Args:
-          measurements: of the project's modules as the default compiles them.
+          measurements: of the project's modules, compiled by the default.
           others: of the same modules under `context_policies`; without them the context is less exact.
         """
 
     @abc.abstractmethod
-    def score(self, measurement: Any, context: Any) -> float:
-        """What a module's object costs; lower is better, the default's is the baseline."""
+    def score(self, measurement: Measurement, context: Context) -> float:
+        """What a module's object costs; lower is better. The default's score is the baseline."""
 
     @abc.abstractmethod
-    def credit(self, measurements: Sequence[Any], sites: Sequence[Any], context: Any) -> list[np.ndarray] | None:
-        """Each decision's own share of what it changed, for rollouts of the same module.
+    def credit(
+        self, measurements: Sequence[Measurement], sites: Sequence[Sites], context: Context
+    ) -> list[np.ndarray] | None:
+        """Each decision's share of the difference between rollouts of the same module.
 
         Args:
           measurements: one per rollout.
-          sites: one per rollout, of T decisions each: `CallSites` for inlining, else `FunctionOfDecisions`.
+          sites: one per rollout, of T decisions each.
           context: of the module's project.
 
         Returns:
-          for each rollout `[T]` float64, better than the group's mean when positive, in the units of the score; None
-          when the problem has no finer credit than the module's score.
+          for each rollout `[T]` float64 in units of the score, positive if better than the group's mean; None if the
+          problem has no finer credit than the module's score.
         """
 
-    def by_function(self, measurement: Any) -> Mapping[str, float] | None:
-        """The score by function, of a problem whose decisions change no other function than their own; else None."""
+    def by_function(self, measurement: Measurement) -> Mapping[str, float] | None:
+        """The score of each function, if a decision changes only the function that it is made in; otherwise None."""
         del measurement
         return None
 
+
+AnyProblem: TypeAlias = Problem[Any, Any]
+"""A problem whose types only its own module knows, such as one loaded by name."""
 
 ENTRY_POINTS = "compiler_opt.problems"
 """The group of entry points by which other packages offer problems: `NAME = "MODULE:PROBLEM"`."""
 
 
 def names() -> tuple[str, ...]:
-    """The installed problems: the folders beside this file, and what other packages offer by entry points."""
+    """The installed problems: the folders beside this file, and those that other packages offer by entry points."""
     return tuple(sorted(_references()))
 
 
-def load(name: str) -> Problem:
+def load(name: str) -> AnyProblem:
     """Loads a problem, which may run code of other packages.
 
     Args:
-      name: of an installed problem, or where to import one from: `MODULE:ATTRIBUTE`.
+      name: of an installed problem, or the place to import one from: `MODULE:ATTRIBUTE`.
 
     Raises:
-      ConfigError: there is none.
+      ConfigError: there is no such problem.
     """
     references = _references()
     if ":" not in name and name not in references:
@@ -197,17 +217,17 @@ def load(name: str) -> Problem:
     return found
 
 
-def recorded(metadata: Mapping[str, Any], origin: str) -> Problem:
-    """Loads the problem that a policy or trace says it is for; inlining when it says nothing.
+def recorded(metadata: Mapping[str, Json], origin: str) -> AnyProblem:
+    """Loads the problem named in the metadata of a policy or trace; inlining if none is named.
 
-    Only installed problems are looked for: metadata come from elsewhere, and must not choose what is imported.
+    It must be installed: metadata may come from anybody, and must not choose what is imported.
 
     Args:
       metadata: of the policy or trace.
-      origin: what an error calls it by.
+      origin: its name in error messages.
 
     Raises:
-      PolicyError: it is for one that is not installed.
+      PolicyError: the problem is not installed.
     """
     name = str(metadata.get("problem", "inlining"))
     if name not in names():
@@ -219,7 +239,7 @@ def recorded(metadata: Mapping[str, Any], origin: str) -> Problem:
 
 
 def load_policy(directory: Path, *, name: str = "policy") -> LearnedPolicy:
-    """Loads the greedy policy in a folder, for whichever installed problem it is.
+    """Loads the greedy policy in a folder, whichever installed problem it is for.
 
     Raises:
       PolicyError: there is none, it is damaged, or its problem is not installed.

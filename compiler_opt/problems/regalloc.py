@@ -16,7 +16,7 @@ import numpy as np
 from compiler_opt.llvm import regalloc_remarks
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.regalloc_remarks import RegallocCosts
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.problem import Problem, Sites
 
 COPY_WEIGHT = 0.2
 LOAD_WEIGHT = 4.0
@@ -25,7 +25,7 @@ LOAD_AND_STORE_WEIGHT = 5.0
 """Also of a folded spill: most are instructions that read a slot, change it and write it back."""
 
 
-class RegallocProblem(Problem):
+class RegallocProblem(Problem[Mapping[str, float], None]):
     """The score is the sum of the functions' weighted spills, reloads and copies; a project has no context."""
 
     score_name = "weighted spills, reloads and copies"
@@ -43,9 +43,9 @@ class RegallocProblem(Problem):
         return sum(measurement.values())
 
     def credit(
-        self, measurements: Sequence[Mapping[str, float]], sites: Sequence[FunctionOfDecisions], context: None
+        self, measurements: Sequence[Mapping[str, float]], sites: Sequence[Sites], context: None
     ) -> list[np.ndarray]:
-        return function_credit(measurements, sites)
+        return function_credit(measurements, [each for each in sites if isinstance(each, FunctionOfDecisions)])
 
     def by_function(self, measurement: Mapping[str, float]) -> Mapping[str, float]:
         return measurement

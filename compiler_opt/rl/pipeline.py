@@ -26,8 +26,7 @@ from compiler_opt import rl
 from compiler_opt.collect import traces
 from compiler_opt.collect.baseline import Baseline, BaselineBuilder
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
-from compiler_opt.collect.trace_description import TraceDescription
-from compiler_opt.collect.traces import TraceContext
+from compiler_opt.collect.traces import TraceContext, TraceDescription
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module

@@ -6,7 +6,7 @@ Legend: N decisions of a batch of contexts, C contexts of the batch.
     feature lists      every feature by LLVM's name, the advice by its name (`inlining_decision`), `reward`;
                        one tf.train.Feature per decision: int64_list, or float_list for LLVM's floats and doubles
 
-Beside `TRACE` stands its description (`collect.trace_description`). Both appear when the trace is complete, and not
+Beside `TRACE` stands its description (`collect.traces`). Both appear when the trace is complete, and not
 before.
 """
 
@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from compiler_opt.collect.trace_description import FORMAT, REMAKE, TraceDescription, meta_path
-from compiler_opt.collect.traces import TraceContext
+from compiler_opt.collect.traces import FORMAT, REMAKE, TraceContext, TraceDescription, meta_path
 from compiler_opt.errors import OutputError, ProtocolError
 from compiler_opt.files import check_writable, nearest_folder, write_atomically
 from compiler_opt.tensor_spec import TensorSpec

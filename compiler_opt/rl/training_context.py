@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from compiler_opt.collect.baseline import Baseline, cached_baseline
-from compiler_opt.collect.decision_counts import cached_decision_counts
+from compiler_opt.collect.baseline import Baseline, cached_baseline, cached_decision_counts
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus

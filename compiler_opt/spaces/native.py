@@ -21,10 +21,10 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from compiler_opt.checked_values import Json
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
@@ -42,7 +42,7 @@ _ALIGNMENT = 8
 _MAX_FEATURES, _MAX_WIDTH, _MAX_LAYERS = 512, 1024, 16
 
 
-def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Mapping[str, Any] | None = None) -> bytes:
+def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Mapping[str, Json] | None = None) -> bytes:
     """The content of `network.mlgo`.
 
     Args:

@@ -13,7 +13,7 @@ from pathlib import Path
 from absl import flags
 from tqdm import tqdm
 
-from compiler_opt.collect.decision_counts import count_decisions
+from compiler_opt.collect.baseline import count_decisions
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus import statistics
 from compiler_opt.corpus.statistics import Statistics

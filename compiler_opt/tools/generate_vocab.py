@@ -10,7 +10,7 @@ from pathlib import Path
 
 from absl import flags
 
-from compiler_opt.collect.trace_description import TraceDescription
+from compiler_opt.collect.traces import TraceDescription
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems

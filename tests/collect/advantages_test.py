@@ -59,7 +59,7 @@ def test_function_credit_has_unit_scale_over_the_iteration() -> None:
 
 def test_without_call_sites_credit_falls_back_to_the_module() -> None:
     group = _group({"f": 90}, {"f": 110})
-    bare = [
+    bare: list[Rollout] = [
         Rollout(**{**vars(rollout), "trajectory": Trajectory(_HEADER, bytes(16), np.zeros(2, np.int64), None, None)})
         for rollout in group.rollouts
     ]

@@ -174,7 +174,7 @@ def test_evictions_come_with_llvms_score(place: Place) -> None:
         result = place.rollout("loops/called.c.o", default, settings, problem=_EVICTION, toolchain=compiler)
         assert result.failure is None
         assert content == place.object.read_bytes()
-        assert result.measurement == channel.measurement
+        assert result.measurement is not None and result.measurement == channel.measurement
         found, expected = result.trajectory, channel.trajectory
         assert found is not None and expected is not None
         assert expected.outcomes is None

@@ -21,6 +21,7 @@ from compiler_opt.policies.counterfactuals import CounterfactualPolicy
 from compiler_opt.policies.policy import ConstantPolicy, Policy
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 from tests.real_observations import weights_for
 from tests.small_corpus import make_small_corpus
 
@@ -40,7 +41,8 @@ def _network(temperature: float = 0.0) -> BinaryPolicy:
 
 
 def test_a_policy_arrives_as_it_was_also_within_another(tmp_path: Path) -> None:
-    folder, network, written = PolicyFolder(tmp_path), _network(1.5), []
+    folder, network = PolicyFolder(tmp_path), _network(1.5)
+    written: list[LearnedPolicy] = []
     nested = CounterfactualPolicy(network, {})
     read = folder.reader()
     for policy in (network, nested, ConstantPolicy(1), None):

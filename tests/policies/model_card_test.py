@@ -107,16 +107,17 @@ def test_the_checksum_is_of_what_decides() -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ("[]", "expected a model card of format 1"),
-        ('{"format": 2}', "expected a model card of format 1"),
-        ('{"format": 1}', "'algorithm' is missing"),
-        ({"colour": "red"}, "'colour' is unknown"),
-        ({"checksum": 5}, "'checksum' has the wrong type"),
-        ({"features": [5]}, "'features' are not names"),
-        ({"layers": ["64"]}, "'layers' are not widths"),
-        ({"results": [5]}, "'results' are not objects"),
+        ("{", "expected JSON"),
+        ("[" * 100_000, "expected JSON"),
+        ("[]", "expected a mapping, found []"),
+        ('{"format": 2}', "expected a model card of format 1, found 2"),
+        ('{"format": 1}', "expected the key 'checksum'"),
+        ({"colour": "red"}, "unknown key 'colour'"),
+        ({"checksum": 5}, "checksum: expected str, found 5"),
+        ({"compiler": 5}, "compiler: expected a mapping"),
+        ({"features": [5]}, "features: expected str, found"),
+        ({"layers": ["64"]}, "layers: expected int, found"),
+        ({"results": [5]}, "results: expected a mapping, found"),
     ],
 )
 def test_a_damaged_card_is_refused(tmp_path: Path, content: str | dict[str, object], words: str) -> None:

@@ -98,7 +98,7 @@ def test_registers_by_the_default(name: str, busy: Corpus, toolchain: Toolchain,
 
 def _check_credit(problem: problems.Problem, plain: Rollout, rebuilt: Rollout) -> None:
     """Functions of decisions and of scores go by the same names, each function's score going to its own decisions."""
-    assert rebuilt.trajectory is not None
+    assert rebuilt.trajectory is not None and rebuilt.measurement is not None and plain.measurement is not None
     sites = rebuilt.trajectory.sites
     assert isinstance(sites, FunctionOfDecisions)
     assert set(plain.measurement) | set(rebuilt.measurement) <= set(sites.functions)

@@ -8,8 +8,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler_opt.collect.trace_description import meta_path
-from compiler_opt.collect.traces import TraceContext
+from compiler_opt.collect.traces import TraceContext, meta_path
 from compiler_opt.errors import OutputError, ProtocolError
 from compiler_opt.rl.trace_files import Trace, TraceBatch, TraceWriter
 from compiler_opt.tensor_spec import TensorSpec

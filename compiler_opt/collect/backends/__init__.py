@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # Compilations check the name of their backend here.
     from compiler_opt.collect.trajectory import Trajectory
     from compiler_opt.llvm.toolchain import Toolchain
     from compiler_opt.policies.policy import Policy
-    from compiler_opt.problems.problem import Problem
+    from compiler_opt.problems.problem import AnyProblem
     from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 AUTO = "auto"
@@ -35,7 +35,7 @@ class Backend(abc.ABC):
     """One way to compile under a policy; has no state."""
 
     def write_policy(
-        self, policy: "LearnedPolicy", problem: "Problem", toolchain: "Toolchain", policies: "PolicyFolder"
+        self, policy: "LearnedPolicy", problem: "AnyProblem", toolchain: "Toolchain", policies: "PolicyFolder"
     ) -> None:
         """Writes what compilations under a policy read, so that no worker has to; by default nothing.
 

@@ -9,17 +9,17 @@ from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import ProtocolError, ToolchainError
-from compiler_opt.llvm import ir2vec, regalloc_plugin, remarks
+from compiler_opt.llvm import ir2vec, regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.interactive import (
     Connect,
-    FunctionOfDecisions,
     InteractiveResult,
     compile_interactively,
     llvm_channel,
 )
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy, ReplayPolicy
+from compiler_opt.problems.problem import Sites
 
 
 class ChannelBackend(Backend):
@@ -78,7 +78,7 @@ def _converse(
     if result.header is None or decider is None or not result.advice:
         return None, result
     advice = np.array(result.advice, result.header.advice.dtype)
-    sites: remarks.CallSites | FunctionOfDecisions | None = None
+    sites: Sites | None = None
     if compilation.names_call_sites:
         sites = compilation.call_sites(result.header.decode(result.observations), advice)
     elif compilation.advisor != INLINING:

@@ -9,7 +9,7 @@ from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.problem import AnyProblem
 
 
 class EmbeddedPolicy(Policy):
@@ -21,7 +21,7 @@ class EmbeddedPolicy(Policy):
         raise PolicyError("the compiler's built-in model decides within the compiler only; compile by `rollout`")
 
 
-def check_embedded_model(toolchain: Toolchain, problem: Problem) -> None:
+def check_embedded_model(toolchain: Toolchain, problem: AnyProblem) -> None:
     """Raises ToolchainError when no model is built into the compiler."""
     if not toolchain.require(problem.advisor.problem).embedded:
         raise ToolchainError(

@@ -19,7 +19,7 @@ from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.spaces.native import NATIVE_FILE
 
@@ -28,7 +28,7 @@ class PluginBackend(Backend):
     """Takes policies with a native form, and the default."""
 
     def write_policy(
-        self, policy: LearnedPolicy, problem: Problem, toolchain: Toolchain, policies: PolicyFolder
+        self, policy: LearnedPolicy, problem: AnyProblem, toolchain: Toolchain, policies: PolicyFolder
     ) -> None:
         if policy.runs_in_plugin and can_build(toolchain):
             # If the network has no native form, `prepare` decides what that means.
@@ -67,11 +67,11 @@ class PluginBackend(Backend):
         return functools.partial(_inline if inlines else _allocate, compilation, policy, plugin, native)
 
 
-def _write_native(policy: LearnedPolicy, problem: Problem, policies: PolicyFolder) -> Path:
+def _write_native(policy: LearnedPolicy, problem: AnyProblem, policies: PolicyFolder) -> Path:
     return policies.file(policy, NATIVE_FILE, lambda: problem.native_form(policy.weights))
 
 
-def _decides_in_compiler(policy: Policy, problem: Problem) -> bool:
+def _decides_in_compiler(policy: Policy, problem: AnyProblem) -> bool:
     if isinstance(policy, LearnedPolicy):
         return policy.runs_in_plugin
     return policy.is_default and problem.action_space.plugin_takes_default

@@ -5,13 +5,13 @@ import numpy as np
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import ProtocolError
-from compiler_opt.llvm import remarks
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.interactive import FunctionOfDecisions, functions_of
+from compiler_opt.llvm.interactive import functions_of
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
 from compiler_opt.policies.development_model import LOGITS
 from compiler_opt.policies.policy import Policy
+from compiler_opt.problems.problem import Sites
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -68,7 +68,7 @@ def _trajectory(
     if isinstance(policy, LearnedPolicy) and policy.temperature:
         logits = _column(compilation, log, LOGITS).reshape(len(log), -1)
         log_probs = policy.logged_log_probs(advice, logits)
-    sites: remarks.CallSites | FunctionOfDecisions | None = None
+    sites: Sites | None = None
     if compilation.names_call_sites:
         sites = compilation.call_sites(log.columns([spec.name for spec in support.features]), advice)
     elif compilation.advisor != INLINING:

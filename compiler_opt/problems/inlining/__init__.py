@@ -12,11 +12,11 @@ from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.problems.inlining import signature
 from compiler_opt.problems.inlining.credit import function_credit
 from compiler_opt.problems.inlining.score import comdat_copies, weighted_text_bytes
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.problem import Problem, Sites
 from compiler_opt.spaces.binary import Binary
 
 
-class InliningForSize(Problem):
+class InliningForSize(Problem[ObjectSizes, Mapping[str, int]]):
     """The score is COMDAT-weighted text bytes; a project's context is the copies of each COMDAT group."""
 
     name = "inlining"
@@ -42,9 +42,9 @@ class InliningForSize(Problem):
         return weighted_text_bytes(measurement, context)
 
     def credit(
-        self, measurements: Sequence[ObjectSizes], sites: Sequence[CallSites], context: Mapping[str, int]
+        self, measurements: Sequence[ObjectSizes], sites: Sequence[Sites], context: Mapping[str, int]
     ) -> list[np.ndarray]:
-        return function_credit(measurements, sites, context)
+        return function_credit(measurements, [each for each in sites if isinstance(each, CallSites)], context)
 
 
 PROBLEM = InliningForSize()

@@ -72,7 +72,7 @@ def test_compilers_make_the_same_of_it(toolchain: Toolchain, tmp_path: Path) -> 
         plain = rollout(module, None, problem, toolchain, scratch=tmp_path, keep_object=paths[0])
         rebuilt = rollout(module, problem.default_policy, problem, toolchain, scratch=tmp_path, keep_object=paths[1])
         assert paths[0].read_bytes() == paths[1].read_bytes()
-        assert rebuilt.measurement == plain.measurement
+        assert plain.measurement is not None and rebuilt.measurement == plain.measurement
         if rebuilt.trajectory is None:
             continue
         num_decisions += len(rebuilt.trajectory)
