@@ -18,7 +18,7 @@ from compiler_opt.errors import ConfigError, PolicyError
 if TYPE_CHECKING:  # Compilations check the name of their backend here.
     from compiler_opt.collect.compilation import Compilation
     from compiler_opt.collect.policy_folder import PolicyFolder
-    from compiler_opt.collect.trajectory import Trajectory
+    from compiler_opt.collect.rollout import Trajectory
     from compiler_opt.llvm.toolchain import Toolchain
     from compiler_opt.policies.policy import Policy
     from compiler_opt.problems.problem import AnyProblem

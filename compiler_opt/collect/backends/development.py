@@ -13,7 +13,7 @@ from pathlib import Path
 from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.backends.training_log import logged_trajectory
 from compiler_opt.collect.compilation import Compilation
-from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.collect.rollout import Trajectory
 from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed

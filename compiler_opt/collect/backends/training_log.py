@@ -3,7 +3,7 @@
 import numpy as np
 
 from compiler_opt.collect.compilation import Compilation
-from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.collect.rollout import Trajectory
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.interactive import functions_of

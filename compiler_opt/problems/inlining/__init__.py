@@ -10,8 +10,7 @@ from compiler_opt.llvm.object_file import ObjectSizes, read_object_sizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.problems.inlining import signature
-from compiler_opt.problems.inlining.credit import function_credit
-from compiler_opt.problems.inlining.score import comdat_copies, weighted_text_bytes
+from compiler_opt.problems.inlining.score import comdat_copies, function_credit, weighted_text_bytes
 from compiler_opt.problems.problem import Problem, Sites
 from compiler_opt.spaces.binary import Binary
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
-from compiler_opt.problems.inlining.credit import function_credit
+from compiler_opt.problems.inlining.score import function_credit
 
 
 def _sizes(functions: dict[str, int], comdats: dict[str, str] | None = None) -> ObjectSizes:
