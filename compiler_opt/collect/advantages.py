@@ -1,9 +1,9 @@
-"""What each decision is worth to the learner, from the rollouts of one module.
+"""Advantages of decisions, computed from the rollouts of a module.
 
 Legend: G rollouts of a group, T decisions of a rollout.
 
-The reward of a rollout is `1 - score / baseline`, the share of the default's bytes that it saved. The learner sees
-*advantages*: how much better than expected a decision was. What to expect is the difference between the classes here.
+The reward of a rollout is `1 - score / baseline`, the share of the default's bytes that it saved. An *advantage* is how
+much better than expected a decision was. The classes here differ in what they expect.
 """
 
 import abc
@@ -21,30 +21,29 @@ class Advantages(abc.ABC):
     """Turns groups of rollouts into an advantage per decision."""
 
     uses_value_network: bool = False
-    """Whether the value network's expectation is subtracted from what this returns."""
+    """Whether the learner subtracts the value network's prediction."""
 
     @abc.abstractmethod
     def __call__(
         self, groups: Sequence[Group[Measurement, Context]], problem: Problem[Measurement, Context]
     ) -> list[list[np.ndarray]]:
-        """For each group, for each of its rollouts, `[T]` float32."""
+        """Returns `[T]` float32 for each rollout of each group."""
 
     def state(self) -> dict[str, Json]:
-        """What must survive an interruption; JSON."""
+        """The state to save in a checkpoint; JSON."""
         return {}
 
     def restore(self, state: Mapping[str, Json]) -> None:
-        """Continues from `state()`."""
+        """Restores what `state` returned."""
         del state
 
 
 class GroupRelative(Advantages):
-    """A decision against the mean of its group: every module is its own yardstick.
+    """Compares each decision with the mean of its group.
 
-    With `credit="function"` a decision is judged by the functions that it concerns (`Problem.credit`); signed
-    logarithm, since a few decisions are worth a thousand others; brought to unit variance over the iteration.
-    `module_weight` adds the module's own group-relative reward, the same for all its decisions. With `credit="module"`
-    there is only that.
+    With `credit="function"`, the advantage is the decision's credit (`Problem.credit`): its signed logarithm, because a
+    few decisions are worth a thousand others, scaled to unit variance over the iteration, plus `module_weight` times
+    the module's group-relative reward. With `credit="module"`, it is that reward, the same for all decisions.
     """
 
     def __init__(self, credit: str = "function", module_weight: float = 0.1):
@@ -88,9 +87,9 @@ class GroupRelative(Advantages):
 
 
 class MovingAverage(Advantages):
-    """The classical reward: a module's score against the moving average of its own past scores, for all its decisions.
+    """The classical reward: compares a module's score with the moving average of its own past scores.
 
-    The value network's expectation is subtracted.
+    All decisions of the module have the same; the learner subtracts the value network's prediction.
     """
 
     uses_value_network = True
@@ -130,8 +129,8 @@ class AdvantagesConfig:
 
     Attributes:
       kind: `group_relative`, or `moving_average` for the classical module reward.
-      credit: with `group_relative`, what a decision is judged by: `function` or `module`.
-      module_weight: with `function` credit, the share of the module's own advantage that is added.
+      credit: with `group_relative`, whose score a decision is credited with: `function` or `module`.
+      module_weight: with `function` credit, the weight of the module's own advantage.
       decay: of the moving average.
 
     Raises:
@@ -156,7 +155,7 @@ class AdvantagesConfig:
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:
-    """Mean 0, and deviation 1 unless all are alike."""
+    """Scales values to mean 0 and deviation 1; zeros if all are equal."""
     centred: np.ndarray = values - values.mean()
     deviation = centred.std()
     return centred / deviation if deviation > 1e-9 else np.zeros_like(centred)

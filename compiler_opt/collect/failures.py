@@ -1,20 +1,20 @@
-"""When a run stops because most of its modules fail. Single failures are counted and named, and stop nothing."""
+"""Stops a run in which most modules fail. Single failures are counted and logged, and stop nothing."""
 
 from collections.abc import Mapping
 
 from compiler_opt.errors import CorpusError
 
 _HOPELESS = 20
-"""So many compilations that all fail, with none that does not, are enough to see that the rest will."""
+"""If this many compilations fail and none succeeds, the others will fail too."""
 
 
 def check_failures(failures: Mapping[str, str], attempts: int, what: str = "modules") -> None:
     """Stops a run in which most modules fail.
 
     Args:
-      failures: the reason by module, the first one first.
-      attempts: how many were compiled.
-      what: they are.
+      failures: reasons by module, the first failure first.
+      attempts: number of compiled modules.
+      what: plural noun for the error message.
 
     Raises:
       CorpusError: more than half failed; the message gives the first reason.
@@ -26,7 +26,7 @@ def check_failures(failures: Mapping[str, str], attempts: int, what: str = "modu
 
 
 class FailureWatch:
-    """Looks at modules as they are done, and stops at once when all of the first ones fail.
+    """Counts failures as modules are done; stops early if the first ones all fail.
 
     watch = FailureWatch(len(modules))
     for rollout in ...:
@@ -41,10 +41,10 @@ class FailureWatch:
         self._done = 0
 
     def add(self, module: str, failure: str | None) -> None:
-        """Takes a module.
+        """Counts a module.
 
         Raises:
-          CorpusError: each one so far failed, and they are many; the message gives the first reason.
+          CorpusError: the first modules have all failed; the message gives the first reason.
         """
         self._done += 1
         if failure is not None:
@@ -53,9 +53,5 @@ class FailureWatch:
             self.finish()
 
     def finish(self) -> None:
-        """Looks at all of them.
-
-        Raises:
-          CorpusError: more than half failed; the message gives the first reason.
-        """
+        """Raises CorpusError if more than half of the modules failed; the message gives the first reason."""
         check_failures(self._failures, self._done, self._what)

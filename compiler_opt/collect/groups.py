@@ -1,9 +1,9 @@
-"""Collecting one iteration: several rollouts of each of several modules, whatever the algorithm.
+"""Collects the rollouts of one iteration: several of each module, for all algorithms.
 
 Legend: G rollouts of a group.
 
     for each module: compile it once for each of collection_policy.policies(module)
-    for each module: compile it once for each of collection_policy.follow_ups(what came of those)
+    for each module: compile it once for each of collection_policy.follow_ups(those rollouts)
 """
 
 import abc
@@ -27,7 +27,7 @@ class CollectionPolicy(abc.ABC):
     """Decides which policies roll out a module."""
 
     settings: RolloutSettings
-    """Of every rollout."""
+    """Settings of every rollout."""
 
     min_decided: int = 1
     """Rollouts with decisions that a module needs to become a group."""
@@ -37,13 +37,13 @@ class CollectionPolicy(abc.ABC):
         """The policy of each rollout of a module."""
 
     def follow_ups(self, rollouts: Sequence[Rollout[object]], rng: np.random.Generator) -> Sequence[Policy]:
-        """The policy of each further rollout of a module, given its first ones, failures included."""
+        """The policy of each further rollout of a module, given the first ones, including failures."""
         del rollouts, rng
         return ()
 
 
 class RepeatedPolicy(CollectionPolicy):
-    """The same sampling policy for all rollouts of a module, which are compared with one another."""
+    """The same sampling policy for all rollouts of a module, which are compared with each other."""
 
     min_decided = 2
 
@@ -70,10 +70,10 @@ class Group(Generic[Measurement, Context]):
 
     Attributes:
       module: the module's name.
-      attempts: G of them, none of which failed or had nothing to decide.
+      attempts: G rollouts with decisions, none of which failed.
       baseline: the default's score of the module.
-      context: what scoring needs to know of the module's project.
-      follow_ups: what was tried given these; some may have failed.
+      context: of the module's project, for scoring.
+      follow_ups: further rollouts that depended on these; some may have failed.
     """
 
     module: str
@@ -104,11 +104,11 @@ class RolloutBatch(Generic[Measurement, Context]):
     """The rollouts of one iteration.
 
     Attributes:
-      groups: the modules that can be learned from.
-      undecided: modules in which there is nothing to decide.
+      groups: one for each module to learn from.
+      undecided: modules without decisions.
       failures: one line for each rollout that failed.
-      failed_modules: modules of which every rollout failed, with the first reason.
-      num_compiles: rollouts done, failures included.
+      failed_modules: modules whose rollouts all failed, with the first reason.
+      num_compiles: number of rollouts, including failures.
       cpu_s: CPU seconds of compilers and workers.
     """
 
@@ -129,15 +129,15 @@ def collect_groups(
     seed: tuple[int, ...],
     description: str = "",
 ) -> RolloutBatch[Measurement, Context]:
-    """Rolls every module out several times.
+    """Rolls out every module several times.
 
     Args:
-      modules: which.
-      collection_policy: who decides each rollout.
-      baseline: the default's scores; modules with the largest are begun first, so that no worker idles at the end.
-      pool: who compiles.
-      seed: what all seeds and everything that `collection_policy` draws derive from.
-      description: in front of the progress bar.
+      modules: what to compile.
+      collection_policy: gives the policy of each rollout.
+      baseline: the default's scores; the largest modules are compiled first, so that no worker idles at the end.
+      pool: the workers.
+      seed: of all rollouts and of `collection_policy`.
+      description: the label of the progress bar.
     """
     rng = np.random.default_rng(seed)
     settings = collection_policy.settings
@@ -147,7 +147,7 @@ def collect_groups(
         def roll_out(
             policies: Sequence[Sequence[Policy]], num_before: Sequence[int]
         ) -> list[list[Attempt[Measurement]]]:
-            """By module, in order; `num_before` rollouts of each were done before."""
+            """Rolls out each module under its policies; `num_before` are its earlier rollouts, for the seeds."""
             planned = []
             for index, (module, own) in enumerate(zip(by_size, policies, strict=True)):
                 seeds = _seeds((*seed, index), num_before[index], len(own))
@@ -186,7 +186,7 @@ def collect_groups(
 
 
 def rollouts_in_order(jobs: Sequence[Job], pool: WorkerPool[Measurement], progress: tqdm) -> list[Rollout[Measurement]]:
-    """In the order of the jobs, not that in which they are done: learning must not depend on that."""
+    """Rollouts in the order of the jobs: learning must not depend on the order in which they are done."""
     done = {}
     for job, rollout in pool.rollouts(jobs):
         done[id(job)] = rollout
@@ -195,6 +195,6 @@ def rollouts_in_order(jobs: Sequence[Job], pool: WorkerPool[Measurement], progre
 
 
 def _seeds(entropy: tuple[int, ...], start: int, count: int) -> list[int]:
-    """Of the rollouts of a module, ascending."""
+    """The seeds of a module's rollouts, ascending."""
     sequences = [np.random.SeedSequence((*entropy, number)) for number in range(start, start + count)]
     return sorted(int(sequence.generate_state(1, np.uint64)[0]) for sequence in sequences)

@@ -1,4 +1,4 @@
-"""Which job comes next, and what becomes of those that were lost."""
+"""The jobs of one call of the pool: which comes next, and how often a lost one is repeated."""
 
 import dataclasses
 import itertools
@@ -20,7 +20,7 @@ _MAX_LOST = 2
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One rollout to be done; see `rollout` for the fields."""
+    """One rollout to do; see `rollout` for the fields."""
 
     module: Module
     policy: Policy | None
@@ -31,12 +31,12 @@ class Job:
 
 @dataclasses.dataclass
 class Task:
-    """A job on its way.
+    """A job in progress.
 
     Attributes:
-      job: what is to be done.
-      num_lost: how often it was begun and nothing came of it, for want of resources or of a worker.
-      lost_s: `time.monotonic()` when that was last.
+      job: what to do.
+      num_lost: how often it was lost, because resources ran out or the worker ended.
+      lost_s: `time.monotonic()` when it was last lost.
     """
 
     job: Job
@@ -45,7 +45,7 @@ class Task:
 
 
 class SetAside:
-    """Modules that are not compiled any more, since that ends the worker."""
+    """Modules that are no longer compiled, because they end the worker."""
 
     def __init__(self) -> None:
         self._reasons: dict[tuple[Path, str], str] = {}
@@ -55,19 +55,19 @@ class SetAside:
         self._reasons[module.root, module.name] = reason
 
     def reason(self, module: Module) -> str | None:
-        """Why it was set aside; None when it was not."""
+        """Why the module was set aside; None if it was not."""
         return self._reasons.get((module.root, module.name))
 
 
 class Schedule(Generic[Measurement]):
     """The jobs of one call.
 
-    A job that was lost is a suspect: it is done once more, alone, so that nobody else suffers and nobody else can be
-    the cause. Lost again, it has failed; and if that was not for want of something, its module is set aside.
+    A lost job is a suspect: it is repeated alone, so that it affects no other job and no other job affects it. If it is
+    lost again it has failed, and unless resources ran out, its module is set aside.
 
     Attributes:
-      waiting: to be done next.
-      suspects: to be done after all others, one at a time.
+      waiting: tasks to do next.
+      suspects: tasks to do after all others, one at a time.
     """
 
     def __init__(self, jobs: Iterable[Job], set_aside: SetAside):
@@ -78,10 +78,10 @@ class Schedule(Generic[Measurement]):
         self._finished: deque[tuple[Job, Rollout[Measurement]]] = deque()
 
     def refill(self, count: int) -> None:
-        """Has so many jobs waiting, or all that are left."""
+        """Fills `waiting` up to `count` tasks, or with all remaining jobs."""
         for job in itertools.islice(self._remaining, max(0, count - len(self.waiting))):
             self.waiting.append(Task(job))
-        # Those of modules that were set aside meanwhile have failed already.
+        # Jobs of modules that were set aside meanwhile fail now.
         for tasks in (self.waiting, self.suspects):
             for _ in range(len(tasks)):
                 task = tasks.popleft()
@@ -93,25 +93,25 @@ class Schedule(Generic[Measurement]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to begin, after `refill`."""
+        """Whether no task is left to begin, after `refill`."""
         return not self.waiting and not self.suspects
 
     @property
     def has_finished(self) -> bool:
-        """Whether there are results to take."""
+        """Whether results are available."""
         return bool(self._finished)
 
     def finish(self, task: Task, rollout: Rollout[Measurement]) -> None:
-        """Takes a result."""
+        """Records the result of a task."""
         self._finished.append((task.job, rollout))
 
     def take_finished(self) -> Iterator[tuple[Job, Rollout[Measurement]]]:
-        """Results, each once."""
+        """Yields new results."""
         while self._finished:
             yield self._finished.popleft()
 
     def lose(self, task: Task, rollout: Rollout[Measurement]) -> None:
-        """Takes a task of which nothing came, and what to say of it if that is the end of it."""
+        """Records that a task was lost; `rollout` is its result unless it is repeated."""
         task.num_lost += 1
         task.lost_s = time.monotonic()
         if task.num_lost < _MAX_LOST:
@@ -126,7 +126,7 @@ class Schedule(Generic[Measurement]):
 
 
 def lost_rollout(job: Job, failure: str, *, is_transient: bool = False) -> Rollout[Any]:
-    """What is said of a job that nobody could do."""
+    """The failed rollout of a job that was lost."""
     return Rollout(
         module=job.module.name,
         project=job.module.project,

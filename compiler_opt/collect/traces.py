@@ -34,17 +34,17 @@ _MAX_META_BYTES = 1 << 26
 
 @dataclasses.dataclass(frozen=True)
 class TraceContext:
-    """The decisions of one context: a module or, where the compiler tells them apart, a function. T decisions.
+    """The T decisions of one context: a module or, in other tools' traces, a function.
 
     Attributes:
       module: the module's name.
       project: its project's name.
-      identifier: what within the module; `WHOLE_MODULE` for all of it.
-      features: specs of `values`, in the compiler's order, each of the shape of one decision.
+      identifier: of the context in the module; `WHOLE_MODULE` if it is all of the module.
+      features: specs of `values`, in the compiler's order, with the shape of one decision.
       values: by feature `[T, *shape]`.
       advice: spec of `action`.
-      action: `[T]`, what was decided.
-      reward: `[T]` float32; 0 for the default's decisions, which are what rewards are measured against.
+      action: `[T]`.
+      reward: `[T]` float32; 0 for the default's decisions.
     """
 
     module: str
@@ -58,10 +58,10 @@ class TraceContext:
 
 
 def sample_modules(modules: Sequence[Module], rate: float, seed: int) -> list[Module]:
-    """A share of the modules, in their order; at least one.
+    """Draws a share of the modules, at least one; keeps their order.
 
     Raises:
-      ConfigError: the rate is not over 0 and at most 1.
+      ConfigError: the rate is not in (0, 1].
     """
     if not 0 < rate <= 1:
         raise ConfigError(f"sampling rate: expected a number over 0 and at most 1, found {rate}")

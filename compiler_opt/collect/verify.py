@@ -1,11 +1,11 @@
-"""Proof that a corpus rebuilds the objects of the build it was extracted from, to the byte.
+"""Verifies that a corpus rebuilds the objects of the build it was extracted from, byte for byte.
 
-Each module is compiled from its bitcode by its recorded command, as training does it, and the object is compared with
-the build's, section by section. The embedded bitcode and options, which a rebuilt object does not carry, are left out.
+Each module is compiled from its bitcode by its recorded command, as in training, and the object is compared with the
+build's, section by section, except for embedded bitcode and options, which a rebuilt object does not have.
 
-A difference is one of the build's own (another compiler made it), one of what clang does with bitcode, or a fault of
-the corpus or of ours. The first two are known by what they change and by the options that bring them about: they are
-explained, each only as far as its reason reaches.
+A difference comes from the build (another compiler made the object), from how clang treats bitcode, or from a defect of
+the corpus or this code. The first two are recognised by the options that cause them and the sections that they change;
+an explanation is only given if it covers all differences.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from compiler_opt.llvm.object_comparison import SectionDifference, compare
 from compiler_opt.llvm.toolchain import Toolchain
 
 IGNORED_SECTIONS = (BITCODE_SECTION, COMMAND_SECTION)
-"""What embedding has added to the original; with their relocations, and their names in the string table."""
+"""Sections that embedding adds to the original; ignored with their relocations and names in the string table."""
 
 _DEBUG_SECTIONS = (".debug_", ".rela.debug_", ".rel.debug_", ".symtab", ".llvm_addrsig")
 _CODE_SECTIONS = (".text", ".rela.text", ".rel.text", ".eh_frame", ".rela.eh_frame", ".symtab", ".gcc_except_table")
@@ -37,13 +37,13 @@ _SHOWN_SECTIONS = 6
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """What came of one module.
+    """The result for one module.
 
     Attributes:
       module: its name.
-      differences: sections that are not the same.
-      explanation: why they differ, where that is known.
-      failure: why there was nothing to compare; one line.
+      differences: the sections that differ.
+      explanation: why they differ, if known.
+      failure: why they could not be compared; one line.
     """
 
     module: str
@@ -53,16 +53,16 @@ class Verification:
 
     @property
     def is_identical(self) -> bool:
-        """Whether every section came out the same."""
+        """Whether all sections are the same."""
         return self.failure is None and not self.differences
 
     @property
     def is_good(self) -> bool:
-        """Whether it is identical, or it is known why not."""
+        """Whether the object is identical, or it is known why not."""
         return self.is_identical or self.explanation is not None
 
     def describe(self) -> str:
-        """One line without the module's name."""
+        """Describes the result in one line, without the module's name."""
         if self.failure is not None:
             return self.failure
         if not self.differences:
@@ -74,7 +74,7 @@ class Verification:
 
 
 def sample(modules: Sequence[Module], count: int | None, seed: int) -> list[Module]:
-    """So many of the modules, drawn at random, in their order; None for all.
+    """Draws `count` modules at random, all if None; keeps their order.
 
     Raises:
       ConfigError: the count is not positive.
@@ -97,16 +97,16 @@ def verify(
     """Compiles modules and compares them with the objects that they were extracted from.
 
     Args:
-      modules: of a corpus; the object of each is found by its name, see `originals.py`.
-      original_dir: where the objects of the build are.
-      toolchain: the compiler that is to be shown to rebuild them.
-      pool: compiles by it.
+      modules: of a corpus; see `originals.py` for how the object of each is found.
+      original_dir: the folder of the build's objects.
+      toolchain: the compiler of the pool.
+      pool: the workers.
       settings: limits of one compilation.
 
     Yields:
-      a verification per module, as they are done; failures are in it.
+      a verification per module, as they are done, including failures.
     """
-    # Names of files in the pool's folder: those of modules may be as long as paths.
+    # Numbers, because names of modules may be as long as paths.
     kept = {module.name: pool.scratch / f"verified-{number}.o" for number, module in enumerate(modules)}
     originals = Originals(original_dir)
     jobs = []
@@ -135,7 +135,7 @@ def _compared(module: Module, original: Original, rebuilt_path: Path, version: t
     code = module.bitcode_path.read_bytes()
     if original.code and code not in original.code:
         raise CorpusError(
-            f"{printable(original.file.path)}: holds other bitcode than the corpus: built again since it was extracted"
+            f"{printable(original.file.path)}: has other bitcode than the corpus: it was rebuilt after extraction"
         )
     differences = compare(original.file, rebuilt, IGNORED_SECTIONS)
     explanation = explain(module.options(), code, version, original.file, rebuilt, differences) if differences else None
@@ -150,17 +150,17 @@ def explain(
     rebuilt: ElfFile,
     differences: Sequence[SectionDifference],
 ) -> str | None:
-    """Why a rebuilt object is not the original, as far as that is known and covers every difference; else None.
+    """Why a rebuilt object differs from the original; None unless a known reason covers all differences.
 
     Args:
-      options: the recorded ones.
+      options: the recorded cc1 options.
       code: the bitcode.
-      version: of the compiler that compiled it again.
+      version: of the compiler that compiled the bitcode.
       original: the object of the build.
-      rebuilt: the object made of the bitcode.
+      rebuilt: the object compiled from the bitcode.
       differences: between them.
     """
-    # Section .comment does not tell: it names the front end, which is the bitcode's.
+    # Section .comment names the front end that wrote the bitcode, so it is the same in both.
     writer = bitcode.producer_version(code[: bitcode.HEAD_BYTES])
     if writer is not None and writer != version:
         return f"made by another compiler: LLVM {_dotted(writer)}, compiled again by LLVM {_dotted(version)}"
@@ -169,13 +169,13 @@ def explain(
         return all(difference.section.startswith(prefixes) for difference in differences)
 
     if not compare(original, rebuilt, IGNORED_SECTIONS, private_numbers=False):
-        return "the compiler numbers its private symbols (such as .Lstr.3) otherwise; nothing else differs"
+        return "the compiler numbers its private symbols (such as .Lstr.3) differently; nothing else differs"
     if any(option.startswith("-split-dwarf") for option in options) and only(*_DEBUG_SECTIONS):
         return "-gsplit-dwarf puts debug information into another file, which a corpus may not write"
     if _names_module(options) and only(*_NAMING_SECTIONS):
         return "AddressSanitizer writes down the name of the source file, and for bitcode that of the .bc file"
     if version[0] >= _FIRST_NOT_TO_FUSE and "-ffp-contract=fast" in options and only(*_CODE_SECTIONS):
-        return f"clang >= {_FIRST_NOT_TO_FUSE} does not heed -ffp-contract=fast for bitcode"
+        return f"clang >= {_FIRST_NOT_TO_FUSE} ignores -ffp-contract=fast for bitcode"
     return None
 
 

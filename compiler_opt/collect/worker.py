@@ -1,7 +1,7 @@
-"""One worker: a process that does rollouts, one after the other, and what the pool knows of it.
+"""A worker process, which does one rollout after the other, and its handle in the pool.
 
-It is numpy and the standard library: it starts in a fraction of a second. It is told what to do, and answers, over a
-socket of its own, so that its death is noticed at once and concerns nobody else.
+A worker imports no TensorFlow and starts in a fraction of a second. Each has a socket of its own for tasks and results,
+so its death is noticed at once and affects no other worker.
 """
 
 import contextlib
@@ -37,18 +37,18 @@ from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 _IO_TIMEOUT_S = 30
 _SMALL_BYTES = 1 << 16
-"""A message that surely fits into the socket, so that sending it waits for nobody."""
+"""A message of this size fits into the socket's buffer, so sending it does not block."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkerSettings:
-    """What every worker of a pool is given.
+    """Settings that all workers of a pool share.
 
     Attributes:
       toolchain: the compiler.
       problem: what is decided.
-      num_workers: how many share the disk.
+      num_workers: how many processes share the disk.
       policies: the folder of learned policies, which the host writes.
     """
 
@@ -90,21 +90,21 @@ class PickledPolicies:
 
 
 class Worker:
-    """A worker process, as the pool sees it.
+    """The pool's handle of a worker process.
 
     Attributes:
-      connection: its answers come from here; nothing more comes when it has died.
-      tasks: what it was given, in the order in which it does them; it is at the first.
-      is_ready: it has started.
-      begun_s: `time.monotonic()` when it started, or began with the first of its tasks.
-      was_stopped: it was found stopped when last looked at.
+      connection: for its results; at end of file when it has died.
+      tasks: its tasks in order; it is working on the first.
+      is_ready: whether it has started.
+      begun_s: `time.monotonic()` when it was started, or began its first task.
+      was_stopped: whether it was stopped (SIGSTOP) at the last check.
     """
 
     def __init__(self, settings: WorkerSettings, scratch: Path):
-        """Starts it; `scratch` is a folder for it to make.
+        """Starts the process, and makes the folder `scratch` for it.
 
         Raises:
-          OSError: there is no room for another process, or for its folder.
+          OSError: the machine lacks memory, disk or processes.
         """
         scratch.mkdir()
         # spawn: the host may hold TensorFlow and its threads, which do not survive a fork.
@@ -136,12 +136,12 @@ class Worker:
         return True
 
     def receive(self) -> tuple[Task, Rollout[Any]] | None:
-        """What has come: a result, or None when it has started.
+        """Receives a result, or None when the worker has started.
 
         Raises:
           CompilerOptError: a policy or the compiler itself is unusable.
-          EOFError, OSError: it is dead.
-          RuntimeError: a bug of ours; the message is the traceback.
+          EOFError, OSError: the worker is dead.
+          RuntimeError: a bug; the message is the traceback.
         """
         answer = self.connection.recv()
         self.begun_s = time.monotonic()
@@ -154,14 +154,14 @@ class Worker:
         return task, answer
 
     def check_stopped(self) -> bool:
-        """Whether it is stopped (SIGSTOP), now and when last asked."""
+        """Whether it is stopped (SIGSTOP) now and was at the last check."""
         is_stopped = _state(self._process.pid) == "T"
         before, self.was_stopped = self.was_stopped, is_stopped
         return is_stopped and before
 
     def memory_bytes(self) -> int:
-        """What it and its compilers take."""
-        import psutil  # Only the host needs it, and seldom.
+        """Resident memory of the worker and its compilers."""
+        import psutil  # Only the host needs it, and rarely.
 
         total = 0
         with contextlib.suppress(psutil.Error):
@@ -172,11 +172,11 @@ class Worker:
         return total
 
     def kill(self) -> None:
-        """Kills it, and with it its compilers; `close` is next."""
+        """Kills it, and its compilers with it; `close` must follow."""
         self._process.kill()
 
     def close(self) -> int:
-        """Waits for its end and tidies up; its exit code, or minus the signal that ended it."""
+        """Waits for it to end and removes its folder; returns its exit code, or minus the signal that ended it."""
         self._process.join()
         code = self._process.exitcode or 0
         self._process.close()
@@ -187,7 +187,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _single_threaded() -> Iterator[None]:
-    """Processes that are started meanwhile do linear algebra in one thread, unless the user wants it otherwise."""
+    """Processes started in this context use one thread for linear algebra, unless the user's environment says more."""
     added = [name for name in _THREAD_VARIABLES if name not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
     try:
@@ -198,7 +198,7 @@ def _single_threaded() -> Iterator[None]:
 
 
 def _limit_waiting(connection: Connection) -> None:
-    """A peer that is stopped in the midst of a message holds us up for so long, and then raises OSError."""
+    """Sets timeouts, after which a peer that is stopped in the middle of a message raises OSError."""
     timeout = struct.pack("ll", _IO_TIMEOUT_S, 0)
     with socket.socket(fileno=os.dup(connection.fileno())) as shared:
         shared.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
@@ -206,7 +206,7 @@ def _limit_waiting(connection: Connection) -> None:
 
 
 def _state(pid: int | None) -> str:
-    """One letter, see proc(5)."""
+    """The state of a process, one letter as in proc(5)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -214,11 +214,11 @@ def _state(pid: int | None) -> str:
 
 
 def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_pid: int) -> None:
-    """What a worker process does: jobs, until the host goes."""
+    """Runs in the worker process: does jobs until the host closes the connection or dies."""
     die_with_parent()
     if os.getppid() != host_pid:
         return
-    # An interrupt goes to every process of the terminal; the host decides what becomes of it.
+    # An interrupt goes to every process of the terminal; the host handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     library = find_library(settings.toolchain.clang)
     processes.use_spawner(None if library is None else ForkServers(library).start)
@@ -246,7 +246,7 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
                 seed=job.seed,
                 settings=job.settings,
                 keep_object=job.keep_object,
-                # Should all workers write as much as they may, there is still room.
+                # Even if all workers write as much as they may, the disk does not fill up.
                 scratch_bytes=shutil.disk_usage(scratch).free // settings.num_workers,
                 policies=settings.policies,
             )

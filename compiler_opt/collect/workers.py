@@ -1,9 +1,8 @@
-"""Many rollouts at a time: one worker process per thread of the machine, each driving one compiler.
+"""Rollouts in parallel: one worker process per thread of the machine, each driving one compiler.
 
-Workers live no longer than the process that started them, and share nothing but a scratch directory that goes with it.
-What one of them suffers concerns the job that it was at, and no other: a job of which nothing came, for want of memory
-or disk or because its worker died, was stopped or did not end, is done once more when nothing else is under way. If
-its worker dies again, it is the module's doing, which is then set aside.
+Workers end with the process that started them. A failing worker affects only its current job: a job that is lost,
+because memory or disk ran out or because its worker died, was stopped or hung, is repeated once while nothing else
+runs. If its worker dies again, the module is to blame and is set aside.
 """
 
 import contextlib
@@ -32,21 +31,21 @@ _TICK_S = 0.5
 _START_TIMEOUT_S = 300.0
 _MAX_FAILED_STARTS = 5
 _MAX_COMPILATIONS = 4
-"""In one rollout, each with a timeout: twice for a trace on an old compiler, by `opt` and `clang`."""
+"""Compilations in one rollout, each with a timeout: default traces on old compilers take two, each by opt and clang."""
 _SLACK_S = 1200.0
-"""Beside those: a plugin is built, a module fetched."""
+"""Extra time for a job, in which a plugin may be built or a module fetched."""
 _PATIENCE_S = 60.0
 _MIN_MEMORY_BYTES = 512 << 20
 _MIN_DISK_BYTES = 256 << 20
 
 
 def available_memory_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """How much memory processes of ours may still take: of the machine's, and of each cgroup's (version 2) above us."""
+    """Memory that our processes may still take, by the machine and by each cgroup (version 2) above us."""
     # "MemAvailable:   24100000 kB"
     fields = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) << 10
     with contextlib.suppress(OSError):
-        # "0::/user.slice/session-1.scope"; version 1 has other lines beside it, or instead.
+        # "0::/user.slice/session-1.scope"; version 1 has other lines.
         names = [line[3:] for line in (proc / "self" / "cgroup").read_text().splitlines() if line.startswith("0::")]
         for name in names:
             folder = cgroups / name.strip("/")
@@ -54,7 +53,7 @@ def available_memory_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sy
                 if not group.is_relative_to(cgroups):
                     break
                 with contextlib.suppress(OSError, ValueError):
-                    # "max", where there is no limit, is no number.
+                    # Without a limit this is "max", not a number.
                     limit = int((group / "memory.max").read_text())
                     used = int((group / "memory.current").read_text())
                     usage = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
@@ -80,16 +79,16 @@ class WorkerPool(Generic[Measurement]):
         patience_s: float = _PATIENCE_S,
         available_bytes: Callable[[], int] = available_memory_bytes,
     ):
-        """Starts nothing yet.
+        """Starts no process yet.
 
         Args:
           toolchain: the compiler.
           problem: what is decided.
           num_workers: compilations at a time; None for one per CPU.
           slack_s: wall-clock seconds that a job may take beyond the timeouts of its compilations.
-          patience_s: how long to wait for memory and disk before a job that failed for want of them is done again.
-          available_bytes: how much memory is left on this machine. When it runs short, the worker that takes most is
-            ended, and fewer work at a time.
+          patience_s: how long to wait for memory and disk before repeating a job that lacked them.
+          available_bytes: returns how much memory is left. If too little, the worker that uses most is ended, and fewer
+            work at a time.
         """
         self.num_workers = num_workers or len(os.sched_getaffinity(0))
         self._toolchain, self._problem = toolchain, problem
@@ -124,7 +123,7 @@ class WorkerPool(Generic[Measurement]):
     def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout[Measurement]]]:
         """Does all jobs; yields each with its result as it is done, in no particular order.
 
-        One call at a time: what an earlier one has left undone is dropped.
+        A call drops what earlier calls have left undone.
 
         Raises:
           CompilerOptError: a policy or the compiler itself is unusable, or no worker starts; the remaining jobs are
@@ -142,7 +141,7 @@ class WorkerPool(Generic[Measurement]):
                 self._assign(schedule)
                 yield from schedule.take_finished()
                 if call != self._num_calls:
-                    raise RuntimeError("rollouts of this pool were asked for before the earlier ones were done")
+                    raise RuntimeError("WorkerPool.rollouts was called again before the earlier rollouts were done")
                 if schedule.is_empty and not self._busy():
                     return
                 self._collect(schedule)
@@ -155,7 +154,7 @@ class WorkerPool(Generic[Measurement]):
         return [worker for worker in self._workers if worker.tasks]
 
     def _assign(self, schedule: Schedule[Measurement]) -> None:
-        """Gives the workers something to do."""
+        """Hands waiting tasks to workers."""
         busy = self._busy()
         if schedule.waiting:
             tasks = schedule.waiting
@@ -169,7 +168,7 @@ class WorkerPool(Generic[Measurement]):
             return
         has_room = self._has_room()
         for worker in workers:
-            # A second job keeps a worker from waiting for us; the last ones are for those that have none.
+            # With a second task a worker need not wait for us; the last tasks are for idle workers.
             if not tasks or len(worker.tasks) > (len(tasks) > self.num_workers):
                 return
             is_patient = time.monotonic() < tasks[0].lost_s + self._patience_s and tasks[0].num_lost
@@ -181,7 +180,7 @@ class WorkerPool(Generic[Measurement]):
     def _offer(self, worker: Worker, tasks: deque[Task], schedule: Schedule[Measurement]) -> None:
         task = tasks[0]
         if task.num_lost:
-            # Perhaps a file of its policy has disappeared.
+            # Perhaps a file of its policy was removed.
             self._pickled.forget()
         try:
             policy = self._pickled.get(task.job.policy)
@@ -198,10 +197,10 @@ class WorkerPool(Generic[Measurement]):
             self._lose(worker, schedule)
 
     def _start_workers(self, wanted: int) -> None:
-        """Starts as many as are wanted, and may be.
+        """Starts workers until there are as many as wanted and allowed.
 
         Raises:
-          ResourceError: there is none, and there is no room for one.
+          ResourceError: not even one can be started.
         """
         while len(self._workers) < min(wanted, self.num_workers):
             try:
@@ -219,7 +218,7 @@ class WorkerPool(Generic[Measurement]):
         return self._available_bytes() >= _MIN_MEMORY_BYTES and disk_bytes >= _MIN_DISK_BYTES
 
     def _collect(self, schedule: Schedule[Measurement]) -> None:
-        """Waits for something to come from the workers, and takes it."""
+        """Waits for workers, and takes their results."""
         for key, _ in self._selector.select(0 if schedule.has_finished else _TICK_S):
             worker: Worker = key.data
             try:
@@ -235,7 +234,7 @@ class WorkerPool(Generic[Measurement]):
                 schedule.finish(*received)
 
     def _watch(self, schedule: Schedule[Measurement]) -> None:
-        """Ends workers that will not end by themselves, or take memory that is not there."""
+        """Ends workers that hang or are stopped, and the largest one if memory runs short."""
         now_s = time.monotonic()
         if now_s < self._watched_s + _TICK_S:
             return
@@ -251,7 +250,7 @@ class WorkerPool(Generic[Measurement]):
             self._lose(greediest, schedule, "was ended: it took the most memory when that ran short", is_transient=True)
 
     def _limit_s(self, worker: Worker) -> float:
-        """How long it may take until it is heard of."""
+        """How long the worker may take until its next message."""
         if not worker.is_ready:
             return _START_TIMEOUT_S
         if not worker.tasks:
@@ -264,7 +263,7 @@ class WorkerPool(Generic[Measurement]):
         """Ends a worker, which may have died already.
 
         Raises:
-          ResourceError: it is one of many that have died before they had started.
+          ResourceError: too many workers have died while starting.
         """
         code = self._end(worker)
         how = how or f"died ({describe_exit(code)})"
@@ -278,12 +277,12 @@ class WorkerPool(Generic[Measurement]):
             task = worker.tasks.popleft()
             failure = f"{task.job.module.name}: the worker process that compiled it {how}"
             schedule.lose(task, lost_rollout(task.job, failure, is_transient=is_transient))
-        # What it had not begun.
+        # Tasks that it had not begun.
         while worker.tasks:
             schedule.waiting.appendleft(worker.tasks.pop())
 
     def _end(self, *workers: Worker) -> int:
-        """Ends workers; how the last of them did."""
+        """Ends workers; returns the exit code of the last."""
         for worker in workers:
             self._workers.remove(worker)
             self._selector.unregister(worker.connection)

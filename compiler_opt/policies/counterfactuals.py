@@ -1,4 +1,4 @@
-"""A policy that departs from another one once in each function, to see what that changes."""
+"""A policy that differs from another in one decision of each function, to measure that decision's effect."""
 
 import dataclasses
 from collections import defaultdict
@@ -11,11 +11,11 @@ from compiler_opt.policies.policy import Decider, Policy
 
 @dataclasses.dataclass(frozen=True)
 class Counterfactual:
-    """A decision of a function, and another answer to it.
+    """A changed decision of a function.
 
     Attributes:
-      decision: which of its function's decisions, from 0.
-      advice: what is answered instead.
+      decision: its index among the function's decisions, from 0.
+      advice: given instead.
     """
 
     decision: int
@@ -23,10 +23,10 @@ class Counterfactual:
 
 
 class CounterfactualPolicy(Policy):
-    """Another policy, except for one decision of each function.
+    """Decides as another policy, except for one decision of each function.
 
-    Up to that decision the function is compiled as under the other policy, if that does not sample; so whatever differs
-    in the end is due to the decision.
+    Unless the other policy samples, the function is compiled alike up to that decision, so any difference in the end is
+    due to it.
 
     Attributes:
       counterfactuals: by function.

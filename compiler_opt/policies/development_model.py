@@ -1,11 +1,11 @@
-"""A policy as LLVM's development mode reads it: a folder with a TFLite model and what its outputs are.
+"""A policy in the form of LLVM's development mode: a folder with a TFLite model and a description of its outputs.
 
-    model.tflite       see `export.tflite`, which makes it
-    output_spec.json   a list of {"logging_name", "tensor_spec"}: the decision first, then what else is to be logged
+    model.tflite       made by `export.tflite`
+    output_spec.json   a list of {"logging_name", "tensor_spec"}: the decision first, then other outputs to log
 
-A model that samples draws by itself. TFLite keeps the state of its random numbers in the interpreter, which LLVM makes
-once per compilation, and starts it from two numbers within the model. The converter leaves marks in their place, so
-that a worker gives each compilation a seed of its own without TensorFlow. The draws are not those of `policy.uniforms`.
+A model of a sampling policy has its own random numbers. TFLite keeps their state in the interpreter, of which LLVM has
+one per compilation, and initialises it from two numbers in the model. The converter writes marks in their place, which
+workers replace by the seed of a compilation, without TensorFlow. The samples differ from those of `policy.uniforms`.
 """
 
 from compiler_opt.errors import PolicyError
@@ -14,21 +14,21 @@ TFLITE_FILE = "model.tflite"
 OUTPUT_SPEC_FILE = "output_spec.json"
 
 LOGITS = "logits"
-"""How the log calls what a sampling model tells beside its decision: float `[1, A]`."""
+"""The name, in the log, of the second output of a sampling model: float `[1, A]`."""
 
 SEED_MARKS = (0x6B3D91C75AE2F084, 0x5C0E7A29D4F18B36)
-"""Where the seed of a compilation goes, and what is never 0: with two zeros TFLite would take a seed of its own."""
+"""The places of the seed and of a number that is never 0: given two zeros, TFLite chooses its own seed."""
 
 
 def with_seed(model: bytes, seed: int) -> bytes:
-    """A sampling model that draws by a seed.
+    """Sets the seed of a sampling model.
 
     Args:
-      model: as converted, with the marks in it.
-      seed: any integer; as many different streams as 64 bits have.
+      model: as converted, with marks.
+      seed: any integer; its lowest 64 bits count.
 
     Raises:
-      PolicyError: the marks are not there, each once.
+      PolicyError: the model does not have each mark once.
     """
     for mark, value in zip(SEED_MARKS, (seed % (1 << 64), 1), strict=True):
         content = mark.to_bytes(8, "little")

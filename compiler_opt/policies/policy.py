@@ -1,9 +1,9 @@
-"""Who decides: the protocol that every policy follows, and those that need no learning.
+"""The protocol of policies, and policies that need no learning.
 
 decider = policy.start(header, seed)          # once per compilation
 advice = decider(observation)                 # once per decision
-decider.log_probs()                           # afterwards, when the policy samples
-decider.sampled_actions()                     # and the actions, when the advice tells less
+decider.log_probs()                           # afterwards, if the policy samples
+decider.sampled_actions()                     # and the actions, if advice is a rounded action
 """
 
 import abc
@@ -16,29 +16,29 @@ from compiler_opt.llvm.training_log import Header, record_dtype
 
 
 class Decider(abc.ABC):
-    """Decides for one compilation."""
+    """Takes the decisions of one compilation."""
 
     @abc.abstractmethod
     def __call__(self, observation: bytes) -> int | float:
         """The advice for one observation, given as its raw bytes (`Header.features` in order)."""
 
     def log_probs(self) -> np.ndarray | None:
-        """`[T]` float32, log probability of each advice given so far; None for a policy that does not sample."""
+        """`[T]` float32, log probability of each advice so far; None for a policy that does not sample."""
         return None
 
     def sampled_actions(self) -> np.ndarray | None:
-        """`[T]` float32, the real number behind each advice so far; None unless the policy samples numbers."""
+        """`[T]` float32, continuous action behind each advice so far; None unless the policy samples such actions."""
         return None
 
 
 class Policy(abc.ABC):
-    """What decides; immutable, so that it can be sent to workers."""
+    """Decides for the compiler; immutable and picklable, so that it can be sent to workers."""
 
     name: str
     needs_default: bool = False
-    """Whether it must be told the compiler's own decision (as the feature `inlining_default`)."""
+    """Whether it needs the compiler's own decision as a feature (`inlining_default`)."""
     is_default: bool = False
-    """Whether it stands for the compiler's own decisions, told or rebuilt."""
+    """Whether it takes the compiler's own decisions, sent or rebuilt."""
 
     @abc.abstractmethod
     def start(self, header: Header, seed: int) -> Decider:
@@ -49,7 +49,7 @@ class Policy(abc.ABC):
           seed: the same seed and observations give the same advice.
 
         Raises:
-          PolicyError: the compiler does not send what the policy needs; the message names it.
+          PolicyError: the compiler does not send a feature that the policy needs; the message names it.
         """
 
 
@@ -62,7 +62,7 @@ class _Calling(Decider):
 
 
 class ConstantPolicy(Policy):
-    """Always the same advice; 0 never inlines, 1 always does."""
+    """Always gives the same advice; for inlining, 0 never inlines and 1 always does."""
 
     def __init__(self, advice: int | float, name: str = ""):
         self.name = name or f"constant {advice}"
@@ -74,7 +74,7 @@ class ConstantPolicy(Policy):
 
 
 class RandomPolicy(Policy):
-    """Advice 1 with a given probability, 0 otherwise."""
+    """Gives advice 1 with a fixed probability, otherwise 0."""
 
     def __init__(self, probability: float = 0.5, name: str = "random"):
         self.name = name
@@ -87,7 +87,7 @@ class RandomPolicy(Policy):
 
 
 class FeaturePolicy(Policy):
-    """Answers with one of the features; with the compiler's own decision it reproduces a plain compilation."""
+    """Gives a feature's value as advice; the compiler's own decision reproduces a plain compilation."""
 
     def __init__(self, feature: str, name: str = ""):
         self.name = name or feature
@@ -104,7 +104,7 @@ class FeaturePolicy(Policy):
 
 
 class ReplayPolicy(Policy):
-    """Gives recorded advice again, in order.
+    """Repeats recorded advice, in order.
 
     Its decider raises ProtocolError when the compiler asks for more decisions than were recorded.
     """
@@ -130,32 +130,32 @@ class ReplayPolicy(Policy):
 
 
 class UsesFeatures:
-    """What looks at features by name."""
+    """Something that reads features by name."""
 
     features: tuple[str, ...]
-    """What the compiler must send."""
+    """Features that the compiler must send."""
 
     optional: tuple[str, ...] = ()
-    """What is made use of when it is sent."""
+    """Features that are used if the compiler sends them."""
 
-    def used(self, sent: Collection[str]) -> tuple[str, ...]:
-        """What is made use of where the compiler sends this much."""
-        return (*self.features, *(name for name in self.optional if name in sent))
+    def used(self, compiler_features: Collection[str]) -> tuple[str, ...]:
+        """Names of the features that are read."""
+        return (*self.features, *(name for name in self.optional if name in compiler_features))
 
 
 def deciding_by(
     choose: Callable[[dict[str, np.ndarray]], np.ndarray], names: Sequence[str], header: Header, policy: str
 ) -> Decider:
-    """Decides each time by a function of features.
+    """A decider that applies a function to each decision.
 
     Args:
-      choose: from features by name, of one decision as the compiler sends them, to `[1]`, the advice.
+      choose: features of one decision by name, as the compiler sends them, to the advice, `[1]`.
       names: of the features.
-      header: what the compiler sends.
-      policy: what an error calls it.
+      header: the features that the compiler sends.
+      policy: its name in error messages.
 
     Raises:
-      PolicyError: the compiler does not send them all.
+      PolicyError: the compiler does not send all the features.
     """
     missing = [name for name in names if name not in header.names]
     if missing:
@@ -177,7 +177,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 def uniforms(seed: int) -> Callable[[], float]:
     """A stream of uniform numbers in [0, 1): SplitMix64 (Steele, Lea, Flood 2014), the upper 53 bits of each output.
 
-    Chosen since a few lines of any language give the same stream.
+    It takes a few lines in any language; the plugins generate the same stream.
     """
     state = seed % (1 << 64)
     block: list[float] = []

@@ -1,4 +1,4 @@
-"""A rule with numbers in it: a heuristic that a person can read, whose parameters are searched for.
+"""Rules: readable heuristics with parameters, which are found by search.
 
 Legend: P parameters, T decisions.
 """
@@ -14,17 +14,17 @@ from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy, UsesFeatures, deciding_by
 
 RULE = "rule"
-"""In a policy's metadata: the parameters of the rule that it was cloned from, by name."""
+"""The key, in a policy's metadata, of the parameters of the rule that it was cloned from."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RuleParameter:
-    """One of the numbers.
+    """A parameter of a rule.
 
     Attributes:
-      name: what it weighs.
-      start: what makes the rule decide as the compiler's own does, as nearly as it can.
-      scale: a change of it that changes some decisions, and not most: how far a search looks.
+      name: what it weights.
+      start: the value at which the rule is closest to the compiler's own.
+      scale: the step of a search: a change that affects some decisions, but not most.
     """
 
     name: str
@@ -33,13 +33,12 @@ class RuleParameter:
 
 
 class Rule(UsesFeatures, abc.ABC):
-    """Decides by what the compiler sends and P numbers."""
+    """Decides by the compiler's features and P parameters."""
 
     parameters: tuple[RuleParameter, ...]
-    """The numbers, in order."""
 
     def start(self) -> np.ndarray:
-        """`[P]` float64: the parameters to begin with."""
+        """`[P]` float64: where a search starts."""
         return np.array([parameter.start for parameter in self.parameters])
 
     def scale(self) -> np.ndarray:
@@ -51,10 +50,10 @@ class Rule(UsesFeatures, abc.ABC):
         return {parameter.name: float(value) for parameter, value in zip(self.parameters, values, strict=True)}
 
     def values(self, named: Mapping[str, float]) -> np.ndarray:
-        """The opposite of `named`.
+        """The inverse of `named`.
 
         Raises:
-          PolicyError: these are not the parameters of this rule.
+          PolicyError: the names are not those of the parameters.
         """
         names = [parameter.name for parameter in self.parameters]
         odd = sorted(set(names) ^ set(named))
@@ -64,11 +63,11 @@ class Rule(UsesFeatures, abc.ABC):
 
     @abc.abstractmethod
     def choose(self, values: np.ndarray, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Decides.
+        """Decides T times.
 
         Args:
           values: `[P]`, the parameters.
-          features: of T decisions, by name, as the compiler sends them.
+          features: T decisions, by name, as the compiler sends them.
 
         Returns:
           `[T]`, the advice.
@@ -76,7 +75,7 @@ class Rule(UsesFeatures, abc.ABC):
 
 
 class RulePolicy(Policy):
-    """A rule with certain numbers."""
+    """Decides by a rule with fixed parameters."""
 
     def __init__(self, rule: Rule, values: Sequence[float] | np.ndarray, name: str = "rule"):
         self.name = name

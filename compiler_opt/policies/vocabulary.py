@@ -1,7 +1,7 @@
-"""The vocabulary: what values a feature takes, as quantiles of a trace. Networks see ranks among them, not values.
+"""The vocabulary: quantiles of each feature over a trace. Networks observe ranks among them instead of values.
 
-On disk a folder with one text file per feature, `FEATURE.buckets`: one number per line, ascending, repetitions included
-(a value that 30% of the decisions have takes 30% of the lines). The rank of a value is the share of lines up to it.
+On disk, a folder with one text file per feature, `FEATURE.buckets`: one number per line, ascending, with repetitions (a
+value of 30% of the decisions is on 30% of the lines). The rank of a value is the share of lines up to it.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _REMAKE = "make the vocabulary again with compiler_opt/tools/generate_vocab.py"
 
 
 def save_vocabulary(directory: Path, quantiles: Mapping[str, np.ndarray]) -> None:
-    """Writes one file per feature. A new folder appears when it is complete; in an existing one, other files stay.
+    """Writes one file per feature. A new folder appears when complete; other files of an existing folder stay.
 
     Raises:
       OutputError: a file cannot be written.
@@ -53,7 +53,7 @@ def load_vocabulary(directory: Path, features: Sequence[str]) -> dict[str, np.nd
       by feature `[Q]` float64, ascending.
 
     Raises:
-      PolicyError: a feature's file is missing, or holds something else than ascending numbers; the message names it.
+      PolicyError: a feature's file is missing, or is not a list of ascending numbers; the message names it.
     """
     if not directory.is_dir():
         raise PolicyError(f"{directory}: expected a vocabulary (a folder of *{SUFFIX} files), found none; {_REMAKE}")

@@ -1,4 +1,4 @@
-"""The weights of a policy network, the vocabulary that they belong to, and the file that holds both.
+"""The weights of a policy network with its vocabulary, and their file.
 
 Legend: F features, H units of the first layer, A outputs.
 """
@@ -22,7 +22,7 @@ FORMAT = 1
 _MAX_FILE_BYTES = 1 << 28
 
 TRANSFORMS = ("x", "sqrt(x)", "x^2")
-"""What the first layer sees of a feature whose quantile rank is x; a width of 3 per feature, in this order."""
+"""The first layer's inputs for a feature with quantile rank x: 3 per feature, in this order."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +31,10 @@ class NetworkWeights:
 
     Attributes:
       features: the F features' names, in input order.
-      quantiles: for each feature its quantiles, ascending, repetitions included.
-      kernels: one per dense layer; the first is `[3 F, H]`, the last `[..., A]`. Rectified but for the last.
+      quantiles: of each feature, ascending, with repetitions.
+      kernels: one per dense layer; the first is `[3 F, H]`, the last `[..., A]`. All layers but the last are rectified.
       biases: one per dense layer.
-      metadata: what is known of how it came to be; recorded, not interpreted.
+      metadata: how it was trained; recorded, not interpreted.
     """
 
     features: tuple[str, ...]
@@ -64,7 +64,7 @@ class NetworkWeights:
                 raise PolicyError(f"vocabulary of {name!r}: expected ascending finite numbers")
 
     def checksum(self) -> str:
-        """SHA-256 of all that decides: names, vocabulary and weights, but not the metadata; in hexadecimal digits."""
+        """SHA-256 of features, vocabulary and weights, without metadata; in hexadecimal."""
         digest = hashlib.sha256(json.dumps(self.features).encode())
         for dtype, arrays in (("<f8", self.quantiles), ("<f4", self.kernels), ("<f4", self.biases)):
             for array in arrays:
@@ -73,7 +73,7 @@ class NetworkWeights:
         return digest.hexdigest()
 
     def forward(self, inputs: np.ndarray) -> np.ndarray:
-        """The straightforward computation: transformed quantile ranks `[..., 3 F]` to outputs `[..., A]` float32."""
+        """Transformed quantile ranks `[..., 3 F]` to outputs `[..., A]` float32."""
         activations = inputs
         *hidden, last = zip(self.kernels, self.biases, strict=True)
         for kernel, bias in hidden:
@@ -82,16 +82,12 @@ class NetworkWeights:
         return result
 
     def card(self) -> model_card.ModelCard:
-        """What is known of it."""
+        """Its model card, without results."""
         widths = [len(bias) for bias in self.biases]
         return model_card.ModelCard.from_metadata(self.checksum(), self.features, widths, self.metadata)
 
     def save(self, directory: Path) -> None:
-        """Writes `network.npz` into a policy's directory, all or nothing.
-
-        Raises:
-          OutputError: it cannot be written.
-        """
+        """Writes `network.npz` into a policy's folder, whole or not at all; raises OutputError if that fails."""
         header = {"format": FORMAT, "features": list(self.features), "metadata": dict(self.metadata)}
         arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
         arrays |= {f"quantiles_{index}": value for index, value in enumerate(self.quantiles)}
@@ -101,10 +97,10 @@ class NetworkWeights:
 
     @classmethod
     def load(cls, directory: Path) -> "NetworkWeights":
-        """Reads a policy's `network.npz`; nothing in it is executed or unpickled.
+        """Reads a policy's `network.npz`; executes and unpickles nothing.
 
         Raises:
-          PolicyError: it is missing, damaged, of another format, or not what the model card beside it speaks of.
+          PolicyError: the file is missing, damaged, of another format, or not the one in the model card.
         """
         weights = cls._read(directory)
         model_card.check(directory, weights.checksum())
@@ -139,7 +135,7 @@ class NetworkWeights:
         if not isinstance(header["metadata"], dict):
             raise PolicyError(f"policy network: expected metadata by name, found {shown(header['metadata'])}")
         num_layers = sum(name.startswith("kernel_") for name in arrays)
-        # A weight that no float32 can hold is infinite after this, and refused for it.
+        # Weights that overflow float32 become infinite, and are refused.
         with np.errstate(over="ignore"):
             weights = cls(
                 tuple(features),
@@ -153,11 +149,11 @@ class NetworkWeights:
 
 
 def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
-    """One network whose outputs are the mean of several networks' of the same shape: theirs side by side."""
+    """One network that has several of the same shape side by side, and the mean of their outputs as outputs."""
     first, count = networks[0], len(networks)
     layers = list(zip(*(network.kernels for network in networks), strict=True))
     biases = [np.concatenate(layer) for layer in zip(*(network.biases for network in networks), strict=True)]
-    # All see the same inputs; beyond the first layer none sees what is another's.
+    # They share inputs; in later layers they are separate.
     kernels = [np.concatenate(layers[0], axis=1), *(_block_diagonal(layer) for layer in layers[1:-1])]
     kernels.append(np.concatenate(layers[-1], axis=0) / count)
     biases[-1] = np.mean([network.biases[-1] for network in networks], axis=0)

@@ -1,11 +1,11 @@
-"""What the problems of register allocation have in common: its score, and which decision is credited with what.
+"""Score and credit of the problems of register allocation.
 
-`llvm/lib/CodeGen/RegAllocScore.cpp` weighs every copy, load and store by how often its block runs, relative to the
-function's entry. Here only those count that register allocation has added, which a stock compiler tells in remarks: not
-the program's own, nor rematerialisations. So the score is good for how a function changes (its sign mostly agrees), and
-not for levels; `docs/regalloc_score.md` has the measurements.
+`llvm/lib/CodeGen/RegAllocScore.cpp` weights every copy, load and store by how often its block runs, relative to the
+function's entry. Here only those count that register allocation has added, which a stock compiler reports in remarks;
+the program's own and rematerialisations do not. So the score is good for differences of the same function (the sign
+mostly agrees with LLVM's), but not for levels: see `docs/regalloc_score.md`.
 
-Functions are allocated one by one, so a decision changes its own function only, and is credited with what that saved.
+Functions are allocated one by one, so a decision changes only its own function, and is credited with what that saved.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +22,11 @@ COPY_WEIGHT = 0.2
 LOAD_WEIGHT = 4.0
 STORE_WEIGHT = 1.0
 LOAD_AND_STORE_WEIGHT = 5.0
-"""Also of a folded spill: most are instructions that read a slot, change it and write it back."""
+"""Also for a folded spill: most are instructions that read a slot, change it and write it back."""
 
 
 class RegallocProblem(Problem[Mapping[str, float], None]):
-    """The score is the sum of the functions' weighted spills, reloads and copies; a project has no context."""
+    """The score is the sum of the functions' weighted spills, reloads and copies; projects have no context."""
 
     score_name = "weighted spills, reloads and copies"
     remark_pass = regalloc_remarks.REMARK_PASS
@@ -62,7 +62,7 @@ def function_score(costs: RegallocCosts) -> float:
 
 
 def function_scores(costs: Mapping[str, RegallocCosts]) -> dict[str, float]:
-    """The scores by function."""
+    """The score of each function."""
     return {function: function_score(cost) for function, cost in costs.items()}
 
 
@@ -74,7 +74,7 @@ def function_credit(group: Sequence[Mapping[str, float]], sites: Sequence[Functi
       sites: the function of each decision, for each rollout.
 
     Returns:
-      for each rollout `[T]` float64, what its function saved against the group's mean.
+      for each rollout `[T]` float64, how much less its function scores than the group's mean.
     """
     names = {name for scores in group for name in scores}
     mean = {name: sum(scores.get(name, 0.0) for scores in group) / len(group) for name in names}

@@ -1,1 +1,1 @@
-"""Action spaces: what kind of action a policy takes, and everything that depends on that."""
+"""Action spaces: kinds of actions, and everything that depends on them."""

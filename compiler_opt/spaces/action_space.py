@@ -1,11 +1,11 @@
-"""What kind of action a decision takes, and everything that follows from that.
+"""The protocol of action spaces.
 
-    space.policy(weights)                      # takes actions, in numpy (`LearnedPolicy`)
+    space.policy(weights)                      # a `LearnedPolicy`: takes actions, in numpy
     space.head(quantiles, compiler_features)   # learns, in TensorFlow (`spaces.heads`)
-    space.native_form(weights, problem)        # takes actions within the compiler, by our plugins
-    space.formats(weights)                     # what else a policy can be exported as
+    space.native_form(weights, problem)        # for our plugins, which take actions in the compiler
+    space.formats(weights)                     # other formats to export policies in
 
-Nothing outside this package asks which space it is. A new one is a module here and one in `heads/`.
+Nothing outside this package asks which space it is. A new space is a module here and one in `heads/`.
 """
 
 import abc
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class ActionSpace(abc.ABC):
-    """Immutable and without TensorFlow; a problem has one."""
+    """A kind of action; immutable, without TensorFlow."""
 
     optional_features: tuple[str, ...] = ()
-    """What policies make use of where the compiler sends it, and a trace keeps for them."""
+    """Features that policies use if the compiler sends them, and that traces therefore keep."""
 
     plugin_takes_default: bool = True
-    """Whether a trace can have the decisions of the compiler's own heuristic, as a plugin records them."""
+    """Whether traces can have the default decisions that a plugin records."""
 
     @abc.abstractmethod
     def policy(
         self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""
     ) -> LearnedPolicy:
-        """The policy that acts by a network, see `LearnedPolicy` for the arguments.
+        """The policy of a network; see `LearnedPolicy` for the arguments.
 
         Raises:
           PolicyError: the network is for another problem.
@@ -54,64 +54,64 @@ class ActionSpace(abc.ABC):
 
     @abc.abstractmethod
     def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "Head":
-        """What is learned; imports TensorFlow.
+        """The trainable side; imports TensorFlow.
 
         Args:
           quantiles: the vocabulary, by feature, in the order of the network's inputs.
-          compiler_features: what the compiler sends.
+          compiler_features: the features that the compiler sends.
 
         Raises:
-          PolicyError: the vocabulary is for other features, or the compiler does not send what it takes.
+          PolicyError: the vocabulary is for other features, or the compiler does not send them.
         """
 
     def supported_features(self, feature_names: Sequence[str], compiler_features: Iterable[str]) -> tuple[str, ...]:
-        """All features that a policy may see of a compiler.
+        """All features that a policy may observe.
 
         Args:
-          feature_names: those of the problem.
-          compiler_features: what the compiler sends.
+          feature_names: of the problem.
+          compiler_features: those that the compiler sends.
         """
         del compiler_features
         return tuple(feature_names)
 
     def available_features(self, feature_names: Sequence[str], compiler_features: Collection[str]) -> list[str]:
-        """The supported features that can be had of a compiler; arguments as for `supported_features`.
+        """The supported features that the compiler offers; arguments as for `supported_features`.
 
         Raises:
-          PolicyError: the compiler does not send what no policy can do without.
+          PolicyError: the compiler does not send a feature that every policy needs.
         """
         return [name for name in self.supported_features(feature_names, compiler_features) if name in compiler_features]
 
     def vocabulary_features(self, compiler_features: Sequence[str]) -> tuple[str, ...]:
-        """Names of the features that a vocabulary has quantiles of, in order."""
+        """The features in a vocabulary, in order."""
         return tuple(compiler_features)
 
     def used_features(self, compiler_features: Sequence[str]) -> tuple[str, ...]:
-        """Which of the compiler's features `vocabulary_values` reads."""
+        """The features of the compiler that `vocabulary_values` reads."""
         return tuple(compiler_features)
 
     def vocabulary_values(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The values to take quantiles of, by `vocabulary_features`; of decisions as the compiler sends them."""
+        """The values of the vocabulary's features, from features as the compiler sends them."""
         return dict(features)
 
     def baselines(self) -> Mapping[str, Policy]:
-        """Policies that a learned one has to beat besides the default, by name."""
+        """Simple policies to compare learned ones with, by name."""
         return {}
 
     def native_form(self, weights: NetworkWeights, problem: str) -> bytes:
-        """What our plugins decide by, see `spaces.native`.
+        """The form in which our plugins run a network, see `spaces.native`.
 
         Args:
           weights: of the policy.
           problem: its name.
 
         Raises:
-          PolicyError: there is none of these actions, or of this network.
+          PolicyError: the action space or the network has no native form.
         """
         del weights
         raise PolicyError(f"{problem}: its policies have no native form; use the backend channel")
 
     def formats(self, weights: NetworkWeights) -> tuple[str, ...]:
-        """Names of the formats that a policy can be exported in, see `export.formats`; `aot` takes a SavedModel."""
+        """Names of the formats that a policy can be exported in, see `export.formats`."""
         del weights
         return ()

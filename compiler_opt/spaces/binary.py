@@ -1,10 +1,10 @@
-"""Binary actions: 1 or 0, yes or no.
+"""Binary actions: 0 or 1.
 
 Legend: F features, B buckets of all features together, H units of the first layer, T decisions.
 
-A network sees the quantile rank of each feature, one of a few values. Where all features are integers the products of
-its first dense layer are computed once, a table `[B, H]`, when the network is first used; a decision then gathers and
-adds F rows instead of multiplying, and takes some 15 microseconds. The result is the dense layer's up to rounding.
+A network observes the quantile rank of each feature, one of a few values. If all features are integers, the products of
+the first dense layer are computed once, as a table `[B, H]`; a decision then adds F rows of it instead of multiplying,
+and takes some 15 microseconds. The result equals the dense layer's up to rounding.
 """
 
 import abc
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from compiler_opt.spaces.heads.binary import BinaryHead, RankedBinaryHead
 
 _MAX_TABLES = 8
-"""A run has one policy at a time, an evaluation a few."""
+"""Cached tables: a run has one policy at a time, an evaluation a few."""
 
 
 class Binary(ActionSpace):
-    """Advice 0 or 1, by scalar integers and IR2Vec embeddings that describe the whole decision."""
+    """Advice 0 or 1; the features are scalar integers, and optionally IR2Vec embeddings."""
 
     noop_action = 0
 
@@ -53,7 +53,7 @@ class Binary(ActionSpace):
         return head_class(quantiles, compiler_features)
 
     def supported_features(self, feature_names: Sequence[str], compiler_features: Iterable[str]) -> tuple[str, ...]:
-        """`feature_names`, and the embeddings among what the compiler sends."""
+        """`feature_names`, and embeddings that the compiler sends."""
         return (*feature_names, *ir2vec.components(compiler_features))
 
     def baselines(self) -> Mapping[str, Policy]:
@@ -64,8 +64,8 @@ class Binary(ActionSpace):
         del problem
         if ir2vec.components(weights.features):
             raise PolicyError(
-                "policy network: sees IR2Vec embeddings, so it has no native form, and no plugin decides by it (they "
-                f"compute integers only); train one without {ir2vec.SETTING} for that"
+                "policy network: observes IR2Vec embeddings, so it has no native form for plugins, which support only "
+                f"integers; train one without {ir2vec.SETTING}"
             )
         return native_blob(weights)
 
@@ -76,7 +76,7 @@ class Binary(ActionSpace):
 
 
 class BinaryPolicy(LearnedPolicy):
-    """Takes the action with the higher of two logits, or samples."""
+    """Takes the action with the higher of two logits, or samples one."""
 
     num_outputs = 2
     runs_in_development_mode = True
@@ -93,7 +93,7 @@ class BinaryPolicy(LearnedPolicy):
         return bool(ir2vec.components(self.weights.features))
 
     def check_header(self, header: Header) -> None:
-        """Raises PolicyError when the compiler lacks a feature or, beside embeddings, sends other than integers."""
+        """Raises PolicyError if a feature is missing or, unless it is an embedding, not an integer."""
         self.check(header.names)
         for spec in header.features:
             if self._sees_embeddings and ir2vec.components([spec.name]):
@@ -111,20 +111,20 @@ class BinaryPolicy(LearnedPolicy):
         return bernoulli_log_probs(actions, (logits[:, 1] - logits[:, 0]) / self.temperature)
 
     def logits(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """For many decisions: arrays `[T]` by name to `[T, 2]` float32."""
+        """Logits of many decisions: features `[T]` by name to `[T, 2]` float32."""
         columns = [np.asarray(features[name]).reshape(-1) for name in self.weights.features]
         return outputs(self.weights, self.encoder.ranks(np.stack(columns, axis=-1)))
 
 
 @functools.lru_cache(_MAX_TABLES)
 def _first_layer(policy: BinaryPolicy) -> np.ndarray:
-    """`[B, H]` float32, what each bucket of each feature adds to the first layer."""
+    """`[B, H]` float32, the contribution of each bucket of each feature to the first layer."""
     encoder, kernel = policy.encoder, policy.weights.kernels[0]
     rows = []
     for index, ranks in enumerate(np.split(encoder.bucket_ranks, encoder.first_buckets[1:])):
         inputs = expand(ranks[:, np.newaxis])
         rows.append(inputs @ kernel[len(TRANSFORMS) * index : len(TRANSFORMS) * (index + 1)])
-    # The bias comes with the first feature's rows: each decision takes exactly one of them.
+    # The bias is in the first feature's rows, exactly one of which each decision adds.
     rows[0] = rows[0] + policy.weights.biases[0]
     return np.ascontiguousarray(np.concatenate(rows), np.float32)
 
@@ -177,12 +177,12 @@ class _IntegerDecider(_BinaryDecider):
 
 
 class _NumberDecider(_BinaryDecider):
-    """By features that need not be integers."""
+    """For features that need not be integers."""
 
     def __init__(self, policy: BinaryPolicy, header: Header, seed: int):
         super().__init__(policy, seed)
         self._weights = policy.weights
-        # By type: which of the F features, and where in an observation their bytes are.
+        # By type: the indices of the features, and the places of their bytes in an observation.
         self._gathered: list[tuple[np.dtype, np.ndarray, np.ndarray]] = []
         known = record_dtype(header.features).fields
         assert known is not None

@@ -1,10 +1,10 @@
-"""Continuous actions: a real number, how much rather than which.
+"""Continuous actions: real numbers.
 
 Legend: F features, T decisions.
 
-The *action* is what is learned: the network gives mean and deviation of a Gaussian, a greedy policy takes the mean, one
-that explores samples. The *advice* is what the compiler is told: the action, quantized by a fixed map,
-`ActionQuantizer`. Many actions have the same advice, so a policy that samples also keeps the actions.
+The network outputs mean and deviation of a Gaussian over *actions*; a greedy policy takes the mean, an exploring one
+samples. The *advice* for the compiler is the action quantized by a fixed map, `ActionQuantizer`. Many actions have the
+same advice, so a policy that samples also records the actions.
 """
 
 import dataclasses
@@ -28,21 +28,20 @@ if TYPE_CHECKING:
     from compiler_opt.spaces.heads.continuous import ContinuousHead
 
 LARGEST_ADVICE = (1 << 24) - 1
-"""Up to here float32 has all whole numbers, so advice arrives as it was meant, and keeps its order when the compiler
-makes an unsigned number of it."""
+"""Up to here float32 represents all whole numbers, so the compiler's conversion to an unsigned number is exact."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ActionQuantizer:
-    """Rounds actions to advice: whole steps above the lowest action, never falling as actions rise.
+    """Rounds actions to advice: whole steps above the lowest action, monotonically.
 
     Attributes:
-      lowest: the action whose advice is 0, as is that of all below it.
-      highest: the action with the greatest advice, as all above it.
-      steps: of advice, for each unit of actions.
+      lowest: this action and all below have advice 0.
+      highest: this action and all above have the largest advice.
+      steps: of advice per unit of actions.
 
     Raises:
-      ValueError: there would be none, or more steps than advice can tell apart.
+      ValueError: there are no steps, or more than advice can represent.
     """
 
     lowest: float
@@ -63,10 +62,10 @@ class ActionQuantizer:
         return np.clip(steps, 0, self.largest_advice).astype(np.float32)
 
     def to_actions(self, advice: np.ndarray) -> np.ndarray:
-        """`[T]` to `[T]` float32: for each advice the middle of the actions that have it.
+        """`[T]` to `[T]` float32: the middle of the actions with each advice.
 
         Raises:
-          PolicyError: one is not the advice of any action.
+          PolicyError: a value is not the advice of any action.
         """
         steps = np.asarray(advice, np.float64)
         odd = steps[(steps != np.rint(steps)) | (steps < 0) | (steps > self.largest_advice)]
@@ -79,13 +78,13 @@ class ActionQuantizer:
 
 
 class Continuous(ActionSpace):
-    """A real number by features that are scalars of any type.
+    """A real number; the features are scalars of any type.
 
     Attributes:
-      quantizer: makes advice of it.
+      quantizer: rounds actions to advice.
     """
 
-    # What the compiler's own heuristic answers has no bounds: a trace has the rebuilt default's, which are within ours.
+    # The compiler's own advice is unbounded; traces have the rebuilt default's, which is within the quantizer's range.
     plugin_takes_default = False
 
     def __init__(self, quantizer: ActionQuantizer):
@@ -111,7 +110,7 @@ class Continuous(ActionSpace):
 
 
 class ContinuousPolicy(LearnedPolicy):
-    """Answers with the mean of a Gaussian, or with a sample of it."""
+    """Takes the mean of a Gaussian, or samples from it."""
 
     num_outputs = 2
 
@@ -124,7 +123,7 @@ class ContinuousPolicy(LearnedPolicy):
         name: str = "policy",
         origin: str = "",
     ):
-        """As `LearnedPolicy`; the temperature multiplies the deviation."""
+        """Like `LearnedPolicy`; the temperature multiplies the deviation."""
         super().__init__(weights, temperature=temperature, name=name, origin=origin)
         self.quantizer = quantizer
 
@@ -136,11 +135,11 @@ class ContinuousPolicy(LearnedPolicy):
         self._require(self.weights.features, feature_names)
 
     def check_header(self, header: Header) -> None:
-        """Raises PolicyError when the compiler lacks a feature, sends several numbers as one, or wants no number."""
+        """Raises PolicyError if a feature is missing or not a scalar, or the compiler does not expect a float."""
         self.check(header.names)
         for spec in header.features:
             if spec.name in self.weights.features and spec.num_elements != 1:
-                raise PolicyError(f"{self._origin}: expected features of one number, found {spec.to_json()}")
+                raise PolicyError(f"{self._origin}: expected scalar features, found {spec.to_json()}")
         if header.advice.dtype.kind != "f":
             raise PolicyError(
                 f"{self._origin}: answers with a number, but the compiler wants {header.advice.to_json()}"
@@ -151,7 +150,7 @@ class ContinuousPolicy(LearnedPolicy):
         return _ContinuousDecider(self, header, seed)
 
     def means(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The greedy actions of many decisions: arrays `[T]` by name to `[T]` float64."""
+        """The greedy actions of many decisions: features `[T]` by name to `[T]` float64."""
         columns = [np.asarray(features[name], np.float64).reshape(-1) for name in self.weights.features]
         return mean_and_log_deviation(outputs(self.weights, self.encoder.ranks(np.stack(columns, axis=-1))))[0]
 
@@ -164,7 +163,7 @@ class _ContinuousDecider(Decider):
         self._temperature = policy.temperature
         self._dtype = record_dtype(header.features)
         self._normal = normals(seed)
-        # Few buckets differ: most decisions of a module have been met before.
+        # Most decisions of a module fall into buckets that occurred before.
         self._known: dict[bytes, tuple[float, float]] = {}
         self._actions: list[float] = []
         self._parameters: list[tuple[float, float]] = []
@@ -181,7 +180,7 @@ class _ContinuousDecider(Decider):
         action, log_deviation = parameters
         if self._temperature:
             log_deviation += math.log(self._temperature)
-            # As it is recorded.
+            # With the precision of the record.
             sampled = float(np.float32(action + math.exp(log_deviation) * self._normal()))
             self._actions.append(sampled)
             self._parameters.append((action, log_deviation))

@@ -11,27 +11,27 @@ import numpy as np
 from compiler_opt.policies.policy import uniforms
 
 MIDDLE_LOG_DEVIATION, LOG_DEVIATION_RANGE = math.log(0.1), math.log(20)
-"""Deviations lie between a twentieth of the middle one and twenty times it, whatever the weights are."""
+"""Deviations are between 1/20 of the middle one and 20 times it, whatever the weights are."""
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """`[N, A]` to `[N, A]`; minus infinity stays so."""
+    """`[N, A]` to `[N, A]`; minus infinity stays minus infinity."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
     result: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return result
 
 
 def categorical_entropy(log_probs: np.ndarray) -> np.ndarray:
-    """`[N, A]`, minus infinity for what is illegal, to `[N]`."""
+    """`[N, A]`, minus infinity for illegal actions, to `[N]`."""
     possible = np.where(np.isfinite(log_probs), log_probs, 0.0)
     result: np.ndarray = -(np.exp(log_probs) * possible).sum(axis=-1)
     return result
 
 
 def smoothed_labels(actions: np.ndarray, legal: np.ndarray, smoothing: float) -> np.ndarray:
-    """Probabilities for cloning: all but `smoothing` on the action, the rest on the other legal actions.
+    """Target probabilities for cloning: `1 - smoothing` for the action, the rest for the other legal actions.
 
     Args:
       actions: `[N]`.
@@ -71,15 +71,15 @@ def mean_and_log_deviation(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def learnable_log_deviation(deviation: float) -> float:
-    """The logarithm of a deviation, or of the nearest that a network can be taught."""
-    # At the ends of the range a network never arrives.
+    """The logarithm of a deviation, or of the nearest that a network can learn."""
+    # A network cannot reach the ends of the range.
     within = 0.95 * LOG_DEVIATION_RANGE
     wanted = math.log(max(deviation, 1e-9))
     return min(max(wanted, MIDDLE_LOG_DEVIATION - within), MIDDLE_LOG_DEVIATION + within)
 
 
 def gaussian_log_density(actions: np.ndarray, mean: np.ndarray, log_deviation: np.ndarray) -> np.ndarray:
-    """Of Gaussians, each at its action; `[N]` to `[N]` float64."""
+    """Log density of a Gaussian at each action; `[N]` to `[N]` float64."""
     distance = (np.asarray(actions, np.float64) - mean) / np.exp(log_deviation)
     density: np.ndarray = -0.5 * np.square(distance) - log_deviation - _HALF_LOG_TWO_PI
     return density

@@ -1,4 +1,4 @@
-"""A policy that decides by a trained network, in numpy, whatever its action space."""
+"""Policies that decide by a trained network, in numpy; each action space has its own."""
 
 import abc
 import functools
@@ -14,24 +14,24 @@ from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 
 _MAX_CACHED = 8
-"""A run has one policy at a time, an evaluation a few."""
+"""Cached encoders: a run has one policy at a time, an evaluation a few."""
 
 
 class LearnedPolicy(Policy):
-    """Takes the best action or, when `temperature` is over 0, samples one.
+    """Takes the best action or, if `temperature` is over 0, samples one.
 
-    Two policies are equal when they are copies of one: a worker is sent the same policy with each job, and what it has
-    computed from the weights stays with it.
+    Two policies are equal if they are copies of one. So what a worker has computed from a policy's weights stays valid
+    for the next job under the same policy.
     """
 
     num_outputs: int
     """Width of the network's last layer."""
 
     runs_in_development_mode: bool = False
-    """Whether a clang in LLVM's development mode can take its actions, as a TFLite model."""
+    """Whether clang in LLVM's development mode can run the policy, as a TFLite model."""
 
     def __init__(self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""):
-        """Takes weights; `origin`, such as their folder, is what errors call the policy by."""
+        """Takes weights; `origin`, such as their folder, names the policy in error messages."""
         self.name = name
         self.weights = weights
         self.temperature = temperature
@@ -45,7 +45,7 @@ class LearnedPolicy(Policy):
 
     @property
     def key(self) -> str:
-        """Of this policy's weights alone, also in other processes."""
+        """Identifies this policy, also in other processes."""
         return self._key
 
     def __eq__(self, other: object) -> bool:
@@ -56,34 +56,31 @@ class LearnedPolicy(Policy):
 
     @property
     def runs_in_plugin(self) -> bool:
-        """Whether our plugins can take its actions within the compiler, by its native form."""
+        """Whether our plugins can run the policy in the compiler, in its native form."""
         return False
 
     @property
     def encoder(self) -> QuantileEncoder:
-        """Made once per process."""
+        """Encodes features; made once per process."""
         return _encoder(self)
 
     @abc.abstractmethod
     def check(self, feature_names: Sequence[str]) -> None:
-        """Raises PolicyError, with names, when the compiler lacks a feature."""
+        """Raises PolicyError, with their names, if features are missing."""
 
     def check_header(self, header: Header) -> None:
-        """Raises PolicyError when the compiler lacks a feature, or its tensors are not what the policy can use."""
+        """Raises PolicyError if features are missing, or their tensors have the wrong type or shape."""
         self.check(header.names)
 
     def logged_log_probs(self, actions: np.ndarray, logits: np.ndarray) -> np.ndarray:
-        """Log probabilities of actions that were sampled within a compiler, by the network's outputs that it logged.
+        """Log probabilities `[T]` float32 of actions that were sampled in the compiler.
 
         Args:
           actions: `[T]`.
-          logits: `[T, num_outputs]`.
-
-        Returns:
-          `[T]` float32.
+          logits: `[T, num_outputs]`, the network's outputs that the compiler logged.
 
         Raises:
-          PolicyError: such policies are not sampled from within a compiler.
+          PolicyError: policies of this action space cannot be sampled in the compiler.
         """
         raise PolicyError(f"{self._origin}: cannot be sampled from within the compiler; use the backend channel")
 

@@ -1,9 +1,9 @@
 """Masked categorical actions: one of several candidates, some of which may be illegal.
 
-Legend: F inputs of a candidate, C candidates (places) of a decision, T decisions.
+Legend: F inputs of a candidate, C candidates of a decision, T decisions.
 
-The same network scores each candidate by itself; the distribution is the softmax over the scores of the legal ones. An
-illegal candidate has probability 0 whatever the weights are, and when one alone is legal it is chosen.
+The same network scores each candidate by itself; the distribution is the softmax over the scores of the legal ones.
+Illegal candidates have probability 0 whatever the weights are.
 """
 
 import abc
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 
 
 class CandidateInputs(UsesFeatures, abc.ABC):
-    """What a network sees of candidates, made of what the compiler sends."""
+    """Computes a network's inputs for each candidate from the compiler's features."""
 
     mask: str
-    """The feature, one of those, whose elements are the C places."""
+    """The feature whose C elements say which candidates are legal."""
 
     names: tuple[str, ...]
     """The F inputs, in order."""
 
     default_input: str | None = None
-    """Which of them is 1 for what the compiler's own heuristic would choose, else 0; None when that is not known."""
+    """The input that is 1 for the default's choice and 0 otherwise; None if there is none."""
 
     @abc.abstractmethod
     def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Which candidates may be chosen; arrays by name as the compiler sends them to `[T, C]` bool."""
+        """Which candidates are legal: features by name, as the compiler sends them, to `[T, C]` bool."""
 
     @abc.abstractmethod
     def values(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """`[T, C, F]` float32, finite."""
+        """The inputs: features by name, as the compiler sends them, to `[T, C, F]` float32, finite."""
 
 
 class MaskedCategorical(ActionSpace):
-    """Advice is the place of a candidate; how many there are the compiler says. The last leaves things as they are.
+    """The advice is a candidate's position; the compiler determines their number. The last one changes nothing.
 
     Attributes:
-      inputs: what a network sees of each candidate, and which are legal.
+      inputs: computes a network's inputs, and which candidates are legal.
     """
 
     def __init__(self, inputs: CandidateInputs):
@@ -70,7 +70,7 @@ class MaskedCategorical(ActionSpace):
         return MaskedCategoricalHead(quantiles, self.inputs, compiler_features)
 
     def available_features(self, feature_names: Sequence[str], compiler_features: Collection[str]) -> list[str]:
-        """All supported ones, as they are made of what the compiler must send."""
+        """All supported features, because they are computed from those that the compiler must send."""
         missing = [name for name in self.inputs.features if name not in compiler_features]
         if missing:
             raise PolicyError(f"this compiler does not send the features {', '.join(missing)}")
@@ -151,7 +151,7 @@ class _MaskedCategoricalDecider(Decider):
         scaled = scores / self._temperature
         likelihood = np.exp(scaled - scaled.max())
         total = likelihood.cumsum()
-        # A draw of all but 1 must not round up to a place after the last.
+        # A draw just below 1 must not round up to a position after the last.
         sampled = min(int((total <= self._uniform() * total[-1]).sum()), len(legal) - 1)
         self._log_probs.append(float(np.log(likelihood[sampled] / total[-1])))
         return int(legal[sampled])

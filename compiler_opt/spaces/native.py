@@ -1,12 +1,12 @@
-"""A policy's native form: one file that `native/policy_network.h` decides by, without Python or TensorFlow.
+"""A policy's native form: one file, which `native/policy_network.h` runs without Python or TensorFlow.
 
-Little-endian; every section begins at a multiple of 8 bytes, the file's size is one too:
+Little-endian; every section starts at a multiple of 8 bytes, and so does the end of the file:
 
     "mlgo-net", u32 version, u32 CRC-32 of all that follows, u64 size of the file,
     u32 features F, u32 layers L, u32 bytes of names, u32 bytes of metadata
     u32[L]      width of each layer
     u32[F]      boundaries of each feature
-    i64[...]    the boundaries, feature after feature, ascending; of features that are no integers by `ordered`
+    i64[...]    the boundaries, feature after feature, ascending; those of floating-point features by `ordered`
     f32[W]      the first layer's bias
     f32[..., W] the first layer's products: per feature a row for each bucket between its boundaries
     f32[...]    each further layer: bias [W'], then kernel [inputs, W']
@@ -32,7 +32,7 @@ from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 NATIVE_FILE = "network.mlgo"
 VERSION = 1
 BLOB_SYMBOL = "mlgo_policy_blob"
-"""What a generated source defines; its size has the suffix `_size`."""
+"""The symbol in a generated source; that of its size has the suffix `_size`."""
 
 _MAGIC = b"mlgo-net"
 _LANE = 16
@@ -47,8 +47,8 @@ def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Map
 
     Args:
       weights: of the policy.
-      of_integers: what it sees are whole numbers; otherwise floating-point ones, which `ordered` makes whole.
-      about: what else its metadata say.
+      of_integers: whether the features are integers; otherwise floating-point numbers, compared by `ordered`.
+      about: further metadata.
 
     Raises:
       PolicyError: the network is larger than the evaluator allows, or its products overflow.
@@ -98,7 +98,7 @@ def embedded_source(blob: bytes, symbol: str = BLOB_SYMBOL) -> str:
 
 
 def byte_rows(content: bytes, per_row: int = 32) -> str:
-    """Bytes as the lines between the braces of a C array."""
+    """The lines between the braces of a C array."""
     rows: Iterable[bytes] = (content[start : start + per_row] for start in range(0, len(content), per_row))
     return "".join("    " + ",".join(map(str, row)) + ",\n" for row in rows)
 

@@ -1,11 +1,11 @@
-"""The one encoding of features: the ranks of their values among the quantiles of a vocabulary.
+"""The encoding of features: the ranks of their values among the quantiles of a vocabulary.
 
 Legend: F features, Q quantiles of a feature, K of them distinct, B buckets of all features together.
 
-The quantile rank of a value is the share of the feature's quantiles that are at most the value, in [0, 1]. It changes
-at the K distinct quantiles only, the *thresholds*: they divide the values of a feature into K + 1 *buckets* of one rank
-each. Every form of a policy is derived from them: numpy here, the native form (`spaces.native`), TensorFlow's layer
-(`spaces.heads.networks`) and TFLite (`export.tflite`).
+The quantile rank of a value is the share of the feature's quantiles that are at most the value, in [0, 1]. It only
+changes at the K distinct quantiles, the *thresholds*, which divide the values of a feature into K + 1 *buckets* of
+equal rank. Every form of a policy is derived from them: numpy here, the native form (`spaces.native`), TensorFlow's
+layer (`spaces.heads.networks`) and TFLite (`export.tflite`).
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ _ROWS_AT_A_TIME = 1 << 14
 
 @dataclasses.dataclass(frozen=True)
 class Thresholds:
-    """Where the rank of one feature changes.
+    """The thresholds of one feature.
 
     Attributes:
-      values: `[K]`, ascending, without repetition; a value reaches those that it is not below.
-      counts: `[K]`, how many quantiles each of them stands for.
-      num_quantiles: Q, among them those that no value reaches.
+      values: `[K]`, ascending, without repetition.
+      counts: `[K]`, the number of quantiles at each threshold.
+      num_quantiles: Q, including quantiles that no value reaches.
     """
 
     values: np.ndarray
@@ -34,7 +34,7 @@ class Thresholds:
 
     @property
     def ranks(self) -> np.ndarray:
-        """`[K + 1]` float32, the rank in each bucket: below the first threshold, between the first and second, ..."""
+        """`[K + 1]` float32, the rank of each bucket: below the first threshold, from the first to the second, ..."""
         reached = np.concatenate([[0], np.cumsum(self.counts)])
         return (reached / self.num_quantiles).astype(np.float32)
 
@@ -44,12 +44,12 @@ class QuantileEncoder:
 
     Attributes:
       thresholds: of each feature, float64.
-      bucket_ranks: `[B]` float32, the buckets' ranks, feature after feature.
-      first_buckets: `[F]` int64, where each feature's begin.
+      bucket_ranks: `[B]` float32, the ranks of all buckets, feature after feature.
+      first_buckets: `[F]` int64, the index of each feature's first bucket.
     """
 
     def __init__(self, quantiles: Sequence[np.ndarray]):
-        """Takes the ascending quantiles of each of the F features, repetitions included."""
+        """Takes the quantiles of each of the F features, ascending, with repetitions."""
         self.thresholds = tuple(
             Thresholds(*np.unique(np.asarray(column, np.float64), return_counts=True), len(column))
             for column in quantiles
@@ -60,7 +60,7 @@ class QuantileEncoder:
         self._keys = self._places.astype(np.float64)
         self._last_buckets = np.cumsum(counts) + self._places
         self.first_buckets = np.concatenate([[0], self._last_buckets[:-1] + 1])
-        # All features share one number line, since NumPy orders complex numbers by their real parts first.
+        # One sorted array for all features: NumPy orders complex numbers by their real parts first.
         self._line = np.empty(sum(counts), np.complex128)
         self._line.real = np.repeat(self._keys, counts)
         self._line.imag = np.concatenate([thresholds.values for thresholds in self.thresholds])
@@ -68,13 +68,13 @@ class QuantileEncoder:
     def buckets(self, values: np.ndarray) -> np.ndarray:
         """The buckets of values: `[..., F]` of any type of number to `[..., F]` int64, indices into `bucket_ranks`.
 
-        Values are compared in double precision. What is not a number is in the last bucket.
+        Values are compared in double precision. NaN is in the last bucket.
         """
         keys = np.empty(values.shape, np.complex128)
         keys.real = self._keys
         keys.imag = values
         buckets = self._line.searchsorted(keys, "right") + self._places
-        # A key that is not a number comes after all features' thresholds.
+        # NaN is sorted after the thresholds of all features.
         result: np.ndarray = np.minimum(buckets, self._last_buckets)
         return result
 
@@ -103,21 +103,21 @@ class QuantileEncoder:
 
 
 def expand(ranks: np.ndarray) -> np.ndarray:
-    """What a network's first layer sees: `[..., F]` to `[..., 3 F]`, the `TRANSFORMS` of one rank side by side."""
+    """A network's inputs: ranks `[..., F]` to `[..., 3 F]`, the `TRANSFORMS` of each rank side by side."""
     stacked = np.stack([ranks, np.sqrt(ranks), np.square(ranks)], axis=-1)
     return stacked.reshape(*ranks.shape[:-1], -1)
 
 
 def ordered(values: np.ndarray) -> np.ndarray:
-    """Floating-point numbers as int64 that are ordered as they are; as `ordered` in `native/regalloc_policy.h`."""
-    # There is one zero.
+    """Floating-point numbers as int64 in the same order, like `ordered` in `native/regalloc_policy.h`."""
+    # Both zeros become one.
     bits = (np.asarray(values, np.float64) + 0.0).view(np.int64)
     result: np.ndarray = np.where(bits >= 0, bits, bits ^ np.iinfo(np.int64).max)
     return result
 
 
 def _rounded_up(thresholds: Thresholds) -> Thresholds:
-    # Of integers, v >= q is v >= ceil(q). What lies beyond 64 bits is always reached, or never.
+    # For integers, v >= q means v >= ceil(q). Thresholds beyond 64 bits are always reached, or never.
     limits = np.iinfo(np.int64)
     ceilings = [max(int(ceiling), limits.min) for ceiling in np.ceil(thresholds.values).tolist()]
     reachable = [ceiling for ceiling in ceilings if ceiling <= limits.max]

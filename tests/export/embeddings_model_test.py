@@ -99,6 +99,6 @@ def test_forms_of_integers_are_refused(saved: Path, tmp_path: Path) -> None:
     for form in ("native", "cpp", "release_model", "tflite"):
         with pytest.raises(PolicyError, match=f"sees IR2Vec embeddings, for which the format {form} has no place"):
             export_policy(saved, tmp_path, ["aot", form])
-    with pytest.raises(PolicyError, match="sees IR2Vec embeddings, so it has no native form"):
+    with pytest.raises(PolicyError, match="observes IR2Vec embeddings, so it has no native form"):
         _INLINING.native_form(NetworkWeights.load(saved))
     assert list(tmp_path.iterdir()) == []

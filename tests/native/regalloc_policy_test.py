@@ -47,11 +47,11 @@ def _weights(features: Sequence[str], values: np.ndarray, num_outputs: int, seed
 def _decisions(num_candidates: int, count: int, seed: int) -> tuple[list[TensorSpec], np.ndarray]:
     """What a compiler might send of evictions, odd numbers among it, and what the default would choose."""
     rng = np.random.default_rng(seed)
-    names = (signature.MASK, *signature.FEATURES, signature.PROGRESS, signature.TOLD_DEFAULT)
+    names = (signature.MASK, *signature.FEATURES, signature.PROGRESS, signature.PLUGIN_DEFAULT)
     specs = []
     for name in names:
-        whole = name in (*_INTEGERS, signature.TOLD_DEFAULT)
-        shape = (1,) if name in (signature.PROGRESS, signature.TOLD_DEFAULT) else (1, num_candidates)
+        whole = name in (*_INTEGERS, signature.PLUGIN_DEFAULT)
+        shape = (1,) if name in (signature.PROGRESS, signature.PLUGIN_DEFAULT) else (1, num_candidates)
         specs.append(TensorSpec(name, np.dtype("i8" if whole else "f4"), shape))
     records = np.zeros(count, record_dtype(tuple(specs)))
     for spec in specs:
@@ -63,7 +63,7 @@ def _decisions(num_candidates: int, count: int, seed: int) -> tuple[list[TensorS
             usual = rng.choice(rng.lognormal(0, 3, 9).astype("f4"), shape)
             records[spec.name] = np.where(rng.random(shape) < 0.2, rng.choice(_ODD, shape), usual)
     records[signature.MASK] = rng.random(records[signature.MASK].shape) < 0.4
-    records[signature.TOLD_DEFAULT] = rng.integers(0, num_candidates, records[signature.TOLD_DEFAULT].shape)
+    records[signature.PLUGIN_DEFAULT] = rng.integers(0, num_candidates, records[signature.PLUGIN_DEFAULT].shape)
     return specs, records
 
 

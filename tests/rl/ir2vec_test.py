@@ -121,7 +121,7 @@ def test_the_policy_is_evaluated(place: Path, clang: str) -> None:
     error = run("tools/evaluate", "--clang_path=clang-19", *arguments, vocabulary=place / "ir2vec.json", status=2)
     assert "clang-19: sends no embeddings by -ml-inliner-ir2vec-vocab-file=" in error
     error = run("tools/deploy", f"--policy={place / 'training' / 'policy'}", f"--output={place / 'prefix'}", status=2)
-    assert "sees IR2Vec embeddings, so it has no native form" in error
+    assert "observes IR2Vec embeddings, so it has no native form" in error
 
 
 def test_training_with_another_vocabulary_is_refused(place: Path, clang: str) -> None:

@@ -130,7 +130,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(PolicyError, match="does not send: size"):
         policy.start(Header(_HEADER.features[:2], _HEADER.advice), 0)
     many = TensorSpec("size", np.dtype("i8"), (1, 3))
-    with pytest.raises(PolicyError, match=r"expected features of one number, found .*'size'"):
+    with pytest.raises(PolicyError, match=r"expected scalar features, found .*'size'"):
         policy.start(Header((*_HEADER.features[:2], many), _HEADER.advice), 0)
     choice = TensorSpec("choice", np.dtype("i8"), (1,))
     with pytest.raises(PolicyError, match=r"answers with a number, but the compiler wants .*'choice'"):

@@ -37,7 +37,7 @@ class Backend(abc.ABC):
     def write_policy(
         self, policy: "LearnedPolicy", problem: "AnyProblem", toolchain: "Toolchain", policies: "PolicyFolder"
     ) -> None:
-        """Writes what compilations under a policy read, so that no worker has to; by default nothing.
+        """Writes the files that compilations under a policy read, so that workers need not; by default none.
 
         Raises:
           OSError: the disk is full.

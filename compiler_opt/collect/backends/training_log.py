@@ -17,24 +17,24 @@ from compiler_opt.tensor_spec import TensorSpec
 
 
 def logged_trajectory(compilation: Compilation, policy: Policy, specs: tuple[TensorSpec, ...]) -> Trajectory | None:
-    """Reads `compilation.log_path`, which has the compiler's features first and its decision last.
+    """Reads `compilation.log_path`, which has the compiler's features first and the decision last.
 
     Args:
-      compilation: what has left it.
-      policy: who has decided.
-      specs: what an observation consists of.
+      compilation: the compilation that wrote the log.
+      policy: who decided.
+      specs: the features of the trajectory's observations.
 
     Returns:
-      None when nothing was decided.
+      the trajectory; None if it has no decisions.
 
     Raises:
-      ProtocolError: the log is damaged, or of another compiler.
+      ProtocolError: the log is damaged, or another compiler's.
     """
     log = read_log(compilation.log_path)
     if log.left_bytes:
         raise ProtocolError(
             f"{compilation.module.name}: the training log is cut off: after {len(log)} decisions {log.left_bytes} "
-            "bytes are no whole record (disk full?)"
+            "bytes are not a whole record (disk full?)"
         )
     _check_tensors(compilation, log)
     return _trajectory(compilation, policy, log, specs) if len(log) else None
@@ -88,7 +88,7 @@ def _column(compilation: Compilation, log: TrainingLog, name: str) -> np.ndarray
 
 
 def _observations(log: TrainingLog, specs: tuple[TensorSpec, ...]) -> bytes:
-    """The bytes of some tensors of each observation, in their order."""
+    """The bytes of the given tensors of each observation, in the order of `specs`."""
     places, begin = {}, 0
     for spec in log.features:
         places[spec.name] = slice(begin, begin + spec.num_bytes)

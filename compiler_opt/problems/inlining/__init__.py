@@ -16,7 +16,7 @@ from compiler_opt.spaces.binary import Binary
 
 
 class InliningForSize(Problem[ObjectSizes, Mapping[str, int]]):
-    """The score is COMDAT-weighted text bytes; a project's context is the copies of each COMDAT group."""
+    """The score is COMDAT-weighted text bytes; a project's context is the number of copies of each COMDAT group."""
 
     name = "inlining"
     advisor = INLINING
@@ -33,7 +33,7 @@ class InliningForSize(Problem[ObjectSizes, Mapping[str, int]]):
     def project_context(
         self, measurements: Iterable[ObjectSizes], others: Iterable[ObjectSizes] = ()
     ) -> dict[str, int]:
-        # What the default always inlines it emits nowhere; without inlining it shows how many objects would carry it.
+        # The default emits no copy of what it always inlines; without inlining, the number of copies shows.
         copies = {**comdat_copies(others), **comdat_copies(measurements)}
         return {signature: count for signature, count in copies.items() if count > 1}
 

@@ -1,7 +1,6 @@
-"""What an inlining policy sees and says (`llvm/include/llvm/Analysis/InlineModelFeatureMaps.h`).
+"""Features of inlining decisions (`llvm/include/llvm/Analysis/InlineModelFeatureMaps.h`).
 
-All features are int64 scalars that describe one call site, its caller and its callee; the advice is an int64, 1 to
-inline.
+All are int64 scalars that describe one callsite, its caller and its callee; the advice is an int64, 1 to inline.
 """
 
 FEATURES = (

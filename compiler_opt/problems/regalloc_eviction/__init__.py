@@ -1,4 +1,4 @@
-"""Live-range eviction in the greedy register allocator: whom to send away, to have little spilled where it is hot."""
+"""Live-range eviction in the greedy register allocator: which range to evict, to minimise spills in hot code."""
 
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
 from compiler_opt.problems.regalloc import RegallocProblem
@@ -9,7 +9,7 @@ from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 
 class LiveRangeEviction(RegallocProblem):
-    """Which of several candidates; evicting none is one of them."""
+    """The advice is one of several candidates, one of which is to evict nothing."""
 
     name = "regalloc_eviction"
     advisor = REGALLOC_EVICTION

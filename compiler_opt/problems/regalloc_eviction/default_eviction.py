@@ -1,21 +1,21 @@
-"""LLVM's own choice of the live range to evict: as told, or rebuilt from what an eviction policy is shown.
+"""LLVM's own choice of the live range to evict: sent by our plugin, or rebuilt from the features.
 
-The compiler does not send it; our plugin does (see `llvm.regalloc_plugin`). Without that it is rebuilt. Source of the
-rules: `DefaultEvictionAdvisor` in `llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp`; the candidates come in the order of
-allocation, the last place stands for the interval that looks for a register itself.
+The compiler does not send it (see `llvm.regalloc_plugin` for the plugin). Source of the rules: `DefaultEvictionAdvisor`
+in `llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp`; the candidates are in allocation order, and the last one is the
+interval that needs a register.
 
     cheapest = none
     for each legal candidate, in order:
         take it if it costs less than the cheapest so far: broken hints first, then the heaviest interval's weight
-            (one that is free costs nothing, an urgent eviction ten broken hints)
-        ... and weighs less than the interval that looks for a register, unless that must find one
+            (a free candidate costs nothing, an urgent eviction counts as ten broken hints)
+        ... and weighs less than the interval itself, unless that must get a register
         ... and is not local, once there is a cheapest
-        stop there if it is the register that was hinted at
-    without one: the interval itself
+        stop if it is the hinted register
+    otherwise: the interval itself
 
-What cannot be seen: how the weights compare in a decision in which one of them is infinite (see `spill_weights`; the
-interval itself is then taken to be among the lightest), and whether the allocator only looks for a register that is
-cheaper to use than the one it has.
+The features do not show how weights compare if one of them is infinite (see `spill_weights`; the interval itself then
+counts among the lightest), and whether the allocator only looks for a register that is cheaper to use than the one
+it has.
 """
 
 from collections.abc import Mapping
@@ -28,21 +28,21 @@ from compiler_opt.problems.regalloc_eviction import signature
 from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
 
 URGENT_HINTS = 10.0
-"""What an urgent eviction counts in broken hints."""
+"""An urgent eviction counts as this many broken hints."""
 
-_SEEN = ("mask", "is_free", "nr_urgent", "nr_broken_hints", "is_hint", "is_local")
+_FEATURES = ("mask", "is_free", "nr_urgent", "nr_broken_hints", "is_hint", "is_local")
 
 
 def default_choices(features: Mapping[str, np.ndarray]) -> np.ndarray:
-    """What the compiler's own advisor would choose; features by name, as the compiler sends them, to `[T]` int64."""
-    if signature.TOLD_DEFAULT in features:
-        return features[signature.TOLD_DEFAULT].reshape(-1).astype(np.int64)
+    """The default's choices: features by name, as the compiler sends them, to `[T]` int64."""
+    if signature.PLUGIN_DEFAULT in features:
+        return features[signature.PLUGIN_DEFAULT].reshape(-1).astype(np.int64)
     return rebuilt_choices(features)
 
 
 def rebuilt_choices(features: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The same, as far as it can be seen when nobody tells."""
-    columns = [by_candidate(features, name).tolist() for name in _SEEN]
+    """The same, rebuilt from the features without the plugin's."""
+    columns = [by_candidate(features, name).tolist() for name in _FEATURES]
     weights = spill_weights(features).tolist()
     return np.array([_choose(*decision) for decision in zip(*columns, weights, strict=True)], np.int64)
 
@@ -56,7 +56,7 @@ def _choose(
     is_local: list[float],
     weight: list[float],
 ) -> int:
-    """The place of one decision, of each candidate's features."""
+    """The position chosen in one decision, given the features of each candidate."""
     itself = len(mask) - 1
     may_fail = mask[itself] != 0
     cheapest = (float("inf"), float("inf"))
@@ -88,6 +88,6 @@ class DefaultEviction(Policy):
 
     def start(self, header: Header, seed: int) -> Decider:
         del seed
-        told = signature.TOLD_DEFAULT in header.names
-        names = (signature.TOLD_DEFAULT,) if told else (*_SEEN, "use_def_density")
+        is_sent = signature.PLUGIN_DEFAULT in header.names
+        names = (signature.PLUGIN_DEFAULT,) if is_sent else (*_FEATURES, "use_def_density")
         return deciding_by(default_choices, names, header, self.name)

@@ -1,10 +1,10 @@
-"""What an eviction network sees of each candidate: the compiler's features, and how the candidates compare.
+"""Inputs of eviction networks for each candidate: the compiler's features, and comparisons between candidates.
 
-Legend: C candidates, the last of which is the interval that looks for a register; T decisions; F inputs.
+Legend: C candidates, the last of which is the interval that needs a register; T decisions; F inputs.
 
-A network scores one candidate at a time, so what only shows beside the others is told to it: whether it is lighter
-than the interval itself, how many cost less to evict, how many there are, what the interval itself is like, and what
-the compiler's own rules would choose.
+A network scores one candidate at a time, so comparisons with the others are inputs of their own: whether it is lighter
+than the interval itself, how many cost less to evict, how many there are, the features of the interval itself, and
+whether the compiler's own rules would choose it.
 """
 
 from collections.abc import Mapping
@@ -26,10 +26,9 @@ RELATIVE = (
     "nr_lighter",
     "nr_legal",
 )
-"""What the compiler does not send: position; whether it is the interval itself; whether the compiler's rules, as told
-or as far as they can be rebuilt, choose it; lighter than the interval itself; weight as a multiple of that one's; how
-many others cost less (broken hints, then weight); how many are lighter than the interval itself; and how many are
-legal."""
+"""Comparisons: position; whether it is the interval itself; whether the default chooses it; whether it is lighter than
+the interval itself; its weight relative to that; how many others cost less (broken hints, then weight); how many are
+lighter than the interval itself; and how many are legal."""
 
 _NOT_COMPARED = (
     "is_free",
@@ -42,8 +41,8 @@ _NOT_COMPARED = (
 )
 
 COMPARED = tuple(name for name in signature.FEATURES if name not in _NOT_COMPARED)
-"""Features that are also told of the interval itself (`own_...`), and as the number of legal candidates with less
-(`less_...`)."""
+"""Features that are also inputs for the interval itself (`own_...`) and as ranks: the number of legal candidates with a
+smaller value (`less_...`)."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -53,12 +52,12 @@ _CHUNK = 1024
 
 
 class EvictionInputs(CandidateInputs):
-    """`signature.FEATURES`, `progress`, `RELATIVE`, and `COMPARED` of the interval itself and as ranks."""
+    """`signature.FEATURES`, `progress`, `RELATIVE`, and `COMPARED` for the interval itself and as ranks."""
 
     mask = signature.MASK
     default_input = "is_default"
     features = (signature.MASK, *signature.FEATURES, signature.PROGRESS)
-    optional = (signature.TOLD_DEFAULT,)
+    optional = (signature.PLUGIN_DEFAULT,)
     names = (
         *signature.FEATURES,
         signature.PROGRESS,
@@ -73,16 +72,16 @@ class EvictionInputs(CandidateInputs):
     def values(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
         legal = self.legal(features)
         weight = spill_weights(features)
-        sent = {name: by_candidate(features, name) for name in signature.FEATURES} | {"use_def_density": weight}
+        by_name = {name: by_candidate(features, name) for name in signature.FEATURES} | {"use_def_density": weight}
         # [T, C, ...]
-        told = _finite(np.stack([sent[name] for name in signature.FEATURES], axis=-1, dtype=np.float32))
+        candidates = _finite(np.stack([by_name[name] for name in signature.FEATURES], axis=-1, dtype=np.float32))
         progress = _finite(np.broadcast_to(features[signature.PROGRESS].reshape(-1, 1, 1), (*legal.shape, 1)))
-        compared = told[:, :, _COMPARED_COLUMNS]
+        compared = candidates[:, :, _COMPARED_COLUMNS]
         own = np.broadcast_to(compared[:, -1:], compared.shape)
         relative = np.stack(
-            _relative(legal, weight, sent["nr_broken_hints"], default_choices(features)), axis=-1, dtype=np.float32
+            _relative(legal, weight, by_name["nr_broken_hints"], default_choices(features)), axis=-1, dtype=np.float32
         )
-        return np.concatenate([told, progress, relative, own, _number_of_less(compared, legal)], axis=-1)
+        return np.concatenate([candidates, progress, relative, own, _number_of_less(compared, legal)], axis=-1)
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
@@ -90,11 +89,11 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 
 def _number_of_less(values: np.ndarray, legal: np.ndarray) -> np.ndarray:
-    """How many legal candidates have less; `[T, C, F]` and `[T, C]` to `[T, C, F]` float32."""
-    # An illegal one is not less than anything.
+    """How many legal candidates have a smaller value: `[T, C, F]` and `[T, C]` to `[T, C, F]` float32."""
+    # An illegal candidate is not smaller than anything.
     by_feature = np.where(legal[..., np.newaxis], values, np.inf).swapaxes(1, 2)
     result = np.empty_like(by_feature)
-    # So many decisions at a time are compared that [T, F, C, C] stays small.
+    # In chunks, so that [T, F, C, C] stays small.
     for start in range(0, len(values), _CHUNK):
         chunk = by_feature[start : start + _CHUNK]
         less = chunk[..., np.newaxis, :] < values[start : start + _CHUNK].swapaxes(1, 2)[..., np.newaxis]
@@ -109,7 +108,7 @@ def _relative(legal: np.ndarray, weight: np.ndarray, broken_hints: np.ndarray, d
     itself = places == shape[1] - 1
     others = legal & ~itself
     own = weight[:, -1:]
-    # One that must find a register is heavier than all.
+    # An interval that must get a register is heavier than all.
     lighter = others & ((weight < own) | ~legal[:, -1:])
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.nan_to_num(np.where(legal[:, -1:], weight / own, 0.0), nan=1.0, posinf=_LARGEST)

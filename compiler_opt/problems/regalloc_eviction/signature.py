@@ -1,8 +1,8 @@
-"""What an eviction policy sees and says (`llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp`).
+"""Features of eviction decisions (`llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp`).
 
-One decision: an interval has found no free register; which candidate's intervals are evicted for it? All features but
-`progress` have one value for each candidate, in the order of allocation; the last candidate is the interval itself,
-and choosing it means to evict nothing. The advice is the candidate's position.
+A decision is made when an interval has found no free register: which candidate's intervals to evict for it. All
+features except `progress` have one value per candidate, in allocation order; the last candidate is the interval itself,
+and choosing it evicts nothing. The advice is the candidate's position.
 """
 
 from collections.abc import Mapping
@@ -35,26 +35,26 @@ FEATURES = (
     "max_stage",
     "min_stage",
 )
-"""Of each candidate."""
+"""Features of each candidate."""
 
-TOLD_DEFAULT = REGALLOC_EVICTION.plugin_default_feature or ""
-"""The default's choice, where our plugin tells it (see `llvm.regalloc_plugin`)."""
+PLUGIN_DEFAULT = REGALLOC_EVICTION.plugin_default_feature or ""
+"""The default's choice, a feature that our plugin adds (see `llvm.regalloc_plugin`)."""
 
 PROGRESS = "progress"
-"""How much of the function is allocated; the same for all candidates."""
+"""The share of the function that is allocated; the same for all candidates."""
 
 
 def by_candidate(features: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """`[T, 1, C]`, as the compiler sends it, or `[T, C]`, to `[T, C]`."""
+    """A feature as `[T, C]`; the compiler sends `[T, 1, C]`."""
     values = features[name]
     return values.reshape(len(values), -1)
 
 
 def spill_weights(features: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The spill weight of each candidate, as a share of the decision's greatest; `[T, C]`.
+    """The spill weight of each candidate, relative to the decision's largest; `[T, C]`.
 
-    An interval that must not be spilled weighs infinitely much, and infinity by infinity comes as not a number. All
-    finite weights beside it come as 0: how they compare is lost.
+    An interval that must not be spilled has infinite weight, which the compiler sends as NaN (infinity / infinity), and
+    all finite weights beside it as 0, so how these compare is lost.
     """
     weight = by_candidate(features, "use_def_density")
     return np.where(np.isnan(weight), np.float32(np.inf), weight)

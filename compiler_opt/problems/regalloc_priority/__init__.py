@@ -1,4 +1,4 @@
-"""Allocation priority in the greedy register allocator: who chooses a register first, to have little spilled."""
+"""Allocation priority in the greedy register allocator: which live range is allocated first, to minimise spills."""
 
 from compiler_opt.llvm.advisors import REGALLOC_PRIORITY
 from compiler_opt.problems.regalloc import RegallocProblem
@@ -8,7 +8,7 @@ from compiler_opt.spaces.continuous import Continuous
 
 
 class AllocationPriority(RegallocProblem):
-    """How soon, as a number."""
+    """The advice is a live range's priority, a number."""
 
     name = "regalloc_priority"
     advisor = REGALLOC_PRIORITY

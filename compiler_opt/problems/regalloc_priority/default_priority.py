@@ -1,13 +1,12 @@
-"""LLVM's own priorities, as far as what a policy is shown tells them.
+"""LLVM's own priorities, rebuilt as far as the features allow, because the compiler does not send them.
 
-The compiler does not send them. Source of the rules: `DefaultPriorityAdvisor::getPriority` in
-`llvm/lib/CodeGen/RegAllocGreedy.cpp`. First come ranges that a machine register is known to suit, then those of
-several blocks and what splitting has left of others, the longest first; then those within one block, in the order of
-the program; last those that wait to be split, the longest first. A register class can raise its ranges.
+Source of the rules: `DefaultPriorityAdvisor::getPriority` in `llvm/lib/CodeGen/RegAllocGreedy.cpp`. First come ranges
+with a hint to a physical register, then ranges that span blocks and the remains of splitting, the longest first; then
+ranges within one block, in program order; last those that wait to be split, the longest first. A register class can
+raise the priority of its ranges.
 
-A policy is shown size, stage and spill weight only. What cannot be seen: whether a machine register is known to suit,
-whether a range stays within its block, where in it, and of which class it is. Here a range that has not been looked at
-yet counts as local when it is short.
+The features are only size, stage and spill weight. They do not show whether there is a hint, whether a range stays
+within its block, its place there, and its register class. Here a new range counts as local if it is short.
 """
 
 from collections.abc import Mapping
@@ -19,10 +18,10 @@ from compiler_opt.policies.policy import Decider, Policy, deciding_by
 from compiler_opt.problems.regalloc_priority import signature
 
 _SHORT_SLOTS = 128
-"""Up to so long, ranges are taken to be local; by how many functions come out as the compiler's."""
+"""Ranges up to this length count as local; chosen so that most functions come out as the compiler's."""
 
 _OCTAVES_PER_UNIT = 4.0
-"""The longest ranges have some 2^20 slots."""
+"""Scales actions; the longest ranges have some 2^20 slots."""
 
 
 class DefaultPriority(Policy):
@@ -42,7 +41,7 @@ def _advice(features: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def default_action(size_slots: int, stage: int) -> float:
-    """The action, see `spaces.continuous`, for a live range."""
+    """The action (see `spaces.continuous`) for a live range."""
     length = float(np.log2(1 + max(size_slots, 0))) / _OCTAVES_PER_UNIT
     if stage == signature.STAGE_SPLIT:
         return signature.ADVICE.lowest + length

@@ -66,7 +66,7 @@ def test_a_parameter(expected: int, parameters: dict[str, float], columns: dict[
 
 
 def test_where_weights_are_lost_the_default_is_followed() -> None:
-    columns = {"use_def_density": [0.0, 0.0, _NAN, 0.0], signature.TOLD_DEFAULT: [1.0]}
+    columns = {"use_def_density": [0.0, 0.0, _NAN, 0.0], signature.PLUGIN_DEFAULT: [1.0]}
     assert _choose({"eager": -9.0}, **columns) == 1
 
 
@@ -82,7 +82,7 @@ _numbers = st.lists(st.floats(0, 1, width=32), min_size=_PLACES, max_size=_PLACE
 def test_what_is_chosen_is_legal(values: list[float], mask: list[bool], columns: dict[str, list[float]]) -> None:
     features = {name: np.array([[column]], np.float32) for name, column in columns.items()}
     features[signature.MASK] = np.array([[mask]], np.int64)
-    features[signature.TOLD_DEFAULT] = np.array([[mask.index(True)]], np.int64)
+    features[signature.PLUGIN_DEFAULT] = np.array([[mask.index(True)]], np.int64)
     [chosen] = _RULE.choose(np.array(values), features)
     assert mask[chosen]
 
