@@ -86,11 +86,11 @@ class Rollout(Generic[T_co]):
     project: str
     policy: str
     seed: int
-    trajectory: Trajectory | None
-    measurement: T_co | None
-    cpu_s: float
-    host_cpu_s: float
-    failure: str | None
+    trajectory: Trajectory | None = None
+    measurement: T_co | None = None
+    cpu_s: float = 0.0
+    host_cpu_s: float = 0.0
+    failure: str | None = None
     is_transient: bool = False
 
 
@@ -128,49 +128,39 @@ def rollout(
       PolicyError: the policy does not fit the compiler.
       ToolchainError: the compiler cannot be started or lacks the channel.
     """
-    if scratch is None:
-        with scratch_directory() as own:
-            return rollout(
-                *(module, policy, problem, toolchain),
-                scratch=own,
-                seed=seed,
-                settings=settings,
-                keep_object=keep_object,
-                scratch_bytes=scratch_bytes,
-                policies=policies,
-            )
-    compilation = Compilation(module, problem, toolchain, scratch, seed, settings, scratch_bytes, policies)
-    host_cpu_s = time.process_time()
-    trajectory, measurement, failure, is_transient = None, None, None, False
-    try:
-        with _tidied(scratch, keep_object):
-            if policy is None:
-                compilation.compile([])
-            else:
-                trajectory = compile_under(compilation, policy)
-            measurement = problem.measure(compilation.object_path, compilation.measured_remarks())
-            if keep_object is not None:
-                keep_object.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(compilation.object_path, keep_object)
-    except (CompileError, CorpusError, ProtocolError, ResourceError) as error:
-        failure = str(error) if module.name in str(error) else f"{module.name}: {error}"
-        is_transient = isinstance(error, ResourceError)
-    except (MemoryError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in ResourceError.ERRNOS:
-            raise
-        failure, is_transient = f"{module.name}: out of memory or disk: {error}", True
-    return Rollout(
-        module=module.name,
-        project=module.project,
-        policy=policy_name(policy),
-        seed=seed,
-        trajectory=trajectory,
-        measurement=measurement,
-        cpu_s=compilation.cpu_s,
-        host_cpu_s=time.process_time() - host_cpu_s,
-        failure=failure,
-        is_transient=is_transient,
-    )
+    with scratch_directory() if scratch is None else contextlib.nullcontext(scratch) as folder:
+        compilation = Compilation(module, problem, toolchain, folder, seed, settings, scratch_bytes, policies)
+        host_cpu_s = time.process_time()
+        trajectory, measurement, failure, is_transient = None, None, None, False
+        try:
+            with _tidied(folder, keep_object):
+                if policy is None:
+                    compilation.compile([])
+                else:
+                    trajectory = compile_under(compilation, policy)
+                measurement = problem.measure(compilation.object_path, compilation.measured_remarks())
+                if keep_object is not None:
+                    keep_object.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(compilation.object_path, keep_object)
+        except (CompileError, CorpusError, ProtocolError, ResourceError) as error:
+            failure = str(error) if module.name in str(error) else f"{module.name}: {error}"
+            is_transient = isinstance(error, ResourceError)
+        except (MemoryError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in ResourceError.ERRNOS:
+                raise
+            failure, is_transient = f"{module.name}: out of memory or disk: {error}", True
+        return Rollout(
+            module=module.name,
+            project=module.project,
+            policy=policy_name(policy),
+            seed=seed,
+            trajectory=trajectory,
+            measurement=measurement,
+            cpu_s=compilation.cpu_s,
+            host_cpu_s=time.process_time() - host_cpu_s,
+            failure=failure,
+            is_transient=is_transient,
+        )
 
 
 def policy_name(policy: Policy | None) -> str:

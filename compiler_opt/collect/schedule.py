@@ -127,15 +127,5 @@ class Schedule(Generic[Measurement]):
 
 def lost_rollout(job: Job, failure: str, *, is_transient: bool = False) -> Rollout[Any]:
     """The failed rollout of a job that was lost."""
-    return Rollout(
-        module=job.module.name,
-        project=job.module.project,
-        policy=policy_name(job.policy),
-        seed=job.seed,
-        trajectory=None,
-        measurement=None,
-        cpu_s=0.0,
-        host_cpu_s=0.0,
-        failure=failure,
-        is_transient=is_transient,
-    )
+    module, policy = job.module, policy_name(job.policy)
+    return Rollout(module.name, module.project, policy, job.seed, failure=failure, is_transient=is_transient)

@@ -121,7 +121,7 @@ def verify(
         path = kept[job.module.name]
         try:
             if rollout.failure is not None:
-                yield Verification(job.module.name, failure=_without_name(rollout.failure, job.module.name))
+                yield Verification(job.module.name, failure=rollout.failure.removeprefix(f"{job.module.name}: "))
             else:
                 yield _compared(job.module, originals.read(job.module.name), path, toolchain.version)
         except (CorpusError, ProtocolError) as error:
@@ -182,10 +182,6 @@ def explain(
 def _names_module(options: Sequence[str]) -> bool:
     sanitizers = [option.partition("=")[2].split(",") for option in options if option.startswith("-fsanitize=")]
     return any("address" in kinds or "kernel-address" in kinds for kinds in sanitizers)
-
-
-def _without_name(failure: str, name: str) -> str:
-    return failure.removeprefix(f"{name}: ")
 
 
 def _dotted(version: Sequence[int]) -> str:

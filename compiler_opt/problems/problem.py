@@ -119,7 +119,7 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
         Raises:
           PolicyError: there is none, it is damaged, or it is for another problem.
         """
-        return self.action_space.load_policy(directory, name=name)
+        return self.policy(NetworkWeights.load(directory), name=name, origin=str(directory))
 
     def native_form(self, weights: NetworkWeights) -> bytes:
         """The form in which our plugins run the network, see `spaces.native`.

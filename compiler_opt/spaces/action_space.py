@@ -10,7 +10,6 @@ Nothing outside this package asks which space it is. A new space is a module her
 
 import abc
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,14 +42,6 @@ class ActionSpace(abc.ABC):
         Raises:
           PolicyError: the network is for another problem.
         """
-
-    def load_policy(self, directory: Path, *, name: str = "policy") -> LearnedPolicy:
-        """The greedy policy in a folder.
-
-        Raises:
-          PolicyError: there is none, it is damaged, or it is for another problem.
-        """
-        return self.policy(NetworkWeights.load(directory), name=name, origin=str(directory))
 
     @abc.abstractmethod
     def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "Head":

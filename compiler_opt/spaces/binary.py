@@ -85,9 +85,6 @@ class BinaryPolicy(LearnedPolicy):
     def runs_in_plugin(self) -> bool:
         return True
 
-    def check(self, feature_names: Sequence[str]) -> None:
-        self._require(self.weights.features, feature_names)
-
     @functools.cached_property
     def _sees_embeddings(self) -> bool:
         return bool(ir2vec.components(self.weights.features))
@@ -99,7 +96,7 @@ class BinaryPolicy(LearnedPolicy):
             if self._sees_embeddings and ir2vec.components([spec.name]):
                 continue
             if spec.dtype != np.int64 or spec.num_elements != 1:
-                raise PolicyError(f"{self._origin}: expected scalar int64 features, found {spec.to_json()}")
+                raise PolicyError(f"{self.origin}: expected scalar int64 features, found {spec.to_json()}")
 
     def start(self, header: Header, seed: int) -> Decider:
         self.check_header(header)

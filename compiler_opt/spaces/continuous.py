@@ -109,40 +109,27 @@ class Continuous(ActionSpace):
         return ("aot",)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class ContinuousPolicy(LearnedPolicy):
     """Takes the mean of a Gaussian, or samples from it."""
 
     num_outputs = 2
 
-    def __init__(
-        self,
-        weights: NetworkWeights,
-        quantizer: ActionQuantizer,
-        *,
-        temperature: float = 0.0,
-        name: str = "policy",
-        origin: str = "",
-    ):
-        """Like `LearnedPolicy`; the temperature multiplies the deviation."""
-        super().__init__(weights, temperature=temperature, name=name, origin=origin)
-        self.quantizer = quantizer
+    quantizer: ActionQuantizer
 
     @property
     def runs_in_plugin(self) -> bool:
         return not self.temperature
-
-    def check(self, feature_names: Sequence[str]) -> None:
-        self._require(self.weights.features, feature_names)
 
     def check_header(self, header: Header) -> None:
         """Raises PolicyError if a feature is missing or not a scalar, or the compiler does not expect a float."""
         self.check(header.names)
         for spec in header.features:
             if spec.name in self.weights.features and spec.num_elements != 1:
-                raise PolicyError(f"{self._origin}: expected scalar features, found {spec.to_json()}")
+                raise PolicyError(f"{self.origin}: expected scalar features, found {spec.to_json()}")
         if header.advice.dtype.kind != "f":
             raise PolicyError(
-                f"{self._origin}: answers with a number, but the compiler wants {header.advice.to_json()}"
+                f"{self.origin}: takes continuous actions, but the compiler expects {header.advice.to_json()}"
             )
 
     def start(self, header: Header, seed: int) -> Decider:

@@ -1,9 +1,10 @@
 """Policies that decide by a trained network, in numpy; each action space has its own."""
 
-import abc
+import dataclasses
 import functools
 import uuid
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,42 +18,48 @@ _MAX_CACHED = 8
 """Cached encoders: a run has one policy at a time, an evaluation a few."""
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class LearnedPolicy(Policy):
     """Takes the best action or, if `temperature` is over 0, samples one.
 
     Two policies are equal if they are copies of one. So what a worker has computed from a policy's weights stays valid
     for the next job under the same policy.
+
+    Attributes:
+      weights: of the network.
+      temperature: divides logits, or multiplies deviations.
+      name: of the policy.
+      origin: its name in error messages, such as a folder.
+      key: identifies the policy, also in other processes.
     """
 
-    num_outputs: int
+    num_outputs: ClassVar[int]
     """Width of the network's last layer."""
 
-    runs_in_development_mode: bool = False
+    runs_in_development_mode: ClassVar[bool] = False
     """Whether clang in LLVM's development mode can run the policy, as a TFLite model."""
 
-    def __init__(self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""):
-        """Takes weights; `origin`, such as their folder, names the policy in error messages."""
-        self.name = name
-        self.weights = weights
-        self.temperature = temperature
-        self._origin = origin or f"policy {name!r}"
-        self._key = uuid.uuid4().hex
-        if len(weights.biases[-1]) != self.num_outputs:
+    weights: NetworkWeights
+    _: dataclasses.KW_ONLY
+    temperature: float = 0.0
+    name: str = "policy"
+    origin: str = ""
+    key: str = dataclasses.field(init=False, default_factory=lambda: uuid.uuid4().hex)
+
+    def __post_init__(self) -> None:
+        self.origin = self.origin or f"policy {self.name!r}"
+        found = len(self.weights.biases[-1])
+        if found != self.num_outputs:
             raise PolicyError(
-                f"{self._origin}: expected a network with {self.num_outputs} outputs, found "
-                f"{len(weights.biases[-1])}: it is for another problem than this (see --compile_task)"
+                f"{self.origin}: expected a network with {self.num_outputs} outputs, found {found}: it is for another "
+                "problem than this (see --compile_task)"
             )
 
-    @property
-    def key(self) -> str:
-        """Identifies this policy, also in other processes."""
-        return self._key
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LearnedPolicy) and self._key == other.key
+        return isinstance(other, LearnedPolicy) and self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash(self.key)
 
     @property
     def runs_in_plugin(self) -> bool:
@@ -64,9 +71,19 @@ class LearnedPolicy(Policy):
         """Encodes features; made once per process."""
         return _encoder(self)
 
-    @abc.abstractmethod
+    @property
+    def needed_features(self) -> Sequence[str]:
+        """The features that the compiler must send."""
+        return self.weights.features
+
     def check(self, feature_names: Sequence[str]) -> None:
         """Raises PolicyError, with their names, if features are missing."""
+        missing = [name for name in self.needed_features if name not in feature_names]
+        if missing:
+            raise PolicyError(
+                f"{self.origin}: needs features that this compiler does not send: {', '.join(missing)}; "
+                "use the compiler that it was trained with, or a policy for this one"
+            )
 
     def check_header(self, header: Header) -> None:
         """Raises PolicyError if features are missing, or their tensors have the wrong type or shape."""
@@ -82,15 +99,7 @@ class LearnedPolicy(Policy):
         Raises:
           PolicyError: policies of this action space cannot be sampled in the compiler.
         """
-        raise PolicyError(f"{self._origin}: cannot be sampled from within the compiler; use the backend channel")
-
-    def _require(self, needed: Sequence[str], feature_names: Sequence[str]) -> None:
-        missing = [name for name in needed if name not in feature_names]
-        if missing:
-            raise PolicyError(
-                f"{self._origin}: needs features that this compiler does not send: {', '.join(missing)}; "
-                "use the compiler that it was trained with, or a policy for this one"
-            )
+        raise PolicyError(f"{self.origin}: cannot be sampled from within the compiler; use the backend channel")
 
 
 @functools.lru_cache(_MAX_CACHED)

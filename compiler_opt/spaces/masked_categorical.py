@@ -7,6 +7,7 @@ Illegal candidates have probability 0 whatever the weights are.
 """
 
 import abc
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -92,35 +93,30 @@ class MaskedCategorical(ActionSpace):
         return native_blob(weights, of_integers=False, about={"problem": problem})
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class MaskedCategoricalPolicy(LearnedPolicy):
     """Chooses the legal candidate with the highest score, or samples one."""
 
     num_outputs = 1
 
-    def __init__(
-        self,
-        weights: NetworkWeights,
-        inputs: CandidateInputs,
-        *,
-        temperature: float = 0.0,
-        name: str = "policy",
-        origin: str = "",
-    ):
-        super().__init__(weights, temperature=temperature, name=name, origin=origin)
-        if weights.features != inputs.names:
-            odd = sorted(set(weights.features) ^ set(inputs.names))
+    inputs: CandidateInputs
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights.features != self.inputs.names:
+            odd = sorted(set(self.weights.features) ^ set(self.inputs.names))
             raise PolicyError(
-                f"{self._origin}: expected a network over the inputs of this problem; they differ in "
+                f"{self.origin}: expected a network over the inputs of this problem; they differ in "
                 f"{', '.join(odd) or 'order'}: train it again"
             )
-        self.inputs = inputs
+
+    @property
+    def needed_features(self) -> Sequence[str]:
+        return self.inputs.features
 
     @property
     def runs_in_plugin(self) -> bool:
         return not self.temperature
-
-    def check(self, feature_names: Sequence[str]) -> None:
-        self._require(self.inputs.features, feature_names)
 
     def start(self, header: Header, seed: int) -> Decider:
         self.check_header(header)

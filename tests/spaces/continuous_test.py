@@ -133,7 +133,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(PolicyError, match=r"expected scalar features, found .*'size'"):
         policy.start(Header((*_HEADER.features[:2], many), _HEADER.advice), 0)
     choice = TensorSpec("choice", np.dtype("i8"), (1,))
-    with pytest.raises(PolicyError, match=r"answers with a number, but the compiler wants .*'choice'"):
+    with pytest.raises(PolicyError, match=r"takes continuous actions, but the compiler expects .*'choice'"):
         policy.start(Header(_HEADER.features, choice), 0)
     with pytest.raises(PolicyError, match="expected scalar int64 features"):
         BinaryPolicy(_weights(1)).start(_HEADER, 0)

@@ -42,9 +42,6 @@ class OneOfThree(ActionSpace):
 class OneOfThreePolicy(LearnedPolicy):
     num_outputs = 3
 
-    def check(self, feature_names: Sequence[str]) -> None:
-        self._require(self.weights.features, feature_names)
-
     def start(self, header: Header, seed: int) -> Decider:
         del seed
         self.check_header(header)

@@ -49,7 +49,7 @@ def _check_tensors(compilation: Compilation, log: TrainingLog) -> None:
         if spec != expected:
             raise ProtocolError(
                 f"{compilation.module.name}: training log: expected the tensor {expected.to_json()}, found "
-                f"{spec.to_json()}: it is not of the compiler that was probed"
+                f"{spec.to_json()}: another compiler than the one probed wrote the log"
             )
     if len(log.features) <= len(support.features):
         raise ProtocolError(
