@@ -105,7 +105,7 @@ class Compilation:
 
         Raises:
           ToolchainError: the compiler cannot hand over the problem's decisions.
-          ConfigError: the settings do not go together.
+          ConfigError: the settings contradict each other.
         """
         self.module = module
         self.problem = problem
@@ -136,7 +136,7 @@ class Compilation:
         self.uses_opt = settings.inliner == "opt"
         if self.uses_opt and (problem.advisor != INLINING or problem.remark_pass is not None):
             raise ConfigError(
-                f"inliner: {problem.name} is not about inlining alone, which is what opt can do; use clang"
+                f"inliner: opt only inlines, which is not all that {problem.name} is about; use clang"
             )
 
     @property
