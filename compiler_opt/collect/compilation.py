@@ -135,9 +135,7 @@ class Compilation:
             )
         self.uses_opt = settings.inliner == "opt"
         if self.uses_opt and (problem.advisor != INLINING or problem.remark_pass is not None):
-            raise ConfigError(
-                f"inliner: opt only inlines, which is not all that {problem.name} is about; use clang"
-            )
+            raise ConfigError(f"inliner: opt only inlines, which is not all that {problem.name} is about; use clang")
 
     @property
     def default_trace_features(self) -> tuple[TensorSpec, ...]:
