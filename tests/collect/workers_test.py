@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +252,6 @@ def test_nothing_outlives_the_host(signal_number: int, corpus: Corpus, tmp_path:
         assert list(temporary.iterdir()) == []
         return
     # After SIGKILL, whoever comes next tidies up.
-    time.sleep(1.1)
     tidy = "from compiler_opt.llvm.scratch import scratch_directory\nwith scratch_directory(): pass"
     subprocess.run(
         [sys.executable, "-c", tidy], check=True, env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(temporary)}
