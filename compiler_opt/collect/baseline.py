@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic
+from typing import Generic
 
 from tqdm import tqdm
 
@@ -147,7 +147,7 @@ class DecisionCounts:
 
 def count_decisions(
     modules: Sequence[Module],
-    pool: WorkerPool[Any],
+    pool: WorkerPool[Measurement],
     problem: AnyProblem,
     settings: RolloutSettings = RolloutSettings(),
 ) -> DecisionCounts:
@@ -173,7 +173,7 @@ def cached_decision_counts(
     path: Path,
     key: Mapping[str, Json],
     modules: Sequence[Module],
-    pool: WorkerPool[Any],
+    pool: WorkerPool[Measurement],
     problem: AnyProblem,
     settings: RolloutSettings = RolloutSettings(),
 ) -> dict[str, int]:

@@ -14,6 +14,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 
+from compiler_opt.errors import ResourceError
 from compiler_opt.files import remove_oldest
 from compiler_opt.policies.policy import Policy
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -70,7 +71,7 @@ class PolicyFolder:
         return buffer.getvalue()
 
     def reader(self) -> Callable[[bytes], Policy | None]:
-        """Returns a function that reads what `dumps` has returned, and raises OSError if a file cannot be read.
+        """Returns a function that reads what `dumps` has returned, and raises ResourceError if a file is missing.
 
         It returns the same object for the same policy, so that what a policy has computed is not lost.
         """
@@ -84,7 +85,11 @@ class PolicyFolder:
         return loads
 
     def _load(self, key: str) -> LearnedPolicy:
-        content = (self._path / key / _PICKLE_FILE).read_bytes()
+        path = self._path / key / _PICKLE_FILE
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ResourceError(f"{path}: the policy cannot be read: {error.strerror}") from error
         policy: LearnedPolicy = pickle.loads(content)  # noqa: S301 - the host's own file, in a folder of the user's.
         return policy
 

@@ -8,7 +8,6 @@ import dataclasses
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -108,7 +107,7 @@ def rollouts(
     watch.finish()
 
 
-def contexts(rollout: Rollout[Any], problem: AnyProblem) -> list[TraceContext]:
+def contexts(rollout: Rollout[object], problem: AnyProblem) -> list[TraceContext]:
     """The contexts of a rollout that has not failed; none if the module has nothing to decide."""
     trajectory = rollout.trajectory
     if trajectory is None:

@@ -25,7 +25,7 @@ from compiler_opt.collect import backends
 from compiler_opt.collect.policy_folder import MAX_POLICIES, PolicyFolder
 from compiler_opt.collect.rollout import Rollout, rollout
 from compiler_opt.collect.schedule import Task, lost_rollout
-from compiler_opt.errors import CompilerOptError
+from compiler_opt.errors import CompilerOptError, ResourceError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.fork_server import ForkServers, find_library
 from compiler_opt.llvm.processes import die_with_parent
@@ -231,15 +231,9 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
         except EOFError:
             return
         try:
-            policy = load_policy(pickled)
-        except OSError as error:
-            failure = f"{job.module.name}: its policy cannot be read: {error}"
-            connection.send(lost_rollout(job, failure, is_transient=True))
-            continue
-        try:
             answer = rollout(
                 job.module,
-                policy,
+                load_policy(pickled),
                 settings.problem,
                 settings.toolchain,
                 scratch=scratch,
@@ -250,6 +244,8 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
                 scratch_bytes=shutil.disk_usage(scratch).free // settings.num_workers,
                 policies=settings.policies,
             )
+        except ResourceError as error:
+            answer = lost_rollout(job, f"{job.module.name}: {error}", is_transient=True)
         except CompilerOptError as error:
             answer = error
         except Exception:

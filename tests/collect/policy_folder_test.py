@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from compiler_opt.collect import backends
@@ -14,7 +15,7 @@ from compiler_opt.collect.policy_folder import MAX_POLICIES, PolicyFolder
 from compiler_opt.collect.rollout import RolloutSettings, Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.errors import PolicyError
+from compiler_opt.errors import PolicyError, ResourceError
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.counterfactuals import CounterfactualPolicy
 from compiler_opt.policies.policy import ConstantPolicy, Policy
@@ -55,7 +56,7 @@ def test_a_policy_arrives_as_it_was_also_within_another(tmp_path: Path) -> None:
     assert written == [network, network]
     content = folder.dumps(nested, written.append)
     shutil.rmtree(folder.path(network))
-    with pytest.raises(OSError, match=network.key):
+    with pytest.raises(ResourceError, match="cannot be read: No such file"):
         folder.reader()(content)
 
 
@@ -76,13 +77,25 @@ def test_the_host_writes_what_workers_read(corpus: Corpus, newest: Toolchain) ->
         files = {path.name: path for path in pool.policies.path(policy).iterdir()}
         assert sorted(files) == ["network.mlgo", "policy.pickle"]
         assert not list(pool.scratch.glob("worker-*/policies"))
-        # Files that disappear are written again, also when a new worker looks for them.
         written_ns = files["network.mlgo"].stat().st_mtime_ns
         shutil.rmtree(pool.policies.path(policy))
         [*again] = pool.rollouts(Job(module, policy, 0, settings) for module in corpus.modules)
         assert files["network.mlgo"].stat().st_mtime_ns > written_ns
         for results in (first, again):
             assert [result.failure for _, result in results] == [None] * len(corpus.modules)
+
+
+def test_files_that_disappear_are_written_again_for_a_new_worker(corpus: Corpus, newest: Toolchain) -> None:
+    policy, results = _network(), []
+    with WorkerPool(newest, PROBLEM, 1, patience_s=0) as pool:
+        for _, result in pool.rollouts(Job(corpus.modules[0], policy, seed) for seed in range(4)):
+            if not results:
+                shutil.rmtree(pool.policies.path(policy))
+                [worker] = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+                worker.kill()
+            results.append(result)
+        assert (pool.policies.path(policy) / "policy.pickle").exists()
+    assert [result.failure for result in results] == [None] * 4
 
 
 def test_a_policy_that_cannot_be_written_is_a_transient_failure(corpus: Corpus, newest: Toolchain) -> None:
