@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from compiler_opt.rl.pipeline import clone_default as clone_default
     from compiler_opt.rl.pipeline import make_vocabulary as make_vocabulary
     from compiler_opt.rl.pipeline import record_default_trace as record_default_trace
+    from compiler_opt.rl.pipeline import run as run_pipeline  # noqa: F401 (ruff wants `run as run`)
     from compiler_opt.rl.pipeline import train as train
 
 __version__ = "0.2.0"
@@ -48,6 +49,7 @@ _PLACES = {
     "probe": "llvm.toolchain:probe",
     "record_default_trace": "rl.pipeline:record_default_trace",
     "rollout": "collect.rollout:rollout",
+    "run_pipeline": "rl.pipeline:run",
     "train": "rl.pipeline:train",
 }
 

@@ -42,12 +42,8 @@ from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import POLICY_DIR
-from compiler_opt.rl.pipeline import PipelineSettings
+from compiler_opt.rl.pipeline import TRACE, TRAINING, PipelineSettings, PipelineStep
 
-TRAINING = "training"
-"""The run of reinforcement learning in the folder of an optimisation."""
-
-_TRACE, _VOCABULARY, _WARM_START = "default_trace.tfrecord", "vocabulary", "warm_start"
 _OPTIONS = (OPTIMISATION, "-fno-lto")
 _SHOWN_FAILURES = 5
 
@@ -246,20 +242,35 @@ class _Optimization:
 
     def _learn(self, corpus: Corpus) -> None:
         settings = self._settings.learning
-        if settings.training.warmstart_policy_dir:
-            self._heading(2, f"Warm start: {settings.training.warmstart_policy_dir}")
+        given = settings.training.warmstart_policy_dir
+        self._heading(2, f"Warm start: {given or 'a network that imitates what clang -Oz itself decides'}")
+        if given:
             self._see(corpus, write_trace=False)
-        else:
-            self._heading(2, "Warm start: a network that imitates what clang -Oz itself decides")
-            self._see(corpus, write_trace=True)
-            for name, do in {
-                "vocabulary": lambda: pipeline.make_vocabulary(self._output / _TRACE, self._output / _VOCABULARY),
-                "warm start": self._clone,
-            }.items():
-                if not self._state.is_done(name):
-                    with self._state.step(name):
-                        do()
-        minutes = settings.training.max_minutes
+        progress: list[str] = []
+
+        def do_step(step: PipelineStep) -> None:
+            if step.name == "trace":
+                self._see(corpus, write_trace=True)
+            elif step.name == "training":
+                self._train(step.do)
+            elif not self._state.is_done(step.name):
+                with self._state.step(step.name):
+                    step.do()
+                for line in progress[-1:]:
+                    self._say(line)
+
+        pipeline.run(
+            self._output,
+            corpus,
+            self._problem,
+            self._toolchain,
+            settings,
+            echo=progress.append,
+            do_step=do_step,
+        )
+
+    def _train(self, train: Callable[[], object]) -> None:
+        minutes = self._settings.learning.training.max_minutes
         self._heading(3, f"Training: {minutes:g} minutes of reinforcement learning on this program")
         trained = self._state.steps.get("training")
         if trained is not None and trained.done and trained.result["minutes"] >= minutes:
@@ -267,9 +278,7 @@ class _Optimization:
             return
         self._state.forget("deployment", "build-optimized", "tests of build-optimized", "report")
         with self._state.step("training") as step:
-            if not settings.training.warmstart_policy_dir:
-                settings = settings.starting_from(self._output / _WARM_START / POLICY_DIR)
-            pipeline.train(self._output / TRAINING, corpus, self._problem, self._toolchain, settings)
+            train()
             last = read_entries(self._output / TRAINING / HISTORY_FILE)[0][-1]
             step.result = {
                 "minutes": minutes,
@@ -287,7 +296,7 @@ class _Optimization:
             self._say("done before")
             return
         with self._state.step("trace") as step:
-            trace_path = self._output / _TRACE if write_trace else None
+            trace_path = self._output / TRACE if write_trace else None
             trace, seen = changes.record_decisions(corpus, self._problem, self._toolchain, trace_path)
             hashes, modules = seen.all(), seen.modules(module.name for module in corpus.modules)
             Reference(modules, np.unique(hashes), {}).save(self._output / "seen")
@@ -298,12 +307,6 @@ class _Optimization:
             self._say(f"{trace.num_decisions} decisions in {len(corpus.modules)} modules")
             if failures := trace.baseline.failures:
                 self._say(f"{len(failures)} modules do not compile again; the first: {next(iter(failures.values()))}")
-
-    def _clone(self) -> None:
-        lines: list[str] = []
-        folder, settings = self._output, self._settings.learning
-        pipeline.clone_default(folder / _WARM_START, folder / _TRACE, folder / _VOCABULARY, settings, echo=lines.append)
-        self._say(lines[-1])
 
     # 4 and 5
 

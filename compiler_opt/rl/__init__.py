@@ -1,4 +1,4 @@
-"""Reinforcement learning: learners, the training loop."""
+"""Reinforcement learning: the pipeline, the training loop and its algorithms."""
 
-# Says which Keras TensorFlow is to use, before anything here imports it.
-from compiler_opt.tensorflow_loading import load_tensorflow as load_tensorflow
+# Sets the environment that TensorFlow reads on import, before anything here imports it.
+from compiler_opt import tensorflow_loading as tensorflow_loading

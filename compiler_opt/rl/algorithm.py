@@ -86,7 +86,9 @@ class AlgorithmEntry:
       configs: frozen dataclasses of its settings by the name that they have in gin; several algorithms may share one.
       build: makes it, before it has learned anything. Only this may import TensorFlow. Raises ConfigError when the
         algorithm cannot train what the context says.
+      clones_default: whether a pipeline starts it from a clone of the default policy.
     """
 
     configs: Mapping[str, type]
     build: Callable[[TrainingContext, AlgorithmConfigs], Algorithm]
+    clones_default: bool = True

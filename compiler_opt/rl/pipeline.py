@@ -1,15 +1,10 @@
-"""From a corpus to a measured policy: default trace, vocabulary, warm start, reinforcement learning, evaluation.
+"""From a corpus to an evaluated policy: default trace, vocabulary, warm start, reinforcement learning, evaluation.
 
     settings = PipelineSettings().with_seed(1)
-    with WorkerPool(toolchain, problem) as pool:
-        record_default_trace(corpus, problem, toolchain, pool, trace_path)
-    make_vocabulary(trace_path, vocabulary_dir, seed=1)
-    policy_dir = clone_default(warm_start_dir, trace_path, vocabulary_dir, settings)
-    train(training_dir, corpus, problem, toolchain, settings.starting_from(policy_dir))
-    evaluate(held_out, problem.load_policy(training_dir / POLICY_DIR), ...)    # of evaluation.evaluate
+    trained = run(root_dir, corpus, problem, toolchain, settings, held_out=other_corpus)
 
-Each step is one call, and each entry point little more than the flags of one step. A step imports TensorFlow only after
-everything that a user may have got wrong is known.
+`run` composes the steps below; each is also a library call, and each entry point is the flags of one step. A step
+imports TensorFlow only after it has checked everything that a user may have got wrong.
 """
 
 import contextlib
@@ -22,42 +17,47 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from compiler_opt import rl
 from compiler_opt.collect import traces
 from compiler_opt.collect.baseline import Baseline, BaselineBuilder
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
-from compiler_opt.collect.traces import TraceContext, TraceDescription
+from compiler_opt.collect.traces import TraceContext, TraceDescription, meta_path
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
+from compiler_opt.evaluation.results import Evaluation
 from compiler_opt.files import exclusive_directory
-from compiler_opt.llvm.ir2vec import Ir2VecVocabulary, check_same
+from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
+from compiler_opt.policies.vocabulary import SUFFIX, load_vocabulary, save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl import algorithms, run_settings
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.config import TrainingConfig
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
+from compiler_opt.rl.training_context import TrainingContext, origin
 from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.tensorflow_loading import load_tensorflow
 
 if TYPE_CHECKING:
     from compiler_opt.rl.trace_files import TraceWriter
 
+TRACE, VOCABULARY, WARM_START, TRAINING = "default_trace.tfrecord", "vocabulary", "warm_start", "training"
+"""What the steps make in the folder of `run`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PipelineSettings:
-    """How to learn.
+    """Hyperparameters of all steps.
 
     Attributes:
       cloning: of the warm start.
-      training: of reinforcement learning.
-      network: shape of the policy in both.
-      algorithms: how the algorithm of `training` learns.
+      training: of reinforcement learning; its seed is also that of the vocabulary's sample and of the evaluation.
+      network: shape of the policy network in both.
+      algorithms: hyperparameters of `training.algorithm`.
     """
 
     cloning: BehavioralCloningConfig = dataclasses.field(default_factory=BehavioralCloningConfig)
@@ -66,24 +66,131 @@ class PipelineSettings:
     algorithms: AlgorithmConfigs = dataclasses.field(default_factory=AlgorithmConfigs)
 
     def with_seed(self, seed: int) -> "PipelineSettings":
-        """The same, with one seed for everything that is drawn."""
+        """A copy that uses one seed in all steps."""
         cloning = dataclasses.replace(self.cloning, seed=seed)
         return dataclasses.replace(self, cloning=cloning, training=dataclasses.replace(self.training, seed=seed))
 
     def starting_from(self, policy_dir: Path) -> "PipelineSettings":
-        """The same, with a policy for reinforcement learning to start from."""
+        """A copy whose reinforcement learning starts from a policy."""
         training = dataclasses.replace(self.training, warmstart_policy_dir=str(policy_dir))
         return dataclasses.replace(self, training=training)
 
 
 @dataclasses.dataclass(frozen=True)
-class DefaultTrace:
-    """What recording the default's decisions has shown.
+class PipelineStep:
+    """A step of `run`.
 
     Attributes:
-      baseline: scores and failures.
+      name: `trace`, `vocabulary`, `warm start` or `training`.
+      is_done: its output is there. Never true of `training`, which knows where to resume.
+      do: runs it.
+    """
+
+    name: str
+    is_done: bool
+    do: Callable[[], object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """The result of `run`.
+
+    Attributes:
+      policy_dir: folder of the policy.
+      evaluation: the policy on the held-out corpus; None without one.
+    """
+
+    policy_dir: Path
+    evaluation: Evaluation | None
+
+
+def do_unless_done(step: PipelineStep) -> None:
+    if not step.is_done:
+        step.do()
+
+
+def run(
+    root_dir: Path,
+    corpus: Corpus,
+    problem: Problem,
+    toolchain: Toolchain,
+    settings: PipelineSettings,
+    *,
+    held_out: Corpus | None = None,
+    num_workers: int | None = None,
+    echo: Callable[[str], object] = print,
+    do_step: Callable[[PipelineStep], object] = do_unless_done,
+) -> Trained:
+    """Trains a policy on one corpus and evaluates it on another; after an interruption, the same call resumes.
+
+    With `settings.training.warmstart_policy_dir`, training is the only step before the evaluation. Algorithms that do
+    not start from a clone of the default get no warm start.
+
+    Args:
+      root_dir: folder for everything that the steps make.
+      corpus: the modules to train on.
+      problem: what is decided.
+      toolchain: the compiler.
+      settings: hyperparameters of all steps.
+      held_out: the modules to evaluate on, of projects that `corpus` does not have.
+      num_workers: compilers at a time; one per CPU by default.
+      echo: prints a line of progress.
+      do_step: runs a step, or skips it; for callers that keep their own record of what is done.
+
+    Raises:
+      CompilerOptError: see the steps.
+    """
+    trace, vocabulary, warm_start = (root_dir / name for name in (TRACE, VOCABULARY, WARM_START))
+    policy_dir, seed = root_dir / TRAINING / POLICY_DIR, settings.training.seed
+    clones_default = algorithms.load(settings.training.algorithm).clones_default
+
+    def record_trace() -> None:
+        with WorkerPool(toolchain, problem, num_workers) as pool:
+            record_default_trace(corpus, problem, toolchain, pool, trace)
+
+    def clone() -> None:
+        clone_default(warm_start, trace, vocabulary, settings, problem=problem, echo=echo)
+
+    learning = settings
+    if not settings.training.warmstart_policy_dir:
+        do_step(PipelineStep("trace", meta_path(trace).exists(), record_trace))
+        has_vocabulary = any(vocabulary.glob(f"*{SUFFIX}"))
+        do_step(
+            PipelineStep(
+                "vocabulary", has_vocabulary, lambda: make_vocabulary(trace, vocabulary, problem=problem, seed=seed)
+            )
+        )
+        if clones_default:
+            do_step(PipelineStep("warm start", (warm_start / POLICY_DIR).exists(), clone))
+            learning = settings.starting_from(warm_start / POLICY_DIR)
+
+    def train_policy() -> None:
+        train(
+            root_dir / TRAINING,
+            corpus,
+            problem,
+            toolchain,
+            learning,
+            vocabulary_dir=vocabulary,
+            num_workers=num_workers,
+        )
+
+    do_step(PipelineStep("training", False, train_policy))
+    if held_out is None:
+        return Trained(policy_dir, None)
+    how = EvaluationSettings(num_workers=num_workers, seed=seed)
+    policy = problem.load_policy(policy_dir)
+    return Trained(policy_dir, evaluate(held_out, policy, problem=problem, toolchain=toolchain, settings=how))
+
+
+@dataclasses.dataclass(frozen=True)
+class DefaultTrace:
+    """The result of `record_default_trace`.
+
+    Attributes:
+      baseline: the default's scores, and which modules failed.
       num_modules: modules with decisions.
-      num_decisions: in all of them.
+      num_decisions: decisions in all of them.
     """
 
     baseline: Baseline
@@ -103,17 +210,17 @@ def record_default_trace(
     about: Mapping[str, Any] = {},
     on_context: Callable[[TraceContext], object] = lambda context: None,
 ) -> DefaultTrace:
-    """Compiles each module as the compiler's own heuristic would have it, and records its decisions.
+    """Compiles modules under the default heuristic and records its decisions.
 
     Args:
-      corpus: where the modules are from.
+      corpus: holds the modules.
       problem: what is decided.
       toolchain: the compiler.
-      pool: who compiles.
-      path: the trace to write; None for none.
-      modules: which of the corpus; None for all.
+      pool: compiles them.
+      path: the trace to write; None to write none.
+      modules: those to compile; by default all of the corpus.
       settings: of each compilation.
-      about: what else the trace's description is to say; JSON.
+      about: more facts for the trace's description; JSON.
       on_context: called with the decisions of each module that has any.
 
     Raises:
@@ -137,15 +244,7 @@ def record_default_trace(
         baseline = builder.build()
         if writer is not None:
             description = {
-                "problem": problem.name,
-                "toolchain": toolchain.identity(),
-                "corpus": {
-                    "name": corpus.root.resolve().name,
-                    "num_modules": len(corpus.modules),
-                    "projects": sorted({module.project for module in modules}),
-                    "targets": corpus.targets(toolchain.target),
-                },
-                **corpus.problem_config.to_json(),
+                **origin(corpus, modules, problem, toolchain),
                 "num_modules": len(modules),
                 "failed_modules": sorted(baseline.failures),
                 **about,
@@ -175,26 +274,28 @@ def make_vocabulary(
     seed: int = 0,
     num_threads: int | None = None,
 ) -> Mapping[str, np.ndarray]:
-    """Makes and saves a vocabulary, the quantiles of each feature of a trace.
+    """Computes the quantiles of each feature of a trace and saves them.
 
     Args:
       trace_path: the default trace.
-      output_dir: the folder of the vocabulary.
-      num_quantiles: of each feature, at least 2.
-      problem: what is decided; None for the installed problem that the trace names.
-      sampling_fraction: the share of the decisions that is looked at.
+      output_dir: the vocabulary's folder.
+      num_quantiles: quantiles of each feature, at least 2.
+      problem: what is decided; by default the installed problem that the trace names.
+      sampling_fraction: share of the decisions to use, over 0 and at most 1.
       seed: of that sample.
-      num_threads: features are counted in parallel; one per CPU by default.
+      num_threads: features are counted in parallel; one thread per CPU by default.
+
+    Returns:
+      by feature `[num_quantiles]` float64, ascending.
 
     Raises:
       ProtocolError: the trace cannot be read.
       OutputError: the vocabulary cannot be written.
     """
-    # Refuses what is no trace, before TensorFlow has been waited for.
-    problem = problem or problem_of(trace_path)
+    problem = problem or _recorded_problem(TraceDescription(trace_path))
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(output_dir, "--output_dir"))
-        rl.load_tensorflow()
+        load_tensorflow()
         from compiler_opt.rl.quantiles import trace_quantiles
         from compiler_opt.rl.trace_files import Trace
 
@@ -223,35 +324,37 @@ def clone_default(
     settings: PipelineSettings,
     *,
     problem: Problem | None = None,
-    embeddings: Ir2VecVocabulary | None = None,
-    echo: Callable[[str], Any] = print,
+    inlining: InliningConfig | None = None,
+    echo: Callable[[str], object] = print,
 ) -> Path:
-    """Trains a policy to decide as a trace does: the warm start of reinforcement learning.
+    """Trains a policy to imitate the decisions of a trace: the warm start of reinforcement learning.
 
     Args:
-      root_dir: comes to hold history, summaries and the policy.
+      root_dir: folder for history, summaries and the policy.
       trace_path: the default trace.
-      vocabulary_dir: the vocabulary.
-      settings: `cloning` and `network` of it.
-      problem: what is decided; None for the installed problem that the trace names.
-      embeddings: what embeddings in the trace were made by.
+      vocabulary_dir: the vocabulary's folder.
+      settings: `cloning` and `network` are used.
+      problem: what is decided; by default the installed problem that the trace names.
+      inlining: names the IR2Vec vocabulary, if the policy is to observe embeddings.
       echo: prints a line of progress.
 
     Returns:
-      the folder of the policy.
+      the policy's folder.
 
     Raises:
-      PolicyError, ProtocolError: the trace cannot be learned from.
+      ConfigError: the IR2Vec vocabulary is none, or does not suit the problem.
+      PolicyError, ProtocolError: nothing can be learned from the trace.
       OutputError: the policy cannot be written.
     """
     trace = TraceDescription(trace_path)
-    problem = problem or problem_of(trace_path)
+    problem = problem or _recorded_problem(trace)
+    embeddings = inlining.vocabulary(problem.advisor) if inlining is not None else None
     if embeddings is not None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
     quantiles = load_vocabulary(vocabulary_dir, problem.supported_features(spec.name for spec in trace.features))
 
     with exclusive_directory(root_dir, "--root_dir"):
-        rl.load_tensorflow()
+        load_tensorflow()
         from compiler_opt.rl.behavioral_cloning.warm_start import clone
 
         return clone(root_dir, trace_path, problem, quantiles, settings.network, settings.cloning, echo)
@@ -267,22 +370,24 @@ def train(
     vocabulary_dir: Path | None = None,
     num_workers: int | None = None,
 ) -> NetworkWeights:
-    """Trains a policy by reinforcement learning; killed at any moment, the same call goes on where it was.
+    """Trains a policy by reinforcement learning; killed at any moment, the same call resumes.
 
     Args:
-      root_dir: the run's folder; comes to hold the policy.
+      root_dir: folder for checkpoints, history, summaries and the policy.
       corpus: the modules to train on.
       problem: what is decided.
       toolchain: the compiler.
-      settings: all but `cloning`; `training.warmstart_policy_dir` is the policy to start from.
-      vocabulary_dir: the vocabulary; only looked at when there is no policy to start from, which has one.
+      settings: all but `cloning` are used; `training.warmstart_policy_dir` is the policy to start from.
+      vocabulary_dir: the vocabulary's folder; not used with a policy to start from, which has its own vocabulary.
       num_workers: compilers at a time; one per CPU by default.
 
     Raises:
-      CorpusError, PolicyError, OutputError, ConfigError: something does not fit, or fails on the way.
+      ConfigError, PolicyError: the settings, vocabulary or policy do not suit each other or the compiler.
+      CorpusError: most modules fail.
+      OutputError: something cannot be written.
     """
     algorithm = algorithms.load(settings.training.algorithm)
-    quantiles = resolve_vocabulary(vocabulary_dir, settings.training.warmstart_policy_dir, problem, toolchain)
+    quantiles = _training_vocabulary(vocabulary_dir, settings.training.warmstart_policy_dir, problem, toolchain)
 
     config, network = settings.training, settings.network
     configs: dict[str, Any] = {"train_eval": config, "network": network}
@@ -290,7 +395,7 @@ def train(
     described = run_settings.describe(problem.name, corpus, toolchain, configs)
 
     with exclusive_directory(root_dir, "--root_dir"):
-        rl.load_tensorflow()
+        load_tensorflow()
         from compiler_opt.rl import training_loop
 
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
@@ -299,20 +404,20 @@ def train(
             return training_loop.train(context, algorithm.build(context, settings.algorithms))
 
 
-def resolve_vocabulary(
+def _training_vocabulary(
     vocabulary_dir: Path | None, warmstart_policy_dir: str, problem: Problem, toolchain: Toolchain
 ) -> Mapping[str, np.ndarray]:
-    """The vocabulary of a training by feature: that of the policy to start from, else the given one.
+    """Quantiles by feature: those of the policy to start from, else those of the given vocabulary.
 
     Raises:
       ConfigError: neither is given.
-      PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy is for other features or
-        embeddings.
+      PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy needs other features or embeddings
+        than the compiler provides.
     """
     sent = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
     supported, available = problem.supported_features(sent), problem.available_features(sent)
     if warmstart_policy_dir:
-        # A policy's weights mean nothing under other quantiles than its own.
+        # A policy's weights are meaningful only under its own quantiles.
         weights = NetworkWeights.load(Path(warmstart_policy_dir))
         check_same(weights.metadata.get("toolchain"), toolchain.embeddings, warmstart_policy_dir)
         quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
@@ -325,25 +430,20 @@ def resolve_vocabulary(
     odd = [name for name in quantiles if name not in supported or name not in available]
     if odd:
         raise PolicyError(
-            f"{warmstart_policy_dir or vocabulary_dir}: is for other features than this compiler sends: "
-            f"{', '.join(odd)}; use what was made for the same compiler and --compile_task"
+            f"{warmstart_policy_dir or vocabulary_dir}: has features that this compiler does not provide: "
+            f"{', '.join(odd)}; use one that was made for the same compiler and --compile_task"
         )
     return quantiles
 
 
-def problem_of(trace_path: Path) -> Problem:
-    """Loads the problem that a trace says it is for.
-
-    Raises:
-      ProtocolError: it is no trace.
-      PolicyError: the problem is not installed.
-    """
-    return problems.recorded(TraceDescription(trace_path).about, str(trace_path))
+def _recorded_problem(trace: TraceDescription) -> Problem:
+    return problems.recorded(trace.about, str(trace.path))
 
 
 def _trace_writer(path: Path) -> "TraceWriter":
-    # Not imported at the top: it takes seconds, workers import this file too, and mistakes should show at once.
-    rl.load_tensorflow()
+    # Not imported at the top, because it takes seconds: worker processes import this file, and the user's mistakes
+    # should show at once.
+    load_tensorflow()
     from compiler_opt.rl.trace_files import TraceWriter
 
     return TraceWriter(path)

@@ -45,15 +45,13 @@ def main(argv: list[str]) -> None:
     )
     if not config.vocab_path:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
-    trace_path = Path(_DATA_PATH.value)
-    problem = problems.load(_COMPILE_TASK.value) if _COMPILE_TASK.value else pipeline.problem_of(trace_path)
     pipeline.clone_default(
         root_dir,
-        trace_path,
+        Path(_DATA_PATH.value),
         Path(config.vocab_path),
         PipelineSettings(cloning=config, network=settings["network"]),
-        problem=problem,
-        embeddings=settings["inlining"].vocabulary(problem.advisor),
+        problem=problems.load(_COMPILE_TASK.value) if _COMPILE_TASK.value else None,
+        inlining=settings["inlining"],
     )
 
 

@@ -13,6 +13,7 @@ from compiler_opt.collect.baseline import Baseline, cached_baseline, cached_deci
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import ModuleSampler, make_sampler
 from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
@@ -126,24 +127,25 @@ class TrainingContext:
             )
         return weights
 
-    def metadata(self) -> dict[str, Any]:
-        """What the policy's metadata say of where it comes from."""
-        return {
-            "problem": self.problem.name,
-            "toolchain": self.toolchain.identity(),
-            "corpus": {
-                "name": self.corpus.root.resolve().name,
-                "num_modules": len(self.corpus.modules),
-                "projects": sorted(self.corpus.projects()),
-                "targets": self.corpus.targets(self.toolchain.target),
-            },
-            **self.corpus.problem_config.to_json(),
-        }
-
     def _measurements_key(self) -> dict[str, Any]:
         """What measurements of the corpus depend on."""
         corpus = str(self.corpus.root.resolve())
         return {"toolchain": self.toolchain.identity(), "corpus": corpus, **self.corpus.problem_config.to_json()}
+
+
+def origin(corpus: Corpus, modules: Sequence[Module], problem: Problem, toolchain: Toolchain) -> dict[str, Any]:
+    """Metadata of a trace or policy: the problem, the compiler, and the modules of a corpus that it was made from."""
+    return {
+        "problem": problem.name,
+        "toolchain": toolchain.identity(),
+        "corpus": {
+            "name": corpus.root.resolve().name,
+            "num_modules": len(corpus.modules),
+            "projects": sorted({module.project for module in modules}),
+            "targets": corpus.targets(toolchain.target),
+        },
+        **corpus.problem_config.to_json(),
+    }
 
 
 def fingerprint(

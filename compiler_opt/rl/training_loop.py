@@ -22,7 +22,7 @@ from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
 from compiler_opt.rl.history import History
 from compiler_opt.rl.run_settings import name_differences
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_context import TrainingContext, origin
 
 _LOG = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ def _state(context: TrainingContext, algorithm: Algorithm, progress: _Progress) 
 
 def _metadata(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> dict[str, Any]:
     return {
-        **context.metadata(),
+        **origin(context.corpus, context.corpus.modules, context.problem, context.toolchain),
         "method": algorithm.description,
         "iterations": progress.iteration,
         "compiles": progress.compiles,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt import rl
+from compiler_opt.tensorflow_loading import load_tensorflow
 
-rl.load_tensorflow()
+load_tensorflow()
 
 import tensorflow as tf  # noqa: E402
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt import rl
+from compiler_opt.tensorflow_loading import load_tensorflow
 
-rl.load_tensorflow()
+load_tensorflow()
 
 from compiler_opt.errors import OutputError  # noqa: E402
 from compiler_opt.evaluation.history import read_entries  # noqa: E402

@@ -222,9 +222,9 @@ def _free_bytes(path: Path) -> int:
 
 
 def test_the_policy_decides_as_the_last_weights(tmp_path: Path) -> None:
-    from compiler_opt import rl
+    from compiler_opt.tensorflow_loading import load_tensorflow
 
-    rl.load_tensorflow()
+    load_tensorflow()
     import tensorflow as tf
 
     run = _Run(tmp_path, "clang-22", 1)

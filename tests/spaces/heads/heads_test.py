@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from compiler_opt import rl
+from compiler_opt.tensorflow_loading import load_tensorflow
 
-rl.load_tensorflow()
+load_tensorflow()
 
 import tensorflow as tf  # noqa: E402
 

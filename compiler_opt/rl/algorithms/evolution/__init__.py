@@ -70,4 +70,4 @@ def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     return Evolution(context, problem.rule, configs.get(EvolutionConfig))
 
 
-ALGORITHM = AlgorithmEntry({"evolution": EvolutionConfig}, build)
+ALGORITHM = AlgorithmEntry({"evolution": EvolutionConfig}, build, clones_default=False)

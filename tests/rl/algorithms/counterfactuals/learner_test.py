@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from compiler_opt import rl
+from compiler_opt.tensorflow_loading import load_tensorflow
 
-rl.load_tensorflow()
+load_tensorflow()
 
 from compiler_opt.llvm.interactive import FunctionOfDecisions  # noqa: E402
 from compiler_opt.policies.weights import mean_network  # noqa: E402

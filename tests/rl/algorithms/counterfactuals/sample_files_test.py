@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt import rl
+from compiler_opt.tensorflow_loading import load_tensorflow
 
-rl.load_tensorflow()
+load_tensorflow()
 
 from compiler_opt.rl.algorithms.counterfactuals.sample_files import SampleFiles  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals.samples import Samples  # noqa: E402

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from compiler_opt import rl
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.tensorflow_loading import load_tensorflow
 
-rl.load_tensorflow()
+load_tensorflow()
 
 from compiler_opt.rl.algorithms.evolution import EvolutionConfig  # noqa: E402
 from compiler_opt.rl.algorithms.evolution.algorithm import cloned_parameters  # noqa: E402

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from compiler_opt import rl
+from compiler_opt.tensorflow_loading import load_tensorflow
 
-rl.load_tensorflow()
+load_tensorflow()
 
 from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import learner as ppo  # noqa: E402

@@ -1,0 +1,63 @@
+"""The whole pipeline as one call: which steps there are, and in what order. `docs/api.md` runs it to the end."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.problems import problem as problems
+from compiler_opt.rl import pipeline
+from compiler_opt.rl.config import TrainingConfig
+from compiler_opt.rl.pipeline import PipelineSettings, PipelineStep
+
+
+def _steps(root_dir: Path, **training: str) -> Sequence[PipelineStep]:
+    steps: list[PipelineStep] = []
+    pipeline.run(
+        root_dir,
+        Corpus(root_dir, ()),
+        problems.load("regalloc_eviction"),
+        probe("clang-22"),
+        PipelineSettings(training=TrainingConfig(**training)),  # type: ignore[arg-type]
+        do_step=steps.append,
+    )
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        ({}, ["trace", "vocabulary", "warm start", "training"]),
+        ({"warmstart_policy_dir": "elsewhere"}, ["training"]),
+        # Evolution starts from the compiler's own rule, not from a clone.
+        ({"algorithm": "evolution"}, ["trace", "vocabulary", "training"]),
+    ],
+)
+def test_steps(tmp_path: Path, training: dict[str, str], expected: list[str]) -> None:
+    assert [step.name for step in _steps(tmp_path, **training)] == expected
+
+
+def test_steps_whose_output_is_there_are_done(tmp_path: Path) -> None:
+    assert [step.name for step in _steps(tmp_path) if step.is_done] == []
+    (tmp_path / "default_trace.tfrecord.meta.json").touch()
+    (tmp_path / "vocabulary").mkdir()
+    assert [step.name for step in _steps(tmp_path) if step.is_done] == ["trace"]
+    (tmp_path / "vocabulary" / "f.buckets").touch()
+    (tmp_path / "warm_start" / "policy").mkdir(parents=True)
+    # Only training itself knows where it was interrupted.
+    assert [step.name for step in _steps(tmp_path) if step.is_done] == ["trace", "vocabulary", "warm start"]
+
+
+def test_an_unknown_algorithm_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown algorithm 'unheard_of'"):
+        _steps(tmp_path, algorithm="unheard_of")
+
+
+def test_one_seed_for_all_steps() -> None:
+    settings = PipelineSettings().with_seed(7)
+    assert (settings.cloning.seed, settings.training.seed) == (7, 7)
+    assert dataclasses.replace(settings.training, seed=1) == TrainingConfig()
