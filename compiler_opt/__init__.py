@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from compiler_opt.problems.problem import Problem as Problem
     from compiler_opt.problems.problem import load as load_problem  # noqa: F401 (ruff wants `load as load`)
     from compiler_opt.problems.problem import load_policy as load_policy
+    from compiler_opt.rl.default_trace import record_default_trace as record_default_trace
     from compiler_opt.rl.pipeline import PipelineSettings as PipelineSettings
     from compiler_opt.rl.pipeline import clone_default as clone_default
     from compiler_opt.rl.pipeline import make_vocabulary as make_vocabulary
-    from compiler_opt.rl.pipeline import record_default_trace as record_default_trace
     from compiler_opt.rl.pipeline import run as run_pipeline  # noqa: F401 (ruff wants `run as run`)
     from compiler_opt.rl.pipeline import train as train
 
@@ -47,7 +47,7 @@ _PLACES = {
     "load_problem": "problems.problem:load",
     "make_vocabulary": "rl.pipeline:make_vocabulary",
     "probe": "llvm.toolchain:probe",
-    "record_default_trace": "rl.pipeline:record_default_trace",
+    "record_default_trace": "rl.default_trace:record_default_trace",
     "rollout": "collect.rollout:rollout",
     "run_pipeline": "rl.pipeline:run",
     "train": "rl.pipeline:train",

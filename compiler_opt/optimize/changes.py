@@ -22,8 +22,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems.problem import Problem
-from compiler_opt.rl import pipeline
-from compiler_opt.rl.pipeline import DefaultTrace
+from compiler_opt.rl.default_trace import DefaultTrace, record_default_trace
 
 REFERENCE_NAME = "reference.npz"
 """Beside the policy's training, in the folder of its optimisation."""
@@ -121,7 +120,7 @@ def record_decisions(
     """
     seen = DecisionHashes(problem.feature_names)
     with WorkerPool(toolchain, problem) as pool:
-        trace = pipeline.record_default_trace(corpus, problem, toolchain, pool, trace_path, on_context=seen.add)
+        trace = record_default_trace(corpus, problem, toolchain, pool, trace_path, on_context=seen.add)
     if trace.num_modules < 2:
         raise ConfigError(
             f"the program has {trace.num_modules} modules with inlining decisions, of {len(corpus.modules)}; "

@@ -10,20 +10,16 @@ imports TensorFlow only after it has checked everything that a user may have got
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from compiler_opt.collect import traces
-from compiler_opt.collect.baseline import Baseline, BaselineBuilder
-from compiler_opt.collect.rollout import Rollout, RolloutSettings
-from compiler_opt.collect.traces import TraceContext, TraceDescription, meta_path
+from compiler_opt.collect.traces import TraceDescription, meta_path
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
 from compiler_opt.evaluation.results import Evaluation
@@ -38,12 +34,10 @@ from compiler_opt.rl import algorithms, run_settings
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
 from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
-from compiler_opt.rl.training_context import TrainingContext, origin
+from compiler_opt.rl.default_trace import record_default_trace
+from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensorflow_loading import load_tensorflow
-
-if TYPE_CHECKING:
-    from compiler_opt.rl.trace_files import TraceWriter
 
 TRACE, VOCABULARY, WARM_START, TRAINING = "default_trace.tfrecord", "vocabulary", "warm_start", "training"
 """What the steps make in the folder of `run`."""
@@ -181,87 +175,6 @@ def run(
     how = EvaluationSettings(num_workers=num_workers, seed=seed)
     policy = problem.load_policy(policy_dir)
     return Trained(policy_dir, evaluate(held_out, policy, problem=problem, toolchain=toolchain, settings=how))
-
-
-@dataclasses.dataclass(frozen=True)
-class DefaultTrace:
-    """The result of `record_default_trace`.
-
-    Attributes:
-      baseline: the default's scores, and which modules failed.
-      num_modules: modules with decisions.
-      num_decisions: decisions in all of them.
-    """
-
-    baseline: Baseline
-    num_modules: int
-    num_decisions: int
-
-
-def record_default_trace(
-    corpus: Corpus,
-    problem: Problem,
-    toolchain: Toolchain,
-    pool: WorkerPool,
-    path: Path | None,
-    *,
-    modules: Sequence[Module] | None = None,
-    settings: RolloutSettings = RolloutSettings(),
-    about: Mapping[str, Any] = {},
-    on_context: Callable[[TraceContext], object] = lambda context: None,
-) -> DefaultTrace:
-    """Compiles modules under the default heuristic and records its decisions.
-
-    Args:
-      corpus: holds the modules.
-      problem: what is decided.
-      toolchain: the compiler.
-      pool: compiles them.
-      path: the trace to write; None to write none.
-      modules: those to compile; by default all of the corpus.
-      settings: of each compilation.
-      about: more facts for the trace's description; JSON.
-      on_context: called with the decisions of each module that has any.
-
-    Raises:
-      CorpusError: most modules fail.
-      OutputError, ProtocolError: the trace cannot be written; nothing of it is left.
-    """
-    modules = corpus.modules if modules is None else modules
-    builder = BaselineBuilder(problem)
-    num_modules, num_decisions = 0, 0
-    with contextlib.ExitStack() as stack:
-        writer = stack.enter_context(_trace_writer(path)) if path is not None else None
-        rollouts = traces.default_trace(modules, problem, pool, settings)
-        for rollout in with_progress(rollouts, "default", len(modules)):
-            builder.add(rollout)
-            for context in traces.contexts(rollout, problem) if rollout.failure is None else ():
-                num_modules += 1
-                num_decisions += len(context.action)
-                on_context(context)
-                if writer is not None:
-                    writer.add(context)
-        baseline = builder.build()
-        if writer is not None:
-            description = {
-                **origin(corpus, modules, problem, toolchain),
-                "num_modules": len(modules),
-                "failed_modules": sorted(baseline.failures),
-                **about,
-            }
-            writer.finish({key: baseline.scores[key[0]] for key in writer.keys}, description)
-    return DefaultTrace(baseline, num_modules, num_decisions)
-
-
-def with_progress(rollouts: Iterator[Rollout], description: str, total: int) -> Iterator[Rollout]:
-    """The same rollouts, with a progress bar that counts failures."""
-    failed = 0
-    with tqdm(rollouts, description, total, unit="module", disable=None) as progress:
-        for rollout in progress:
-            if rollout.failure is not None:
-                failed += 1
-                progress.set_postfix(failed=failed)
-            yield rollout
 
 
 def make_vocabulary(
@@ -438,12 +351,3 @@ def _training_vocabulary(
 
 def _recorded_problem(trace: TraceDescription) -> Problem:
     return problems.recorded(trace.about, str(trace.path))
-
-
-def _trace_writer(path: Path) -> "TraceWriter":
-    # Not imported at the top, because it takes seconds: worker processes import this file, and the user's mistakes
-    # should show at once.
-    load_tensorflow()
-    from compiler_opt.rl.trace_files import TraceWriter
-
-    return TraceWriter(path)

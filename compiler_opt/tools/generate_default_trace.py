@@ -29,8 +29,7 @@ from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, reward
-from compiler_opt.rl import pipeline
-from compiler_opt.rl.pipeline import with_progress
+from compiler_opt.rl.default_trace import record_default_trace, with_progress
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import corpus_flags, entry_point, gin_classes, gin_settings
 
@@ -78,7 +77,7 @@ def main(argv: list[str]) -> None:
 
     with WorkerPool(toolchain, problem, _NUM_WORKERS.value) as pool:
         about = {"module_filter": _MODULE_FILTER.value, "sampling_rate": _SAMPLING_RATE.value, "seed": _SEED.value}
-        trace = pipeline.record_default_trace(
+        trace = record_default_trace(
             corpus, problem, toolchain, pool, output_path, modules=modules, settings=settings, about=about
         )
         baseline = trace.baseline

@@ -1,0 +1,114 @@
+"""The default trace: the decisions of the compiler's own heuristic over a corpus, which the warm start imitates."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from compiler_opt.collect import traces
+from compiler_opt.collect.baseline import Baseline, BaselineBuilder
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.traces import TraceContext
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.problems.problem import Problem
+from compiler_opt.rl.training_context import origin
+from compiler_opt.tensorflow_loading import load_tensorflow
+
+if TYPE_CHECKING:
+    from compiler_opt.rl.trace_files import TraceWriter
+
+
+@dataclasses.dataclass(frozen=True)
+class DefaultTrace:
+    """The result of `record_default_trace`.
+
+    Attributes:
+      baseline: the default's scores, and which modules failed.
+      num_modules: modules with decisions.
+      num_decisions: decisions in all of them.
+    """
+
+    baseline: Baseline
+    num_modules: int
+    num_decisions: int
+
+
+def record_default_trace(
+    corpus: Corpus,
+    problem: Problem,
+    toolchain: Toolchain,
+    pool: WorkerPool,
+    path: Path | None,
+    *,
+    modules: Sequence[Module] | None = None,
+    settings: RolloutSettings = RolloutSettings(),
+    about: Mapping[str, Any] = {},
+    on_context: Callable[[TraceContext], object] = lambda context: None,
+) -> DefaultTrace:
+    """Compiles modules under the default heuristic and records its decisions.
+
+    Args:
+      corpus: holds the modules.
+      problem: what is decided.
+      toolchain: the compiler.
+      pool: compiles them.
+      path: the trace to write; None to write none.
+      modules: those to compile; by default all of the corpus.
+      settings: of each compilation.
+      about: more facts for the trace's description; JSON.
+      on_context: called with the decisions of each module that has any.
+
+    Raises:
+      CorpusError: most modules fail.
+      OutputError, ProtocolError: the trace cannot be written; nothing of it is left.
+    """
+    modules = corpus.modules if modules is None else modules
+    builder = BaselineBuilder(problem)
+    num_modules, num_decisions = 0, 0
+    with contextlib.ExitStack() as stack:
+        writer = stack.enter_context(_trace_writer(path)) if path is not None else None
+        rollouts = traces.default_trace(modules, problem, pool, settings)
+        for rollout in with_progress(rollouts, "default", len(modules)):
+            builder.add(rollout)
+            for context in traces.contexts(rollout, problem) if rollout.failure is None else ():
+                num_modules += 1
+                num_decisions += len(context.action)
+                on_context(context)
+                if writer is not None:
+                    writer.add(context)
+        baseline = builder.build()
+        if writer is not None:
+            description = {
+                **origin(corpus, modules, problem, toolchain),
+                "num_modules": len(modules),
+                "failed_modules": sorted(baseline.failures),
+                **about,
+            }
+            writer.finish({key: baseline.scores[key[0]] for key in writer.keys}, description)
+    return DefaultTrace(baseline, num_modules, num_decisions)
+
+
+def with_progress(rollouts: Iterator[Rollout], description: str, total: int) -> Iterator[Rollout]:
+    """The same rollouts, with a progress bar that counts failures."""
+    failed = 0
+    with tqdm(rollouts, description, total, unit="module", disable=None) as progress:
+        for rollout in progress:
+            if rollout.failure is not None:
+                failed += 1
+                progress.set_postfix(failed=failed)
+            yield rollout
+
+
+def _trace_writer(path: Path) -> "TraceWriter":
+    # Not imported at the top, because it takes seconds: worker processes import this file, and the user's mistakes
+    # should show at once.
+    load_tensorflow()
+    from compiler_opt.rl.trace_files import TraceWriter
+
+    return TraceWriter(path)
