@@ -1,4 +1,4 @@
-"""What a learning algorithm is to the training loop.
+"""The interface between the training loop and learning algorithms.
 
     while not done:
         batch = collect_groups(modules, algorithm.collection_policy(), ...)
@@ -6,7 +6,7 @@
         checkpoint(algorithm.checkpointed(), algorithm.state())
     save(algorithm.policy())
 
-The loop (`rl.training_loop`) owns everything else: which modules, checkpoints, history, when to stop.
+The loop (`rl.training_loop`) owns everything else: sampling of modules, checkpoints, history, stopping.
 """
 
 import abc
@@ -22,26 +22,26 @@ from compiler_opt.rl.training_context import TrainingContext
 
 
 class Algorithm(abc.ABC):
-    """Owns what is trained; made anew in every session of a run, from `TrainingContext.warm_start_weights()` if any."""
+    """Owns what is trained. Each session of a run makes it anew, from `TrainingContext.warm_start_weights()` if any."""
 
     description: str
-    """How it learns, for the model card."""
+    """The method, for the model card."""
 
     log_metrics: Sequence[tuple[str, str, str]] = ()
     """Metrics printed per iteration: key, label, format."""
 
     @abc.abstractmethod
     def collection_policy(self) -> CollectionPolicy:
-        """Decides the next iteration's rollouts."""
+        """The policies of the next iteration's rollouts."""
 
     @abc.abstractmethod
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
-        """Learns from an iteration.
+        """Learns from the rollouts of one iteration.
 
         Args:
-          groups: at least one.
-          rng: of this iteration.
-          progress: how much of the training is done before it, 0 to 1.
+          groups: the rollouts of each module; at least one group.
+          rng: source of this iteration's random numbers.
+          progress: share of the training that was done before it, 0 to 1; more if the last iteration took longer.
 
         Returns:
           metrics for the history.
@@ -49,18 +49,18 @@ class Algorithm(abc.ABC):
 
     @abc.abstractmethod
     def policy(self) -> NetworkWeights:
-        """What is saved at the end; its metadata are added to the run's."""
+        """The policy to save at the end of the training; its metadata is added to the run's."""
 
     def checkpointed(self) -> dict[str, Any]:
         """TensorFlow objects whose variables survive an interruption, by name."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """What else must survive an interruption; JSON."""
+        """Whatever else must survive an interruption; JSON."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state()`, when the variables of `checkpointed()` are restored."""
+        """Continues from `state()`; the variables of `checkpointed()` have been restored before."""
         del state
 
 
@@ -68,24 +68,25 @@ _Config = TypeVar("_Config")
 
 
 class AlgorithmConfigs:
-    """The settings of algorithms: one object of each class, the class's defaults where none is given."""
+    """Hyperparameters of algorithms: at most one object of each class."""
 
     def __init__(self, configs: Iterable[object] = ()):
         self._by_class = {type(config): config for config in configs}
 
     def get(self, config_class: type[_Config]) -> _Config:
+        """The object of a class; by default one with the class's defaults."""
         config = self._by_class.get(config_class)
         return config if isinstance(config, config_class) else config_class()
 
 
 @dataclasses.dataclass(frozen=True)
 class AlgorithmEntry:
-    """How an algorithm is registered: `ALGORITHM` of a module or folder in `rl/algorithms/`, which is its name.
+    """Registers an algorithm: the constant `ALGORITHM` of a module or folder in `rl/algorithms/`.
 
     Attributes:
-      configs: frozen dataclasses of its settings by the name that they have in gin; several algorithms may share one.
-      build: makes it, before it has learned anything. Only this may import TensorFlow. Raises ConfigError when the
-        algorithm cannot train what the context says.
+      configs: frozen dataclasses of its hyperparameters, by their names in gin; algorithms may share them.
+      build: creates the algorithm, before it has learned anything. Only this may import TensorFlow. Raises ConfigError
+        if the algorithm cannot train in the given context.
       clones_default: whether a pipeline starts it from a clone of the default policy.
     """
 

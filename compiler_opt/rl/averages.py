@@ -1,4 +1,4 @@
-"""The mean over the last steps of what is learned, the later the weightier: it decides better than any one of them."""
+"""Exponential moving averages of a network's weights, which decide better than the weights of any one step."""
 
 import dataclasses
 
@@ -11,37 +11,40 @@ from compiler_opt.spaces.heads.head import Head
 
 
 class AveragedWeights:
-    """Of a network's variables.
+    """The average of an actor's variables.
 
     Attributes:
-      variables: the means, in the order of the network's; for checkpoints.
+      variables: the averages, in the order of the actor's variables; for checkpoints.
     """
 
-    def __init__(self, kind: Head, actor: network.DistributionNetwork, decay: float):
-        """Begins with what the network is now.
-
-        Args:
-          kind: what is decided.
-          actor: the network.
-          decay: what a step leaves of the mean before it.
-        """
-        self._kind = kind
+    def __init__(self, head: Head, actor: network.DistributionNetwork, decay: float):
+        """Starts from the actor's current weights; each `add` keeps `decay` of the average before it."""
+        self._head = head
         self._actor = actor
         self._average = tf.train.ExponentialMovingAverage(decay)
         self.add()
         self.variables = [self._average.average(variable) for variable in actor.trainable_weights]
 
     def add(self) -> None:
-        """Takes in what the network is now."""
+        """Adds the actor's current weights."""
         self._average.apply(self._actor.trainable_weights)
 
     def restart(self) -> None:
-        """Forgets what the network was before."""
+        """Restarts from the actor's current weights."""
         for mean, variable in zip(self.variables, self._actor.trainable_weights, strict=True):
             mean.assign(variable)
 
+    def warm_start(self, weights: NetworkWeights) -> None:
+        """Loads a policy's weights into the actor and restarts from them.
+
+        Raises:
+          PolicyError: they have another shape.
+        """
+        networks.assign(self._actor, weights)
+        self.restart()
+
     def weights(self) -> NetworkWeights:
-        """The means, in the form that decides."""
+        """The average, in the form that decides."""
         values = [variable.numpy() for variable in self.variables]
-        current = networks.to_weights(self._actor, self._kind.features, self._kind.quantiles)
+        current = self._head.to_weights(self._actor)
         return dataclasses.replace(current, kernels=tuple(values[0::2]), biases=tuple(values[1::2]))

@@ -1,8 +1,8 @@
-"""What an interrupted run continues from: everything of one iteration in one directory, complete or absent.
+"""Checkpoints of a training run: one directory per iteration, complete or absent.
 
-variables.*        TensorFlow's
-state.json         the rest
-checksums.json     size and SHA-256 of each of these; a checkpoint that disagrees is damaged
+variables.*        TensorFlow variables
+state.json         all other state
+checksums.json     size and SHA-256 of each of these files; a mismatch means that the checkpoint is damaged
 """
 
 import json
@@ -32,16 +32,16 @@ _CHECKSUMS = "checksums.json"
 
 
 class Checkpoints:
-    """The checkpoints of a run, `DIRECTORY/000123/`; the last few are kept."""
+    """The checkpoints of a run, `DIRECTORY/000123/`, of which the last few are kept."""
 
     def __init__(self, directory: Path, keep: int = 2, **tracked: Any):
-        """`tracked` are TensorFlow objects whose variables are saved and restored."""
+        """Saves and restores the variables of the TensorFlow objects `tracked`."""
         self._directory = directory
         self._keep = keep
         self._checkpoint = tf.train.Checkpoint(**tracked)
 
     def save(self, iteration: int, state: dict[str, Any]) -> None:
-        """Adds the checkpoint of an iteration.
+        """Writes the checkpoint of an iteration and removes old ones.
 
         Raises:
           OutputError: it cannot be written; the earlier ones are untouched.
@@ -63,18 +63,18 @@ class Checkpoints:
             shutil.rmtree(old, ignore_errors=True)
 
     def restore(
-        self, check: Callable[[dict[str, Any]], Any] = lambda _state: None
+        self, check: Callable[[dict[str, Any]], object] = lambda _state: None
     ) -> tuple[int, dict[str, Any]] | None:
-        """Brings back the newest checkpoint that is intact, and sets those aside that are newer.
+        """Restores the newest intact checkpoint; newer, damaged ones are set aside.
 
         Args:
-          check: sees the state first; raises when it does not fit.
+          check: called with the state before anything is restored; raises if it does not match this run.
 
         Returns:
-          its iteration and state, or None when there is no checkpoint.
+          the iteration and the state; None if there is no checkpoint.
 
         Raises:
-          ConfigError: it was made by another configuration, or all checkpoints are damaged.
+          ConfigError: another configuration wrote it, or all checkpoints are damaged.
         """
         sweep_temporaries(self._directory)
         damaged: dict[Path, str] = {}
@@ -88,7 +88,7 @@ class Checkpoints:
             self._read_variables(path)
             for newer, reason in damaged.items():
                 _LOG.warning(
-                    "%s: damaged (%s); kept as %s; goes on after iteration %d, what was learned since is lost",
+                    "%s: damaged (%s); kept as %s; resuming after iteration %d, what was learned since is lost",
                     newer,
                     reason,
                     set_aside(newer).name,
@@ -98,8 +98,8 @@ class Checkpoints:
         if damaged:
             reasons = "; ".join(f"{path.name}: {reason}" for path, reason in reversed(damaged.items()))
             raise ConfigError(
-                f"{self._directory}: all checkpoints are damaged ({reasons}); bring one back from a backup, or remove "
-                "that folder to begin with the first iteration again"
+                f"{self._directory}: all checkpoints are damaged ({reasons}); restore one from a backup, or remove "
+                "that folder to start again from the first iteration"
             )
         return None
 
@@ -108,12 +108,12 @@ class Checkpoints:
             self._checkpoint.read(str(path / _VARIABLES)).assert_existing_objects_matched()
         except (AssertionError, ValueError, tf.errors.OpError) as error:
             raise ConfigError(
-                f"{path}: was made by another configuration ({str(error).splitlines()[0]}); "
+                f"{path}: was written by another configuration ({str(error).splitlines()[0]}); "
                 "use that, or another --root_dir"
             ) from error
 
     def _found(self) -> list[Path]:
-        """All checkpoints, or whatever is in their place, the oldest first."""
+        """Paths of all checkpoints, oldest first."""
         if not self._directory.exists():
             return []
         if not self._directory.is_dir():
@@ -122,12 +122,12 @@ class Checkpoints:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """The state of a checkpoint, all of whose files are intact.
-
-    Raises:
-      OSError, ValueError: one is not.
-    """
-    for name, expected in _checksums(path).items():
+    """The state of an intact checkpoint. Raises OSError or ValueError if a file is damaged."""
+    try:
+        checksums = read_checked_json(path / _CHECKSUMS)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{_CHECKSUMS}: {getattr(error, 'strerror', None) or error}") from None
+    for name, expected in checksums.items():
         try:
             found = list(size_and_sha256(path / name))
         except OSError as error:
@@ -138,12 +138,3 @@ def _read_state(path: Path) -> dict[str, Any]:
             raise ValueError(f"{name}: its contents have changed")
     state: dict[str, Any] = json.loads((path / _STATE).read_text())
     return state
-
-
-def _checksums(path: Path) -> dict[str, Any]:
-    try:
-        return read_checked_json(path / _CHECKSUMS)
-    except OSError as error:
-        raise ValueError(f"{_CHECKSUMS}: {error.strerror}") from None
-    except ValueError as error:
-        raise ValueError(f"{_CHECKSUMS}: {error}") from None

@@ -1,31 +1,32 @@
-"""What gin can set of learning, as plain dataclasses: read, and found wrong, before TensorFlow has been waited for."""
+"""Settings of a training and their checks, without TensorFlow, so that a mistake in a gin file shows at once."""
 
 import dataclasses
+import operator
 
 from compiler_opt.collect import backends
 from compiler_opt.corpus.sampling import check_sampling
 
 POLICY_DIR = "policy"
-"""Where the policy is in the folder of a warm start or of a training."""
+"""The policy's folder in that of a warm start or training."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """How long and on what.
+    """Settings of the training loop, whatever the algorithm.
 
     Attributes:
-      num_iterations: policy updates.
-      max_minutes: stop after so much training, over all sessions of the run; 0 for no limit.
-      num_modules: modules of an iteration.
-      sampling: which: `uniform`, each as often as any other; `size`, in proportion to the bytes of its bitcode;
-        `decisions`, to the number of decisions in it, which are counted first.
-      rollouts_per_module: compilations of each, under the same policy.
-      compile_timeout_s: wall-clock seconds of one compilation.
+      num_iterations: iterations to train for; each collects rollouts and updates the policy.
+      max_minutes: minutes to train for, over all sessions of the run; 0 for no limit.
+      num_modules: modules per iteration.
+      sampling: how modules are drawn: `uniform`, all equally often; `size`, in proportion to the bytes of their
+        bitcode; `decisions`, in proportion to their decisions, which are counted first.
+      rollouts_per_module: compilations of each module per iteration.
+      compile_timeout_s: wall-clock seconds that one compilation may take.
       backend: how decisions get into the compiler, see `RolloutSettings`.
-      learning_rate_decay: of `ppo`, what is left of the learning rate at the end, as a share of the first.
+      learning_rate_decay: for `ppo`, the learning rate at the end of the training, as a share of the first.
       warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
-      seed: of everything that is drawn.
-      algorithm: a module or folder of `rl/algorithms/`.
+      seed: of all random choices.
+      algorithm: name of a module or folder in `rl/algorithms/`.
     """
 
     num_iterations: int = 1000
@@ -41,23 +42,25 @@ class TrainingConfig:
     algorithm: str = "ppo"
 
     def __post_init__(self) -> None:
-        check_at_least_1(self, "num_iterations", "num_modules", "rollouts_per_module")
-        check_over_0(self, "compile_timeout_s", "learning_rate_decay")
+        check_range(self, "num_iterations", "num_modules", "rollouts_per_module", at_least=1)
+        check_range(self, "compile_timeout_s", "learning_rate_decay", over=0)
+        check_range(self, "max_minutes", at_least=0)
         backends.check_name(self.backend)
         check_sampling(self.sampling)
-        if self.max_minutes < 0:
-            raise ValueError(f"max_minutes: expected at least 0, found {self.max_minutes}")
 
 
-def check_at_least_1(config: object, *names: str) -> None:
-    """Raises ValueError when one of the fields is less."""
+_BOUNDS = {
+    "at_least": ("at least", operator.ge),
+    "over": ("a number over", operator.gt),
+    "at_most": ("at most", operator.le),
+    "below": ("less than", operator.lt),
+}
+
+
+def check_range(config: object, *names: str, **bounds: float) -> None:
+    """Raises ValueError unless the named fields are within bounds: `at_least`, `over`, `at_most`, `below`."""
+    expected = " and ".join(f"{_BOUNDS[key][0]} {bound:g}" for key, bound in bounds.items())
     for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name}: expected at least 1, found {getattr(config, name)}")
-
-
-def check_over_0(config: object, *names: str) -> None:
-    """Raises ValueError when one of the fields is not."""
-    for name in names:
-        if not getattr(config, name) > 0:
-            raise ValueError(f"{name}: expected a number over 0, found {getattr(config, name)}")
+        found = getattr(config, name)
+        if not all(_BOUNDS[key][1](found, bound) for key, bound in bounds.items()):
+            raise ValueError(f"{name}: expected {expected}, found {found}")

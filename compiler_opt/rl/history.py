@@ -1,4 +1,4 @@
-"""What happened in each iteration, one JSON object a line, and the same for TensorBoard."""
+"""The metrics of each iteration, as lines of JSON and for TensorBoard."""
 
 import json
 import logging
@@ -20,12 +20,12 @@ class History:
     """Appends to `history.jsonl` and to TensorBoard's event files in a run's folder."""
 
     def __init__(self, root_dir: Path, last_iteration: int):
-        """Forgets what an interrupted run wrote after its last checkpoint, iteration `last_iteration`.
+        """Drops what an interrupted run wrote after its last checkpoint, that of `last_iteration`.
 
-        What is damaged is set aside; its intact lines are kept.
+        A damaged file is set aside, and its intact lines are kept.
 
         Raises:
-          OutputError: it cannot be written.
+          OutputError: the history cannot be written.
         """
         self._path = root_dir / HISTORY_FILE
         entries, num_damaged = read_entries(self._path)
@@ -42,14 +42,14 @@ class History:
             ) from error
 
     def add(self, entry: Mapping[str, Any], rewards: np.ndarray | None = None) -> None:
-        """Adds an iteration.
+        """Appends an iteration.
 
         Args:
-          entry: numbers by name, `iteration` among them; a dictionary inside becomes one curve per key.
-          rewards: `[G]` of all rollouts, for the distribution; None when there are none.
+          entry: metrics by name, including `iteration`; a nested dictionary becomes one curve per key.
+          rewards: `[G]`, of all rollouts; None to draw no histogram.
 
         Raises:
-          OutputError: it cannot be written.
+          OutputError: the history cannot be written.
         """
         try:
             with self._path.open("a") as file:

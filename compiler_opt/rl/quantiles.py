@@ -1,9 +1,9 @@
-"""Quantiles of the features of a trace: how a vocabulary is made.
+"""Quantiles of the features of a trace, from which a vocabulary is made.
 
-The values of a feature are counted, not kept: features are integers with few different values, so the counts are small
-and the quantiles exact. A feature with more than `MAX_DISTINCT` different values is thinned out whenever the counts
-grow beyond that, to the values at `MAX_DISTINCT / 2` evenly spaced ranks; each thinning moves a rank by at most
-2 / `MAX_DISTINCT` of the decisions seen so far, some 0.001%.
+Values are counted, not stored: most features are integers with few distinct values, so the counts are small and the
+quantiles exact. When a feature exceeds `MAX_DISTINCT` distinct values, it is thinned to those at `MAX_DISTINCT / 2`
+evenly spaced ranks; each thinning moves a rank by at most 2 / `MAX_DISTINCT` of the decisions counted so far, some
+0.001%.
 """
 
 import concurrent.futures
@@ -41,16 +41,16 @@ class Histogram:
             self._thin_out()
 
     def quantiles(self, count: int) -> np.ndarray:
-        """The values at `count` evenly spaced ranks, the least and the greatest among them; `[count]` float64.
+        """The values at `count` evenly spaced ranks, from the smallest to the largest; `[count]` float64.
 
-        Always values that occurred: the k-th is the least that a share k / (count - 1) of all values is at most equal
-        to (`np.quantile` with `method="inverted_cdf"`, but for its rounding).
+        All are observed values: the k-th is the smallest that is at least as large as a share k / (count - 1) of all
+        values (`np.quantile` with `method="inverted_cdf"`, except for its rounding).
         """
         return self._evenly_spaced(count).astype(np.float64)
 
     def _evenly_spaced(self, count: int) -> np.ndarray:
         cumulative = np.cumsum(self._counts)
-        # k / (count - 1) of the total, rounded up, in whole numbers.
+        # k / (count - 1) of the total, rounded up in integers.
         ranks = np.maximum(1, -(-np.arange(count) * cumulative[-1] // (count - 1)))
         result: np.ndarray = self._values[np.searchsorted(cumulative, ranks)]
         return result
@@ -58,7 +58,7 @@ class Histogram:
     def _thin_out(self) -> None:
         cumulative = np.cumsum(self._counts)
         kept_values = np.unique(self._evenly_spaced(self._max_distinct // 2))
-        # A value's count goes to the next one that is kept; the greatest always is.
+        # A dropped value's count goes to the next kept value; the largest is always kept.
         reached = cumulative[np.searchsorted(self._values, kept_values)]
         self._values, self._counts = kept_values, np.diff(reached, prepend=0)
 
@@ -73,15 +73,15 @@ def trace_quantiles(
     num_threads: int | None = None,
     on_decisions: Callable[[int], object] = lambda count: None,
 ) -> dict[str, np.ndarray]:
-    """Quantiles of every feature of a trace; memory does not grow with the trace.
+    """Quantiles of every feature of a trace, in memory that does not grow with the trace.
 
     Args:
       trace: the decisions.
-      space: of these, which says what networks see of them.
-      num_quantiles: how many, at least 2.
-      sampling_fraction: the share of decisions that is looked at, drawn at random.
-      seed: of the sample.
-      num_threads: features are counted in parallel; one per CPU by default.
+      space: their action space, which says what networks see.
+      num_quantiles: quantiles of each feature, at least 2.
+      sampling_fraction: share of the decisions to use, over 0 and at most 1.
+      seed: of that sample.
+      num_threads: features are counted in parallel; one thread per CPU by default.
       on_decisions: called with the number of decisions read since the last call, for progress bars.
 
     Returns:
@@ -101,7 +101,7 @@ def trace_quantiles(
     chunk: list[dict[str, np.ndarray]] = []
     chunk_decisions, sampled = 0, 0
 
-    # Sorting, which is where the time goes, lets other Python threads run.
+    # Threads, because sorting takes most of the time and releases the interpreter's lock.
     with concurrent.futures.ThreadPoolExecutor(num_threads or len(os.sched_getaffinity(0))) as executor:
 
         def count_chunk(parts: Sequence[dict[str, np.ndarray]]) -> None:
@@ -134,5 +134,5 @@ def trace_quantiles(
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
-    """What is infinite becomes the largest number there is, whose rank is the same; what is no number, zero."""
+    """Replaces infinities by the largest numbers, which have the same ranks, and NaN by zero."""
     return np.nan_to_num(values) if values.dtype.kind == "f" else values

@@ -1,4 +1,4 @@
-"""What a run was begun with, so that one that is continued can say what is different now."""
+"""The settings of a run as text, so that a resumed run can report which of them have changed."""
 
 import dataclasses
 import hashlib
@@ -14,16 +14,16 @@ from compiler_opt.llvm.toolchain import Toolchain
 
 _LOG = logging.getLogger(__name__)
 
-_MUST_STAY = ("compile_task", "train_eval.algorithm")
-"""What makes another run: nothing that has been learned means anything under another."""
+_FIXED = ("compile_task", "train_eval.algorithm")
+"""Settings that a run keeps: what it has learned means nothing under others."""
 
 
 def describe(problem: str, corpus: Corpus, toolchain: Toolchain, configs: Mapping[str, Any]) -> dict[str, str]:
-    """All that decides what comes of a run, by the name that a user gives it, as text.
+    """Everything that the result of a run depends on, as text by the user's names.
 
     Args:
-      problem: the name of what is decided.
-      corpus: what is trained on.
+      problem: name of what is decided.
+      corpus: the modules to train on.
       toolchain: the compiler.
       configs: dataclasses by their names in gin.
     """
@@ -40,15 +40,15 @@ def describe(problem: str, corpus: Corpus, toolchain: Toolchain, configs: Mappin
 
 
 def name_differences(root_dir: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Says in one line each what is different.
+    """Logs each setting that has changed.
 
     Raises:
-      ConfigError: the run cannot be continued so.
+      ConfigError: the run cannot be resumed with the changed setting.
     """
     different = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     for name in different:
         was, is_now = (shown(values[name]) if name in values else "not set" for values in (before, now))
-        if name in _MUST_STAY:
+        if name in _FIXED:
             raise ConfigError(
                 f"{root_dir}: holds a run whose {name} was {was}, and is {is_now} now; use that, or another --root_dir"
             )

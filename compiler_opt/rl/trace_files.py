@@ -1,13 +1,12 @@
 """Traces on disk: TFRecord files of `tf.train.SequenceExample`, one per context.
 
-Legend: N decisions of a batch of contexts, C contexts of the batch.
+Legend: C contexts of a batch, N decisions in all of them.
 
     context features   module, project, identifier (bytes); score (float)
     feature lists      every feature by LLVM's name, the advice by its name (`inlining_decision`), `reward`;
                        one tf.train.Feature per decision: int64_list, or float_list for LLVM's floats and doubles
 
-Beside `TRACE` stands its description (`collect.traces`). Both appear when the trace is complete, and not
-before.
+`TRACE.meta.json` describes the trace (`collect.traces`). Both files appear when the trace is complete.
 """
 
 import contextlib
@@ -37,14 +36,14 @@ _CONTEXT_KEYS = {"module": tf.string, "project": tf.string, "identifier": tf.str
 
 @dataclasses.dataclass(frozen=True)
 class TraceBatch:
-    """The decisions of a few contexts, N in all.
+    """N decisions of C contexts.
 
     Attributes:
-      modules: C names.
-      projects: C names.
-      identifiers: C names, see `TraceContext`.
+      modules: name of each context's module.
+      projects: name of each context's project.
+      identifiers: of each context, see `TraceContext`.
       scores: `[C]` float32.
-      lengths: `[C]` int64, decisions of each context; they follow one another in the arrays below.
+      lengths: `[C]` int64, decisions of each context, which are concatenated in the arrays below.
       features: by name `[N, *shape]`, int64 or float32.
       action: `[N]`, int64 or float32.
       reward: `[N]` float32.
@@ -64,31 +63,31 @@ class TraceBatch:
 
 
 class TraceWriter:
-    """Writes a trace, in the order of the modules' names, once their scores are known.
+    """Writes a trace in the order of the modules' names.
 
         with TraceWriter(path) as writer:
             for ...:
-                writer.add(context)              # in any order; kept on disk
-            writer.finish(scores, about)         # without this nothing appears
+                writer.add(context)              # in any order; spilled to disk
+            writer.finish(scores, about)         # without this, no trace appears
 
-    A score depends on the whole project, so it comes last: it is appended to a record as a protocol buffer of its own,
-    which by definition of the format merges with what is before it.
+    A score depends on the whole project, so it is known last. It is appended to its context's record as a protocol
+    buffer of its own: concatenated messages are merged by definition of the format.
     """
 
     def __init__(self, path: Path):
-        """Raises OutputError when nothing can be written there."""
+        """Raises OutputError if the path cannot be written."""
         self._path = path
         self._places: dict[tuple[str, str], tuple[int, int]] = {}
         self._features: tuple[TensorSpec, ...] = ()
         self._advice: TensorSpec | None = None
         self.num_decisions = 0
         check_writable(path)
-        # Has no name, so that whatever becomes of us, nothing of it stays.
+        # A file without a name: nothing of it is left behind, however this process ends.
         self._spill = tempfile.TemporaryFile(dir=nearest_folder(path.parent))  # noqa: SIM115 (closed in __exit__)
 
     @property
     def keys(self) -> Collection[tuple[str, str]]:
-        """Module and identifier of every context so far."""
+        """Module and identifier of every context added."""
         return self._places.keys()
 
     def __enter__(self) -> "TraceWriter":
@@ -97,15 +96,15 @@ class TraceWriter:
     def __exit__(
         self, exception_type: type[BaseException] | None, exception: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(OSError):  # a full disk is reported where it is met
+        with contextlib.suppress(OSError):  # `add` and `finish` report a full disk
             self._spill.close()
 
     def add(self, context: TraceContext) -> None:
-        """Takes one context.
+        """Adds a context.
 
         Raises:
           OutputError: the disk is full.
-          ProtocolError: its features are not those of the contexts before it.
+          ProtocolError: its features differ from those of earlier contexts.
         """
         if self._advice is None:
             self._features, self._advice = context.features, context.advice
@@ -125,14 +124,14 @@ class TraceWriter:
 
         Args:
           scores: by module and identifier.
-          about: recorded in the description: compiler, corpus and what else may be asked for later; JSON values.
+          about: more facts for the description, such as compiler and corpus; JSON values.
 
         Raises:
-          OutputError: the trace cannot be written; what stood there before is untouched.
+          OutputError: the trace cannot be written; an earlier one is untouched.
           ProtocolError: no context was added.
         """
         if self._advice is None:
-            raise ProtocolError("trace: not one of the modules has anything to decide; nothing is written")
+            raise ProtocolError("trace: none of the modules has any decisions; nothing is written")
         partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
         try:
             partial.parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +164,7 @@ class TraceWriter:
 
 
 def encode(context: TraceContext) -> bytes:
-    """One context as a serialised SequenceExample, without its score."""
+    """A context as a serialised SequenceExample without its score."""
     example = tf.train.SequenceExample()
     for key in ("module", "project", "identifier"):
         example.context.feature[key].bytes_list.value.append(getattr(context, key).encode("utf-8", "surrogateescape"))
@@ -179,12 +178,11 @@ def encode(context: TraceContext) -> bytes:
 def _encoded_list(values: np.ndarray) -> bytes:
     """A FeatureList with one Feature per row of `[T, ...]`.
 
-    Most values occur over and over, and building a Feature from Python takes ten times longer than looking up its
-    bytes.
+    Most values recur, and building a Feature in Python takes ten times longer than looking up its bytes.
     """
     encoded = _encoded_feature
     if values.dtype.kind == "f" and values.size:
-        # Few of these occur twice; but however many they are in a row, only their own bytes differ.
+        # Floats rarely recur, but Features of the same length differ in nothing but the bytes of their numbers.
         rows = np.ascontiguousarray(values.reshape(len(values), -1), "<f4").view(np.uint8)
         zeros = np.frombuffer(encoded(*[0.0] * (rows.shape[1] // 4)), np.uint8)
         before = np.broadcast_to(zeros[: -rows.shape[1]], (len(rows), len(zeros) - rows.shape[1]))
@@ -213,16 +211,16 @@ def _encoded_score(score: float) -> bytes:
 
 
 class Trace(TraceDescription):
-    """A trace on disk, whose decisions are read as a stream."""
+    """A trace on disk, read as a stream."""
 
     def batches(self, features: Sequence[str] | None = None, contexts_per_batch: int = 16) -> Iterator[TraceBatch]:
-        """All decisions, a few contexts at a time, in the order of the file.
+        """All decisions in the order of the file, a few contexts at a time.
 
-        Memory: some `contexts_per_batch` times the decisions of the largest context among them, twice over.
+        Takes memory for twice `contexts_per_batch` contexts as large as the largest in the batch.
 
         Args:
-          features: which to read; all by default.
-          contexts_per_batch: contexts that are parsed together.
+          features: names of those to read; all by default.
+          contexts_per_batch: C, contexts that are parsed together.
 
         Raises:
           ProtocolError: the trace is damaged, or lacks a feature; the message names it.
@@ -267,7 +265,7 @@ def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.
     def parse(records: tf.Tensor) -> Any:
         context, padded, lengths = tf.io.parse_sequence_example(records, keys, columns)
         length = lengths[advice.name]
-        # [C, longest]: which places of the padded arrays hold a decision.
+        # [C, longest]: true where the padded arrays hold a decision.
         held = tf.sequence_mask(length)
         decisions = {}
         for name, values in padded.items():
@@ -279,7 +277,7 @@ def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.
 
 
 def _reason(error: Exception) -> str:
-    """What TensorFlow says, without where in its graph it noticed."""
+    """TensorFlow's message without the place in its graph."""
     first_line = str(getattr(error, "message", error)).splitlines()[0]
     return re.sub(r"\{\{.*?\}\} |.*Iterator::[^ ]*: | \[Op:.*", "", first_line)[:200]
 

@@ -1,4 +1,4 @@
-"""What a training run is about, as the loop and its algorithm see it."""
+"""Everything that the training loop and its algorithm need to know of a run."""
 
 import dataclasses
 import functools
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingContext:
-    """What is trained, on what, and where.
+    """A training run.
 
-    What takes compilations, `baseline` and `sampler`, is made when it is first asked for.
+    `baseline` and `sampler`, which take compilations, are computed on first use.
 
     Attributes:
       root_dir: the run's folder.
       corpus: the modules to train on.
       toolchain: the compiler.
       problem: what is decided.
-      pool: who compiles.
-      quantiles: the vocabulary; its features are those the policy sees.
-      config: how long and on what.
+      pool: compiles modules.
+      quantiles: the vocabulary, by feature of the policy.
+      config: settings of the loop.
       network: the networks' shape.
-      settings: all of it as text, by which a run that is continued is compared, see `run_settings.describe`.
+      settings: all settings as text, to be compared when the run is resumed, see `run_settings.describe`.
     """
 
     root_dir: Path
@@ -68,12 +68,12 @@ class TrainingContext:
 
     @functools.cached_property
     def head(self) -> "Head":
-        """What the networks see and say. Needs TensorFlow."""
+        """The head of the problem's action space under the vocabulary. Needs TensorFlow."""
         return self.problem.head(self.quantiles, self.compiler_features)
 
     @functools.cached_property
     def baseline(self) -> Baseline:
-        """The default's scores.
+        """Scores of the default policy.
 
         Raises:
           CorpusError: most modules fail.
@@ -83,7 +83,7 @@ class TrainingContext:
 
     @functools.cached_property
     def sampler(self) -> ModuleSampler:
-        """Draws modules out of those that compile to anything.
+        """Draws modules that do not compile to nothing.
 
         Raises:
           CorpusError: there are none.
@@ -107,14 +107,14 @@ class TrainingContext:
         )
 
     def vocabulary_fingerprint(self) -> str:
-        """Tells one vocabulary from another, and what embeddings are made by."""
+        """See `fingerprint`."""
         return fingerprint(self.head.features, self.quantiles, self.toolchain.embeddings)
 
     def warm_start_weights(self) -> NetworkWeights | None:
-        """Those of the policy to start from, if there is one.
+        """Weights of the policy to start from, if any.
 
         Raises:
-          PolicyError: it sees other features than the vocabulary's.
+          PolicyError: it has other features than the vocabulary.
         """
         directory = self.config.warmstart_policy_dir
         if not directory:
@@ -128,7 +128,7 @@ class TrainingContext:
         return weights
 
     def _measurements_key(self) -> dict[str, Any]:
-        """What measurements of the corpus depend on."""
+        """Everything that measurements of the corpus depend on."""
         corpus = str(self.corpus.root.resolve())
         return {"toolchain": self.toolchain.identity(), "corpus": corpus, **self.corpus.problem_config.to_json()}
 
@@ -151,7 +151,7 @@ def origin(corpus: Corpus, modules: Sequence[Module], problem: Problem, toolchai
 def fingerprint(
     features: Sequence[str], quantiles: Mapping[str, np.ndarray], embeddings: Ir2VecVocabulary | None
 ) -> str:
-    """Tells one vocabulary from another, and what embeddings are made by."""
+    """Identifies the quantiles of features, and the IR2Vec vocabulary of embeddings."""
     digest = hashlib.sha256(embeddings.sha256.encode() if embeddings is not None else b"")
     for name in features:
         digest.update(f"{name} {np.asarray(quantiles[name], np.float64).tolist()}\n".encode())

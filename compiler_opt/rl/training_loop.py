@@ -1,4 +1,4 @@
-"""The main loop: collect rollouts, learn from them, remember where we are."""
+"""The training loop: collect rollouts, learn from them, checkpoint."""
 
 import dataclasses
 import logging
@@ -29,15 +29,15 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass
 class _Progress:
-    """How far a run is.
+    """Progress of a run, over all its sessions.
 
     Attributes:
       iteration: iterations done.
-      elapsed_s: seconds of them, over all sessions of the run.
-      compiles: compilations of them.
+      elapsed_s: wall-clock seconds that they took.
+      compiles: compilations that they took.
       position: modules drawn so far.
-      undecided: modules in which there is nothing to decide.
-      iteration_s: seconds of the last one.
+      undecided: names of modules without decisions.
+      iteration_s: wall-clock seconds of the last iteration.
     """
 
     iteration: int = 0
@@ -48,18 +48,18 @@ class _Progress:
     iteration_s: float = 0.0
 
     def share(self, config: TrainingConfig) -> float:
-        """Of the whole run, 0 to 1, and more when the last iteration took longer than was left."""
+        """Share of the run that is done: from 0 to 1, or more if the last iteration took longer than was left."""
         by_time = self.elapsed_s / (60 * config.max_minutes) if config.max_minutes else 0.0
         return max(self.iteration / config.num_iterations, by_time)
 
     def next_modules(self, sampler: ModuleSampler, count: int) -> list[Module]:
-        """The next modules, without those in which there is nothing to decide."""
+        """The next modules, without those that have no decisions."""
         modules = sampler.draw(self.position, count)
         self.position += len(modules)
         return [module for module in modules if module.name not in self.undecided]
 
     def add(self, batch: RolloutBatch, seconds: float) -> None:
-        """Takes an iteration into account."""
+        """Counts an iteration that took so many wall-clock seconds."""
         self.iteration += 1
         self.iteration_s = seconds
         self.elapsed_s += seconds
@@ -75,20 +75,20 @@ class _Progress:
 
 
 def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
-    """Trains to the end and saves the policy; killed at any moment, the same call goes on from the last iteration.
+    """Trains to the end and saves the policy; killed at any moment, the same call resumes after the last iteration.
 
-    The run's folder comes to hold checkpoints, history, summaries, the baseline and the policy.
+    Writes checkpoints, history, summaries, the baseline and the policy into the run's folder.
 
     Raises:
       CorpusError: most modules of an iteration fail.
-      PolicyError, ConfigError: something does not fit.
+      PolicyError, ConfigError: policy, vocabulary or settings do not suit the run that is resumed.
       OutputError: a checkpoint cannot be written.
     """
     config, policy_dir = context.config, context.root_dir / POLICY_DIR
     checkpoints = Checkpoints(context.root_dir / "checkpoints", **algorithm.checkpointed())
     progress = _start_or_resume(context, algorithm, checkpoints)
     baseline, sampler = context.baseline, context.sampler
-    # Last: whatever does not fit has been found by now, and a folder without a run in it has not been made.
+    # Last, when nothing can be wrong any more: it changes the run's folder.
     history = History(context.root_dir, progress.iteration)
     if progress.share(config) >= 1 and policy_dir.is_dir():
         return NetworkWeights.load(policy_dir)
@@ -117,7 +117,7 @@ def _start_or_resume(context: TrainingContext, algorithm: Algorithm, checkpoints
         if state["vocabulary"] != context.vocabulary_fingerprint():
             raise ConfigError(
                 f"{context.root_dir}: holds a run with another vocabulary, under which its weights mean something "
-                "else; use that, or another --root_dir"
+                "else; use that one, or another --root_dir"
             )
 
     found = checkpoints.restore(check)
@@ -126,12 +126,12 @@ def _start_or_resume(context: TrainingContext, algorithm: Algorithm, checkpoints
     _, state = found
     algorithm.restore(state["algorithm"])
     progress = _Progress.from_json(state["progress"])
-    _LOG.info("continuing after iteration %d", progress.iteration)
+    _LOG.info("resuming after iteration %d", progress.iteration)
     return progress
 
 
 def _state(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> dict[str, Any]:
-    """What a checkpoint holds beside variables."""
+    """The state of a checkpoint, without variables."""
     return {
         "settings": dict(context.settings),
         "vocabulary": context.vocabulary_fingerprint(),
@@ -164,12 +164,12 @@ def _record(
     by_project: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     for group in batch.groups:
         by_project[group.rollouts[0].project].append(rewards[group.module])
-    everything = np.concatenate(list(rewards.values())) if rewards else np.zeros(1)
+    all_rewards = np.concatenate(list(rewards.values())) if rewards else np.zeros(1)
     entry: dict[str, Any] = {
         "iteration": progress.iteration,
         "compiles": progress.compiles,
         "elapsed_s": round(progress.elapsed_s, 3),
-        "reward_mean": float(everything.mean()),
+        "reward_mean": float(all_rewards.mean()),
         "reward_by_project": {name: float(np.concatenate(parts).mean()) for name, parts in sorted(by_project.items())},
         **metrics,
         "failures": len(batch.failures),
@@ -177,7 +177,7 @@ def _record(
         "compiles_per_s": batch.num_compiles / progress.iteration_s,
         "collect_cpu_s": batch.cpu_s,
     }
-    history.add(entry, everything)
+    history.add(entry, all_rewards)
     for failure in batch.failures:
         _LOG.warning("rollout failed: %s", failure)
     _LOG.info(

@@ -21,9 +21,8 @@ from compiler_opt.policies.development_model import LOGITS, with_seed
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import Binary, BinaryPolicy
-from compiler_opt.spaces.heads import networks
+from compiler_opt.spaces.heads.binary import BinaryHead
 from compiler_opt.spaces.native import NATIVE_FILE, native_blob
-from compiler_opt.spaces.network_config import NetworkConfig
 from tests.native.cpp import DRIVER, build, driver_logits
 from tests.real_observations import real_observations, weights_for
 
@@ -67,12 +66,8 @@ def _saved_model_decisions(policy_dir: Path, observations: dict[str, np.ndarray]
 
 
 def _tensorflow_logits(weights: NetworkWeights, observations: dict[str, np.ndarray]) -> np.ndarray:
-    hidden = tuple(len(bias) for bias in weights.biases[:-1])
-    config = NetworkConfig(fc_layer_params=hidden)
-    actor = networks.actor_network(
-        weights.features, weights.quantiles, networks.categorical_spec(_ADVICE, 2), config, seed=1
-    )
-    networks.assign(actor, weights)
+    head = BinaryHead(dict(zip(weights.features, weights.quantiles, strict=True)))
+    actor = head.from_weights(weights, _ADVICE)
     distribution, _ = actor(observations, step_type=(), network_state=())
     logits: np.ndarray = distribution.logits_parameter().numpy()
     return logits

@@ -111,7 +111,7 @@ def test_a_damaged_one_gives_way_to_the_one_before(
     [record] = caplog.records
     message = record.getMessage()
     assert message.startswith(f"{directory / '000003'}: damaged (") and "\n" not in message
-    assert "kept as 000003.damaged; goes on after iteration 2, what was learned since is lost" in message
+    assert "kept as 000003.damaged; resuming after iteration 2, what was learned since is lost" in message
     assert (directory / "000003.damaged").exists()
     # The next session has nothing to say of it.
     assert restored(directory) == (2, 20, 2.0)
@@ -133,7 +133,7 @@ def test_when_none_is_left_the_user_decides(saved: Path, tmp_path: Path) -> None
 def test_another_configuration_is_no_damage(saved: Path, tmp_path: Path) -> None:
     directory = tmp_path / "checkpoints"
     shutil.copytree(saved, directory)
-    with pytest.raises(ConfigError, match="000003: was made by another configuration"):
+    with pytest.raises(ConfigError, match="000003: was written by another configuration"):
         Checkpoints(directory, other=tf.Variable([0.0] * 99)).restore()
 
     def refuse(state: dict[str, int]) -> None:

@@ -152,7 +152,7 @@ def test_contexts_of_another_compiler_are_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_to_decide_writes_nothing(tmp_path: Path) -> None:
-    with TraceWriter(tmp_path / "trace") as writer, pytest.raises(ProtocolError, match="anything to decide"):
+    with TraceWriter(tmp_path / "trace") as writer, pytest.raises(ProtocolError, match="has any decisions"):
         writer.finish({}, {})
     assert list(tmp_path.iterdir()) == []
 

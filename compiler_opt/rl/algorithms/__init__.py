@@ -1,6 +1,6 @@
-"""The learning algorithms: each module or folder here is one, and is known by being here.
+"""The learning algorithms: each module or folder here is one, found by its name.
 
-Its `ALGORITHM` is an `AlgorithmEntry`; see `docs/new_algorithm.md`. Importing one does not import TensorFlow.
+Its `ALGORITHM` is an `AlgorithmEntry`, see `docs/new_algorithm.md`. Importing one does not import TensorFlow.
 """
 
 import importlib
@@ -11,15 +11,14 @@ from compiler_opt.rl.algorithm import AlgorithmEntry
 
 
 def names() -> tuple[str, ...]:
-    """The algorithms that there are."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
 def load(name: str) -> AlgorithmEntry:
-    """The algorithm of that name.
+    """Loads an algorithm.
 
     Raises:
-      ConfigError: there is none.
+      ConfigError: there is none of that name.
     """
     if name not in names():
         raise ConfigError(f"unknown algorithm {name!r}; expected one of {', '.join(names())}")
@@ -28,5 +27,5 @@ def load(name: str) -> AlgorithmEntry:
 
 
 def config_classes() -> dict[str, type]:
-    """The settings of all algorithms, by the name that they have in gin."""
+    """The hyperparameter classes of all algorithms, by their names in gin."""
     return {name: config for algorithm in names() for name, config in load(algorithm).configs.items()}

@@ -1,24 +1,24 @@
-"""Behavioural cloning: a policy that decides as another one does, such as the compiler's own heuristic."""
+"""Behavioural cloning: supervised learning of another policy's decisions, such as those of the default heuristic."""
 
 import dataclasses
 
-from compiler_opt.rl.config import check_at_least_1, check_over_0
+from compiler_opt.rl.config import check_range
 
 
 @dataclasses.dataclass(frozen=True)
 class BehavioralCloningConfig:
-    """How the policy learns.
+    """Hyperparameters of behavioural cloning.
 
     Attributes:
-      vocab_path: folder of the vocabulary.
-      learning_rate: of Adam, at the start; falls to a tenth over `num_epochs`.
-      num_epochs: how often each example is looked at, at most.
-      patience: epochs without a better loss on the held-out modules before it stops.
+      vocab_path: the vocabulary's folder.
+      learning_rate: of Adam, in the first epoch; decays exponentially towards a tenth over `num_epochs`.
+      num_epochs: most passes over the examples.
+      patience: epochs without a lower loss on the held-out modules after which learning stops.
       batch_size: examples per gradient step.
-      label_smoothing: probability that is given to what was *not* decided, or the deviation that is put around a
-        number; 0 for as little as can be.
-      holdout_fraction: share of the modules that only measure how good it is.
-      max_decisions: of a longer trace, so many decisions are drawn at random; each takes 8 bytes per feature in memory.
+      label_smoothing: probability of the actions that were *not* taken or, for a real number, the standard deviation
+        around it; 0 for the least possible.
+      holdout_fraction: share of the modules that are held out to measure the loss.
+      max_decisions: most decisions to read; a longer trace is sampled. Each takes 8 bytes of memory per feature.
       seed: of weights, split and order.
     """
 
@@ -33,9 +33,7 @@ class BehavioralCloningConfig:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        check_at_least_1(self, "num_epochs", "patience", "batch_size", "max_decisions")
-        check_over_0(self, "learning_rate")
-        if not 0 <= self.label_smoothing < 0.5:
-            raise ValueError(f"label_smoothing: expected at least 0 and less than 0.5, found {self.label_smoothing}")
-        if not 0 < self.holdout_fraction < 1:
-            raise ValueError(f"holdout_fraction: expected a number between 0 and 1, found {self.holdout_fraction}")
+        check_range(self, "num_epochs", "patience", "batch_size", "max_decisions", at_least=1)
+        check_range(self, "learning_rate", over=0)
+        check_range(self, "label_smoothing", at_least=0, below=0.5)
+        check_range(self, "holdout_fraction", over=0, below=1)

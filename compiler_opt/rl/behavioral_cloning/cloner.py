@@ -1,16 +1,18 @@
-"""Supervised learning of another policy's decisions.
+"""Learns the decisions of a trace by supervised learning.
 
-Legend: N examples (decisions of a trace), B of a minibatch, S minibatches of an epoch.
+Legend: N examples (decisions of a trace), B examples of a minibatch, S minibatches of an epoch.
 
-Labels are smoothed: a policy that is certain of every decision never explores, and reinforcement learning would have
+Labels are smoothed: a policy that is certain of every decision never explores, which leaves reinforcement learning
 nothing to compare.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -19,19 +21,18 @@ from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
 from compiler_opt.rl.trace_files import Trace
-from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.network_config import NetworkConfig
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Decisions to learn from, N of them.
+    """N decisions to learn from or to measure by.
 
     Attributes:
-      observations: by name, `[N, ...]`, see `spaces.heads`.
-      actions: `[N]`, see `spaces.heads`.
-      num_modules: how many modules they come from.
+      observations: by name `[N, ...]`, see `Head.observe`.
+      actions: `[N]`, see `Head.actions`.
+      num_modules: modules that they come from.
     """
 
     observations: Mapping[str, np.ndarray]
@@ -44,11 +45,11 @@ class Examples:
 
 @dataclasses.dataclass(frozen=True)
 class Cloned:
-    """What was learned.
+    """A cloned policy.
 
     Attributes:
-      weights: of the epoch that was best on the held-out modules.
-      history: numbers by name, one entry per epoch.
+      weights: of the epoch with the lowest loss on the held-out modules.
+      history: metrics by name, one entry per epoch.
       best: the entry of that epoch.
     """
 
@@ -58,7 +59,7 @@ class Cloned:
 
 
 def held_out_modules(modules: Iterable[str], fraction: float, seed: int) -> frozenset[str]:
-    """A share of the modules, at least one; the same for the same names and seed."""
+    """A share of the modules, at least one; depends on nothing but names and seed."""
     ordered = sorted(
         set(modules), key=lambda name: hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogateescape")).digest()
     )
@@ -67,53 +68,56 @@ def held_out_modules(modules: Iterable[str], fraction: float, seed: int) -> froz
 
 def load_examples(
     trace: Trace,
-    kind: Head,
+    head: Head,
     config: BehavioralCloningConfig,
     on_decisions: Callable[[int], object] = lambda count: None,
 ) -> tuple[Examples, Examples]:
-    """Reads a trace into examples to learn from and examples to measure by, which come from different modules.
+    """Reads a trace as training examples and held-out examples, see `split_by_module`.
 
     Args:
       trace: the decisions.
-      kind: what observations are made of.
-      config: says how to split them.
+      head: of their action space.
+      config: how to sample and split them.
       on_decisions: called with the number of decisions read since the last call, for progress bars.
 
     Raises:
-      PolicyError: the trace's decisions are not of this kind, or for yes or no a feature is not one integer.
+      PolicyError: the head cannot clone such decisions.
       ProtocolError: the trace is damaged, lacks a feature, or holds fewer than two modules.
     """
-    try:
-        kind.check_examples(trace.features, trace.advice)
-    except PolicyError as error:
-        raise PolicyError(f"{trace.path}: {error}") from error
+    with _errors_naming(trace.path):
+        head.check_examples(trace.features, trace.advice)
     rng = np.random.default_rng(config.seed)
     share = config.max_decisions / max(1, trace.num_decisions)
     observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     actions: list[np.ndarray] = []
     names: list[str] = []
     lengths: list[int] = []
-    for batch in trace.batches(kind.compiler_features):
+    for batch in trace.batches(head.compiler_features):
         on_decisions(len(batch))
         kept = np.ones(len(batch), bool) if share >= 1 else rng.random(len(batch)) < share
-        for name, observed in kind.observe({name: values[kept] for name, values in batch.features.items()}).items():
+        for name, observed in head.observe({name: values[kept] for name, values in batch.features.items()}).items():
             observations[name].append(observed)
         actions.append(batch.action[kept])
         names.extend(batch.modules)
         owners = np.repeat(np.arange(len(batch.modules)), batch.lengths)
         lengths.extend(np.bincount(owners[kept], minlength=len(batch.modules)).tolist())
     if len(set(names)) < 2:
-        raise ProtocolError(
-            f"{trace.path}: expected at least 2 modules, one of which to measure by, found {len(set(names))}"
-        )
-    try:
-        all_actions = kind.actions(np.concatenate(actions))
-    except PolicyError as error:
-        raise PolicyError(f"{trace.path}: {error}") from error
+        raise ProtocolError(f"{trace.path}: expected at least 2 modules, one of them held out, found {len(set(names))}")
+    with _errors_naming(trace.path):
+        all_actions = head.actions(np.concatenate(actions))
     parts = split_by_module(observations, all_actions, names, lengths, config)
     if not all(len(part) for part in parts):
-        raise ProtocolError(f"{trace.path}: too few decisions to learn from some and measure by others")
+        raise ProtocolError(f"{trace.path}: too few decisions to hold some out")
     return parts
+
+
+@contextlib.contextmanager
+def _errors_naming(path: Path) -> Iterator[None]:
+    """Puts a path in front of a PolicyError's message."""
+    try:
+        yield
+    except PolicyError as error:
+        raise PolicyError(f"{path}: {error}") from error
 
 
 def split_by_module(
@@ -123,14 +127,14 @@ def split_by_module(
     lengths: Sequence[int],
     config: BehavioralCloningConfig,
 ) -> tuple[Examples, Examples]:
-    """Makes examples to learn from, and examples to measure by, which come from other modules.
+    """Splits examples into training examples and held-out examples, which come from different modules.
 
     Args:
-      observations: by name, parts which together are `[N, ...]`.
+      observations: by name, parts that concatenate to `[N, ...]`.
       actions: `[N]`.
-      modules: the modules that the decisions come from, in order; one may come several times.
-      lengths: how many decisions each time.
-      config: says how to split them.
+      modules: names of the modules that successive runs of decisions come from; names may recur.
+      lengths: decisions of each run.
+      config: how to split them.
     """
     held_out = held_out_modules(modules, config.holdout_fraction, config.seed)
     is_held_out = np.repeat([name in held_out for name in modules], lengths)
@@ -148,24 +152,11 @@ def split_by_module(
 class Cloner:
     """Owns network and optimiser."""
 
-    def __init__(
-        self,
-        kind: Head,
-        action_name: str,
-        network: NetworkConfig,
-        config: BehavioralCloningConfig,
-    ):
-        """Makes the network.
-
-        Args:
-          kind: what is decided, under which vocabulary.
-          action_name: the advice's name, such as `inlining_decision`.
-          network: its shape.
-          config: how it learns.
-        """
-        self._kind = kind
+    def __init__(self, head: Head, action_name: str, network: NetworkConfig, config: BehavioralCloningConfig):
+        """Creates the network for advice of a name, such as `inlining_decision`."""
+        self._head = head
         self._config = config
-        self._actor = kind.actor(action_name, network, config.seed)
+        self._actor = head.actor(action_name, network, config.seed)
         self._optimizer = tf.keras.optimizers.Adam(config.learning_rate)
         self._epoch = tf.function(self._train_epoch, reduce_retracing=True, autograph=False)
 
@@ -175,13 +166,7 @@ class Cloner:
         held_out: Examples,
         on_epoch: Callable[[Mapping[str, float]], None] = lambda entry: None,
     ) -> Cloned:
-        """Learns until it gets no better on the held-out examples.
-
-        Args:
-          training: learned from.
-          held_out: measured by.
-          on_epoch: called with each epoch's numbers.
-        """
+        """Learns until the loss on the held-out examples stops falling; `on_epoch` gets the metrics of each epoch."""
         config = self._config
         rng = np.random.default_rng(config.seed)
         observations = {name: tf.constant(values) for name, values in training.observations.items()}
@@ -212,15 +197,15 @@ class Cloner:
         return Cloned(best_weights, tuple(history), best)
 
     def weights(self) -> NetworkWeights:
-        """What the network is now, in the form that decides."""
-        return networks.to_weights(self._actor, self._kind.features, self._kind.quantiles)
+        """The network's current weights."""
+        return self._head.to_weights(self._actor)
 
     def _labels(self, examples: Examples) -> np.ndarray:
         """`[N, ...]` float32."""
-        return self._kind.labels(examples.observations, examples.actions, self._config.label_smoothing)
+        return self._head.labels(examples.observations, examples.actions, self._config.label_smoothing)
 
     def _train_epoch(self, observations: Mapping[str, tf.Tensor], labels: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-        """`[N, ...]` by name, `[N, ...]` and `[S, B]` to the mean loss."""
+        """Observations `[N, ...]` by name, labels `[N, ...]` and indices `[S, B]` to the mean loss."""
 
         def step(total: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
             observation = {name: tf.gather(values, batch) for name, values in observations.items()}
@@ -230,15 +215,14 @@ class Cloner:
         return total / tf.cast(tf.shape(order)[0], tf.float32)
 
     def _train_step(self, observation: Mapping[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        """`[B, ...]` by name and `[B, ...]` to the loss before the step."""
+        """Observation `[B, ...]` by name and labels `[B, ...]` to the loss before the step."""
         step_type = tf.ones(tf.shape(labels)[:1], tf.int32)
         with tf.GradientTape() as tape:
             distribution, _ = self._actor(observation, step_type=step_type, network_state=())
-            loss = tf.reduce_mean(self._kind.cloning_loss(distribution, labels))
+            loss = tf.reduce_mean(self._head.cloning_loss(distribution, labels))
         variables = self._actor.trainable_variables
         self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 
     def _measure(self, weights: NetworkWeights, examples: Examples) -> dict[str, float]:
-        """What the policy is worth on examples, as it will decide: in numpy."""
-        return self._kind.cloning_metrics(weights, examples.observations, examples.actions, self._labels(examples))
+        return self._head.cloning_metrics(weights, examples.observations, examples.actions, self._labels(examples))

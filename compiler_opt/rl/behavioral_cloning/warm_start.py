@@ -1,9 +1,8 @@
-"""From a default trace to a policy that decides alike, saved: the warm start of reinforcement learning."""
+"""The warm start of reinforcement learning: a saved policy that imitates a default trace."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -26,30 +25,13 @@ def clone(
     quantiles: Mapping[str, np.ndarray],
     network: NetworkConfig,
     config: BehavioralCloningConfig,
-    echo: Callable[[str], Any] = print,
+    echo: Callable[[str], object],
 ) -> Path:
-    """Clones the decisions of a trace; leaves history, summaries and the policy in the run's folder.
-
-    Args:
-      root_dir: the run's folder.
-      trace_path: the default trace.
-      problem: what is decided.
-      quantiles: the vocabulary.
-      network: the policy's shape.
-      config: how it learns.
-      echo: prints a line of progress.
-
-    Returns:
-      the folder of the policy.
-
-    Raises:
-      PolicyError, ProtocolError: the trace cannot be learned from.
-      OutputError: the policy cannot be written.
-    """
+    """Clones a trace under a vocabulary, see `pipeline.clone_default`; returns the policy's folder."""
     trace = Trace(trace_path)
-    kind = problem.head(quantiles, trace.features)
+    head = problem.head(quantiles, trace.features)
     with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
-        training, held_out = load_examples(trace, kind, config, progress.update)
+        training, held_out = load_examples(trace, head, config, progress.update)
     echo(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
     history = History(root_dir, 0)
 
@@ -60,7 +42,7 @@ def clone(
             f"accuracy {entry['accuracy']:.2%} (always the same answer: {entry['majority_rate']:.2%})"
         )
 
-    cloned = Cloner(kind, trace.advice.name, network, config).clone(training, held_out, record)
+    cloned = Cloner(head, trace.advice.name, network, config).clone(training, held_out, record)
     metadata = {
         "problem": problem.name,
         "toolchain": trace.about.get("toolchain"),

@@ -1,4 +1,4 @@
-"""What is learned of each action space, in TensorFlow; imported by `ActionSpace.head` only: that takes seconds."""
+"""Heads of the action spaces, in TensorFlow, which takes seconds to import: only `ActionSpace.head` imports them."""
 
-# Says which Keras TensorFlow is to use, before anything here imports it.
+# Sets the environment that TensorFlow reads on import, before anything here imports it.
 from compiler_opt import tensorflow_loading as tensorflow_loading

@@ -1,4 +1,4 @@
-"""The heads of `Binary`: by integers, and by numbers of any type.
+"""The heads of `Binary`: for integer features, and for features of any type.
 
 Legend: N decisions, F features.
 """
@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tf_agents.networks import network, value_network
 from tf_agents.policies import actor_policy, greedy_policy, tf_policy
+from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
@@ -23,7 +24,7 @@ from compiler_opt.tensor_spec import TensorSpec
 
 
 class RankedBinaryHead(CategoricalHead):
-    """Advice 0 or 1 by numbers of any type that describe the whole decision."""
+    """Advice 0 or 1, from scalar features of any type."""
 
     num_actions = 2
     noop_action = Binary.noop_action
@@ -37,9 +38,9 @@ class RankedBinaryHead(CategoricalHead):
 
 
 class BinaryHead(RankedBinaryHead):
-    """Advice 0 or 1 by integers that describe the whole decision.
+    """Advice 0 or 1, from integer features.
 
-    Observations are the integers, `[N]` by feature; the network begins with their quantile ranks.
+    Observations are the integers, `[N]` by feature; the first layer of the network encodes them.
     """
 
     def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -53,15 +54,13 @@ class BinaryHead(RankedBinaryHead):
         return outputs(weights, QuantileEncoder(weights.quantiles).ranks(values)).astype(np.float64)
 
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        return networks.actor_network(self.features, self.quantiles, self.action_spec(action_name), config, seed)
+        return networks.integers_actor(self.features, self.quantiles, self.action_spec(action_name), config, seed)
 
     def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
         inputs = networks.QuantileInputs(self.features, self.quantiles)
         return networks.critic_network(self.observation_spec(), inputs, config, seed)
 
     def signature(self, weights: NetworkWeights, action_name: str) -> tf_policy.TFPolicy:
-        config = NetworkConfig(fc_layer_params=tuple(len(bias) for bias in weights.biases[:-1]))
-        actor = self.actor(action_name, config, seed=0)
-        networks.assign(actor, weights)
-        steps = networks.time_step_spec(self.features)
+        actor = self.from_weights(weights, action_name)
+        steps = ts.time_step_spec(self.observation_spec())
         return greedy_policy.GreedyPolicy(actor_policy.ActorPolicy(steps, self.action_spec(action_name), actor))

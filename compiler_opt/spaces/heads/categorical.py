@@ -1,4 +1,4 @@
-"""The head of actions among which one is chosen, whatever they are chosen by.
+"""The head of discrete action spaces.
 
 Legend: N decisions, F features, A actions to choose from.
 """
@@ -21,22 +21,22 @@ from compiler_opt.spaces.network_config import NetworkConfig
 
 
 class CategoricalHead(Head):
-    """One of A actions, which are the advice; unless a subclass says otherwise all are legal, and have a logit each.
+    """One of A actions, which are the advice. By default all of them are legal.
 
     Attributes:
       num_actions: A.
-      noop_action: the one that leaves things as they are: not to inline, to evict nothing.
+      noop_action: the action that changes nothing: not to inline, to evict nothing.
     """
 
     num_actions: int
     noop_action: int
 
     def legal(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        """`[N, A]` bool, what may be chosen."""
+        """Which actions may be chosen, `[N, A]` bool."""
         return np.ones((len(next(iter(observations.values()))), self.num_actions), bool)
 
     def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        """As the policy will decide, in numpy: `[N, A]` float64, minus infinity for what is illegal."""
+        """Logits in numpy as the policy will decide, `[N, A]` float64; minus infinity for illegal actions."""
         return outputs(weights, observations[networks.RANKS]).astype(np.float64)
 
     def actions(self, advice: np.ndarray) -> np.ndarray:
@@ -47,7 +47,7 @@ class CategoricalHead(Head):
         return advice
 
     def action_spec(self, action_name: str) -> tensor_spec.BoundedTensorSpec:
-        return networks.categorical_spec(action_name, self.num_actions)
+        return tensor_spec.BoundedTensorSpec((), tf.int64, 0, self.num_actions - 1, action_name)
 
     def evaluate_actions(
         self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray
@@ -58,14 +58,14 @@ class CategoricalHead(Head):
     def distribution_parameters(
         self, observations: Mapping[str, np.ndarray], actions: np.ndarray, log_probs: np.ndarray
     ) -> dict[str, np.ndarray]:
-        # The action tells as much: it has its probability, what else is legal shares the rest.
+        # The action keeps its probability; the other legal actions share the rest.
         legal = self.legal(observations)
         chosen = np.arange(self.num_actions) == actions[:, np.newaxis]
         others = (legal & ~chosen).sum(axis=-1)
         log_prob = np.where(others > 0, np.minimum(log_probs.astype(np.float64), -1e-9), 0.0)
         with np.errstate(divide="ignore"):
             rest = np.log(-np.expm1(log_prob)) - np.log(np.maximum(others, 1))
-        logits = np.where(chosen, log_prob[:, np.newaxis], np.where(legal, rest[:, np.newaxis], networks.IMPOSSIBLE))
+        logits = np.where(chosen, log_prob[:, np.newaxis], np.where(legal, rest[:, np.newaxis], networks.ILLEGAL_LOGIT))
         return {"logits": logits}
 
     def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
@@ -78,7 +78,7 @@ class CategoricalHead(Head):
         self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray, labels: np.ndarray
     ) -> dict[str, float]:
         log_probs = log_softmax(self.logits(weights, observations))
-        # Nothing is lost on what is illegal: its label is 0.
+        # The label of an illegal action is 0, and so is its loss.
         loss = -(labels * np.where(labels > 0, log_probs, 0.0)).sum(axis=-1)
         advised = log_probs.argmax(axis=-1)
         return {
@@ -90,8 +90,7 @@ class CategoricalHead(Head):
         }
 
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        action = self.action_spec(action_name)
-        return networks.rank_actor(networks.CategoricalActor, self.observation_spec(), action, config, seed)
+        return networks.categorical_actor(self.observation_spec(), self.action_spec(action_name), config, seed)
 
     def advice(self, distribution: tfp.distributions.Distribution) -> tf.Tensor:
         return tf.argmax(distribution.logits, axis=-1, output_type=tf.int64)

@@ -26,14 +26,14 @@ from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensor_spec import TensorSpec
 
 _MAX_LOG_DENSITY = 50.0
-"""Of what a policy samples: less is never sampled, and no deviation gives more."""
+"""Absolute bound of a sampled action's log density: smaller densities are never sampled, no deviation gives larger."""
 
 
 class ContinuousHead(Head):
-    """A real number with a Gaussian around it, by numbers that describe the whole decision; it is quantized to advice.
+    """A real number from a Gaussian, quantized to advice; from scalar features of any type.
 
     Attributes:
-      quantizer: does that.
+      quantizer: from actions to advice.
     """
 
     advice_is_float = True
@@ -48,10 +48,11 @@ class ContinuousHead(Head):
         return self.quantizer.to_actions(advice)
 
     def action_spec(self, action_name: str) -> tensor_spec.BoundedTensorSpec:
-        return networks.continuous_spec(action_name, self.quantizer.lowest, self.quantizer.highest)
+        lowest, highest = self.quantizer.lowest, self.quantizer.highest
+        return tensor_spec.BoundedTensorSpec((), tf.float32, lowest, highest, action_name)
 
     def advice_spec(self, action_name: str) -> tensor_spec.BoundedTensorSpec:
-        return networks.continuous_spec(action_name, 0.0, self.quantizer.largest_advice)
+        return tensor_spec.BoundedTensorSpec((), tf.float32, 0.0, self.quantizer.largest_advice, action_name)
 
     def evaluate_actions(
         self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray
@@ -62,23 +63,23 @@ class ContinuousHead(Head):
     def distribution_parameters(
         self, observations: Mapping[str, np.ndarray], actions: np.ndarray, log_probs: np.ndarray
     ) -> dict[str, np.ndarray]:
-        # Around the action itself, as wide as gives it its density.
+        # Centred on the action, with the deviation that gives it its density.
         deviation = np.exp(-np.clip(log_probs.astype(np.float64), -_MAX_LOG_DENSITY, _MAX_LOG_DENSITY))
         return {"loc": actions, "scale": deviation / np.sqrt(2 * np.pi)}
 
     def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
-        """`[N, 2]`: what was decided, and the logarithm of the deviation to explore with."""
+        """`[N, 2]`: the action, and the logarithm of the standard deviation to explore with."""
         log_deviation = np.full(len(actions), learnable_log_deviation(smoothing))
         return np.stack([actions, log_deviation], axis=-1).astype(np.float32)
 
     def cloning_loss(self, distribution: tfp.distributions.Distribution, labels: tf.Tensor) -> tf.Tensor:
-        # Not the likelihood: a wide Gaussian would be a way out of learning the mean.
+        # Not the likelihood, which a wide Gaussian would raise without learning the mean.
         return tf.square(distribution.loc - labels[:, 0]) + tf.square(tf.math.log(distribution.scale) - labels[:, 1])
 
     def cloning_metrics(
         self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray, labels: np.ndarray
     ) -> dict[str, float]:
-        """The accuracy is the share of pairs of decisions that are put in the same order; equals count as one."""
+        """`accuracy` is the share of pairs of decisions that are ordered correctly; ties are an order of their own."""
         mean, log_deviation = self._gaussian(weights, observations)
         loss = np.square(mean - labels[:, 0]) + np.square(log_deviation - labels[:, 1])
         others = np.random.default_rng(len(actions)).permutation(len(actions))
@@ -93,8 +94,7 @@ class ContinuousHead(Head):
         }
 
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        action = self.action_spec(action_name)
-        return networks.rank_actor(networks.GaussianActor, self.observation_spec(), action, config, seed)
+        return networks.gaussian_actor(self.observation_spec(), self.action_spec(action_name), config, seed)
 
     def advice(self, distribution: tfp.distributions.Distribution) -> tf.Tensor:
         quantizer = self.quantizer

@@ -1,14 +1,14 @@
-"""What is learned of an action space: the protocol that learners use.
+"""The protocol of a head: what learning algorithms need to know of an action space, in TensorFlow.
 
 Legend: N decisions, F features that the network sees.
 
-    observations = head.observe(features)                     # what the compiler sent, as the network sees it
-    actions = head.actions(advice)                            # what was decided, as it is learned
-    actor = head.actor(action_name, config, seed)             # TensorFlow's network; `to_weights` makes a policy of it
-    log_probs, entropy = head.evaluate_actions(weights, observations, actions)
+    observations = head.observe(features)                     # the compiler's features as the network sees them
+    actions = head.actions(advice)                            # the advice as it is learned
+    actor = head.actor(action_name, config, seed)             # the policy network
+    log_probs, entropy = head.evaluate_actions(head.to_weights(actor), observations, actions)
 
-An *observation* is what the trained network is given: arrays by name. An *action* is what is learned, the *advice* what
-the compiler is told: a choice is its own advice, a real number is quantized.
+An *observation* is the input of the trained network: arrays by name. An *action* is what the network learns to choose,
+*advice* what the compiler receives: for a choice they are the same, a real number is quantized.
 """
 
 import abc
@@ -34,20 +34,19 @@ from compiler_opt.tensor_spec import TensorSpec
 class Head(abc.ABC):
     """An action space under one vocabulary.
 
-    Unless a subclass says otherwise, features are scalars of any type, and an observation is their quantile ranks,
-    `[N, F]` float32.
+    By default, features are scalars of any type, and an observation is their quantile ranks, `[N, F]` float32.
 
     Attributes:
-      features: what the network sees, in order.
-      quantiles: of each.
-      encoder: by these.
+      features: of the network, in order.
+      quantiles: of each feature.
+      encoder: of features as quantile ranks.
       advice_is_float: whether advice is a floating-point number.
     """
 
     advice_is_float = False
 
     def __init__(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec] = ()):
-        """Takes the vocabulary and, for `signature`, what the compiler sends."""
+        """Binds the vocabulary; only `signature` needs the compiler's features."""
         self.features = tuple(quantiles)
         self.quantiles = tuple(quantiles.values())
         self.encoder = QuantileEncoder(self.quantiles)
@@ -55,7 +54,7 @@ class Head(abc.ABC):
 
     @property
     def compiler_features(self) -> tuple[str, ...]:
-        """Names of what the compiler sends that observations are made of."""
+        """Names of the compiler's features that observations are computed from."""
         return self.features
 
     def check_examples(self, features: Sequence[TensorSpec], advice: TensorSpec) -> None:
@@ -65,7 +64,7 @@ class Head(abc.ABC):
             raise PolicyError(f"{advice.name} is a {found} and no {expected}; make a trace of what is to be cloned")
 
     def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Observations of N decisions, of arrays `[N, ...]` by the compiler's names."""
+        """Observations of N decisions, from arrays `[N, ...]` by the compiler's names."""
         columns = [features[name].reshape(len(features[name])) for name in self.features]
         return {networks.RANKS: self.encoder.ranks(np.stack(columns, axis=-1))}
 
@@ -75,10 +74,10 @@ class Head(abc.ABC):
 
     @abc.abstractmethod
     def actions(self, advice: np.ndarray) -> np.ndarray:
-        """What was decided, as it is learned: `[N]` of the action's type.
+        """The actions of advice, `[N]` of the action's type.
 
         Raises:
-          PolicyError: an advice belongs to no action.
+          PolicyError: some advice has no action.
         """
 
     @abc.abstractmethod
@@ -95,33 +94,44 @@ class Head(abc.ABC):
     def distribution_parameters(
         self, observations: Mapping[str, np.ndarray], actions: np.ndarray, log_probs: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Parameters `[N, ...]` of distributions under which the actions have those probabilities."""
+        """Parameters `[N, ...]` of distributions under which the actions have the given log probabilities."""
 
     @abc.abstractmethod
     def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
-        """What cloning is to imitate: `[N, ...]` float32."""
+        """Targets of cloning, `[N, ...]` float32."""
 
     @abc.abstractmethod
     def cloning_loss(self, distribution: tfp.distributions.Distribution, labels: tf.Tensor) -> tf.Tensor:
-        """How far the actor's distribution is from labels; `[N]`."""
+        """Loss of the actor's distribution against labels, `[N]`."""
 
     @abc.abstractmethod
     def cloning_metrics(
         self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray, labels: np.ndarray
     ) -> dict[str, float]:
-        """What a clone is worth, in numpy as the policy will decide.
+        """Metrics of a clone, in numpy as it will decide.
 
-        `loss`, as `cloning_loss`; `accuracy`, how often it is right; `majority_rate`, how often always answering the
-        same would be.
+        `loss` is the mean of `cloning_loss`, `accuracy` the share of decisions that are right, `majority_rate` the
+        accuracy of always giving the most frequent answer.
         """
 
     @abc.abstractmethod
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        """The policy's network, whose variables become `NetworkWeights`."""
+        """The policy network."""
 
     def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
-        """Expected return; used by the classical reward only, and never exported."""
+        """The value network, see `networks.critic_network`."""
         return networks.critic_network(self.observation_spec(), networks.ExpandedRanks(), config, seed)
+
+    def to_weights(self, actor: network.DistributionNetwork) -> NetworkWeights:
+        """The actor's current weights, in the form that decides."""
+        variables = [variable.numpy() for variable in actor.trainable_weights]
+        return NetworkWeights(self.features, self.quantiles, tuple(variables[0::2]), tuple(variables[1::2]), {})
+
+    def from_weights(self, weights: NetworkWeights, action_name: str) -> network.DistributionNetwork:
+        """An actor with these weights."""
+        actor = self.actor(action_name, NetworkConfig(tuple(len(bias) for bias in weights.biases[:-1])), seed=0)
+        networks.assign(actor, weights)
+        return actor
 
     def signature(self, weights: NetworkWeights, action_name: str) -> tf_policy.TFPolicy:
         """The greedy policy from the compiler's tensors to the advice, to be saved as a SavedModel.
@@ -131,12 +141,10 @@ class Head(abc.ABC):
           action_name: the advice's name, such as `inlining_decision`.
 
         Raises:
-          PolicyError: the compiler does not send a feature.
+          PolicyError: the compiler does not provide a feature.
         """
         inputs = self._signature_inputs()
-        config = NetworkConfig(fc_layer_params=tuple(len(bias) for bias in weights.biases[:-1]))
-        actor = self.actor("action", config, seed=0)
-        networks.assign(actor, weights)
+        actor = self.from_weights(weights, "action")
         advising = networks.AdviceNetwork(inputs, self.features, self.encoder, actor, self.advice)
         return actor_policy.ActorPolicy(ts.time_step_spec(inputs), self.advice_spec(action_name), advising)
 
@@ -146,10 +154,10 @@ class Head(abc.ABC):
 
     @abc.abstractmethod
     def advice(self, distribution: tfp.distributions.Distribution) -> tf.Tensor:
-        """The greedy advice by the actor's distribution; `[N]`."""
+        """The greedy advice of the actor's distribution, `[N]`."""
 
     def _signature_inputs(self) -> dict[str, tf.TensorSpec]:
-        """The compiler's tensors; an embedding is one, whose numbers are features."""
+        """The compiler's tensors; an embedding is one tensor, each of whose elements is a feature."""
         missing = [name for name in self.features if name not in self._dtypes]
         if missing:
             raise PolicyError(f"policy: needs features that this compiler does not send: {', '.join(missing)}")

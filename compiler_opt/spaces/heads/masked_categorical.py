@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-from tf_agents.networks import network, value_network
+from tf_agents.networks import value_network
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.weights import NetworkWeights
@@ -20,22 +20,22 @@ from compiler_opt.tensor_spec import TensorSpec
 
 
 class MaskedCategoricalHead(CategoricalHead):
-    """Advice is the place of a candidate; the last place leaves things as they are.
+    """Advice is the place of a candidate; the last place is the no-op.
 
-    Observations are the candidates' quantile ranks `[N, C, F]` float32, and which are `legal`, `[N, C]` float32.
+    Observations are the candidates' quantile ranks `[N, C, F]` float32 and `legal` `[N, C]` float32, 1 or 0.
     """
 
     def __init__(
         self, quantiles: Mapping[str, np.ndarray], inputs: CandidateInputs, compiler_features: Sequence[TensorSpec]
     ):
-        """Raises PolicyError when the vocabulary is not of these inputs, or the compiler sends no mask."""
+        """Raises PolicyError when the vocabulary is not for these inputs, or the compiler sends no mask."""
         super().__init__(quantiles, compiler_features)
         places = {spec.num_elements for spec in compiler_features if spec.name == inputs.mask}
         if len(places) != 1:
-            raise PolicyError(f"the compiler does not send {inputs.mask!r}, which says what candidates there are")
+            raise PolicyError(f"the compiler does not send {inputs.mask!r}, which says which candidates are legal")
         if self.features != inputs.names:
             odd = sorted(set(self.features) ^ set(inputs.names))
-            raise PolicyError(f"vocabulary: is for other inputs than this problem has: {', '.join(odd) or 'order'}")
+            raise PolicyError(f"vocabulary: is for other inputs than this problem's: {', '.join(odd) or 'order'}")
         self.inputs = inputs
         self._used = inputs.used([spec.name for spec in compiler_features])
         self.num_actions = places.pop()
@@ -63,10 +63,6 @@ class MaskedCategoricalHead(CategoricalHead):
     def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
         scores = outputs(weights, observations[networks.RANKS])[..., 0].astype(np.float64)
         return np.where(self.legal(observations), scores, -np.inf)
-
-    def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        action = self.action_spec(action_name)
-        return networks.rank_actor(networks.CandidateActor, self.observation_spec(), action, config, seed)
 
     def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
         return networks.critic_network(self.observation_spec(), networks.MeanOfLegal(), config, seed)

@@ -230,7 +230,7 @@ def test_the_compiler_says_how_many_candidates_there_are() -> None:
     assert (kind.num_actions, kind.noop_action) == (7, 6)
     with pytest.raises(PolicyError, match="does not send 'mask'"):
         problem.head(quantiles, [])
-    with pytest.raises(PolicyError, match="is for other inputs than this problem has: rank"):
+    with pytest.raises(PolicyError, match="is for other inputs than this problem's: rank"):
         problem.head({name: quantiles[name] for name in quantiles if name != "rank"}, [_mask(7)])
     priority = problems.load("regalloc_priority")
     assert isinstance(priority.head(dict.fromkeys(priority.feature_names, np.arange(3.0)), []), ContinuousHead)

@@ -1,7 +1,4 @@
-"""Counterfactuals as an algorithm of the training loop.
-
-Each module is compiled as the policy decides, then again with one decision of each function changed.
-"""
+"""Counterfactuals in the training loop: collection, replay, and the final policy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,45 +7,49 @@ import numpy as np
 from tqdm import tqdm
 
 from compiler_opt.collect.groups import CollectionPolicy, Group
-from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.policies.counterfactuals import CounterfactualPolicy
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights, mean_network
-from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
 from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, log_gain
-from compiler_opt.rl.algorithms.counterfactuals.sample_files import SampleFiles
-from compiler_opt.rl.algorithms.counterfactuals.samples import CounterfactualSampler, Samples, candidate_pairs
+from compiler_opt.rl.algorithms.counterfactuals.samples import (
+    Samples,
+    candidate_pairs,
+    draw_counterfactuals,
+    load_samples,
+    save_samples,
+)
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
 
 _FINAL_STAGES = 10
-"""Of the falling learning rate at the end."""
+"""Steps of the learning-rate schedule of final networks."""
 
-_SEEDS_OF_A_NETWORK = 100
-"""More than it has layers, each of which has a seed."""
+_SEEDS_PER_NETWORK = 100
+"""More than a network has layers, each of which has its own seed."""
 
 
 class _WithCounterfactuals(CollectionPolicy):
-    """One rollout as the policy decides; the others each change one decision of every function."""
+    """One rollout under the policy, and others that each change one decision of every function."""
 
     def __init__(
         self,
-        problem: Problem,
+        context: TrainingContext,
+        head: MaskedCategoricalHead,
+        config: CounterfactualsConfig,
         weights: NetworkWeights,
-        sampler: CounterfactualSampler,
-        num_follow_ups: int,
-        settings: RolloutSettings,
     ):
-        self.settings = settings
-        self._policy = problem.policy(weights)
+        self.settings = context.rollout_settings()
+        self._policy = context.problem.policy(weights)
+        self._head = head
+        self._config = config
         self._weights = weights
-        self._sampler = sampler
-        self._num_follow_ups = num_follow_ups
+        self._num_follow_ups = context.config.rollouts_per_module - 1
 
     def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
         del module, rng
@@ -59,14 +60,21 @@ class _WithCounterfactuals(CollectionPolicy):
         trajectory = rollout.trajectory
         if rollout.failure is not None or trajectory is None or not isinstance(trajectory.sites, FunctionOfDecisions):
             return ()
-        drawn = self._sampler.draw(
-            self._weights, trajectory.features(), trajectory.advice, trajectory.sites, self._num_follow_ups, rng
+        drawn = draw_counterfactuals(
+            self._head,
+            self._config,
+            self._weights,
+            trajectory.features(),
+            trajectory.advice,
+            trajectory.sites,
+            self._num_follow_ups,
+            rng,
         )
         return [CounterfactualPolicy(self._policy, counterfactuals) for counterfactuals in drawn if counterfactuals]
 
 
 class Counterfactuals(Algorithm):
-    """See `learner`."""
+    """Learns the gains of counterfactuals, see `learner`."""
 
     description = "counterfactuals of single decisions, their gains learned by regression"
     log_metrics = (
@@ -76,38 +84,22 @@ class Counterfactuals(Algorithm):
     )
 
     def __init__(self, context: TrainingContext, config: CounterfactualsConfig):
-        """Makes the network.
-
-        Args:
-          context: what is trained; of a module's rollouts one is the policy's own, the others are counterfactuals.
-          config: how the policy learns.
-
-        Raises:
-          PolicyError: the policy to start from does not fit.
-        """
-        kind = context.head
-        assert isinstance(kind, MaskedCategoricalHead)
+        """Raises PolicyError if the policy to start from has other features or another shape."""
+        head = context.head
+        assert isinstance(head, MaskedCategoricalHead)
         self._context = context
         self._config = config
-        self._kind = kind
-        self._sampler = CounterfactualSampler(kind, config)
+        self._head = head
         self._learner = self._new_learner(context.config.seed)
         start = context.warm_start_weights()
         if start is not None:
             self._learner.warm_start(start)
-        self._files = SampleFiles(context.root_dir / "samples")
+        self._directory = context.root_dir / "samples"
         self._samples: list[Samples] = []
         self._num_updates = 0
 
     def collection_policy(self) -> CollectionPolicy:
-        context = self._context
-        return _WithCounterfactuals(
-            context.problem,
-            self._learner.averaged_weights(),
-            self._sampler,
-            context.config.rollouts_per_module - 1,
-            context.rollout_settings(),
-        )
+        return _WithCounterfactuals(self._context, self._head, self._config, self._learner.averaged_weights())
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         config = self._config
@@ -117,7 +109,7 @@ class Counterfactuals(Algorithm):
             return {}
         margin = config.first_margin + (config.last_margin - config.first_margin) * min(1.0, progress)
         correlation = self._learner.gain_correlation(new, margin)
-        self._files.save(self._num_updates, new)
+        save_samples(self._directory, self._num_updates, new)
         self._samples.append(new)
         self._forget()
         samples = Samples.concatenate(self._samples)
@@ -136,7 +128,7 @@ class Counterfactuals(Algorithm):
         }
 
     def policy(self) -> NetworkWeights:
-        """The mean of several networks, each trained anew; that of the rollouts if there are too few samples."""
+        """The mean of networks that are trained anew; with too few samples, the policy of the rollouts."""
         config, seed = self._config, self._context.config.seed
         samples = Samples.concatenate(self._samples)
         if len(samples) < max(1, config.first_samples):
@@ -144,7 +136,7 @@ class Counterfactuals(Algorithm):
         networks = []
         for index in tqdm(range(config.final_networks), "final networks", unit="network", disable=None):
             rng = np.random.default_rng((seed, index))
-            learner = self._new_learner(seed + _SEEDS_OF_A_NETWORK * (index + 1))
+            learner = self._new_learner(seed + _SEEDS_PER_NETWORK * (index + 1))
             drawn = samples.take(rng.integers(len(samples), size=len(samples)))
             for stage in range(_FINAL_STAGES):
                 learner.set_learning_rate(0.1 ** (stage / _FINAL_STAGES))
@@ -160,22 +152,22 @@ class Counterfactuals(Algorithm):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._num_updates = state["num_updates"]
-        self._samples = self._files.load(self._num_updates)
+        self._samples = load_samples(self._directory, self._num_updates)
         self._forget()
 
     def _new_learner(self, seed: int) -> GainLearner:
-        return GainLearner(self._kind, self._context.action_name, self._context.network, self._config, seed)
+        return GainLearner(self._head, self._context.action_name, self._context.network, self._config, seed)
 
     def _samples_of(self, group: Group) -> Iterator[Samples]:
-        """What each counterfactual rollout of a module showed."""
+        """The samples of each counterfactual rollout of a module."""
         [own] = group.rollouts
         trajectory, problem = own.trajectory, self._context.problem
         if not group.follow_ups or trajectory is None:
             return
         before = problem.by_function(own.measurement)
-        observations = self._kind.observe(trajectory.features())
+        observations = self._head.observe(trajectory.features())
         for attempt in group.follow_ups:
-            # Of one that failed nobody can tell which of its changes did it.
+            # Which of its changes made a rollout fail is unknown.
             if attempt.rollout.failure is not None:
                 continue
             assert isinstance(attempt.policy, CounterfactualPolicy)
@@ -190,12 +182,12 @@ class Counterfactuals(Algorithm):
             yield Samples(pairs, np.array(gains, np.float32))
 
     def _forget(self) -> None:
-        """Drops the oldest samples when there are too many."""
+        """Drops the oldest samples beyond `max_samples`."""
         while self._samples and sum(map(len, self._samples[1:])) >= self._config.max_samples:
             del self._samples[0]
 
     def _score_change(self, group: Group) -> float:
-        """Of a module's score against the default's: the logarithm of their ratio."""
+        """Logarithm of the ratio of a module's score to the default's."""
         [rollout] = group.rollouts
         score = self._context.problem.score(rollout.measurement, group.context)
         return -log_gain(group.baseline, score, self._config.score_offset, self._config.largest_gain)

@@ -5,25 +5,25 @@ import dataclasses
 from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
 from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.config import check_at_least_1, check_over_0
+from compiler_opt.rl.config import check_range
 from compiler_opt.rl.training_context import TrainingContext
 
 
 @dataclasses.dataclass(frozen=True)
 class EvolutionConfig:
-    """How the parameters of a rule are searched for, see `search`, and how the rule is then cloned.
+    """Hyperparameters of the search for a rule's parameters (see `search`), and of cloning the rule.
 
     Attributes:
-      exploration: standard deviation of the directions, in scales of each parameter.
-      step: how far an iteration moves a parameter whose gradient is significant, in scales.
-      z_threshold: gradient over standard error from which on a parameter moves by a whole step.
-      momentum: what an iteration leaves of the gradients before it.
-      averaging: what an iteration leaves of the average of the parameters before it; the average is cloned.
-      score_exponent: functions are weighted by this power of their score: with 0 all count alike, by the share of the
-        score that is saved; with 1 the total score counts.
-      score_offset: added to scores before dividing by them, so that functions of tiny scores do not dominate.
+      exploration: standard deviation of the directions, in units of each parameter's scale.
+      step: largest change of a parameter per iteration, in units of its scale.
+      z_threshold: ratio of gradient to standard error at which a parameter moves by a whole step.
+      momentum: decay per iteration of the average of the gradients.
+      averaging: decay per iteration of the average of the parameters, which is cloned.
+      score_exponent: exponent of a function's score in its weight: with 0, the relative change of each function counts
+        alike; with 1, the total score counts.
+      score_offset: added to scores before dividing by them, so that functions with tiny scores do not dominate.
       cloned_modules: modules whose decisions under the rule the network learns.
-      num_epochs: of cloning, see `BehavioralCloningConfig`.
+      num_epochs: most epochs of cloning, see `BehavioralCloningConfig`.
       learning_rate: of cloning.
     """
 
@@ -39,16 +39,13 @@ class EvolutionConfig:
     learning_rate: float = 2e-3
 
     def __post_init__(self) -> None:
-        check_at_least_1(self, "cloned_modules", "num_epochs")
-        check_over_0(self, "exploration", "step", "z_threshold", "score_offset", "learning_rate")
-        if not 0 <= self.score_exponent <= 1:
-            raise ValueError(f"score_exponent: expected a number from 0 to 1, found {self.score_exponent}")
-        for name in ("momentum", "averaging"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 0 and less than 1, found {getattr(self, name)}")
+        check_range(self, "cloned_modules", "num_epochs", at_least=1)
+        check_range(self, "exploration", "step", "z_threshold", "score_offset", "learning_rate", over=0)
+        check_range(self, "score_exponent", at_least=0, at_most=1)
+        check_range(self, "momentum", "averaging", at_least=0, below=1)
 
     def cloning(self, seed: int) -> BehavioralCloningConfig:
-        """How the rule is cloned: more exactly than a warm start, as the clone is the final policy."""
+        """Settings of cloning: more exact than a warm start, because the clone is the final policy."""
         return BehavioralCloningConfig(
             learning_rate=self.learning_rate,
             num_epochs=self.num_epochs,
@@ -59,7 +56,7 @@ class EvolutionConfig:
 
 
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
-    """Raises ConfigError when the problem has no rule."""
+    """Raises ConfigError if the problem has no rule."""
     problem = context.problem
     if problem.rule is None:
         raise ConfigError(f"{problem.name}: has no rule whose parameters could be searched for")

@@ -1,4 +1,4 @@
-"""Evolution as an algorithm of the training loop: pairs of rollouts, and a network that clones the rule in the end."""
+"""Evolution in the training loop: pairs of rollouts, and a network that clones the rule at the end."""
 
 import dataclasses
 import logging
@@ -34,7 +34,7 @@ class _PerturbedRule(RulePolicy):
 
 
 class _MirroredPairs(CollectionPolicy):
-    """For each module a direction: one rollout along it, one against it."""
+    """For each module, one rollout along a random direction and one against it."""
 
     min_decided = 2
 
@@ -50,21 +50,16 @@ class _MirroredPairs(CollectionPolicy):
 
 
 class Evolution(Algorithm):
-    """See `search`."""
+    """Searches for the parameters of a rule, see `search`."""
 
     description = "evolution strategies over the parameters of a rule, cloned"
     log_metrics = (("max_z", "largest gradient by standard errors", ".1f"),)
 
     def __init__(self, context: TrainingContext, rule: Rule, config: EvolutionConfig):
-        """Starts from the compiler's own rule, or from the parameters that an earlier search found.
-
-        Args:
-          context: what is trained; of a module's rollouts one goes along a direction, the other against it.
-          rule: of the problem.
-          config: how to search, and how to clone.
+        """Starts from the compiler's own rule, or from the parameters of an earlier search.
 
         Raises:
-          PolicyError: the policy to start from does not come from a search.
+          PolicyError: the policy to start from was not cloned from this rule.
         """
         self._context = context
         self._rule = rule
@@ -86,7 +81,7 @@ class Evolution(Algorithm):
         return metrics | {f"rule/{name}": value for name, value in self._rule.named(self._search.current).items()}
 
     def policy(self) -> NetworkWeights:
-        """A network that clones the rule, from what it decides over modules of the corpus.
+        """A network that clones the rule, from its decisions over modules of the corpus.
 
         Raises:
           CorpusError: too few modules have decisions.
@@ -124,7 +119,7 @@ class Evolution(Algorithm):
         self._search.restore(state["search"])
 
     def _gain(self, group: Group) -> float:
-        """By how much the rollout along the direction is better than the one against it."""
+        """Gain of the rollout along the direction over the one against it."""
         along, against = (self._context.problem.by_function(rollout.measurement) for rollout in group.rollouts)
         if along is None or against is None:
             raise ConfigError(f"{self._context.problem.name}: has no score by function, which evolution needs")
@@ -133,7 +128,7 @@ class Evolution(Algorithm):
 
 
 def cloned_parameters(rule: Rule, weights: NetworkWeights) -> np.ndarray:
-    """`[P]`, those of the rule that a policy was cloned from.
+    """Parameters `[P]` of the rule that a policy was cloned from.
 
     Raises:
       PolicyError: it was not cloned from this rule.
@@ -141,7 +136,7 @@ def cloned_parameters(rule: Rule, weights: NetworkWeights) -> np.ndarray:
     found = weights.metadata.get(RULE)
     if not isinstance(found, Mapping):
         raise PolicyError(
-            "evolution begins with the compiler's own rule, or with a policy that it has made: expected the "
+            "evolution starts from the compiler's own rule, or from a policy that evolution made: expected the "
             f"parameters of a rule in its metadata ({RULE!r}), found none; give --vocab_path and no warm start"
         )
     return rule.values(found)

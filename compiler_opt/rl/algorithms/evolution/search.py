@@ -1,14 +1,14 @@
-"""Searching for the parameters of a rule: evolution strategies, with one perturbation for each module.
+"""Search for the parameters of a rule by evolution strategies, with one perturbation per module.
 
 Legend: P parameters, N pairs of rollouts.
 
     draw a direction for each module; compile it with the parameters moved along it, and against it
     the difference of the two scores estimates the gradient along that direction
-    move each parameter by its mean gradient, in units of the standard error
+    move each parameter by its mean gradient, in units of its standard error
 
-Evolution strategies with mirrored directions (Salimans et al., 2017, after Rechenberg, 1973), in which modules and
-directions are drawn together, so that every pair explores another direction. A parameter moves by the significance of
-its gradient: at most a step, and hardly at all where the pairs contradict each other.
+Evolution strategies with mirrored sampling (Salimans et al., 2017, after Rechenberg, 1973). Each module has its own
+direction, so every pair of rollouts explores another one. A parameter moves by the significance of its gradient: at
+most by one step, and hardly at all if the pairs contradict each other.
 """
 
 from collections.abc import Mapping
@@ -20,16 +20,10 @@ from compiler_opt.rl.algorithms.evolution import EvolutionConfig
 
 
 class ParameterSearch:
-    """Owns the parameters."""
+    """Owns the parameters and the estimate of their gradient."""
 
     def __init__(self, start: np.ndarray, scale: np.ndarray, config: EvolutionConfig):
-        """Begins.
-
-        Args:
-          start: `[P]`.
-          scale: `[P]`, see `RuleParameter.scale`.
-          config: how to search.
-        """
+        """Starts from parameters `[P]`, whose scales are `[P]`, see `RuleParameter.scale`."""
         self._scale = scale
         self._config = config
         self._current = start.astype(np.float64)
@@ -40,28 +34,28 @@ class ParameterSearch:
 
     @property
     def current(self) -> np.ndarray:
-        """`[P]`: the centre of the search."""
+        """The current parameters, `[P]`."""
         return self._current
 
     @property
     def averaged(self) -> np.ndarray:
-        """`[P]`: the mean over the last updates, which is less noisy."""
+        """The moving average of the parameters, which is less noisy, `[P]`."""
         result: np.ndarray = self._sum / self._weight if self._weight else self._current
         return result
 
     def directions(self, number: int, rng: np.random.Generator) -> np.ndarray:
-        """`[N, P]`: to be added to the current parameters, and subtracted from them."""
+        """Random offsets of the current parameters, `[N, P]`."""
         return self._config.exploration * self._scale * rng.standard_normal((number, len(self._current)))
 
     def update(self, directions: np.ndarray, gains: np.ndarray) -> np.ndarray:
         """Moves the parameters.
 
         Args:
-          directions: `[N, P]`, N > 1, as drawn.
-          gains: `[N]`, by how much going along each was better than going against it.
+          directions: `[N, P]`, N > 1.
+          gains: `[N]`, gain of the rollout along each direction over the one against it.
 
         Returns:
-          `[P]`: the gradient, averaged with those before it, as a multiple of its standard error.
+          `[P]`: the moving average of the gradient, divided by its standard error.
         """
         config = self._config
         each = gains[:, np.newaxis] * directions / (2 * config.exploration**2 * self._scale)
@@ -76,7 +70,7 @@ class ParameterSearch:
         return z_scores
 
     def state(self) -> dict[str, Any]:
-        """What an interrupted search continues from; JSON."""
+        """State to resume from; JSON."""
         return {
             "current": self._current.tolist(),
             "sum": self._sum.tolist(),
@@ -86,7 +80,7 @@ class ParameterSearch:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state()`."""
+        """Resumes from `state()`."""
         self._current, self._sum = np.array(state["current"]), np.array(state["sum"])
         self._weight = state["weight"]
         self._gradient, self._variance = np.array(state["gradient"]), np.array(state["variance"])
@@ -95,17 +89,17 @@ class ParameterSearch:
 def weighted_gain(
     along: Mapping[str, float], against: Mapping[str, float], *, score_exponent: float, offset: float
 ) -> float:
-    """By how much less one rollout of a module scores than another.
+    """Gain of one rollout of a module over another, from the scores of its functions.
 
-    What a function saved is divided by the mean of its two scores to the power of `1 - score_exponent`: with 0 the
-    share that was saved counts, with 1 all of it. Most functions cost little and a few very much, so these few would
-    drown all others in a search by total scores.
+    The difference of a function's scores is divided by their mean to the power of `1 - score_exponent`: with 0,
+    relative gains count, with 1, absolute ones. A few functions cost far more than all others, whose gains would drown
+    in a total score.
 
     Args:
       along: scores by function.
-      against: of the other rollout.
-      score_exponent: see above.
-      offset: added to the means.
+      against: scores by function of the other rollout.
+      score_exponent: see above, 0 to 1.
+      offset: added to the mean scores.
     """
     names = sorted(along.keys() | against.keys())
     scores = np.array([[side.get(name, 0.0) for name in names] for side in (along, against)]).reshape(2, -1)

@@ -4,24 +4,24 @@ import dataclasses
 
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
-from compiler_opt.rl.config import check_at_least_1, check_over_0
+from compiler_opt.rl.config import check_range
 from compiler_opt.rl.training_context import TrainingContext
 
 
 @dataclasses.dataclass(frozen=True)
 class PPOConfig:
-    """How the policy learns.
+    """Hyperparameters of PPO.
 
     Attributes:
       learning_rate: of Adam.
-      num_epochs: how often each decision is looked at.
+      num_epochs: passes over the decisions of an iteration.
       minibatch_size: decisions per gradient step.
-      importance_ratio_clipping: how far the policy may move from the one that decided, as a ratio of probabilities.
-      entropy_regularization: weight of the policy's entropy; keeps it exploring.
-      value_pred_loss_coef: weight of the value network's error; 0 when advantages do not use it.
+      importance_ratio_clipping: bound of the change of an action's probability, as a ratio over 1.
+      entropy_regularization: weight of the policy's entropy in the objective; keeps it exploring.
+      value_pred_loss_coef: weight of the value network's squared error; 0 if the advantages do not use it.
       gradient_clipping: largest norm of a gradient.
-      max_decisions: a larger iteration is sampled down to so many decisions.
-      averaging: what an iteration leaves of the average of the weights before it; the policy saved is the average.
+      max_decisions: most decisions of an iteration to learn from; more are sampled.
+      averaging: decay per iteration of the moving average of the weights, which is the policy that is saved.
     """
 
     learning_rate: float = 1e-3
@@ -35,10 +35,9 @@ class PPOConfig:
     averaging: float = 0.9
 
     def __post_init__(self) -> None:
-        check_at_least_1(self, "num_epochs", "minibatch_size", "max_decisions")
-        if not 0 <= self.averaging < 1:
-            raise ValueError(f"averaging: expected at least 0 and less than 1, found {self.averaging}")
-        check_over_0(self, "learning_rate", "importance_ratio_clipping", "gradient_clipping")
+        check_range(self, "num_epochs", "minibatch_size", "max_decisions", at_least=1)
+        check_range(self, "averaging", at_least=0, below=1)
+        check_range(self, "learning_rate", "importance_ratio_clipping", "gradient_clipping", over=0)
 
 
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:

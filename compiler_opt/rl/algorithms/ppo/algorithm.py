@@ -1,4 +1,4 @@
-"""PPO as an algorithm of the training loop: sampled rollouts, and an advantage for each of their decisions."""
+"""PPO in the training loop: sampled rollouts, and an advantage for each of their decisions."""
 
 import dataclasses
 from collections import defaultdict
@@ -18,21 +18,12 @@ from compiler_opt.rl.training_context import TrainingContext
 
 
 class PPO(Algorithm):
-    """See `learner`."""
+    """Proximal policy optimisation, see `learner`."""
 
     log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"))
 
     def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages):
-        """Makes the networks.
-
-        Args:
-          context: what is trained.
-          config: how the policy learns.
-          advantages: what decisions are worth.
-
-        Raises:
-          PolicyError: the policy to start from does not fit.
-        """
+        """Raises PolicyError if the policy to start from has other features or another shape."""
         self.description = f"clipped policy gradient (PPO), {type(advantages).__name__} advantages"
         self._context = context
         self._advantages = advantages

@@ -1,9 +1,9 @@
-"""Proximal policy optimisation by TF-Agents, on advantages that were computed where the rollouts came in.
+"""Proximal policy optimisation by TF-Agents, on advantages that were computed from groups of rollouts.
 
-Legend: N decisions of an iteration, B of a minibatch, A actions.
+Legend: N decisions of an iteration.
 
-Each decision is a sequence of length 1 (`[N, 1]`): `collect.advantages` assigns credit to decisions, not a discount
-over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
+Each decision is a sequence of length 1 (`[N, 1]`): `collect.advantages` assigns credit to decisions, so there is no
+discounting over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
 """
 
 import dataclasses
@@ -20,21 +20,20 @@ from tf_agents.utils import common
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.algorithms.ppo import PPOConfig
 from compiler_opt.rl.averages import AveragedWeights
-from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.network_config import NetworkConfig
 
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """The decisions of one iteration, N of them.
+    """N decisions of an iteration.
 
     Attributes:
-      observations: by name, `[N, ...]`, see `spaces.heads`.
-      actions: `[N]`, see `spaces.heads`.
-      log_probs: `[N]` float32, of the action under the policy that took it.
+      observations: by name `[N, ...]`, see `Head.observe`.
+      actions: `[N]`, see `Head.actions`.
+      log_probs: `[N]` float32, of the actions under the policy that sampled them.
       advantages: `[N]` float32.
-      returns: `[N]` float32, what the value network should have expected.
+      returns: `[N]` float32, targets of the value network.
     """
 
     observations: Mapping[str, np.ndarray]
@@ -63,20 +62,13 @@ _MAX_LOG_RATIO = 50.0
 class PPOLearner:
     """Owns the networks, the optimiser and the agent."""
 
-    def __init__(
-        self,
-        kind: Head,
-        action_name: str,
-        network: NetworkConfig,
-        config: PPOConfig,
-        seed: int,
-    ):
-        self._kind = kind
+    def __init__(self, head: Head, action_name: str, network: NetworkConfig, config: PPOConfig, seed: int):
+        self._head = head
         self._config = config
-        self.time_step_spec = ts.time_step_spec(kind.observation_spec())
-        action = kind.action_spec(action_name)
-        self.actor = kind.actor(action_name, network, seed)
-        critic = kind.critic(network, seed)
+        self.time_step_spec = ts.time_step_spec(head.observation_spec())
+        action = head.action_spec(action_name)
+        self.actor = head.actor(action_name, network, seed)
+        critic = head.critic(network, seed)
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=1e-5)
         self.agent = ppo_clip_agent.PPOClipAgent(
             self.time_step_spec,
@@ -88,7 +80,7 @@ class PPOLearner:
             entropy_regularization=config.entropy_regularization,
             value_pred_loss_coef=config.value_pred_loss_coef,
             gradient_clipping=config.gradient_clipping,
-            # One pass over a minibatch at a time: the epochs are ours, over the whole iteration, shuffled.
+            # `update` runs the epochs, over the shuffled decisions of the whole iteration.
             num_epochs=1,
             normalize_observations=False,
             normalize_rewards=False,
@@ -101,37 +93,32 @@ class PPOLearner:
         self._action_dtype = action.dtype
         self._train = common.function(lambda experience: self.agent.train(experience).loss, autograph=False)
         self._traced = False
-        self._average = AveragedWeights(kind, self.actor, config.averaging)
-        # The optimiser's slots exist from the first step on only; a checkpoint must find them from the start.
+        self._average = AveragedWeights(head, self.actor, config.averaging)
+        # Creates the optimiser's slots before the first step, so that a checkpoint can restore them.
         self.optimizer.build(self.agent.actor_net.trainable_weights + critic.trainable_weights)
 
     def warm_start(self, weights: NetworkWeights) -> None:
-        """Continues from a policy's weights.
-
-        Raises:
-          PolicyError: its shape is not ours.
-        """
-        networks.assign(self.actor, weights)
-        self._average.restart()
+        """Starts from a policy's weights. Raises PolicyError if its network has another shape."""
+        self._average.warm_start(weights)
 
     def checkpointed(self) -> dict[str, Any]:
-        """What a checkpoint must keep."""
+        """TensorFlow objects to checkpoint."""
         return {"agent": self.agent, "optimizer": self.optimizer, "average": self._average.variables}
 
     def set_learning_rate(self, share: float) -> None:
-        """Sets it to a share of what was configured."""
+        """Sets it to a share of the configured rate."""
         self.optimizer.learning_rate.assign(self._config.learning_rate * share)
 
     def averaged_weights(self) -> NetworkWeights:
-        """The mean over the last iterations."""
+        """The moving average over the last iterations."""
         return self._average.weights()
 
     def weights(self) -> NetworkWeights:
-        """What decides in the next rollouts."""
-        return networks.to_weights(self.actor, self._kind.features, self._kind.quantiles)
+        """The policy of the next rollouts."""
+        return self._head.to_weights(self.actor)
 
     def expected_returns(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The value network's estimates; `[N, ...]` by name to `[N]` float32."""
+        """The value network's estimates, from observations `[N, ...]` by name to `[N]` float32."""
         observation = {name: tf.constant(values) for name, values in observations.items()}
         count = len(next(iter(observations.values())))
         values, _ = self._critic(observation, step_type=tf.ones(count, tf.int32), network_state=())
@@ -139,14 +126,11 @@ class PPOLearner:
         return result
 
     def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, float]:
-        """Improves the policy by one iteration's decisions.
-
-        Args:
-          batch: the decisions.
-          rng: what shuffles them.
+        """Updates the policy from the decisions of one iteration.
 
         Returns:
-          means over the iteration: `loss`, and against the policy that decided `kl`, `entropy`, `clip_fraction`.
+          means over the iteration: `loss`, `entropy`, and the distance from the policy that decided, as `kl` and
+          `clip_fraction`.
         """
         config = self._config
         if len(batch) > config.max_decisions:
@@ -163,9 +147,9 @@ class PPOLearner:
         return {"loss": float(np.mean(losses)), **self._movement(batch)}
 
     def _step(self, experience: trajectory.Trajectory) -> float:
-        """Learns from a minibatch; returns the loss before."""
+        """Learns from a minibatch; returns the loss before the step."""
         if not self._traced:
-            # Once for all numbers of decisions; otherwise for the first, and at the second once more: 2 s each.
+            # Traces once for all batch sizes; otherwise, the first two sizes would take 2 s each.
             self._train.get_concrete_function(
                 tf.nest.map_structure(lambda column: tf.TensorSpec([None, *column.shape[1:]], column.dtype), experience)
             )
@@ -178,8 +162,8 @@ class PPOLearner:
         def column(values: np.ndarray, dtype: tf.DType) -> tf.Tensor:
             return tf.constant(values[:, np.newaxis], dtype)
 
-        # The distributions that the actions came from, as far as the actions tell.
-        parameters = self._kind.distribution_parameters(batch.observations, batch.actions, batch.log_probs)
+        # Of the distributions that the actions were sampled from, only their log probabilities are known.
+        parameters = self._head.distribution_parameters(batch.observations, batch.actions, batch.log_probs)
         middle = column(np.full(count, ts.StepType.MID), tf.int32)
         return trajectory.Trajectory(
             step_type=middle,
@@ -197,8 +181,8 @@ class PPOLearner:
         )
 
     def _movement(self, batch: Batch) -> dict[str, float]:
-        """How far the update moved the policy, on the decisions that it was made from."""
-        log_probs, entropy = self._kind.evaluate_actions(self.weights(), batch.observations, batch.actions)
+        """Metrics of how far the update moved the policy, on the decisions of the iteration."""
+        log_probs, entropy = self._head.evaluate_actions(self.weights(), batch.observations, batch.actions)
         log_ratio = np.minimum(log_probs - batch.log_probs, _MAX_LOG_RATIO)
         ratio = np.exp(log_ratio)
         return {

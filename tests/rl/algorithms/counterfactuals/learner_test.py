@@ -15,9 +15,9 @@ from compiler_opt.policies.weights import mean_network  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, log_gain  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals.samples import (  # noqa: E402
-    CounterfactualSampler,
     Samples,
     candidate_pairs,
+    draw_counterfactuals,
 )
 from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
@@ -74,10 +74,9 @@ def _draw(uniform_share: float, count: int) -> tuple[dict[str, np.ndarray], np.n
     sites = FunctionOfDecisions(("f", "g", "lonely"), np.array([0] * 25 + [1] * 14 + [2], np.int32))
     features["mask"][39, :-1] = False
     advice[39] = _PLACES - 1
-    sampler = CounterfactualSampler(
-        kind, dataclasses.replace(_CONFIG, uniform_share=uniform_share, promise_temperature=1e-4)
-    )
-    return features, advice, sites, sampler.draw(weights, features, advice, sites, count, rng)
+    config = dataclasses.replace(_CONFIG, uniform_share=uniform_share, promise_temperature=1e-4)
+    drawn = draw_counterfactuals(kind, config, weights, features, advice, sites, count, rng)
+    return features, advice, sites, drawn
 
 
 def test_what_is_tried_is_legal_other_and_different_each_time() -> None:
