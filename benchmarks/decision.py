@@ -22,6 +22,7 @@ from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.development_model import TFLITE_FILE
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import NATIVE_FILE, include_directory, native_blob
@@ -139,11 +140,12 @@ def _numpy(policy: BinaryPolicy, rows: np.ndarray) -> Run:
 def _tflite(policy: BinaryPolicy, rows: np.ndarray) -> Run:
     import tensorflow as tf
 
-    from compiler_opt.export.tflite import tflite_model
+    from compiler_opt.export.tflite import tflite_files
 
     with warnings.catch_warnings(), stderr_held():
         warnings.simplefilter("ignore")  # that the interpreter moves to a package of its own
-        interpreter = tf.lite.Interpreter(model_content=tflite_model(policy.weights, "advice").content, num_threads=1)
+        model = tflite_files(policy.weights, "advice")[TFLITE_FILE]
+        interpreter = tf.lite.Interpreter(model_content=model, num_threads=1)
         interpreter.allocate_tensors()
     places = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
     inputs = [places[f"action_{name}:0"] for name in policy.weights.features]

@@ -1,4 +1,4 @@
-"""Policies in the forms that LLVM takes."""
+"""Trained policies in the formats that LLVM reads."""
 
-# Says which Keras TensorFlow is to use, before anything here imports it.
+# Sets the environment that TensorFlow reads on import, before anything here imports it.
 from compiler_opt import tensorflow_loading as tensorflow_loading

@@ -1,7 +1,7 @@
-"""A policy compiled by TensorFlow's AOT compiler: the header and object that LLVM's own build makes.
+"""Compiles a policy ahead of time by TensorFlow, to the header and object that LLVM's own build generates.
 
-It runs `saved_model_cli aot_compile_cpu` as a process of its own, as LLVM's cmake does; some 10 s. The result needs
-TensorFlow's runtime sources to be linked; `release_model` makes a class with the same interface that needs nothing.
+Like LLVM's CMake files, it runs `saved_model_cli aot_compile_cpu` (some 10 s). Linking the result takes TensorFlow's
+runtime sources; `release_model` writes a class with the same interface that needs nothing else.
 """
 
 import os
@@ -15,9 +15,9 @@ from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 
-SAVED_MODEL_FILE = "saved_model.pb"
-TIMEOUT_S = 900.0
-_MEMORY_BYTES = 1 << 36  # address space, of which TensorFlow reserves plenty
+_SAVED_MODEL_FILE = "saved_model.pb"
+_TIMEOUT_S = 900.0
+_MEMORY_BYTES = 1 << 36  # address space, much of which TensorFlow only reserves
 
 
 def write_aot(
@@ -26,33 +26,33 @@ def write_aot(
     directory: Path,
     *,
     target_triple: str | None = None,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float = _TIMEOUT_S,
 ) -> list[Path]:
     """Compiles the SavedModel in a policy's folder.
 
     Args:
       policy_dir: the policy's folder.
-      model: what LLVM calls it.
-      directory: where header and object are to be.
-      target_triple: what the object is for; by default this machine with Linux.
+      model: its names in LLVM.
+      directory: the folder for header and object.
+      target_triple: target of the object; by default this machine's architecture with Linux.
       timeout_s: wall-clock seconds that it may take.
 
     Returns:
-      header and object.
+      paths of header and object.
 
     Raises:
-      PolicyError: there is no SavedModel, or TensorFlow does not compile it.
+      PolicyError: there is no SavedModel, or TensorFlow cannot compile it.
       ToolchainError: TensorFlow cannot be started.
       OutputError: a file cannot be written.
     """
-    if not (policy_dir / SAVED_MODEL_FILE).is_file():
+    if not (policy_dir / _SAVED_MODEL_FILE).is_file():
         raise PolicyError(
-            f"{policy_dir}: expected {SAVED_MODEL_FILE} in it, found none; give a folder that training left"
+            f"{policy_dir}: expected {_SAVED_MODEL_FILE} in it, found none; give the policy's folder of a training"
         )
     if target_triple is None:
         target_triple = f"{platform.machine()}-unknown-linux-gnu"
     with scratch_directory() as scratch:
-        # Its files go beside the output and into the temporary folder; here both are ours.
+        # It leaves files beside its output and in the temporary folder; both are this folder.
         command = [sys.executable, "-m", "tensorflow.python.tools.saved_model_cli", "aot_compile_cpu"]
         options = {
             "multithreading": "false",
@@ -76,7 +76,7 @@ def write_aot(
         if not result.ok:
             raise ToolchainError(f"TensorFlow's AOT compiler (saved_model_cli): {result.describe()}")
         if not all(path.is_file() for path in made):
-            raise PolicyError(f"{policy_dir}: TensorFlow's AOT compiler left no {made[0].name} and {made[1].name}")
+            raise PolicyError(f"{policy_dir}: TensorFlow's AOT compiler wrote no {made[0].name} and {made[1].name}")
         for path in made:
             write_atomically(directory / path.name, path.read_bytes())
         return [directory / path.name for path in made]

@@ -1,4 +1,6 @@
-"""Converts policies to the TFLite models by which compilations in LLVM's development mode decide."""
+"""TFLite models for compilations in LLVM's development mode, converted once per policy."""
+
+import functools
 
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.errors import OutputError, PolicyError
@@ -9,16 +11,16 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 
 
 def write_development_model(policies: PolicyFolder, policy: Policy, action_name: str, backend: str) -> None:
-    """Writes a network's model, unless it exists or another backend than the development mode is set.
+    """Converts a learned policy if the development mode is to decide by it, unless its model exists.
 
     Args:
-      policies: where compilations look for it.
-      policy: who is going to decide.
+      policies: where compilations look for the model.
+      policy: decides the rollouts.
       action_name: the advice's name, such as `inlining_decision`.
       backend: of rollouts, see `RolloutSettings`.
 
     Raises:
-      PolicyError: the policy has no such form.
+      PolicyError: the policy cannot be converted.
       OutputError: the model cannot be written.
     """
     if backend != "development" or not isinstance(policy, LearnedPolicy):
@@ -30,14 +32,13 @@ def write_development_model(policies: PolicyFolder, policy: Policy, action_name:
         )
     if (policies.path(policy) / TFLITE_FILE).exists():
         return
-    # Not before it is needed: it takes seconds.
     load_tensorflow()
-    from compiler_opt.export.tflite import tflite_model
+    from compiler_opt.export.tflite import tflite_files
 
-    model = tflite_model(policy.weights, action_name, temperature=policy.temperature)
+    files = tflite_files(policy.weights, action_name, temperature=policy.temperature)
     try:
         # The model last: compilations look for it.
-        policies.file(policy, OUTPUT_SPEC_FILE, model.output_spec.encode)
-        policies.file(policy, TFLITE_FILE, lambda: model.content)
+        for name in (OUTPUT_SPEC_FILE, TFLITE_FILE):
+            policies.file(policy, name, functools.partial(files.__getitem__, name))
     except OSError as error:
         raise OutputError(f"{policies.path(policy)}: the model cannot be written: {error.strerror}") from error

@@ -1,5 +1,6 @@
-"""Every form of a policy, by name; `docs/deploy.md` tells what each is for."""
+"""The formats that a policy can be exported to, by name; `docs/deploy.md` describes their uses."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,11 +11,11 @@ from compiler_opt.export.aot import write_aot
 from compiler_opt.export.release_model import EMBEDDED_MODELS, EmbeddedModel, write_release_model
 from compiler_opt.files import check_folder_writable, write_atomically
 from compiler_opt.llvm.ir2vec import components
-from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory, native_blob
+from compiler_opt.tensorflow_loading import load_tensorflow
 
 CPP_FILE = f"{BLOB_SYMBOL}.cpp"
 _HEADER = "policy_network.h"
@@ -23,21 +24,21 @@ _HEADER = "policy_network.h"
 def export_policy(
     policy_dir: Path, output: Path, formats: list[str], *, evaluation: Path | None = None
 ) -> dict[str, list[Path]]:
-    """Writes a policy in some forms, and its model card beside them.
+    """Exports a policy in some formats, together with its model card.
 
     Args:
       policy_dir: a policy's folder.
-      output: the folder to write into; what else is in it stays.
+      output: the folder to write into; other files in it stay.
       formats: names among `FORMATS`.
-      evaluation: folder of an evaluation of this policy, whose results go into the card.
+      evaluation: folder of an evaluation of this policy, whose results the card is to include.
 
     Returns:
-      for each format the files.
+      the files of each format.
 
     Raises:
-      PolicyError: there is no good policy, or it has not this form.
+      PolicyError: there is no intact policy, or it has no such format.
       ConfigError: a format is unknown, or the evaluation is of another policy.
-      ToolchainError: a tool that it takes is missing or fails.
+      ToolchainError: a tool is missing or fails.
       OutputError: a file cannot be written.
     """
     unknown = [name for name in formats if name not in FORMATS]
@@ -47,32 +48,33 @@ def export_policy(
     weights = NetworkWeights.load(policy_dir)
     card = weights.card()
     if evaluation is not None:
-        card = card.with_results(evaluation_results(evaluation, weights.checksum()))
+        card = card.with_results(_evaluation_results(evaluation, weights.checksum()))
     problem = problems.recorded(weights.metadata, str(policy_dir))
     model, possible = EMBEDDED_MODELS[problem.advisor.problem], problem.action_space.formats(weights)
     impossible = [form for form in formats if form not in possible]
     if impossible and components(weights.features):
         raise PolicyError(
-            f"{policy_dir}: sees IR2Vec embeddings, for which the format {impossible[0]} has no place; expected aot, "
-            "or a policy that was trained without them"
+            f"{policy_dir}: observes IR2Vec embeddings, which the format {impossible[0]} cannot represent; expected "
+            "aot, or a policy that was trained without them"
         )
     if impossible:
         raise PolicyError(
-            f"{policy_dir}: there is no way yet to write a policy for {problem.name} in the format {impossible[0]}; "
+            f"{policy_dir}: a policy for {problem.name} cannot be exported in the format {impossible[0]}; "
             + (
                 f"expected some of {', '.join(possible)}"
                 if possible
-                else "compiler_opt/tools/deploy.py takes it as it is"
+                else "compiler_opt/tools/deploy.py takes its folder as it is"
             )
         )
     check_folder_writable(output)
-    written = {name: FORMATS[name](policy_dir, weights, model, output) for name in formats}
+    export = _Export(policy_dir, weights, model, output)
+    written = {name: FORMATS[name](export) for name in formats}
     card.save(output)
     return written
 
 
-def evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
-    """What `evaluate` measured, in the words of a model card.
+def _evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
+    """Results of an evaluation of one policy, as a model card shows them.
 
     Raises:
       ConfigError: there is no evaluation, or it measured other weights.
@@ -107,49 +109,52 @@ def evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
     return [result]
 
 
-def _native(policy_dir: Path, weights: NetworkWeights, model: EmbeddedModel, output: Path) -> list[Path]:
-    del policy_dir, model
-    return _write(output, {NATIVE_FILE: native_blob(weights)})
+@dataclasses.dataclass(frozen=True)
+class _Export:
+    """A policy to be written in one of the formats.
+
+    Attributes:
+      policy_dir: the policy's folder.
+      weights: of the policy.
+      model: its names in LLVM.
+      output: the folder to write into.
+    """
+
+    policy_dir: Path
+    weights: NetworkWeights
+    model: EmbeddedModel
+    output: Path
+
+    def write(self, contents: Mapping[str, bytes]) -> list[Path]:
+        """Writes files by name; returns their paths."""
+        for name, content in contents.items():
+            write_atomically(self.output / name, content)
+        return [self.output / name for name in contents]
+
+    def native(self) -> list[Path]:
+        return self.write({NATIVE_FILE: native_blob(self.weights)})
+
+    def cpp(self) -> list[Path]:
+        header = (include_directory() / _HEADER).read_bytes()
+        return self.write({CPP_FILE: embedded_source(native_blob(self.weights)).encode(), _HEADER: header})
+
+    def release_model(self) -> list[Path]:
+        return write_release_model(self.weights, self.model, self.output)
+
+    def tflite(self) -> list[Path]:
+        load_tensorflow()
+        from compiler_opt.export.tflite import tflite_files
+
+        return self.write(tflite_files(self.weights, self.model.advice.name))
+
+    def aot(self) -> list[Path]:
+        return write_aot(self.policy_dir, self.model, self.output)
 
 
-def _cpp(policy_dir: Path, weights: NetworkWeights, model: EmbeddedModel, output: Path) -> list[Path]:
-    del policy_dir, model
-    header = (include_directory() / _HEADER).read_bytes()
-    return _write(output, {CPP_FILE: embedded_source(native_blob(weights)).encode(), _HEADER: header})
-
-
-def _release_model(policy_dir: Path, weights: NetworkWeights, model: EmbeddedModel, output: Path) -> list[Path]:
-    del policy_dir
-    return write_release_model(weights, model, output)
-
-
-def _tflite(policy_dir: Path, weights: NetworkWeights, model: EmbeddedModel, output: Path) -> list[Path]:
-    del policy_dir
-    # Not before everything that the user gave is known to be good: it takes seconds.
-    from compiler_opt.tensorflow_loading import load_tensorflow
-
-    load_tensorflow()
-    from compiler_opt.export.tflite import tflite_model
-
-    converted = tflite_model(weights, model.advice.name)
-    return _write(output, {TFLITE_FILE: converted.content, OUTPUT_SPEC_FILE: converted.output_spec.encode()})
-
-
-def _aot(policy_dir: Path, weights: NetworkWeights, model: EmbeddedModel, output: Path) -> list[Path]:
-    del weights
-    return write_aot(policy_dir, model, output)
-
-
-FORMATS: Mapping[str, Callable[[Path, NetworkWeights, EmbeddedModel, Path], list[Path]]] = {
-    "native": _native,
-    "cpp": _cpp,
-    "release_model": _release_model,
-    "tflite": _tflite,
-    "aot": _aot,
+FORMATS: Mapping[str, Callable[[_Export], list[Path]]] = {
+    "native": _Export.native,
+    "cpp": _Export.cpp,
+    "release_model": _Export.release_model,
+    "tflite": _Export.tflite,
+    "aot": _Export.aot,
 }
-
-
-def _write(output: Path, contents: Mapping[str, bytes]) -> list[Path]:
-    for name, content in contents.items():
-        write_atomically(output / name, content)
-    return [output / name for name in contents]

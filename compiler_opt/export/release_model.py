@@ -1,16 +1,16 @@
-"""A policy as a C++ class that LLVM compiles in, with the interface of TensorFlow's AOT models and no TensorFlow.
+"""A policy as a C++ class to compile into LLVM: the interface of TensorFlow's AOT models without TensorFlow.
 
-    InlinerSizeModel.h      the class `llvm::InlinerSizeModel`, weights and evaluator in it; needs no other file
-    InlinerSizeModel.cpp    an object's worth of it, for builds that want header and object
+    InlinerSizeModel.h      the class `llvm::InlinerSizeModel` with weights and evaluator; needs no other file
+    InlinerSizeModel.cpp    instantiates it, for builds that expect header and object
     InlinerSizeModel.o      that object
 
-LLVM's `ReleaseModeModelRunner` takes such a class; docs/deploy.md tells how to build LLVM with it.
+LLVM's `ReleaseModeModelRunner` takes such a class; docs/deploy.md describes how to build LLVM with it.
 """
 
 import dataclasses
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +27,11 @@ _INT64 = np.dtype("i8")
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddedModel:
-    """How LLVM knows the model of a problem.
+    """The names of a problem's model in LLVM.
 
     Attributes:
-      class_name: of the class in namespace `llvm`, of its header and object, and in upper case of the cmake variables.
-      advice: the decision's tensor.
+      class_name: of the class in namespace `llvm`, of its header and object, and in upper case of the CMake variables.
+      advice: the tensor of a decision.
     """
 
     class_name: str
@@ -47,37 +47,24 @@ EMBEDDED_MODELS: Mapping[str, EmbeddedModel] = {
     "regalloc_eviction": EmbeddedModel("RegAllocEvictModel", TensorSpec("index_to_evict", _INT64, (1,))),
     "regalloc_priority": EmbeddedModel("RegAllocPriorityModel", TensorSpec("priority", np.dtype("f4"), (1,))),
 }
-"""By problem: the names that `llvm/lib/{Analysis,CodeGen}/CMakeLists.txt` gives them."""
+"""By problem, as in `llvm/lib/{Analysis,CodeGen}/CMakeLists.txt`."""
 
-CPP_COMPILERS = ("c++", "g++", "clang++")
+_CPP_COMPILERS = ("c++", "g++", "clang++")
 _TIMEOUT_S = 300.0
-_C_TYPES = {_INT64: "int64_t", np.dtype("i4"): "int32_t", np.dtype("f4"): "float", np.dtype("f8"): "double"}
+_C_TYPES = {_INT64: "int64_t", np.dtype("f4"): "float"}
 
 
-def header_text(weights: NetworkWeights, model: EmbeddedModel, inputs: Sequence[TensorSpec] | None = None) -> str:
-    """The header, complete in itself.
-
-    Args:
-      weights: what it decides by.
-      model: what LLVM calls it.
-      inputs: the tensors that the network sees, in its order; by default scalar int64 by its features' names.
+def header_text(weights: NetworkWeights, model: EmbeddedModel) -> str:
+    """The self-contained header of a policy whose features are scalar integers.
 
     Raises:
-      PolicyError: the inputs are not the network's, or the network is too large.
+      PolicyError: a feature has an invalid name, or the network is too large.
     """
-    if inputs is None:
-        inputs = [TensorSpec(name, _INT64, (1,)) for name in weights.features]
-    if tuple(spec.name for spec in inputs) != weights.features:
-        raise PolicyError("release model: its inputs are not the features of the policy, in their order")
-    for spec in inputs:
-        if not re.fullmatch(r"[\w.\-]+", spec.name, re.ASCII):
-            raise PolicyError(f"release model: {spec.name!r} is no name of a feature")
-        if spec.dtype != _INT64 or spec.num_elements != 1:
-            raise PolicyError(f"release model: expected scalar int64 features, found {spec.to_json()}")
+    for name in weights.features:
+        if not re.fullmatch(r"[\w.\-]+", name, re.ASCII):
+            raise PolicyError(f"release model: expected the name of a feature, found {name!r}")
     blob = native_blob(weights)
-    arguments = "".join(
-        f'      {{"{spec.name}", sizeof({_C_TYPES[spec.dtype]}), {spec.num_elements}}},\n' for spec in inputs
-    )
+    arguments = "".join(f'      {{"{name}", sizeof(int64_t), 1}},\n' for name in weights.features)
     name = model.class_name
     guard = f"COMPILER_OPT_{name.upper()}_H_"
     sources = "\n".join(_own_source(file) for file in ("policy_network.h", "release_model.h"))
@@ -116,7 +103,7 @@ class {name} final : public compiler_opt::ReleaseModel<compiler_opt::{name}Polic
 
 
 def source_text(model: EmbeddedModel) -> str:
-    """The source of the object that belongs to the header; with it the header compiles on its own."""
+    """The source of the object: instantiates the class of the header."""
     return (
         f'#include "{model.class_name}.h"\n\n'
         f"// The class is complete in its header; this is for builds that want an object as well.\n"
@@ -128,34 +115,28 @@ def write_release_model(weights: NetworkWeights, model: EmbeddedModel, directory
     """Writes header, source and object.
 
     Returns:
-      the three files.
+      paths of the three files.
 
     Raises:
-      PolicyError: the policy has not this form.
+      PolicyError: the policy has no such form.
       ToolchainError: there is no C++ compiler, or it fails.
       OutputError: a file cannot be written.
     """
     header, source, output = (directory / f"{model.class_name}{suffix}" for suffix in (".h", ".cpp", ".o"))
     header_content, source_content = header_text(weights, model), source_text(model)
-    compiler = _cpp_compiler()
+    compiler = next(filter(None, map(shutil.which, _CPP_COMPILERS)), None)
+    if compiler is None:
+        raise ToolchainError("release model: found no C++ compiler on PATH; install the package g++")
     write_atomically(header, header_content.encode())
     write_atomically(source, source_content.encode())
     options = ["-std=c++17", "-O2", "-DNDEBUG", "-fPIC", "-fno-exceptions", "-fno-rtti", "-c"]
     result = processes.run([compiler, *options, str(source), "-o", str(output)], timeout_s=_TIMEOUT_S)
     if not result.ok:
-        raise ToolchainError(f"{output}: {result.describe()}; see that the package g++ is whole")
+        raise ToolchainError(f"{output}: {result.describe()}; check that the package g++ is complete")
     return [header, source, output]
 
 
-def _cpp_compiler() -> str:
-    for name in CPP_COMPILERS:
-        path = shutil.which(name)
-        if path is not None:
-            return path
-    raise ToolchainError("no C++ compiler on PATH, which the object of a release model needs; install the package g++")
-
-
 def _own_source(name: str) -> str:
-    """One of our headers, without the inclusion of the one that is put before it."""
+    """A header of ours without its `#include` of the one that precedes it."""
     text = (include_directory() / name).read_text(encoding="utf-8")
     return text.replace('#include "policy_network.h"\n\n', "")

@@ -1,14 +1,14 @@
 """A policy as `model.tflite`, for a clang in LLVM's development mode.
 
 LLVM (`llvm/lib/Analysis/TFLiteUtils.cpp`) looks up each input by `action_` + the feature's name, and the advice by the
-name that `output_spec.json` gives, each followed by its port. A feature that the model has not is no mistake; an input
-that LLVM does not fill is. Its interpreter knows TFLite's builtin operations only, so the thresholds that are reached
-are counted by comparing instead of searching.
+name in `output_spec.json`, each followed by its port. The model may lack some of LLVM's features, but LLVM must fill
+all of its inputs. LLVM's interpreter has only TFLite's builtin operations, so quantile ranks are computed by
+comparisons instead of a search.
 
-A model may decide greedily or draw; one that draws also tells its logits, which log probabilities are computed from.
+A model decides greedily or samples; one that samples also outputs its logits, from which log probabilities are
+computed.
 """
 
-import dataclasses
 import json
 import warnings
 from typing import Any
@@ -18,27 +18,14 @@ import tensorflow as tf
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.scratch import scratch_for_libraries
-from compiler_opt.policies.development_model import LOGITS, SEED_MARKS
+from compiler_opt.policies.development_model import LOGITS, OUTPUT_SPEC_FILE, SEED_MARKS, TFLITE_FILE
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import stderr_held
 
 SIGNATURE = "action"
-"""Of the SavedModel; TensorFlow puts it before the inputs' names."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TFLiteModel:
-    """The contents of the two files.
-
-    Attributes:
-      content: of `model.tflite`.
-      output_spec: of `output_spec.json`.
-    """
-
-    content: bytes
-    output_spec: str
+"""Name of the SavedModel's signature, with which TensorFlow prefixes the inputs' names."""
 
 
 class _Network(tf.Module):
@@ -49,12 +36,12 @@ class _Network(tf.Module):
         self._features = weights.features
         thresholds = QuantileEncoder(weights.quantiles).integer_thresholds
         longest = max(len(each.values) for each in thresholds)
-        # Padding counts nothing when it is reached.
+        # Padding has a count of 0.
         self._thresholds = np.array([np.pad(each.values, (0, longest - len(each.values))) for each in thresholds])
         counts = [np.pad(each.counts, (0, longest - len(each.values))) for each in thresholds]
         self._counts = np.array(counts, np.float32)
         self._lengths = np.array([[len(column)] for column in weights.quantiles], np.float32)
-        # Variables, as the outputs of functions without any go by another name.
+        # Variables, because the outputs of functions without variables are named differently.
         self._layers = [
             (tf.Variable(kernel), tf.Variable(bias))
             for kernel, bias in zip(weights.kernels, weights.biases, strict=True)
@@ -72,23 +59,26 @@ class _Network(tf.Module):
         logits = tf.matmul(activations, kernel) + bias
         if not self._temperature:
             return {self._action_name: tf.argmax(logits, axis=1, output_type=tf.int64)}
-        # As `BinaryPolicy` samples: 1 when a uniform number is below its probability.
+        # As `BinaryPolicy` samples: 1 if a uniform number is below the probability of 1.
         seed, seed2 = SEED_MARKS
         uniform = tf.raw_ops.RandomUniform(shape=[1], dtype=tf.float32, seed=seed, seed2=seed2)
         probability = tf.sigmoid((logits[:, 1] - logits[:, 0]) / self._temperature)
         return {self._action_name: tf.cast(uniform < probability, tf.int64), LOGITS: logits}
 
 
-def tflite_model(weights: NetworkWeights, action_name: str, *, temperature: float = 0.0) -> TFLiteModel:
-    """Converts a binary policy that sees integers; a decision at a time; takes some 0.3 s.
+def tflite_files(weights: NetworkWeights, action_name: str, *, temperature: float = 0.0) -> dict[str, bytes]:
+    """Converts a binary policy of integer features to a model that takes one decision at a time (some 0.3 s).
 
     Args:
-      weights: what it decides by.
+      weights: of the policy.
       action_name: the advice's name, such as `inlining_decision`.
-      temperature: over 0, it draws, and `policies.development_model` says how it gets its seed.
+      temperature: 0 to decide greedily; over 0 to sample, see `policies.development_model` for the seed.
+
+    Returns:
+      contents of `model.tflite` and `output_spec.json` by name.
 
     Raises:
-      PolicyError: TensorFlow does not convert it.
+      PolicyError: TensorFlow cannot convert the policy.
     """
     network = _Network(weights, action_name, temperature)
     inputs = {name: tf.TensorSpec([1], tf.int64, name) for name in weights.features}
@@ -100,14 +90,14 @@ def tflite_model(weights: NetworkWeights, action_name: str, *, temperature: floa
             with stderr_held():
                 model: bytes = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=[SIGNATURE]).convert()
         except (ValueError, tf.errors.OpError) as error:
-            raise PolicyError(f"TFLite: the policy is not converted: {' '.join(str(error).split())[:200]}") from error
-    return TFLiteModel(model, _output_spec(model, action_name))
+            raise PolicyError(f"TFLite: cannot convert the policy: {' '.join(str(error).split())[:200]}") from error
+    return {TFLITE_FILE: model, OUTPUT_SPEC_FILE: _output_spec(model, action_name).encode()}
 
 
 def _output_spec(model: bytes, action_name: str) -> str:
-    """The content of `output_spec.json`: the decision first, as LLVM wants it, then what else there is."""
+    """The content of `output_spec.json`: the decision first, as LLVM expects, then the other outputs."""
     with warnings.catch_warnings():
-        # That it moves to a package of its own.
+        # About its future move to another package.
         warnings.simplefilter("ignore", UserWarning)
         interpreter = tf.lite.Interpreter(model_content=model)
     details: dict[str, Any] = interpreter.get_signature_runner(SIGNATURE).get_output_details()

@@ -17,7 +17,6 @@ from compiler_opt.export.release_model import (
 )
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.spaces.binary import BinaryPolicy
-from compiler_opt.tensor_spec import TensorSpec
 from tests.native.cpp import COMPILERS, DRIVER, build
 from tests.real_observations import weights_for
 
@@ -74,12 +73,7 @@ def test_it_compiles_without_warnings_for_every_problem(compiler: str, problem: 
 
 def test_what_is_not_its_own_is_refused() -> None:
     weights = weights_for({"f": np.arange(9), "g": np.arange(9) % 5})
-    one, other = (TensorSpec(name, np.dtype("i8"), (1,)) for name in "fg")
-    with pytest.raises(PolicyError, match="not the features of the policy"):
-        header_text(weights, _MODEL, [other, one])
-    with pytest.raises(PolicyError, match=r"expected scalar int64 features, found .*'g'"):
-        header_text(weights, _MODEL, [one, TensorSpec("g", np.dtype("f4"), (1, 33))])
-    with pytest.raises(PolicyError, match="no name of a feature"):
+    with pytest.raises(PolicyError, match="expected the name of a feature"):
         header_text(dataclasses.replace(weights, features=("f", 'x"};')), _MODEL)
     with pytest.raises(PolicyError, match="name of a C\\+\\+ class"):
         EmbeddedModel("Model; int x", _MODEL.advice)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from compiler_opt.export.saved_model import save_policy
-from compiler_opt.export.tflite import tflite_model
+from compiler_opt.export.tflite import tflite_files
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.development_model import LOGITS, with_seed
+from compiler_opt.policies.development_model import LOGITS, OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import Binary, BinaryPolicy
@@ -162,7 +162,7 @@ def test_tflite_and_extreme_values() -> None:
     columns = {"f0": np.array([-1e300, -3.5, 0.0, 1e300]), "f1": np.array([float(limits.min), 2.0, 2.0**62, 2.0**63])}
     weights = weights_for(columns, hidden=(4,))
     weights = NetworkWeights(("f0", "f1"), tuple(columns.values()), weights.kernels, weights.biases)
-    _, decide = _interpreter(tflite_model(weights, _ADVICE).content)
+    _, decide = _interpreter(tflite_files(weights, _ADVICE)[TFLITE_FILE])
     for f0 in (limits.min, -4, -3, 0, limits.max):
         for f1 in (limits.min, 1, 2, 2**62 - 1, 2**62, limits.max):
             # Compared as Python's integers, of any size.
@@ -179,8 +179,8 @@ def test_tflite_and_extreme_values() -> None:
 def test_tflite_draws_as_often_as_its_logits_say(weights: NetworkWeights, observations: dict[str, np.ndarray]) -> None:
     """The same observation many times over: the share of ones, and streams that differ by their seeds alone."""
     temperature = 5.0
-    model = tflite_model(weights, _ADVICE, temperature=temperature)
-    specs = {entry["logging_name"]: entry["tensor_spec"] for entry in json.loads(model.output_spec)}
+    files = tflite_files(weights, _ADVICE, temperature=temperature)
+    specs = {entry["logging_name"]: entry["tensor_spec"] for entry in json.loads(files[OUTPUT_SPEC_FILE])}
     assert list(specs) == [_ADVICE, LOGITS]
     assert (specs[LOGITS]["type"], specs[LOGITS]["shape"]) == ("float", [1, 2])
     logits = BinaryPolicy(weights).logits(observations)
@@ -188,7 +188,7 @@ def test_tflite_draws_as_often_as_its_logits_say(weights: NetworkWeights, observ
     row = int(np.abs(probabilities - 0.3).argmin())
 
     def draws(seed: int, count: int) -> np.ndarray:
-        interpreter: Any = tf.lite.Interpreter(model_content=with_seed(model.content, seed))
+        interpreter: Any = tf.lite.Interpreter(model_content=with_seed(files[TFLITE_FILE], seed))
         interpreter.allocate_tensors()
         operations = {operation["op_name"] for operation in interpreter._get_ops_details()}
         assert not any(name.startswith(("Flex", "CUSTOM")) for name in operations)
