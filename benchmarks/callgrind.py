@@ -48,8 +48,8 @@ class Counts:
     printed: str
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     problem, toolchain = problems.load(_COMPILE_TASK.value), probe(_CLANG_PATH.value)
     policy = problem.load_policy(Path(_POLICY_PATH.value))
     corpus = Corpus.load(_DATA_PATH.value)
@@ -125,10 +125,6 @@ def _report(results: Mapping[str, Mapping[str, Counts]]) -> None:
             for before, after in zip(dataclasses.astuple(plain)[:3], dataclasses.astuple(policy)[:3], strict=True)
         ]
         print(f"{name:18} {' '.join(columns)}{'' if plain.printed == policy.printed else '  PRINTS SOMETHING ELSE'}")
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ _REPETITIONS = flags.DEFINE_integer("repetitions", 3, "Times that each module is
 _SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules and of the decisions.", 0)
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     for path in (_DATA_PATH.value, _POLICY_PATH.value):
         if not Path(path).exists():
             raise ConfigError(f"{path}: not there; run ./run_demo.sh first, or give --data_path and --policy_path")
@@ -135,10 +135,6 @@ class _Cost:
             f"  plain clang {np.median(self.plain_cpu_s):.2f} s; collecting {np.median(self.compiler_cpu_s):.2f} s in "
             f"clang and {np.median(self.host_cpu_s):.2f} s in Python; {self.decisions // len(ratios)} decisions"
         )
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ LIMIT_S, LIMIT_MB = 1.0, 200.0
 """What all of it may take for 10,000 modules."""
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     with scratch_directory() as scratch:
         corpus = scratch / "corpus"
         _make_corpus(corpus, probe(_CLANG_PATH.value).clang)
@@ -120,4 +120,4 @@ def _make_corpus(root: Path, clang: Path | str) -> None:
 
 
 if __name__ == "__main__":
-    entry_point.run(main)
+    entry()

@@ -45,8 +45,8 @@ Run = Callable[[], tuple[float, np.ndarray]]
 """One repetition: microseconds of a decision, and the decisions."""
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     for path in (_DATA_PATH.value, _POLICY_PATH.value):
         if not Path(path).exists():
             raise ConfigError(f"{path}: not there; run ./run_demo.sh first, or give --data_path and --policy_path")
@@ -176,10 +176,6 @@ def _saved_model(policy: BinaryPolicy, rows: np.ndarray) -> Run:
         return int(signature(**inputs, **others)[name][0])
 
     return _timed(decide, list(rows))
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

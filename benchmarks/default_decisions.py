@@ -65,8 +65,8 @@ class Compared:
     rebuilt_score: float
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     problem = problems.load(_COMPILE_TASK.value)
     if problem.default_policy is None or problem.advisor.plugin_default_feature is None:
         raise ConfigError(f"--compile_task={problem.name}: the compiler tells its own decisions")
@@ -198,10 +198,6 @@ def function_contents(path: Path) -> dict[str, tuple[bytes, list[tuple[int, int,
             for symbol in symbols.iter_symbols()
             if symbol["st_info"]["type"] == "STT_FUNC" and isinstance(symbol["st_shndx"], int)
         }
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

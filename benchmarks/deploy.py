@@ -33,8 +33,8 @@ _SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules.", 0)
 _PLAIN, _POLICY = 0, 1
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     for path in (_DATA_PATH.value, _POLICY_PATH.value):
         if not Path(path).exists():
             raise ConfigError(f"{path}: not there; run ./run_demo.sh first, or give --data_path and --policy_path")
@@ -76,10 +76,6 @@ def main(argv: list[str]) -> None:
     print(f"  {text_changed} objects differ from plain clang's; {'never worse; ' if _NEVER_WORSE.value else ''}strict")
     print(f"  {_REPETITIONS.value} repetitions; {toolchain.version_text}, -{level}; policy {_POLICY_PATH.value}")
     print(f"  {platform.machine()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}")
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from compiler_opt.corpus.making import extract
 from compiler_opt.corpus.ready_made import archives, manifest
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.errors import CompileError, ConfigError
-from compiler_opt.files import default_cache_dir
+from compiler_opt.files import default_cache_dir, one_line
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -186,7 +186,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -
     result = processes.run(command, timeout_s=_TIMEOUT_S, environment=environment)
     if not result.ok:
         said = result.stdout.decode("utf-8", "replace")[-2000:]
-        raise CompileError(f"{result.describe()}; it said: {entry_point.one_line(said)}")
+        raise CompileError(f"{result.describe()}; it said: {one_line(said)}")
     return result.stdout.decode("utf-8", "replace") + result.stderr_tail
 
 
@@ -211,8 +211,8 @@ def _text_bytes(build: Path, toolchain: Toolchain) -> int:
     return sum(int(line.split()[0]) for line in lines)
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     for tool in ("cmake", "ctest"):
         if shutil.which(tool) is None:
             raise ConfigError(f"{tool}: not found on PATH; install the package cmake")
@@ -247,10 +247,6 @@ def _report(name: str, toolchain: Toolchain, found: Findings) -> None:
         f"{found.policy_text_bytes} with the policy ({change:+.2%})",
         flush=True,
     )
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

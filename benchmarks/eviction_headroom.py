@@ -41,8 +41,8 @@ _PROBLEM = "regalloc_eviction"
 _SETTINGS = RolloutSettings(timeout_s=300.0)
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     corpus, toolchain, problem = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value), problems.load(_PROBLEM)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     assert problem.rule is not None
@@ -108,10 +108,6 @@ def _share_of_copies(module: Module, problem: Problem, toolchain: Toolchain) -> 
         costs = regalloc_remarks.parse_costs(compilation.measured_remarks())
     copies = {name: regalloc_remarks.RegallocCosts(copies=cost.copies) for name, cost in costs.items()}
     return sum(function_scores(copies).values()) / sum(function_scores(costs).values())
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ class Cost:
     wall_s: float
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     toolchain = probe(_CLANG_PATH.value)
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     objcopy = toolchain.tool("llvm-objcopy")
@@ -168,10 +168,6 @@ def _report(costs: dict[str, list[Cost]], toolchain: Toolchain, num_workers: int
         f"{_NUM_SOURCES.value} different; {num_workers} workers; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
     )
     print(f"Python {platform.python_version()}, {toolchain.version_text}")
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -103,8 +103,8 @@ def compare(module: Module, policy: Policy, toolchain: Toolchain, seed: int) -> 
     return Compared(len(advice), len(advice) * len(names), tuple(mismatches), ())
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     corpus, failed = Corpus.load(_DATA_PATH.value), False
     order = np.random.default_rng(_SEED.value).permutation(len(corpus.modules))[: _NUM_MODULES.value]
     modules = [corpus.modules[index] for index in order]
@@ -139,10 +139,6 @@ def _report(toolchain: Toolchain, num_modules: int, compared: list[Compared]) ->
     for failure in failures:
         print(f"  failed: {failure}")
     return bool(mismatches or failures)
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

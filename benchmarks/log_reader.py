@@ -69,8 +69,8 @@ _KINDS = (
 )
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     print("GB per CPU second, page cache: median (least to most) of the repetitions")
     with scratch_directory() as scratch:
         for kind in _KINDS:
@@ -161,10 +161,6 @@ def _compare_beginning(path: Path) -> None:
     assert len(log) == len(records)
     for name, column in log.columns().items():
         np.testing.assert_array_equal(column, np.stack([record[name] for record in records]))
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

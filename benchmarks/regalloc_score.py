@@ -119,8 +119,8 @@ _COMPARISONS = (
 )
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     if not Path(_DATA_PATH.value).exists():
         raise ConfigError(f"{_DATA_PATH.value}: not there; run ./run_demo.sh first, or give --data_path")
     corpus, toolchain = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value)
@@ -429,10 +429,6 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     """Ranks from 0; equal values share the mean of theirs."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts + 1) / 2)[inverse]
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

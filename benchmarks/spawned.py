@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt.errors import CompileError
-from compiler_opt.tools import entry_point
+from compiler_opt.files import one_line
 
 
 def spawn(command: Sequence[str], scratch: Path) -> tuple[float, float]:
@@ -23,6 +23,6 @@ def spawn(command: Sequence[str], scratch: Path) -> tuple[float, float]:
     child = os.posix_spawn(command[0], list(command), os.environ, file_actions=[output, errors])
     _, status, usage = os.wait4(child, 0)
     if status != 0:
-        said = entry_point.one_line((scratch / "stderr").read_text(errors="replace"))
+        said = one_line((scratch / "stderr").read_text(errors="replace"))
         raise CompileError(f"{' '.join(command)}: exit status {os.waitstatus_to_exitcode(status)}: {said[:500]}")
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024.0

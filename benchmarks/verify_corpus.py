@@ -34,7 +34,7 @@ from compiler_opt.corpus.making import extract, local_thinlto
 from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.corpus.ready_made import archives, manifest
 from compiler_opt.errors import CompileError, ConfigError
-from compiler_opt.files import default_cache_dir
+from compiler_opt.files import default_cache_dir, one_line
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -164,11 +164,11 @@ def check(name: str, way: str, source: Path, toolchain: Toolchain, scratch: Path
 def _run(command: list[str], scratch: Path) -> None:
     result = processes.run_logged(command, scratch / "log")
     if not result.ok:
-        raise CompileError(f"{result.describe()}; it said: {entry_point.one_line(result.stderr_tail)}")
+        raise CompileError(f"{result.describe()}; it said: {one_line(result.stderr_tail)}")
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     for tool in ("cmake", "ninja"):
         if shutil.which(tool) is None:
             raise ConfigError(f"{tool}: not found on PATH; install the packages cmake and ninja-build")
@@ -218,10 +218,6 @@ def _report(what: str, toolchain: Toolchain, found: Findings) -> None:
         if not each.is_identical:
             print(f"  {'explained' if each.is_good else 'NOT EXPLAINED'}: {each.module}: {each.describe()}")
     print(end="", flush=True)
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

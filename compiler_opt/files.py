@@ -1,4 +1,4 @@
-"""Files and folders: written so that nobody sees half of one; read though others may mean ill; kept to one process."""
+"""Files and folders: atomic writes, bounded reads of untrusted files, exclusive folders, and text for messages."""
 
 import contextlib
 import ctypes
@@ -20,14 +20,14 @@ from compiler_opt.errors import OutputError
 
 _PARTIAL, _OLD = ".partial", ".old"
 _TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.(partial|old)", re.DOTALL)
-"""The temporary files and folders of `write_atomically` and `replaced_folder`."""
+"""Temporary names of `write_atomically` and `replaced_folder`."""
 
 _CHECKSUM = "sha256"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def write_atomically(path: Path, content: bytes, *, executable: bool = False, durable: bool = True) -> None:
-    """Writes a file whole or not at all; what stood there stays until the new content is safely on disk.
+    """Writes a file whole or not at all: an existing file stays until the new content is on disk.
 
     Args:
       path: the file.
@@ -62,22 +62,27 @@ def write_atomically(path: Path, content: bytes, *, executable: bool = False, du
         ) from error
 
 
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8 text by `write_atomically`; stray bytes of names (lone surrogates) are escaped."""
+    write_atomically(path, text.encode("utf-8", "backslashreplace"))
+
+
 def write_json(path: Path, content: object) -> None:
-    """Writes JSON for people to read, too, see `write_atomically`."""
+    """Writes indented JSON by `write_atomically`."""
     write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a JSON object that `read_checked_json` knows to be whole, see `write_atomically`."""
+    """Writes a JSON object with a checksum, for `read_checked_json`, by `write_atomically`."""
     write_atomically(path, json.dumps({**content, _CHECKSUM: _json_sha256(content)}).encode())
 
 
 def read_checked_json(path: Path, max_bytes: int = 1 << 30) -> dict[str, Any]:
-    """Reads what `write_checked_json` has written.
+    """Reads a file that `write_checked_json` has written.
 
     Raises:
       OSError: it cannot be read.
-      ValueError: it is damaged; the message says so in one line.
+      ValueError: it is damaged; the message is one line.
     """
     try:
         content = json.loads(read_regular(path, max_bytes))
@@ -89,7 +94,11 @@ def read_checked_json(path: Path, max_bytes: int = 1 << 30) -> dict[str, Any]:
 
 
 def set_aside(path: Path) -> Path:
-    """Renames what is damaged, a file or a folder, so that it is out of the way and not lost; returns its new name."""
+    """Renames a damaged file or folder to a free name `NAME.damaged[.N]`, and returns its new path.
+
+    Raises:
+      OutputError: it cannot be renamed.
+    """
     for number in range(1, 1000):
         aside = path.with_name(f"{path.name}.damaged" + (f".{number}" if number > 1 else ""))
         if not os.path.lexists(aside):
@@ -103,13 +112,10 @@ def set_aside(path: Path) -> Path:
 
 @contextlib.contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
-    """A new folder that takes the place of another, or of none, when all went well; until then the old one stands.
+    """Yields a new folder, which replaces `folder`, if any, when the block ends without an exception.
 
-    At no moment is there none: killed, the program has left the old folder or the new one. A folder has one writer at
-    a time; what earlier ones have left half-written is removed.
-
-    Args:
-      folder: the place.
+    At every moment either the old folder or the new one exists, even if the process is killed. A folder has one writer
+    at a time; temporaries of earlier writers are removed.
 
     Raises:
       OSError: something cannot be written.
@@ -127,18 +133,18 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
             partial.rename(folder)
         _flush(folder.parent)
     finally:
-        # The old one, if all went well.
+        # After an exchange, this is the old folder.
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def sweep_temporaries(folder: Path, name: str | None = None) -> None:
-    """Removes what killed writers have left beside the files and folders of a folder that is ours alone.
+    """Removes temporaries that killed writers have left in a folder that only this process writes.
 
-    A folder that one of them was about to replace, and had moved away, is put back.
+    If a killed writer had moved a folder away and not replaced it yet, the folder is moved back.
 
     Args:
       folder: where they wrote.
-      name: of the file or folder whose leftovers to remove; by default everyone's.
+      name: sweep temporaries of this file or folder only.
     """
     with contextlib.suppress(OSError):
         for path in list(folder.iterdir()):
@@ -151,24 +157,22 @@ def sweep_temporaries(folder: Path, name: str | None = None) -> None:
 
 
 def flush_tree(folder: Path) -> None:
-    """Sees to it that all files of a folder, and their names, are on disk.
+    """Flushes all files of a folder, and their names, to disk.
 
     Raises:
       OSError: they cannot be written.
     """
     for place, _, names in os.walk(folder):
-        for name in names:
-            path = Path(place, name)
+        for path in (*(Path(place, name) for name in names), Path(place)):
             if not path.is_symlink():
                 _flush(path)
-        _flush(Path(place))
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor of a regular file, to read; anything else might block or have no end.
+    """Opens a regular file for reading and returns its descriptor. Other kinds of files may block or never end.
 
     Raises:
-      OSError: it cannot be opened, or is something else.
+      OSError: it cannot be opened, or is not a regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -178,10 +182,10 @@ def open_regular(path: Path) -> int:
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
-    """The contents of a regular file, as much as there is when it is opened; a larger one is not read at all.
+    """Reads a regular file, up to its size when it is opened; refuses a larger one without reading it.
 
     Raises:
-      OSError: it cannot be read, is something else, or is larger; `strerror` says so.
+      OSError: it cannot be read, is not a regular file, or is too large; `strerror` says so.
     """
     with os.fdopen(open_regular(path), "rb") as file:
         size_bytes = os.fstat(file.fileno()).st_size
@@ -191,7 +195,7 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
 
 
 def size_and_sha256(path: Path) -> tuple[int, str]:
-    """Of a file, in bytes and in hexadecimal, however large it is.
+    """Size in bytes and hexadecimal SHA-256 of a file of any size.
 
     Raises:
       OSError: it cannot be read.
@@ -205,10 +209,10 @@ def size_and_sha256(path: Path) -> tuple[int, str]:
 
 
 def check_writable(path: Path) -> None:
-    """Finds out before the work whether a file can be written after it; leaves everything as it is.
+    """Checks, before the work, that its result can be written to a file; creates nothing.
 
     Raises:
-      OutputError: its folder cannot be made or written, or a folder is in the file's place.
+      OutputError: the path is a folder, or its folder can be neither created nor written.
     """
     if path.is_dir():
         raise OutputError(f"{path}: expected the name of a file, found a folder; add a name to it")
@@ -216,14 +220,14 @@ def check_writable(path: Path) -> None:
 
 
 def check_folder_writable(folder: Path, *, naming: Path | None = None) -> None:
-    """Finds out before the work whether files can be written into a folder after it; does not make it yet.
+    """Checks, before the work, that its results can be written into a folder, which may not exist yet.
 
     Args:
-      folder: the folder, which may still be missing.
-      naming: what the message is to name instead.
+      folder: the folder.
+      naming: the path to name in the message instead.
 
     Raises:
-      OutputError: it can be neither made nor written.
+      OutputError: it can be neither created nor written.
     """
     try:
         with tempfile.TemporaryFile(dir=nearest_folder(folder)):
@@ -234,26 +238,27 @@ def check_folder_writable(folder: Path, *, naming: Path | None = None) -> None:
 
 @contextlib.contextmanager
 def exclusive_directory(folder: Path, flag: str) -> Iterator[None]:
-    """Makes a folder in which one process at a time works; removes it again if it was new and is still empty.
+    """Creates a folder and locks it against other processes; removes it afterwards if it was new and is still empty.
 
-    Half-written files of killed processes are removed.
+    Temporaries of killed processes are removed.
 
     Args:
-      folder: where the work is done.
-      flag: by which the user gives another, for messages.
+      folder: the folder to work in.
+      flag: the flag that names the folder, for messages.
 
     Raises:
-      OutputError: it cannot be made, or another process is at work in it.
+      OutputError: it cannot be created, or another process works in it.
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder}: expected the name of a folder, found a file; give another {flag}")
-    try:
-        missing = [place for place in (folder, *folder.parents) if not place.is_dir()]
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be written: {error.strerror}; give another {flag}") from error
-    try:
+    with contextlib.ExitStack() as cleanup:
+        try:
+            missing = [place for place in (folder, *folder.parents) if not place.is_dir()]
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise OutputError(f"{folder}: cannot be written: {error.strerror}; give another {flag}") from error
+        cleanup.callback(os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -261,7 +266,7 @@ def exclusive_directory(folder: Path, flag: str) -> Iterator[None]:
                 f"{folder}: another process is working in it; wait for it, or give another {flag}"
             ) from None
         except OSError:
-            # Some network file systems lock no folders. There, it is up to the user.
+            # Some network file systems cannot lock folders; there, avoiding conflicts is up to the user.
             pass
         else:
             sweep_temporaries(folder)
@@ -271,31 +276,29 @@ def exclusive_directory(folder: Path, flag: str) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 for place in missing:
                     place.rmdir()
-    finally:
-        os.close(descriptor)
 
 
 def remove_oldest(paths: Iterable[Path], keep: int) -> None:
-    """Removes all of some files and folders but so many, those that were changed last."""
+    """Removes files and folders except the `keep` most recently modified ones."""
     by_age = sorted(paths, key=lambda path: path.stat().st_mtime_ns)
     for path in by_age[: max(0, len(by_age) - keep)]:
         _remove(path)
 
 
 def nearest_folder(folder: Path) -> Path:
-    """The folder itself or, while it is missing, whatever exists of its parents: where it would be made."""
+    """The folder itself or, if it does not exist, its nearest existing parent."""
     absolute = folder.absolute()
     return next(place for place in (absolute, *absolute.parents) if os.path.lexists(place))
 
 
 def default_cache_dir() -> Path:
-    """Where what can be had again is kept: `$XDG_CACHE_HOME/compiler_opt`, or `~/.cache/compiler_opt`."""
+    """The user's cache folder for this project: `$XDG_CACHE_HOME/compiler_opt`, or `~/.cache/compiler_opt`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "compiler_opt"
 
 
 def printable(text: object) -> str:
-    """A path or name as it can stand in a message of one line: control characters and stray bytes are escaped."""
+    """A path or name for a message of one line: control characters and stray bytes are escaped."""
     text = str(text)
     if text.isprintable():
         return text
@@ -303,9 +306,14 @@ def printable(text: object) -> str:
 
 
 def shown(value: object) -> str:
-    """A value of foreign input as it can stand in a message: as Python writes it, and not too long."""
+    """The `repr` of an untrusted value, cut to 80 characters for a message."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def one_line(text: str) -> str:
+    """The text with each run of white space replaced by one space."""
+    return " ".join(text.split())
 
 
 def _remove(path: Path) -> None:
@@ -324,14 +332,14 @@ def _flush(path: Path) -> None:
 
 
 def _exchange(new: Path, place: Path) -> None:
-    """Has two folders change names: in one step, where the file system can."""
+    """Swaps the names of two folders, atomically if the file system can."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         failed = libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(place), _RENAME_EXCHANGE)
-    except AttributeError:  # Not in every C library.
+    except AttributeError:  # Some C libraries lack it.
         failed = -1
     if failed:
-        # Killed between the two renames, the program leaves what `sweep_temporaries` puts back.
+        # If the process is killed between the two renames, `sweep_temporaries` moves the folder back.
         aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=_OLD, dir=place.parent))
         place.rename(aside / place.name)
         try:
@@ -344,7 +352,7 @@ def _exchange(new: Path, place: Path) -> None:
 
 
 def _json_sha256(content: Any) -> str:
-    # As it comes back from the file, where all keys are strings.
+    # The content as it is read back: all keys are strings.
     content = json.loads(json.dumps(content))
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

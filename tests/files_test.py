@@ -16,6 +16,7 @@ from compiler_opt.files import (
     default_cache_dir,
     exclusive_directory,
     nearest_folder,
+    one_line,
     read_checked_json,
     read_regular,
     remove_oldest,
@@ -280,3 +281,7 @@ def test_what_killed_writers_left_is_removed_and_what_they_moved_away_is_put_bac
 def test_long_values_are_cut() -> None:
     assert shown("a\nb") == "'a\\nb'"
     assert shown("x" * 100) == "'" + "x" * 79 + "..."
+
+
+def test_one_line() -> None:
+    assert one_line("  two\n   lines ") == "two lines"

@@ -32,8 +32,8 @@ _GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files.")
 _GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     root_dir = Path(_ROOT_DIR.value)
     check_folder_writable(root_dir)
     if (root_dir / "checkpoints").exists():
@@ -53,10 +53,6 @@ def main(argv: list[str]) -> None:
         problem=problems.load(_COMPILE_TASK.value) if _COMPILE_TASK.value else None,
         inlining=settings["inlining"],
     )
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ _GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files.")
 _GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     if not _ROOT_DIR.value or not _DATA_PATH.value:
         raise ConfigError("--root_dir and --data_path are needed: the run's folder, and the corpus to train on")
     root_dir = Path(_ROOT_DIR.value)
@@ -74,10 +74,6 @@ def main(argv: list[str]) -> None:
         num_workers=_NUM_WORKERS.value,
     )
     print(f"The policy is in {root_dir / POLICY_DIR}")
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

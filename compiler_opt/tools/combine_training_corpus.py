@@ -18,20 +18,16 @@ _ROOT_DIR = flags.DEFINE_string("root_dir", None, "The folder whose sub-folders 
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace a description that lists other modules.")
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     combined = combine.combine(Path(_ROOT_DIR.value), overwrite=_OVERWRITE.value)
     lines = [f"  {name}: {count} modules" for name, count in combined.modules.items()]
     if combined.others:
         lines.append(f"  no corpora: {', '.join(combined.others)}")
     total = sum(combined.modules.values())
     lines.append(f"{_ROOT_DIR.value}: {total} modules of {len(combined.modules)} corpora")
-    printing.say("\n".join(lines))
+    printing.echo("\n".join(lines))
     return 0
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ _TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, corpus_flags.TRUST_CORP
 _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Processes at a time; by default one per CPU.", 1)
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     output = Path(_OUTPUT_PATH.value) if _OUTPUT_PATH.value else None
     if output is not None:
         check_folder_writable(output)
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> None:
                 for each in facts
             ]
         result = Statistics(tuple(facts))
-        printing.say(corpus_report.table(result))
+        printing.echo(corpus_report.table(result))
         if output is not None:
             _write(result, output)
 
@@ -71,10 +71,6 @@ def _write(result: Statistics, output: Path) -> None:
     write_atomically(output / "modules.csv", rows.encode("utf-8", "backslashreplace"))
     for name, picture in corpus_report.plots(result).items():
         write_atomically(output / name, picture)
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ _NEVER_WORSE = flags.DEFINE_bool(
 _STRICT = flags.DEFINE_bool("strict", False, "Fail rather than compile without the policy when something is missing.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     output = Path(_OUTPUT.value)
     with exclusive_directory(output, "--output"):
         deployment = deploy(
@@ -63,10 +63,6 @@ def _summary(deployment: Deployment) -> str:
     drivers = [deployment.driver(cpp=cpp).absolute() for cpp in (False, True)]
     lines.append(f"use it by: CC={drivers[0]} CXX={drivers[1]}")
     return "\n".join(lines)
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -11,16 +11,12 @@ from compiler_opt.tools import diagnosis, entry_point
 _CLANG_PATH = flags.DEFINE_string("clang_path", None, "The clang to look at; by default the newest that is installed.")
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     toolchain = probe(_CLANG_PATH.value)
     findings = diagnosis.diagnose(toolchain)
     print(diagnosis.report(toolchain, findings))
     return entry_point.EXIT_USER_ERROR if any(finding.essential for finding in findings) else 0
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

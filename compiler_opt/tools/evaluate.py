@@ -38,7 +38,7 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import corpus_flags, entry_point, gin_classes, gin_settings
-from compiler_opt.tools.printing import say
+from compiler_opt.tools.printing import echo
 
 _DATA_PATH = flags.DEFINE_string(
     "data_path", None, f"The corpus to measure on: {corpus_flags.DATA_PATH}.", required=True
@@ -79,8 +79,8 @@ _GIN_FILES = flags.DEFINE_multi_string(
 _GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     settings = _settings()
     corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, module_filter=_MODULE_FILTER.value)
     if _PROJECTS.value:
@@ -138,12 +138,12 @@ def main(argv: list[str]) -> None:
             on_rollout=advance,
         )
         report = output.write(evaluation, output_path, history)
-    say(output.terminal_table(evaluation))
+    echo(output.terminal_table(evaluation))
     print(f"report: {report}")
 
 
 def _settings() -> dict[str, Any]:
-    """What gin and flags say about compilations; gin may speak of networks too, which is none of our business."""
+    """What gin and flags echo about compilations; gin may speak of networks too, which is none of our business."""
     settings = gin_settings.read(gin_classes.of_compilations(), _GIN_FILES.value, _GIN_BINDINGS.value)
     if _TIMEOUT_S.value is not None:
         settings["rollout"] = dataclasses.replace(settings["rollout"], timeout_s=_TIMEOUT_S.value)
@@ -203,11 +203,6 @@ def _optimisation(corpus: Corpus) -> str:
 def _counted(modules: Mapping[str, int]) -> str:
     """`-Oz (302 modules)` of each."""
     return ", ".join(f"{what} ({count} modules)" for what, count in modules.items())
-
-
-def entry() -> None:
-    """The console command."""
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

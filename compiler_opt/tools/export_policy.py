@@ -27,8 +27,8 @@ _EVALUATION = flags.DEFINE_string(
 )
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     output = Path(_OUTPUT_PATH.value)
     with exclusive_directory(output, "--output_path"):
         written = export_policy(
@@ -40,11 +40,6 @@ def main(argv: list[str]) -> None:
     for name, paths in written.items():
         for path in paths:
             print(f"{name}: {path} ({path.stat().st_size} bytes)")
-
-
-def entry() -> None:
-    """The console command."""
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

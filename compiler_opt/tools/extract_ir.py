@@ -84,8 +84,8 @@ class _Verbosity(flags.ArgumentParser):
 flags.FLAGS["verbosity"].parser = _Verbosity()
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     if _THINLTO_BUILD.value == "local":
         return _extract_local()
     if not _INPUT.value:
@@ -166,7 +166,7 @@ def _build(path: Path) -> Build:
 def _report(extraction: MadeCorpus, of_what: str) -> None:
     for line in printing.first_of("left out", [reason for _, reason in extraction.failures]):
         _tell(line)
-    printing.say(
+    printing.echo(
         f"{_OUTPUT_DIR.value}: {len(extraction.modules)} modules of {of_what} "
         f"({extraction.filtered} left out by --cmd_filter, {len(extraction.failures)} without a usable module)"
     )
@@ -174,11 +174,7 @@ def _report(extraction: MadeCorpus, of_what: str) -> None:
 
 def _tell(line: str) -> None:
     if logging.get_verbosity() >= logging.WARNING:
-        printing.say(line)
-
-
-def entry() -> None:
-    entry_point.run(main)
+        printing.echo(line)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers running at a
 _LIST = flags.DEFINE_bool("list", False, "Only list the sets, and the projects with their sizes and licences.")
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     if _LIST.value:
         known = manifest.load()
         print(f"{tables.sets_table(known)}\n\n{tables.projects_table(known)}")
@@ -124,10 +124,6 @@ def _summary(split: str, path: Path) -> str:
         lines.append(f"  {name:16} {known[name].language:4} {len(modules):5} modules {num_bytes / 1e6:8.1f} MB bitcode")
     lines.append(f"  {'together':16} {'':4} {len(corpus.modules):5} modules")
     return "\n".join(lines)
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

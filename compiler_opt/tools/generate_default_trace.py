@@ -57,8 +57,8 @@ _GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, ove
 PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     output_path, performance_path = _output_paths()
     settings, problem_config, inlining = _settings()
     problem = problems.load(_COMPILE_TASK.value)
@@ -152,10 +152,6 @@ def _report(output: Path, failures: Mapping[str, str], summary: str) -> None:
     else:
         log.unlink(missing_ok=True)
     print(f"{output}: {summary}")
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ _NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Threads; by default on
 _SEED = flags.DEFINE_integer("seed", 0, "Of the sample.", 0)
 
 
-def main(argv: list[str]) -> None:
-    del argv
+@entry_point.command
+def entry() -> None:
     if not _INPUT.value or not _OUTPUT_DIR.value:
         raise ConfigError("--input and --output_dir are needed: the trace to read, and the folder of the vocabulary")
     output_dir = Path(_OUTPUT_DIR.value)
@@ -48,10 +48,6 @@ def main(argv: list[str]) -> None:
         f"{output_dir}: {len(quantiles)} features, {_NUM_QUANTILES.value} quantiles each, "
         f"from {trace.num_decisions} decisions of {trace.num_contexts} contexts"
     )
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

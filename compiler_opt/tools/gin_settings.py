@@ -1,26 +1,35 @@
-"""Gin at the edge: bindings become frozen dataclasses here, and the libraries never hear of gin.
+"""Reads gin files and bindings into frozen dataclasses, so that no library depends on gin.
 
     settings = gin_settings.read({"network": NetworkConfig, "train_eval": TrainingConfig}, files, bindings)
-    settings["network"]  # a NetworkConfig, with what `network.x = y` lines say and defaults elsewhere
+    settings["network"]  # a NetworkConfig with the values of `network.NAME = VALUE`, and defaults for other fields
 
-Only the dataclasses' own fields can be bound, with values of their types: a misspelt name or a wrong value is an error.
+Only fields of the dataclasses can be bound, to values of their types: an unknown name or a wrong value is an error.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import os
+import tokenize
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from absl import logging
 
 from compiler_opt.checked_values import convert
 from compiler_opt.errors import ConfigError
-from compiler_opt.tools import entry_point
+from compiler_opt.files import one_line
 
 _MODULE = "compiler_opt"
 
+_GIN_ERRORS = (ValueError, SyntaxError, tokenize.TokenError, TypeError, ImportError, RuntimeError, OSError)
+"""Raised by gin for a wrong configuration; it has no exception class of its own."""
+
 
 def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[str]) -> dict[str, Any]:
-    """Reads gin files, then bindings, which win.
+    """Reads gin files, then bindings, which override the files.
 
     Args:
-      classes: dataclasses whose fields have defaults, by the name that they have in gin.
+      classes: name in gin -> dataclass whose fields all have defaults.
       files: paths of gin files.
       bindings: such as `train_eval.num_epochs=10`.
 
@@ -28,25 +37,79 @@ def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[s
       an instance of each class, by the same names.
 
     Raises:
-      ConfigError: a file is missing or is not gin, a name is unknown, or a value is not of its field's type.
+      ConfigError: a file is missing or is not gin, a name is unknown, or a value does not have its field's type.
     """
     if not files and not bindings:
-        return {name: config_class() for name, config_class in classes.items()}  # Without waiting for gin.
+        return {name: config_class() for name, config_class in classes.items()}  # Saves the import of gin.
     import gin
 
-    # Gin's configuration is the whole process's: what an earlier call has left must not leak into this one.
+    # Gin's configuration is global: clear what an earlier call has left.
     gin.clear_config()
-    with gin.config.interactive_mode():  # lets a name be registered again
+    with gin.config.interactive_mode():  # Allows a name to be registered again.
         for name, config_class in classes.items():
             gin.register(name, module=_MODULE)(config_class)
-    entry_point.parse_gin(files, bindings)
+    parse_gin(files, bindings)
     return {name: _build(name, config_class, gin.get_bindings(config_class)) for name, config_class in classes.items()}
+
+
+def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
+    """Parses gin files, then bindings, into gin's global configuration; all configurables must be registered before.
+
+    Raises:
+      ConfigError: a file is missing; a file or binding is not gin, or has an unknown name.
+    """
+    import gin
+
+    with gin.unlock_config(), _gin_logging_off():
+        for file in files:
+            if not Path(file).is_file():
+                raise ConfigError(f"--gin_files={file}: no such file")
+            with _gin_errors(f"--gin_files={file}", "; fix the file"):
+                _parse_file(Path(file).resolve())
+        for binding in bindings:
+            with _gin_errors(f"--gin_bindings={binding}", "; expected name.parameter=value, both of which exist"):
+                gin.parse_config(binding)
+        with _gin_errors("gin configuration", ""):
+            gin.finalize()  # Finds references to unknown names.
+
+
+@contextlib.contextmanager
+def _gin_errors(where: str, remedy: str) -> Iterator[None]:
+    try:
+        yield
+    except _GIN_ERRORS as error:
+        raise ConfigError(f"{where}: {one_line(str(error))}{remedy}") from error
+
+
+def _parse_file(path: Path) -> None:
+    """Parses a file, whose includes are relative to its folder or to the working directory."""
+    import gin
+
+    working_directory = Path.cwd()
+    gin.add_config_file_search_path(str(working_directory))
+    # Gin searches the working directory first, and never forgets a path that was added.
+    os.chdir(path.parent)
+    try:
+        gin.parse_config_file(str(path))
+    finally:
+        os.chdir(working_directory)
+
+
+@contextlib.contextmanager
+def _gin_logging_off() -> Iterator[None]:
+    """Gin logs an error for each search path that lacks an included file, even if a later one has it."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.FATAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def _build(name: str, config_class: type, values: Mapping[str, Any]) -> Any:
     try:
         return convert(values, config_class)
     except ValueError as error:
-        # A field by its name in gin; what a class says of several fields begins with its own.
+        # The message starts with the field's name, unless it is about several fields.
         dot = "." if str(error).partition(":")[0].partition(".")[0] in values else ": "
         raise ConfigError(f"gin: {name}{dot}{error}") from error

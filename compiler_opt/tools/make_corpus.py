@@ -26,21 +26,17 @@ _DEFAULT_ARGS = flags.DEFINE_string(
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is not empty.")
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     input_dir, output_dir = Path(_INPUT_DIR.value), Path(_OUTPUT_DIR.value)
     options = make.parse_args(_DEFAULT_ARGS.value)
     paths = make.find_bitcode(input_dir, output_dir)
     with exclusive_directory(output_dir, "--output_dir"), tqdm(total=len(paths), unit="file", disable=None) as bar:
         made = make.make(paths, input_dir, output_dir, options, overwrite=_OVERWRITE.value, progress=bar.update)
     for line in printing.first_of("left out", [reason for _, reason in made.failures]):
-        printing.say(line)
-    printing.say(f"{output_dir}: {len(made.modules)} modules of {len(paths)} files")
+        printing.echo(line)
+    printing.echo(f"{output_dir}: {len(made.modules)} modules of {len(paths)} files")
     return 0
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

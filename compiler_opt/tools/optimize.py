@@ -39,7 +39,7 @@ from compiler_opt.optimize.pipeline import OptimizeSettings, optimize
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
 from compiler_opt.tools import entry_point, gin_classes, gin_settings
-from compiler_opt.tools.printing import say
+from compiler_opt.tools.printing import echo
 
 _BUILD_DIR = flags.DEFINE_string("build_dir", None, "The configured CMake build folder of the program.")
 _COMPILE_COMMANDS = flags.DEFINE_string("compile_commands", None, "Instead: the compilation database of any build.")
@@ -64,7 +64,7 @@ _TRUST_CORPUS = flags.DEFINE_bool(
     "trust_corpus",
     False,
     "Train on modules with all options of the build, also those that load plugins or read and write other files "
-    "(profiles, say), but for the ones that name input and output.",
+    "(profiles, echo), but for the ones that name input and output.",
 )
 _CLANG_PATH = flags.DEFINE_string(
     "clang_path", None, "The compiler; by default the build's own if it will do, else the newest that is installed."
@@ -79,8 +79,8 @@ EXIT_TESTS_BROKEN = 3
 _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     folder = Path(_OUTPUT.value)
     check_folder_writable(folder)
     learning_settings = _learning_settings()
@@ -103,14 +103,14 @@ def main(argv: list[str]) -> int:
         jobs=jobs,
         trust_corpus=_TRUST_CORPUS.value,
     )
-    result = optimize(program, toolchain, settings, say)
+    result = optimize(program, toolchain, settings, echo)
     trained = folder / TRAINING
     history = load_history(trained) if settings.reuse_policy is None and trained.is_dir() else None
     drivers = (folder / "deployed" / "bin").absolute()
     report = output.write(result, folder / "report", drivers, history)
-    say(output.terminal_table(result))
-    say(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for -Oz")
-    say(f"report: {report}")
+    echo(output.terminal_table(result))
+    echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for -Oz")
+    echo(f"report: {report}")
     return EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 
@@ -175,12 +175,10 @@ def _toolchain(compilers: tuple[str, ...]) -> Toolchain:
             continue
         return toolchain
     toolchain = probe()
-    say(f"The build's compiler, {' and '.join(compilers)}, cannot be taught: {toolchain.version_text} takes its place.")
+    echo(
+        f"The build's compiler, {' and '.join(compilers)}, cannot be taught: {toolchain.version_text} takes its place."
+    )
     return toolchain
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ _OUTPUT_PATH = flags.DEFINE_string(
 _SHOWN = 20
 
 
-def main(argv: list[str]) -> int:
-    del argv
+@entry_point.command
+def entry() -> int:
     output = Path(_OUTPUT_PATH.value) if _OUTPUT_PATH.value else None
     if output is not None:
         check_writable(output)
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         for result in tqdm(found, total=len(modules), unit="module", disable=None):
             results.append(result)
     results.sort(key=lambda result: result.module)
-    printing.say(_summary(results, len(corpus.modules), toolchain))
+    printing.echo(_summary(results, len(corpus.modules), toolchain))
     if output is not None:
         write_json(output, _to_json(results, toolchain))
     return 0 if all(result.is_good for result in results) else 1
@@ -100,10 +100,6 @@ def _to_json(results: Sequence[Verification], toolchain: Toolchain) -> dict[str,
             if not result.is_identical
         ],
     }
-
-
-def entry() -> None:
-    entry_point.run(main)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import gin
 import pytest
-
-from compiler_opt.errors import ConfigError
-from compiler_opt.tools.entry_point import one_line, parse_gin
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,9 +17,10 @@ from compiler_opt.errors import CorpusError
 from compiler_opt.tools import entry_point
 NUMBER = flags.DEFINE_integer("number", 0, "A number.")
 flags.DEFINE_string("needed", None, "Something needed.", required={required})
-def main(argv):
+@entry_point.command
+def entry():
     {body}
-entry_point.run(main)
+entry()
 """
 
 
@@ -129,61 +125,3 @@ def test_when_nobody_reads_any_more(body: str, arguments: tuple[str, ...], tmp_p
 def test_another_broken_pipe_is_a_bug_of_ours(tmp_path: Path) -> None:
     status, _, stderr = run(tmp_path, "raise BrokenPipeError(errno.EPIPE, 'Broken pipe')")
     assert status == 1 and "Traceback" in stderr
-
-
-def test_one_line() -> None:
-    assert one_line("  two\n   lines ") == "two lines"
-
-
-@gin.configurable(module="entry_point_test")
-def configured(first: int = 1, second: str = "two") -> tuple[int, str]:
-    return first, second
-
-
-@pytest.fixture
-def fresh_gin() -> Iterator[None]:
-    gin.clear_config()
-    yield
-    gin.clear_config()
-
-
-def test_bindings_win_over_files(tmp_path: Path, fresh_gin: None) -> None:
-    file = tmp_path / "some.gin"
-    file.write_text("configured.first = 3\nconfigured.second = 'three'\n")
-    parse_gin([str(file)], ["configured.first = 4"])
-    assert configured() == (4, "three")
-
-
-def test_can_be_called_again(fresh_gin: None) -> None:
-    parse_gin([], ["configured.first = 4"])
-    parse_gin([], ["configured.first = 5"])
-    assert configured() == (5, "two")
-
-
-@pytest.mark.parametrize(
-    ("binding", "named"),
-    [
-        ("configured.third = 3", "third"),
-        ("unheard_of.first = 3", "unheard_of"),
-        ("configured.first = ", "parse"),
-        ("configured.first = (1", "EOF"),
-        ("configured.first", "parse"),
-        ("configured.first = @unheard_of", "unheard_of"),
-        ("configured.first = %UNHEARD_OF", "UNHEARD_OF"),
-        ("import unheard_of", "unheard_of"),
-    ],
-)
-def test_a_wrong_binding_is_named(binding: str, named: str, fresh_gin: None) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_gin([], [binding])
-    message = str(caught.value)
-    assert named in message and "\n" not in message
-
-
-def test_a_wrong_file_is_named(tmp_path: Path, fresh_gin: None) -> None:
-    file = tmp_path / "some.gin"
-    file.write_text("configured.first = 3\nconfigured.third = 3\n")
-    with pytest.raises(ConfigError, match=r"some\.gin.*'third'.*line 2"):
-        parse_gin([str(file)], [])
-    with pytest.raises(ConfigError, match=r"missing\.gin: no such file"):
-        parse_gin([str(tmp_path / "missing.gin")], [])

@@ -1,10 +1,10 @@
 import pytest
 
-from compiler_opt.tools.printing import first_of, say
+from compiler_opt.tools.printing import echo, first_of
 
 
 def test_what_cannot_be_printed_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    say("caf\udce9.o: 1\n\ttwo é")
+    echo("caf\udce9.o: 1\n\ttwo é")
     assert capsys.readouterr().out == "caf\\udce9.o: 1\n\\ttwo é\n"
 
 
