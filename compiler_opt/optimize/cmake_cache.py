@@ -1,4 +1,4 @@
-"""Reads what a configured CMake build folder says of itself (`CMakeCache.txt`), and writes it for another one."""
+"""Reads the settings of a configured CMake build (`CMakeCache.txt`), and writes them for another one."""
 
 import dataclasses
 import re
@@ -52,7 +52,7 @@ class CMakeCache:
         """Reads a build folder's cache.
 
         Raises:
-          ConfigError: there is no such folder, or it is none that CMake has configured.
+          ConfigError: there is no such folder, or CMake has not configured it.
         """
         folder = folder.absolute()
         path = folder / CACHE_NAME
@@ -84,12 +84,12 @@ class CMakeCache:
         return cache
 
     def get(self, name: str) -> str:
-        """A variable's value; empty when it has none."""
+        """A variable's value; empty if it is not set."""
         entry = self.entries.get(name)
         return entry.value if entry is not None else ""
 
     def is_on(self, name: str) -> bool:
-        """Whether CMake takes the value for true."""
+        """Whether the value is true for CMake."""
         return self.get(name).upper() in ("1", "ON", "YES", "TRUE", "Y")
 
     @property
@@ -99,17 +99,17 @@ class CMakeCache:
 
     @property
     def build_type(self) -> str:
-        """What is built, e.g. `Release`; of a build folder with several, the one that is built by default."""
+        """The build type, e.g. `Release`; in a multi-config build folder, the default one."""
         if self.get("CMAKE_BUILD_TYPE") or "Multi-Config" not in self.get("CMAKE_GENERATOR"):
             return self.get("CMAKE_BUILD_TYPE")
         several = self.get("CMAKE_CONFIGURATION_TYPES").split(";")
         return self.get("CMAKE_DEFAULT_BUILD_TYPE") or several[0]
 
     def settings(self) -> dict[str, Entry]:
-        """What a copy of the build is to be configured with as well.
+        """The variables for a copy of the build.
 
-        Not what belongs to this folder or was found in it, and not what is found with a compiler: compilers, their
-        launchers, and tools. Nor what checks sources while they are compiled.
+        Left out are paths in this build folder, variables that depend on the compiler (compilers, their launchers and
+        tools), and tools that check sources while they are compiled.
         """
         settings = {}
         for name, entry in sorted(self.entries.items()):
@@ -119,12 +119,12 @@ class CMakeCache:
                 continue
             if not _PLAIN_NAME.fullmatch(name) or entry.value.endswith("-NOTFOUND") or str(self.folder) in entry.value:
                 continue
-            # Linking for link-time optimisation what is not compiled for it would need a plugin of the linker.
+            # Objects are compiled without link-time optimisation, so linking must not ask for it.
             settings[name] = Entry(entry.type, _LTO.sub("", entry.value)) if "_FLAGS" in name else entry
         return settings | self._fetched()
 
     def _fetched(self) -> dict[str, Entry]:
-        """The sources that FetchContent has downloaded, so that copies of the build need no network."""
+        """Folders of sources that FetchContent has downloaded, so that copies of the build need no network."""
         base = Path(self.get("FETCHCONTENT_BASE_DIR") or self.folder / "_deps")
         fetched = {}
         for name in self.entries:
@@ -136,7 +136,7 @@ class CMakeCache:
 
 
 def initial_cache(settings: Mapping[str, Entry]) -> str:
-    """A script for `cmake -C` that sets these variables, whatever characters they hold."""
+    """A script for `cmake -C` that sets variables, quoted so that any character is possible."""
     lines = []
     for name, entry in settings.items():
         type_name = "STRING" if entry.type == "UNINITIALIZED" else entry.type

@@ -1,7 +1,7 @@
-"""A program known by its compilation database and the commands that link it: for every build system but CMake.
+"""A program given by its compilation database and its link commands, for build systems other than CMake.
 
-The commands are run again with another compiler and other options, and what they write goes into a folder of ours.
-Nothing is written where the user builds; sources that the build generates must be there.
+The commands run with another compiler and other options, and write into other folders. Nothing is written into the
+user's build; sources that it generates must exist.
 """
 
 import contextlib
@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.builds.database import CompileCommand, commands_of_database
+from compiler_opt.corpus.builds.database import CompileCommand
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import processes
 from compiler_opt.optimize.program import (
-    C_SUFFIXES,
     CXX_SUFFIXES,
     Built,
     Compilers,
@@ -30,6 +29,7 @@ from compiler_opt.optimize.program import (
     Target,
     Variant,
     build_environment,
+    compile_commands,
     source_key,
 )
 
@@ -41,7 +41,7 @@ _COMPILE_TIMEOUT_S = 1800.0
 
 
 class _Link:
-    """A command that makes a target."""
+    """A command that links or archives a target."""
 
     def __init__(self, text: str, directory: Path):
         where = f"--link_command={text}"
@@ -49,7 +49,7 @@ class _Link:
             words = shlex.split(text)
         except ValueError as error:
             raise ConfigError(f"{where}: cannot be split into words ({error})") from None
-        # Whatever starts the linker, such as `libtool` or `ccache`, stays out of it.
+        # Wrappers of the linker, such as `libtool` or `ccache`, are dropped.
         starts = [i for i, word in enumerate(words) if _is(_COMPILER, word) or _is(_ARCHIVER, word)]
         if not starts:
             raise ConfigError(
@@ -57,47 +57,42 @@ class _Link:
             )
         self.words = [word for word in words[starts[0] :] if not word.startswith("-flto")]
         self.directory = directory
-        self.archive = _is(_ARCHIVER, self.words[0])
-        if self.archive:
-            self.output_index = 2
-        else:
-            self.output_index = self.words.index("-o") + 1 if "-o" in self.words else 0
-        if not 0 < self.output_index < len(self.words):
-            raise ConfigError(f"{where}: expected it to name what it makes (-o FILE, or ar FLAGS FILE)")
-        self.output = self.path(self.words[self.output_index])
-        if self.archive:
-            self.kind = Kind.STATIC
+        if _is(_ARCHIVER, self.words[0]):
+            self.kind, self.output_index = Kind.STATIC, 2
         else:
             self.kind = Kind.SHARED if "-shared" in self.words else Kind.EXECUTABLE
+            self.output_index = self.words.index("-o") + 1 if "-o" in self.words else 0
+        if not 0 < self.output_index < len(self.words):
+            raise ConfigError(f"{where}: expected the name of its output (-o FILE, or ar FLAGS FILE)")
+        self.output = self.path(self.words[self.output_index])
 
     def path(self, word: str) -> Path:
         return Path(os.path.normpath(self.directory / word))
 
 
 class DatabaseProgram(Program):
-    """See `Program`."""
+    """A program given by commands."""
 
     def __init__(self, database: Path, link_commands: Sequence[str], jobs: int):
-        """Reads what is to be run again.
+        """Reads the commands.
 
         Args:
           database: the build's `compile_commands.json`.
-          link_commands: in the order in which they are to run, in the folder of the database.
+          link_commands: commands to run in this order in the folder of the database.
           jobs: compilers at a time.
 
         Raises:
-          ConfigError: a link command is none, or uses no object of the database.
-          CorpusError: the database is none.
+          ConfigError: a link command does not link, or uses no object of the database.
+          CorpusError: the database is not a compilation database.
         """
         self._database = database.absolute()
         self._jobs = jobs
-        suffixes = (*C_SUFFIXES, *CXX_SUFFIXES)
-        self._commands = [c for c in commands_of_database(database) if c.arguments and c.file.endswith(suffixes)]
+        self._commands = compile_commands(database)
         if not self._commands:
             raise ConfigError(f"{database}: compiles no C or C++ source; there is nothing to optimise")
         self._links = [_Link(text, self._database.parent) for text in link_commands]
         if not self._links:
-            raise ConfigError("--link_command is needed beside --compile_commands: what is made of the objects")
+            raise ConfigError("--compile_commands needs --link_command, which links or archives the objects")
         folders = [command.output.parent for command in self._commands]
         base = Path(os.path.commonpath(folders))
         self._names = {command.output: command.output.relative_to(base).as_posix() for command in self._commands}
@@ -126,7 +121,7 @@ class DatabaseProgram(Program):
         variant.folder.mkdir(parents=True, exist_ok=True)
 
     def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> Built:
-        log = variant.folder.parent / "logs" / f"{variant.folder.name}-build.log"
+        log = variant.log("build")
         total = len(self._commands) + len(self._links)
         cpu_s = 0.0
         done = 0
@@ -137,7 +132,7 @@ class DatabaseProgram(Program):
             command = self._link_command(link, variant)
             output = self._linked(link, variant)
             output.parent.mkdir(parents=True, exist_ok=True)
-            output.unlink(missing_ok=True)  # ar adds to what there is
+            output.unlink(missing_ok=True)  # ar would add to it.
             result = processes.run_logged(command, log, cwd=link.directory, environment=build_environment())
             if not result.ok:
                 raise ConfigError(f"{variant.folder}: it does not link: {result.describe()}; see {log}")
@@ -146,7 +141,7 @@ class DatabaseProgram(Program):
         return Built(cpu_s, log)
 
     def _compile(self, variant: Variant, log: Path) -> Iterator[processes.ProcessResult]:
-        """Compiles what is not compiled yet, several at a time; yields as they are done."""
+        """Compiles the objects that do not exist yet, several at a time; yields each result."""
         waiting = [command for command in self._commands if not self._object(command.output, variant).exists()]
         waiting.reverse()
         with contextlib.ExitStack() as stack:
@@ -205,11 +200,11 @@ class DatabaseProgram(Program):
             elif made := self._made_before(link, word):
                 words[index] = str(self._linked(made, variant))
         words[link.output_index] = str(self._linked(link, variant))
-        if link.archive:
+        if link.kind is Kind.STATIC:
             return [str(variant.compilers.ar), *words[1:]]
         match = _COMPILER.fullmatch(Path(words[0]).name)
         compiler = variant.compilers.cxx if match and match["cxx"] else variant.compilers.c
-        # Libraries that earlier commands have made are looked for in our folder first.
+        # Libraries of earlier commands are found before others.
         return [str(compiler), f"-L{variant.folder / 'linked'}", *words[1:]]
 
     def _made_before(self, link: _Link, word: str) -> _Link | None:
@@ -249,19 +244,13 @@ class DatabaseProgram(Program):
             if self._object(command.output, variant).is_file()
         )
 
-    def test_programs(self, variant: Variant) -> frozenset[str]:
-        return frozenset()
-
-    def test_command(self, variant: Variant) -> tuple[str, ...]:
-        return ()
-
 
 def _is(pattern: re.Pattern[str], word: str) -> bool:
     return pattern.fullmatch(Path(word).name) is not None
 
 
 def _compiler_of(command: CompileCommand) -> str:
-    """The compiler that a command starts, behind whatever launches it."""
+    """The compiler of a command, which may follow a launcher."""
     return next((word for word in command.arguments[:3] if _is(_COMPILER, word)), command.arguments[0])
 
 
@@ -272,7 +261,7 @@ def _driver(compilers: Compilers, command: CompileCommand) -> Path:
 
 
 def _compile_options(command: CompileCommand) -> list[str]:
-    """The options of a command, without compiler and output, and without dependency files for the user's build."""
+    """The options of a command without compiler, output and dependency files."""
     start = command.arguments.index(_compiler_of(command)) + 1
     words = iter(command.arguments[start:])
     options = []

@@ -1,11 +1,10 @@
-"""What a program is here: something that can be built again elsewhere, with another compiler, and has targets.
+"""A program to optimise: it can be built in other folders, with other compilers and options, and has targets.
 
-    with a program:
-        prepare(variant)                     # configures its own copy of the build; what is wrong shows here
-        build(variant)                       # may be interrupted, and called again
-        targets(variant), objects(variant)   # what came of it
+    program.prepare(variant)                             # configures a copy of the build; finds the user's errors
+    program.build(variant, on_progress)                  # may be interrupted and called again
+    program.targets(variant), program.sources(variant)   # the results of the build
 
-A *target* is what a linker (or archiver) makes of objects: a program, a shared library, a static library.
+A *target* is a file that a linker or archiver makes of objects: a program, a shared library, a static library.
 """
 
 import abc
@@ -16,14 +15,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from compiler_opt.corpus.builds.database import CompileCommand, commands_of_database
 from compiler_opt.corpus.builds.objects import ObjectFile
 
 OPTIMISATION = "-Oz"
-"""What every variant is compiled with, whatever the project says: the level that policies are trained for."""
+"""The optimisation level of every variant, which overrides the project's: the one that policies are trained for."""
 
 EMBED_BITCODE = ("-Xclang", "-fembed-bitcode=all")
 
-C_SUFFIXES = (".c",)
+_C_SUFFIXES = (".c",)
 CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++", ".C", ".cp", ".CPP", ".c++m", ".ixx")
 
 _TEST_FRAMEWORKS = frozenset(
@@ -33,13 +33,13 @@ _UNWANTED = "CFLAGS CXXFLAGS CPPFLAGS LDFLAGS CC CXX CCC_OVERRIDE_OPTIONS MAKEFL
 
 
 class Kind(enum.Enum):
-    """What a target is made of objects by."""
+    """Kinds of targets."""
 
     EXECUTABLE = "program"
     SHARED = "shared library"
     STATIC = "static library"
     OBJECTS = "objects"
-    """A CMake object library: no file of its own, its objects go into other targets."""
+    """A CMake object library: it has no file of its own; its objects go into other targets."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Target:
     """One target of a program.
 
     Attributes:
-      name: as the build calls it.
-      kind: what it is.
-      artifact: the file, relative to the build folder; empty for `Kind.OBJECTS`.
-      uses: names of the targets that it is made of, directly or not.
-      installed: the project installs it, so somebody wants it.
-      project: the project or subproject that it belongs to; empty for the program's own.
+      name: its name in the build.
+      kind: its kind.
+      artifact: its file, relative to the build folder; empty for `Kind.OBJECTS`.
+      uses: names of the targets that it is linked from, directly or indirectly.
+      installed: whether the project installs it.
+      project: the subproject that it belongs to; empty for the program's own.
     """
 
     name: str
@@ -65,15 +65,15 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Compilers:
-    """What compiles and what archives.
+    """The compiler drivers and the archiver of a build.
 
-    Not the system's `ar`: GNU's may be set up to load LLVM's plugin, and then takes an object with bitcode in it for
-    one of link-time optimisation, whose symbols it looks for in there.
+    The archiver is LLVM's: GNU ar may load LLVM's plugin, and then mistakes objects with embedded bitcode for objects
+    of link-time optimisation.
 
     Attributes:
       c: the C driver.
       cxx: the C++ driver.
-      ar: `llvm-ar`; the same with `ranlib` for `ar` in its name is beside it.
+      ar: `llvm-ar`, with `llvm-ranlib` in the same folder.
     """
 
     c: Path
@@ -82,7 +82,6 @@ class Compilers:
 
     @property
     def ranlib(self) -> Path:
-        """`llvm-ranlib`."""
         return self.ar.with_name(self.ar.name.replace("llvm-ar", "llvm-ranlib"))
 
 
@@ -91,23 +90,27 @@ class Variant:
     """One way of building the program, in a folder of its own.
 
     Attributes:
-      folder: where.
-      compilers: by whom.
-      options: added to the end of every compiler command.
+      folder: its build folder.
+      compilers: its compilers.
+      options: appended to every compiler command.
     """
 
     folder: Path
     compilers: Compilers
     options: tuple[str, ...]
 
+    def log(self, step: str) -> Path:
+        """The log file of `configure`, `build` or `tests`, beside the build folder."""
+        return self.folder.parent / "logs" / f"{self.folder.name}-{step}.log"
+
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """What a build took.
+    """The cost of a build.
 
     Attributes:
       cpu_s: CPU seconds of all its processes.
-      log: what they said.
+      log: their output.
     """
 
     cpu_s: float
@@ -116,12 +119,12 @@ class Built:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """An object of the build and where it comes from.
+    """An object of the build and its source.
 
     Attributes:
-      object: its file and name; the name is relative to the build folder.
-      target: name of its target; empty when unknown.
-      key: equal for objects of the same source with the same definitions, such as a library's static and shared form.
+      object: its file, and its name relative to the build folder.
+      target: name of its target; empty if unknown.
+      key: equal for objects of the same source with the same macros, such as those of a static and a shared library.
     """
 
     object: ObjectFile
@@ -130,61 +133,61 @@ class Source:
 
 
 class Program(abc.ABC):
-    """Something that can be built."""
+    """A program to optimise."""
 
     name: str
 
     @abc.abstractmethod
     def identity(self) -> Mapping[str, str]:
-        """What makes it this program built this way; a state for another is not continued."""
+        """The properties that must be the same for an optimisation to continue."""
 
     @abc.abstractmethod
     def notes(self) -> Sequence[str]:
-        """What is done differently from the user's own build: a sentence each."""
+        """Sentences about differences from the user's own build."""
 
     @abc.abstractmethod
     def prepare(self, variant: Variant) -> None:
         """Configures the build in the variant's folder.
 
         Raises:
-          ConfigError: the project cannot be configured, or does not use the compilers it is given.
+          ConfigError: the project cannot be configured, or uses other compilers.
         """
 
     @abc.abstractmethod
     def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> Built:
-        """Builds what is not built yet.
+        """Builds a prepared variant; continues an interrupted build.
 
         Args:
-          variant: a prepared one.
-          on_progress: called with how much is done, of how much.
+          variant: the variant.
+          on_progress: called with the number of steps done and of all steps.
 
         Raises:
-          ConfigError: it does not build; the message names the first error and the log.
+          ConfigError: the build fails; the message names the first error and the log.
         """
 
     @abc.abstractmethod
     def targets(self, variant: Variant) -> tuple[Target, ...]:
-        """The targets of a built variant whose files are there."""
+        """The targets of a built variant whose files exist."""
 
     @abc.abstractmethod
     def sources(self, variant: Variant) -> tuple[Source, ...]:
-        """The objects of a built variant that C and C++ sources were compiled to."""
+        """The objects of a built variant that are compiled from C and C++ sources."""
 
-    @abc.abstractmethod
     def test_programs(self, variant: Variant) -> frozenset[str]:
-        """Names of the targets that the project's own tests run."""
+        """Names of the targets that the project's tests run."""
+        return frozenset()
 
-    @abc.abstractmethod
     def test_command(self, variant: Variant) -> tuple[str, ...]:
-        """What runs the project's own tests, in the variant's folder; empty when it has none."""
+        """Runs the project's tests, in the variant's folder; empty if there are none."""
+        return ()
 
 
 def targets_of_tests(targets: Sequence[Target], test_programs: Iterable[str]) -> frozenset[str]:
-    """The targets that only testing needs: what tests run, and libraries that nothing else uses.
+    """The targets that only tests need: the programs that tests run, and libraries that nothing else uses.
 
-    A library that only tests use may still be what the project is there for. It counts as the tests' own when the
-    project installs other things but not this, or when it comes from a subproject. Frameworks for testing are known by
-    the names of their projects, as they like to be installed as well.
+    A library that only tests use may still be the purpose of the project. It counts as needed only by tests if the
+    project installs other targets but not this one, or if it comes from a subproject. Test frameworks are recognised by
+    the names of their projects, since they are often installed.
     """
     testing = set(test_programs)
     testing |= {target.name for target in targets if target.project.lower() in _TEST_FRAMEWORKS}
@@ -199,16 +202,16 @@ def targets_of_tests(targets: Sequence[Target], test_programs: Iterable[str]) ->
             if users and users <= testing and (something_installed or target.project):
                 testing.add(target.name)
                 changed = True
-    # Everything only there to be tested: then that is the program.
+    # If everything is only used by tests, that is the program.
     return frozenset(testing) if testing < {target.name for target in targets} else frozenset()
 
 
 def link_groups(targets: Sequence[Target]) -> dict[str, str]:
-    """Which targets' objects end up in one file: target -> name of its group, that of its first and largest user.
+    """Groups targets whose objects are linked together: target -> name of its group, which is one of its users.
 
-    Of the COMDAT functions that several objects carry the linker keeps one per file that it makes, so copies are to be
-    counted within such groups. A library that is linked into several programs brings them all into one group, which is
-    the best that one number per function can do.
+    The linker keeps one copy of a COMDAT function per output file, so copies have to be counted within such groups. A
+    library that several programs link puts all of them into one group: an approximation, since each function has only
+    one number of copies.
     """
     group = {target.name: target.name for target in targets}
 
@@ -228,12 +231,12 @@ def link_groups(targets: Sequence[Target]) -> dict[str, str]:
 def training_objects(
     sources: Sequence[Source], targets: Sequence[Target], left_out: frozenset[str]
 ) -> list[ObjectFile]:
-    """The objects to learn from, each source once, named `GROUP/OBJECT` by what they are linked with.
+    """The objects to train on, each source once, named `GROUP/OBJECT` by the group that they are linked into.
 
     Args:
-      sources: everything that was compiled.
-      targets: of the same build.
-      left_out: targets that do not count.
+      sources: the objects of a build.
+      targets: the targets of the same build.
+      left_out: names of targets to leave out.
     """
     groups = link_groups([target for target in targets if target.name not in left_out])
     seen: set[tuple[str, ...]] = set()
@@ -248,18 +251,28 @@ def training_objects(
     return objects
 
 
+def compile_commands(database: Path) -> list[CompileCommand]:
+    """The commands of a compilation database that compile C and C++ sources.
+
+    Raises:
+      CorpusError: it is not a compilation database.
+    """
+    suffixes = (*_C_SUFFIXES, *CXX_SUFFIXES)
+    return [c for c in commands_of_database(database) if c.arguments and c.file.endswith(suffixes)]
+
+
 def build_environment() -> dict[str, str]:
-    """Our environment variables for a build, without those that would have a say in it."""
+    """This process's environment without the variables that influence builds."""
     return {name: value for name, value in os.environ.items() if name not in _UNWANTED and not name.startswith("MLGO_")}
 
 
 def source_key(arguments: Sequence[str], file: str) -> tuple[str, ...]:
-    """See `Source.key`."""
+    """The `Source.key` of an object that a command with these arguments compiles from a file."""
     definitions = []
     words = iter(arguments)
     for word in words:
         definition = word[2:] or next(words, "") if word.startswith("-D") else None
-        # What CMake defines for the objects of a shared library.
+        # CMake defines NAME_EXPORTS for the objects of a shared library.
         if definition is not None and not re.fullmatch(r"\w+_EXPORTS", definition):
             definitions.append(definition)
     return (file, *sorted(definitions))

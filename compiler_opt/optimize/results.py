@@ -1,4 +1,4 @@
-"""What an optimisation came to: sizes of each target before and after, the tests, and what it cost."""
+"""Results of an optimisation: sizes of each target before and after, the tests, and the cost."""
 
 import dataclasses
 import re
@@ -15,17 +15,17 @@ from compiler_opt.optimize.program import Kind, Program, Target, Variant, build_
 
 MAX_NEW_DECISIONS = 0.25
 MIN_KEPT_SHARE = 2 / 3
-"""When retraining is advisable: so many decisions are new, or so little is left of what training won."""
+"""Retraining is advisable if a larger share of decisions is new, or a smaller share of the saving is left."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TargetSize:
-    """One target's linked text.
+    """Linked text of a target.
 
     Attributes:
-      name: of the target.
-      kind: what it is.
-      role: `main`; `part` of a main target and not installed itself, so counted there; or `test`.
+      name: its name.
+      kind: the value of its `Kind`.
+      role: `main`; `part` of a main target, where it is counted, and not installed; or only used by a `test`.
       default_bytes: with plain clang.
       optimized_bytes: with the policy.
     """
@@ -43,15 +43,15 @@ class TargetSize:
 
 @dataclasses.dataclass(frozen=True)
 class TestRun:
-    """The project's own tests in one build.
+    """A run of the project's tests in one build.
 
     Attributes:
-      passed: they did, as their exit status says.
-      summary: a line of what they said.
-      log: all of it.
+      passed: whether the exit status is 0.
+      summary: a line of the output.
+      log: file with the output, relative to the folder of the optimisation.
     """
 
-    __test__ = False  # No test of ours, whatever pytest thinks.
+    __test__ = False  # pytest would collect it.
 
     passed: bool
     summary: str
@@ -60,7 +60,7 @@ class TestRun:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What one step took."""
+    """Cost of a step: seconds, CPU seconds, compilations."""
 
     step: str
     wall_s: float
@@ -70,19 +70,19 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """The whole of it.
+    """Result of an optimisation.
 
     Attributes:
-      program: its name.
-      targets: the largest main ones first.
-      tests: of the default and the optimised build; empty when there are none.
+      program: name of the program.
+      targets: main targets first, the largest first.
+      tests: in the default and the optimised build; empty if there are none.
       costs: by step, in order.
-      num_modules: that were learnt from, or that the policy was met with.
-      num_decisions: in those, under the default.
-      changes: since training, when an earlier policy was used again and it is known what that was trained on.
-      trained_change: what that policy won when it was trained; None where unknown.
-      notes: what to know about it, a sentence each.
-      provenance: compiler, policy, ..., as text to show, in order.
+      num_modules: modules of the corpus.
+      num_decisions: the default's decisions in them.
+      changes: changes of the program since training, if the policy is reused and its program is known.
+      trained_change: change of linked text when that policy was trained; None if unknown.
+      notes: sentences about how the program was built.
+      provenance: compiler, policy, ..., as text, in order.
     """
 
     program: str
@@ -98,7 +98,6 @@ class Result:
 
     @property
     def main(self) -> tuple[TargetSize, ...]:
-        """What counts."""
         return tuple(target for target in self.targets if target.role == "main")
 
     @property
@@ -111,16 +110,16 @@ class Result:
 
     @property
     def change(self) -> float:
-        """Of all main targets together; negative is smaller."""
+        """Relative change of all main targets together; negative is smaller."""
         return relative_change(self.default_bytes, self.optimized_bytes)
 
     @property
     def tests_broken(self) -> bool:
-        """The tests pass in the default build and fail in the optimised one."""
+        """Whether the tests pass in the default build and fail in the optimised one."""
         return len(self.tests) == 2 and self.tests[0].passed and not self.tests[1].passed
 
     def retraining(self) -> str | None:
-        """Why the policy should be trained anew, None when it need not be."""
+        """The reason why the policy should be trained again; None if there is none."""
         reasons = []
         if self.changes is not None and self.changes.decisions_new > MAX_NEW_DECISIONS:
             reasons.append(f"{self.changes.decisions_new:.0%} of the decisions are new to the policy")
@@ -132,11 +131,11 @@ class Result:
         return "; ".join(reasons) or None
 
     def reference(self) -> dict[str, Any]:
-        """What a later use of the policy is to know of this one; JSON."""
+        """The part of the result that a later reuse of the policy needs, as JSON values."""
         return {"change": self.change, "targets": {target.name: target.change for target in self.main}}
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as JSON values."""
+        """The result as JSON values."""
         return {
             **dataclasses.asdict(self),
             "default_bytes": self.default_bytes,
@@ -146,24 +145,24 @@ class Result:
         }
 
 
-def run_tests(command: Sequence[str], variant: Variant, folder: Path) -> TestRun:
-    """Runs the project's own tests in a build; what they print comes to stand in `logs/` of a folder."""
-    log = folder / "logs" / f"{variant.folder.name}-tests.log"
+def run_tests(command: Sequence[str], variant: Variant) -> TestRun:
+    """Runs the project's tests in a build; their output goes to `variant.log("tests")`."""
+    log = variant.log("tests")
     result = processes.run_logged(command, log, cwd=variant.folder, environment=build_environment())
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"tests? (passed|failed)", line)]
-    summary = "ran out of time" if result.timed_out else (telling or lines or ["no output"])[-1][:200]
-    return TestRun(result.ok, summary, str(log.relative_to(folder)))
+    summaries = [line for line in lines if re.search(r"tests? (passed|failed)", line)]
+    summary = "ran out of time" if result.timed_out else (summaries or lines or ["no output"])[-1][:200]
+    return TestRun(result.ok, summary, str(log.relative_to(variant.folder.parent)))
 
 
 def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -> tuple[TargetSize, ...]:
-    """Linked text of every target that both builds have, main targets and large ones first.
+    """Linked text of every target that both builds have, main targets first, large targets first.
 
-    Of a static library, all members linked into one program, since of a COMDAT function that several carry any program
-    gets one.
+    The members of a static library are linked into one file, since a program gets one copy of a COMDAT function that
+    several members have.
 
     Raises:
-      CompileError, ProtocolError: a file is no ELF file, or lld cannot link it.
+      CompileError, ProtocolError: a file is not ELF, or lld cannot link it.
     """
     targets = [target for target in program.targets(default) if target.artifact]
     optimised = {target.name for target in program.targets(optimized)}

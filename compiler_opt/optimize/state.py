@@ -1,4 +1,4 @@
-"""How far an optimisation has come, so that it goes on there after an interruption: `state.json` in its folder."""
+"""The progress of an optimisation, kept in `state.json` of its folder so that it continues after an interruption."""
 
 import contextlib
 import dataclasses
@@ -13,19 +13,18 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.files import write_json
 
 STATE_NAME = "state.json"
-FORMAT = 1
 _MAX_BYTES = 1 << 24
 
 
 @dataclasses.dataclass
 class Step:
-    """What one step came to.
+    """A step.
 
     Attributes:
-      done: it need not be done again.
+      done: whether it is complete.
       wall_s: seconds it took, over all sessions.
-      cpu_s: CPU seconds, those of all compilers included.
-      result: what later steps want to know of it; JSON values.
+      cpu_s: CPU seconds, including those of compilers.
+      result: JSON values for later steps.
     """
 
     done: bool = False
@@ -45,15 +44,15 @@ class State:
     """The steps of one optimisation, on disk."""
 
     def __init__(self, folder: Path, identity: Mapping[str, str], *, start_over: bool = False):
-        """Continues what is in the folder, or begins anew where nothing is.
+        """Reads the state of the optimisation in a folder, or starts one.
 
         Args:
-          folder: of the optimisation.
-          identity: what is optimised and how, by what a user would call it.
-          start_over: begin anew instead of raising when that is another.
+          folder: folder of the optimisation.
+          identity: properties that must be the same to continue: name for the user -> value.
+          start_over: start again, instead of raising, if a property differs.
 
         Raises:
-          ConfigError: the folder holds something else, or an optimisation of something else.
+          ConfigError: the folder has other contents, or an optimisation with another identity.
         """
         self._path = folder / STATE_NAME
         self._identity = dict(identity)
@@ -75,18 +74,17 @@ class State:
         self.steps = stored.steps
 
     def is_done(self, name: str) -> bool:
-        """Whether a step is behind us."""
         return name in self.steps and self.steps[name].done
 
     def forget(self, *names: str) -> None:
-        """Steps that are to be done again."""
+        """Makes steps to be done again."""
         for name in names:
             self.steps.pop(name, None)
         self.save()
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[Step]:
-        """Does a step: it counts as done when the block ends well; what it cost is added up in any case."""
+        """Times a step, which is done if the block ends without an exception; its cost is added up in any case."""
         step = self.steps.setdefault(name, Step())
         step.done = False
         start_s, start_cpu_s = time.monotonic(), _cpu_s()
@@ -99,18 +97,17 @@ class State:
             self.save()
 
     def save(self) -> None:
-        """Writes it; a step does so at its end.
+        """Writes `state.json`; done at the end of each step.
 
         Raises:
           OutputError: it cannot be written.
         """
         steps = {name: dataclasses.asdict(step) for name, step in self.steps.items()}
-        content = {"format": FORMAT, "identity": self._identity, "steps": steps}
-        write_json(self._path, content)
+        write_json(self._path, {"format": 1, "identity": self._identity, "steps": steps})
 
 
 def _read(path: Path) -> "_File | None":
-    """The stored state; None when there is none."""
+    """The stored state; None if there is none."""
     remedy = f"remove {path.parent}, or give another --output"
     try:
         return read_json(path, _File, max_bytes=_MAX_BYTES, error=ConfigError, remedy=remedy)
@@ -119,6 +116,6 @@ def _read(path: Path) -> "_File | None":
 
 
 def _cpu_s() -> float:
-    """CPU seconds of this process and of all that have ended below it."""
+    """CPU seconds of this process and of its descendants that have ended."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -34,8 +34,9 @@ from compiler_opt.llvm.ir2vec import InliningConfig
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.optimize import output
 from compiler_opt.optimize.cmake_program import CMakeProgram
+from compiler_opt.optimize.context import OptimizeSettings
 from compiler_opt.optimize.database_program import DatabaseProgram
-from compiler_opt.optimize.pipeline import OptimizeSettings, optimize
+from compiler_opt.optimize.pipeline import optimize
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
 from compiler_opt.tools import entry_point, gin_classes, gin_settings

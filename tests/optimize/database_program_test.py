@@ -80,10 +80,10 @@ def test_what_does_not_compile_says_why(database: Path, toolchain: Toolchain, tm
 @pytest.mark.parametrize(
     ("links", "message"),
     [
-        ((), "--link_command is needed"),
+        ((), "--compile_commands needs --link_command"),
         (("g++ 'a",), "cannot be split into words"),
         (("zip a.zip obj/area.o",), "expected a command of a compiler driver or of ar"),
-        (("g++ obj/area.o",), "expected it to name what it makes"),
+        (("g++ obj/area.o",), "expected the name of its output"),
         (("g++ other/area.o -o app",), "uses no object that .* makes"),
     ],
 )

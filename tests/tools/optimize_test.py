@@ -58,7 +58,7 @@ def run_until(heading: str, *flags: str) -> str:
 
 
 def check_it_goes_on_where_it_was_killed(killed: str, finished: str) -> None:
-    assert "4 modules of 3 targets; left out: shapes_test, which only test" in killed
+    assert "4 modules of 3 targets; left out: shapes_test, only used by tests" in killed
     assert "Training" in killed and "Deployment" not in killed
     assert finished.count("done before") == 2  # the corpus and the trace
     headings = [line for line in finished.splitlines() if line.startswith("== ")]
