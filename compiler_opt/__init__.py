@@ -1,6 +1,6 @@
-"""Trains machine-learned policies for decisions inside LLVM, measures them and deploys them with a stock clang.
+"""Trains machine-learned policies for decisions inside LLVM, evaluates them and deploys them with a stock clang.
 
-The names below are all that a researcher needs; each is imported when it is first used (docs/api.md shows how).
+The public names below are imported when they are first used; docs/api.md shows how to use them.
 """
 
 import importlib

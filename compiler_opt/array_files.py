@@ -1,4 +1,4 @@
-"""Arrays by name in a `.npz` file, which may be damaged or anybody's: nothing in it is executed or unpickled."""
+"""Named arrays in `.npz` files, which are untrusted: nothing in them is executed or unpickled."""
 
 import io
 import math
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.files import read_regular, write_atomically
+from compiler_opt.files import one_line, read_regular, write_atomically
 
 _SUFFIX = ".npy"
 _NUMBERS = "biuf"
-"""Kinds of types: integers and real numbers."""
+"""Kinds of element types: booleans, integers and real numbers."""
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compressed: bool = False) -> None:
-    """Writes arrays of numbers, whole or not at all.
+    """Writes arrays of numbers atomically.
 
     Raises:
       OutputError: the file cannot be written.
@@ -28,20 +28,20 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compressed: boo
 
 
 def load_arrays(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
-    """Reads what `save_arrays` has written.
+    """Reads a file that `save_arrays` has written.
 
     Args:
       path: the file.
-      max_bytes: a file that is larger, or unpacks to more, is refused before it takes the memory.
+      max_bytes: limit on the size of the file, and of its unpacked contents.
 
     Raises:
-      OSError: it cannot be read.
-      ValueError: it is damaged, is something else, or is too large; the message says so in one line.
+      OSError: it cannot be read, or is too large.
+      ValueError: it is damaged, is no such file, or unpacks to too much; the message is one line.
     """
     content = read_regular(path, max_bytes)
     try:
         with warnings.catch_warnings(), zipfile.ZipFile(io.BytesIO(content)) as archive:
-            # Of the headers of Python 2, for one: we have never written any.
+            # For example about headers of Python 2, which `save_arrays` never writes.
             warnings.simplefilter("error")
             if sum(entry.file_size for entry in archive.infolist()) > max_bytes:
                 raise ValueError(f"it unpacks to more than {max_bytes} bytes")
@@ -50,10 +50,9 @@ def load_arrays(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
                 for entry in archive.infolist()
             }
     except Exception as error:
-        # Over bytes that are not what they say, zipfile, its decompressors and numpy raise whatever their code runs
-        # into: IndexError, LZMAError, OverflowError... No list of these has ever been complete.
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{type(error).__name__}: {reason:.200}") from error
+        # On damaged files, zipfile, its decompressors and numpy raise many kinds of exceptions: IndexError, LZMAError,
+        # OverflowError, ...
+        raise ValueError(f"{type(error).__name__}: {one_line(str(error)):.200}") from error
 
 
 def _array(name: str, content: bytes) -> np.ndarray:
@@ -66,5 +65,5 @@ def _array(name: str, content: bytes) -> np.ndarray:
     if dtype.kind not in _NUMBERS or math.prod(shape) * dtype.itemsize != size_bytes:
         raise ValueError(f"{name!r:.80}: expected numbers, as many as fit its {size_bytes} bytes")
     flat: np.ndarray = np.frombuffer(content, dtype, offset=file.tell())
-    # A copy: it can be written to, and does not keep the file's content in memory.
+    # The copy is writable, and does not keep the file's content in memory.
     return flat.reshape(shape, order="F" if is_fortran else "C").copy()

@@ -1,8 +1,8 @@
-"""Values from JSON, YAML and gin become typed objects here, checked by msgspec; what is wrong is said in one line.
+"""Converts values from JSON, YAML and gin to typed objects by msgspec, with error messages of one line.
 
-A model is a dataclass, which has all the keys that there may be, or any type that msgspec knows: a `msgspec.Struct`
-ignores further keys unless it says otherwise. Values are
-parsed by `json` rather than by msgspec, since names in our files may hold bytes that are not UTF-8, as lone surrogates.
+A model is a dataclass, which refuses unknown keys, or another type that msgspec supports; a `msgspec.Struct` ignores
+unknown keys unless configured otherwise. JSON is parsed by `json` rather than by msgspec, since names in our files may
+contain bytes that are not UTF-8, as lone surrogates.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import msgspec
 
 from compiler_opt.errors import CompilerOptError
-from compiler_opt.files import read_regular, shown
+from compiler_opt.files import one_line, read_regular, shown
 
 T = TypeVar("T")
 
@@ -28,10 +28,10 @@ _JSON_WORDS = {"array": "a list", "object": "a mapping", "null": "None"}
 
 
 def convert(value: object, model: type[T]) -> T:
-    """Makes a model of plain values (dictionaries, lists, numbers, text).
+    """Converts plain values (dictionaries, lists, numbers, text) to a model.
 
     Raises:
-      ValueError: it does not fit; one line, such as `archive.bytes: expected int, found 'many'`.
+      ValueError: they do not fit; the message is one line such as `archive.bytes: expected int, found 'many'`.
     """
     if dataclasses.is_dataclass(model) and isinstance(value, Mapping):
         unknown = sorted(value.keys() - {field.name for field in dataclasses.fields(model)})
@@ -48,14 +48,14 @@ def read_json(path: Path, model: type[T], *, max_bytes: int, error: type[Compile
 
     Args:
       path: the file.
-      model: what it is to hold.
-      max_bytes: a larger file is not read.
-      error: what is raised.
-      remedy: what the user can do, which ends each message.
+      model: the type of its contents.
+      max_bytes: limit on its size.
+      error: the class of exceptions.
+      remedy: what the user can do, at the end of each message.
 
     Raises:
       FileNotFoundError: there is no such file.
-      CompilerOptError: as `error`, when it cannot be read or holds something else.
+      CompilerOptError: an `error`: it cannot be read or does not fit the model.
     """
     try:
         return convert(json.loads(read_regular(path, max_bytes)), model)
@@ -64,14 +64,13 @@ def read_json(path: Path, model: type[T], *, max_bytes: int, error: type[Compile
     except OSError as problem:
         raise error(f"{path}: cannot be read ({problem.strerror}); {remedy}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        reason = " ".join(str(problem).split())
-        raise error(f"{path}: expected JSON, found something else ({reason}); {remedy}") from None
+        raise error(f"{path}: expected JSON, found something else ({one_line(str(problem))}); {remedy}") from None
     except ValueError as problem:
         raise error(f"{path}: {problem}; {remedy}") from None
 
 
 def _explained(message: str, value: object) -> str:
-    """A message of msgspec's in our form, with what was found."""
+    """Rewrites an error message of msgspec, and adds the value that was found."""
     reason, _, place = message.partition(" - at `")
     place = place.rstrip("`")
     if place.startswith("key` in `"):
@@ -90,7 +89,7 @@ def _explained(message: str, value: object) -> str:
 
 
 def _at(value: object, place: str) -> tuple[str, object]:
-    """The name of a place such as `.projects[...].archive` and what is there, as far as that is known."""
+    """The name and value at a place such as `.projects[...].archive`, as far as msgspec gives it."""
     names: list[str] = []
     for step in re.findall(r"\.([^.\[\]]+)|\[([^\]]*)\]", place):
         field, index = step
@@ -100,6 +99,6 @@ def _at(value: object, place: str) -> tuple[str, object]:
         elif index.isdigit() and isinstance(value, list | tuple):
             value = value[int(index)]
         else:
-            # msgspec does not say which key of a mapping it was.
+            # msgspec does not give the key of a mapping.
             break
     return ".".join(names), value

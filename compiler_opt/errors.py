@@ -1,18 +1,18 @@
-"""The exceptions of this project: one small tree, each a one-line message that a user can act on.
+"""The exceptions of this project, whose messages are one line that a user can act on.
 
-A message says what was expected, what was found, where, and what to do. Entry points print it after `error: ` and
-exit with status 2; a traceback means a bug of ours.
+A message says what was expected, what was found, where, and what to do. Commands print it after `error: ` and exit with
+status 2; a traceback means a bug of ours.
 """
 
 import errno
 
 
 class CompilerOptError(Exception):
-    """Root of everything that this project raises on purpose; `str()` is one line."""
+    """Base class of all exceptions that this project raises on purpose; `str()` is one line."""
 
 
 class ToolchainError(CompilerOptError):
-    """A compiler or one of its tools is missing, too old, or cannot do what is asked of it."""
+    """A compiler or one of its tools is missing, too old, or lacks an ability."""
 
 
 class CorpusError(CompilerOptError):
@@ -20,18 +20,18 @@ class CorpusError(CompilerOptError):
 
 
 class ProtocolError(CompilerOptError):
-    """What came over the interactive channel or stands in a training log is not the expected format."""
+    """Data from the interactive channel, a training log or an object file do not have the expected format."""
 
 
 class CompileError(CompilerOptError):
-    """One compilation failed: says command, exit status or signal, and the tail of stderr."""
+    """A compilation failed; the message has command, exit status or signal, and the tail of stderr."""
 
 
 class ResourceError(CompilerOptError):
-    """The machine ran short of memory, disk or processes: says nothing about what was compiled, and may pass."""
+    """The machine ran short of memory, disk or processes; trying again may help."""
 
     ERRNOS = frozenset({errno.EAGAIN, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
-    """With which the system says so."""
+    """Error numbers for this condition."""
 
 
 class PolicyError(CompilerOptError):
@@ -43,4 +43,4 @@ class ConfigError(CompilerOptError):
 
 
 class OutputError(CompilerOptError):
-    """A result cannot be written (folder not writable, disk full); what stood there before is untouched."""
+    """A result cannot be written (folder not writable, disk full); an existing file is untouched."""

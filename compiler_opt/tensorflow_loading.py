@@ -1,4 +1,4 @@
-"""Loads TensorFlow with the environment that it needs, and without what it prints meanwhile."""
+"""Imports TensorFlow with the environment that it needs, and without its messages."""
 
 import contextlib
 import importlib
@@ -11,27 +11,26 @@ from types import FrameType
 
 from absl import logging
 
-# TF-Agents 0.19 is written against Keras 2, which TensorFlow looks for only when this is set before its first import.
+# TF-Agents 0.19 needs Keras 2, which TensorFlow uses only if this is set before its first import.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def load_tensorflow() -> None:
-    """Imports TensorFlow and TF-Agents (some 5 s) without what they print while at it.
+    """Imports TensorFlow and TF-Agents (some 5 s) without their messages, unless the import fails.
 
-    On a machine without a GPU, TensorFlow's libraries print lines that read like errors and are none; gym, which
-    TF-Agents imports, prints a notice about its own future. Should the import fail, all that was printed is shown.
+    Without a GPU, TensorFlow prints lines that look like errors; gym, which TF-Agents imports, prints a notice.
     """
     with stderr_held(), _interrupts_held():
         importlib.import_module("tensorflow")
         importlib.import_module("tf_agents.agents.ppo.ppo_clip_agent")
-    # How TensorFlow saves a checkpoint is of no interest, 150 times a run.
+    # TensorFlow logs each saved checkpoint.
     logging.set_verbosity(logging.WARNING)
 
 
 @contextlib.contextmanager
 def stderr_held() -> Iterator[None]:
-    """What libraries print to stderr within the block is shown only if it fails."""
+    """Holds back stderr within the block, and shows it only if the block fails."""
     sys.stderr.flush()
     terminal = os.dup(2)
     captured = os.memfd_create("stderr", os.MFD_CLOEXEC)
@@ -51,10 +50,9 @@ def stderr_held() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C takes effect at the end of the block.
+    """Delays Ctrl-C to the end of the block.
 
-    An interrupt in the middle of TensorFlow's import is lost, or becomes an ImportError, when it meets the
-    initialisation of one of its C++ modules.
+    During the initialisation of one of TensorFlow's C++ modules, an interrupt is lost or becomes an ImportError.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

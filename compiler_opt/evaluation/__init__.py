@@ -1,1 +1,1 @@
-"""A policy against the compiler's default on a corpus: what is measured, how sure that is, and the report about it."""
+"""Compares policies with the compiler's default on a corpus: measurements, statistics, reports."""

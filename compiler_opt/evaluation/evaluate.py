@@ -1,12 +1,13 @@
-"""Compiles a corpus under several policies, keeps the objects of each project until it is linked, and measures.
+"""Compiles a corpus under several policies, links each project, and measures.
 
-for each project: for each module: default, policy, baselines  -> objects
-                  all compiled: score, link once per policy -> ProjectResult; the objects go
+for each project: for each module: compile under default, policy, baselines -> objects
+                  when all are compiled: score, link once per policy -> ProjectResult; delete the objects
 """
 
 import contextlib
 import dataclasses
 import datetime
+import math
 import shutil
 import time
 import zlib
@@ -35,9 +36,9 @@ class EvaluationSettings:
 
     Attributes:
       num_workers: compilations at a time; None for one per CPU.
-      seed: of policies that sample; each module draws from a stream of its own, so the order does not matter.
-      rollout: limits of one compilation.
-      keep_objects: a folder that the objects are moved to, `POLICY/MODULE.o`; None deletes them.
+      seed: seed of policies that sample; each module has a random stream of its own, so the order does not matter.
+      rollout: settings of one compilation.
+      keep_objects: folder to move the objects to, as `POLICY/MODULE.o`; None deletes them.
     """
 
     num_workers: int | None = None
@@ -47,10 +48,10 @@ class EvaluationSettings:
 
 
 def baselines(problem: Problem, names: Sequence[str] | None = None) -> list[Policy]:
-    """The baselines of those names; by default all that the problem has.
+    """The baselines of these names; by default all that the problem has.
 
     Raises:
-      ConfigError: there is no such baseline, or none at all for the problem.
+      ConfigError: the problem has no such baseline.
     """
     known = problem.action_space.baselines()
     for name in known if names is None else names:
@@ -72,23 +73,23 @@ def evaluate(
 ) -> Evaluation:
     """Compares a policy, and baselines, with the compiler's default on every module of a corpus.
 
-    A module that the default cannot compile is left out. Where another policy fails, the default's object stands in
-    for it. Both are in `Evaluation.failures`.
+    Modules that the default fails to compile are left out. If another policy fails, the default's object takes its
+    place. Both are in `Evaluation.failures`.
 
     Args:
-      corpus: what to compile.
+      corpus: the modules.
       policy: the policy to evaluate.
       other_policies: baselines.
-      problem: what is decided.
-      toolchain: the compiler; its lld links.
-      settings: see there.
-      provenance: recorded.
-      on_rollout: called for each compilation as it is done (there are `num_rollouts` of them), for progress bars.
+      problem: the problem that the policies decide.
+      toolchain: the compiler and its lld.
+      settings: how to evaluate.
+      provenance: recorded in the result.
+      on_rollout: called after each of `num_rollouts` compilations, for progress bars.
 
     Raises:
-      CorpusError: most of the default's or the policy's compilations fail; says why the first one did.
+      CorpusError: most of the default's or the policy's compilations fail; the message has the first reason.
       PolicyError: the policy does not fit the compiler.
-      ToolchainError: the compiler or lld is missing, or cannot hand its decisions over.
+      ToolchainError: the compiler or lld is missing, or has no channel for decisions.
     """
     started_at, start_s = datetime.datetime.now().astimezone(), time.monotonic()
     lld = toolchain.tool("ld.lld")
@@ -133,23 +134,12 @@ def evaluate(
 
 
 def num_rollouts(corpus: Corpus, other_policies: Sequence[Policy]) -> int:
-    """How many compilations `evaluate` does."""
+    """The number of compilations of `evaluate`."""
     return len(corpus.modules) * (2 + len(other_policies))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Compiled:
-    """What is kept of a rollout until its project is complete."""
-
-    measurement: Any
-    text_bytes: int
-    num_decisions: int
-    cpu_s: float
-    host_cpu_s: float
-
-
 class _ProjectRun:
-    """A project under way."""
+    """A project in progress; results are keyed by policy and module."""
 
     def __init__(self, name: str, modules: Sequence[Module], policies: Sequence[str], directory: Path):
         self.name = name
@@ -157,29 +147,28 @@ class _ProjectRun:
         self._policies = policies
         self._directory = directory
         self._number = {module.name: number for number, module in enumerate(modules)}
-        self._compiled: dict[tuple[str, str], _Compiled] = {}  # By policy and module.
+        self._outputs: dict[tuple[str, str], Output] = {}  # Scores follow when all modules are compiled.
+        self._measurements: dict[tuple[str, str], Any] = {}
         self._failures: dict[tuple[str, str], str] = {}
 
     def jobs(self, policies: Mapping[str, Policy | None], settings: EvaluationSettings) -> Iterator[Job]:
         for module in self._modules:
-            # Not Python's hash, which differs from run to run.
+            # Python's hash differs from run to run.
             seed = zlib.crc32(module.name.encode("utf-8", "surrogateescape"), settings.seed & 0xFFFFFFFF)
             for name, policy in policies.items():
                 yield Job(module, policy, seed, settings.rollout, self._object_path(name, module.name))
 
     def _object_path(self, policy_name: str, module: str) -> Path:
-        # Numbers, since a module's name may be the folder of another's.
+        # By numbers, since the name of a module may be a folder in the name of another.
         return self._directory / str(self._policies.index(policy_name)) / f"{self._number[module]}.o"
 
     def _object_of(self, name: str, module: str) -> Path:
-        """What is linked for a policy, or for `NEVER_WORSE`: the smaller of two objects."""
+        """The object to link for a policy or for `NEVER_WORSE`."""
         default, policy = self._policies[:2]
         policy_name = policy if name == NEVER_WORSE else name
-        compiled = self._compiled.get((policy_name, module))
-        if compiled is None:
-            return self._object_path(default, module)
-        if name == NEVER_WORSE and compiled.text_bytes >= self._compiled[default, module].text_bytes:
-            return self._object_path(default, module)
+        output = self._outputs.get((policy_name, module))
+        if output is None or (name == NEVER_WORSE and output.text_bytes >= self._outputs[default, module].text_bytes):
+            policy_name = default
         return self._object_path(policy_name, module)
 
     def add(self, policy_name: str, job: Job, rollout: Rollout) -> None:
@@ -187,11 +176,14 @@ class _ProjectRun:
         if failure is None:
             try:
                 assert job.keep_object is not None
-                text_bytes = read_text_bytes(job.keep_object)
-                num_decisions = len(rollout.trajectory) if rollout.trajectory is not None else 0
-                self._compiled[policy_name, rollout.module] = _Compiled(
-                    rollout.measurement, text_bytes, num_decisions, rollout.cpu_s, rollout.host_cpu_s
+                self._outputs[policy_name, rollout.module] = Output(
+                    text_bytes=read_text_bytes(job.keep_object),
+                    score=math.nan,
+                    num_decisions=len(rollout.trajectory) if rollout.trajectory is not None else 0,
+                    cpu_s=rollout.cpu_s,
+                    host_cpu_s=rollout.host_cpu_s,
                 )
+                self._measurements[policy_name, rollout.module] = rollout.measurement
             except ProtocolError as error:
                 failure = str(error)
         if failure is not None:
@@ -199,18 +191,18 @@ class _ProjectRun:
 
     @property
     def complete(self) -> bool:
-        return len(self._compiled) + len(self._failures) == len(self._modules) * len(self._policies)
+        return len(self._outputs) + len(self._failures) == len(self._modules) * len(self._policies)
 
     def finish(self, problem: Problem, lld: Path, keep_objects: Path | None) -> ProjectResult:
-        """Scores and links what was compiled, then gives up the objects."""
-        included = [module for module in self._modules if (DEFAULT, module.name) in self._compiled]
+        """Scores and links the modules, then deletes or moves the objects."""
+        included = [module for module in self._modules if (DEFAULT, module.name) in self._outputs]
         context = problem.project_context(
-            (self._compiled[DEFAULT, module.name].measurement for module in included),
+            (self._measurements[DEFAULT, module.name] for module in included),
             (
-                self._compiled[policy.name, module.name].measurement
+                self._measurements[policy.name, module.name]
                 for policy in problem.context_policies
                 for module in included
-                if (policy.name, module.name) in self._compiled
+                if (policy.name, module.name) in self._measurements
             ),
         )
         linked_bytes: dict[str, int] = {}
@@ -238,21 +230,16 @@ class _ProjectRun:
     def _module_result(self, module: Module, problem: Problem, context: Any) -> ModuleResult:
         outputs, failures = {}, {}
         for policy_name in self._policies:
-            if (policy_name, module.name) in self._failures:
-                failures[policy_name] = self._failures[policy_name, module.name]
-                continue
-            compiled = self._compiled[policy_name, module.name]
-            outputs[policy_name] = Output(
-                text_bytes=compiled.text_bytes,
-                score=problem.score(compiled.measurement, context),
-                num_decisions=compiled.num_decisions,
-                cpu_s=compiled.cpu_s,
-                host_cpu_s=compiled.host_cpu_s,
-            )
+            key = policy_name, module.name
+            if key in self._failures:
+                failures[policy_name] = self._failures[key]
+            else:
+                score = problem.score(self._measurements[key], context)
+                outputs[policy_name] = dataclasses.replace(self._outputs[key], score=score)
         return ModuleResult(module.name, self.name, module.language(), outputs, failures)
 
     def _move_objects(self, directory: Path) -> None:
-        for policy_name, module in self._compiled:
+        for policy_name, module in self._outputs:
             path = directory / policy_name / (module if module.endswith(".o") else f"{module}.o")
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
-"""The training's own log, as far as the report draws it.
+"""Reads the history of a training, `history.jsonl`, and its curves for reports.
 
-One JSON object per line and iteration, as the trainer writes `history.jsonl`. Read here:
+Each line is a JSON object about one iteration. Reports read
 
-    compiles (so far), reward_mean, reward_by_project {project: reward}
+    iteration, compiles (so far), reward_mean, reward_by_project {project: reward}
 
-Other keys are the trainer's. A last line that is cut short, by a trainer that was killed, is left out.
+and ignore other keys. An incomplete last line, which a killed training leaves, is skipped.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ MAX_HISTORY_BYTES = 1 << 28
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """One line of the plot: y over compiles; both ascending in time."""
+    """A curve: values over the number of compilations so far, in order."""
 
     name: str
     compiles: tuple[float, ...]
@@ -34,7 +34,7 @@ class History:
 
     Attributes:
       reward: mean over the modules of each iteration.
-      projects: the same by project, those that were trained on.
+      projects: the same for each training project.
     """
 
     reward: Curve
@@ -42,16 +42,16 @@ class History:
 
 
 def read_entries(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The intact entries of a training's log so far, and how many of its lines are damaged.
+    """The intact entries of a history, and the number of damaged lines.
 
-    A last line that a killed run left unfinished is left out, and not counted.
+    An incomplete last line is not counted.
     """
     try:
         *lines, last = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return [], 0
     except OSError:
-        # A folder, or what the disk cannot give back.
+        # The path is a folder, or the disk fails.
         return [], 1
     found = [_entry(line) for line in lines]
     entries = [entry for entry in (*found, _entry(last)) if entry is not None]
@@ -59,13 +59,13 @@ def read_entries(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def load_history(path: Path) -> History:
-    """Reads a training's log; of one that is damaged, what is intact.
+    """Reads the intact entries of a history.
 
     Args:
-      path: the file, or the folder of the training that holds it.
+      path: the file, or the folder of the training.
 
     Raises:
-      ConfigError: there is none, or it is no such log.
+      ConfigError: there is no such file, or it is not a history.
     """
     if path.is_dir():
         path = path / HISTORY_FILE
@@ -96,13 +96,10 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 
 
 def smoothed(curve: Curve, window: int) -> Curve:
-    """The mean of the last `window` points (fewer at the start) in place of each."""
+    """A moving average over the last `window` points (fewer at the start)."""
     values = curve.values
-    means = tuple(
-        sum(values[max(0, i + 1 - window) : i + 1]) / len(values[max(0, i + 1 - window) : i + 1])
-        for i in range(len(values))
-    )
-    return dataclasses.replace(curve, values=means)
+    windows = (values[max(0, end - window) : end] for end in range(1, len(values) + 1))
+    return dataclasses.replace(curve, values=tuple(sum(points) / len(points) for points in windows))
 
 
 def _curve(name: str, entries: list[dict[str, Any]], value_of: Any) -> Curve:

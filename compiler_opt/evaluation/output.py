@@ -1,7 +1,5 @@
-"""The files that an evaluation leaves: `modules.csv`, `projects.csv`, `summary.json`, `report.html`; and the table."""
+"""Writes the results of an evaluation: `modules.csv`, `projects.csv`, `summary.json`, `report.html`, terminal table."""
 
-import csv
-import io
 import json
 import types
 from collections.abc import Iterable
@@ -11,16 +9,15 @@ from typing import Any
 from compiler_opt.evaluation import score_report, size_report
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, Output
-from compiler_opt.files import write_atomically
-
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+from compiler_opt.files import write_text
+from compiler_opt.report.table import csv_text
 
 
 def write(evaluation: Evaluation, directory: Path, history: History | None = None) -> Path:
-    """Writes all files, each whole or not at all; returns the report's path.
+    """Writes all files, each atomically; returns the path of the report.
 
     Raises:
-      OutputError: one cannot be written; what stood there before is untouched.
+      OutputError: a file cannot be written; existing files are untouched.
     """
     files = {
         "modules.csv": csv_text(_module_rows(evaluation)),
@@ -29,33 +26,8 @@ def write(evaluation: Evaluation, directory: Path, history: History | None = Non
         "report.html": _report(evaluation).render(evaluation, history),
     }
     for name, contents in files.items():
-        write_atomically(directory / name, contents.encode("utf-8", "backslashreplace"))
+        write_text(directory / name, contents)
     return directory / "report.html"
-
-
-def csv_text(rows: Iterable[dict[str, Any]]) -> str:
-    """Rows with the same keys, under a header.
-
-    Text that a spreadsheet would take for a formula (`=HYPERLINK(...)` as the name of a module) gets an apostrophe in
-    front, which spreadsheets take for text; numbers stay as they are.
-    """
-    rows = [{name: _no_formula(value) for name, value in row.items()} for row in rows]
-    buffer = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return buffer.getvalue()
-
-
-def _no_formula(value: Any) -> Any:
-    if not isinstance(value, str) or not value.startswith(_FORMULA_STARTS):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
 
 
 def _module_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
@@ -91,10 +63,10 @@ def _project_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
 
 
 def _report(evaluation: Evaluation) -> types.ModuleType:
-    """The report that puts first what the problem is about."""
+    """The report for the problem: size or another score."""
     return size_report if evaluation.problem.is_size else score_report
 
 
 def terminal_table(evaluation: Evaluation) -> str:
-    """The result as plain text: a line per project, all together, and what should not be overlooked."""
+    """The result as plain text: a table of projects and a summary."""
     return _report(evaluation).terminal_table(evaluation)

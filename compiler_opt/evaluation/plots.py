@@ -1,7 +1,7 @@
-"""The report's plots, as SVG to stand inside an HTML page.
+"""Plots of reports, as SVG elements of an HTML page.
 
-Colours are the page's: each is drawn in a stand-in, which becomes a CSS variable, so that plots follow the light and
-the dark theme. Text stays text, in the page's font.
+Colours are drawn as placeholders and replaced by CSS variables of the page, so that plots follow its light or dark
+theme. Text stays text, in the page's font.
 """
 
 import io
@@ -35,7 +35,7 @@ _MAX_PROJECTS = 60
 
 
 def project_bars(evaluation: Evaluation) -> str:
-    """Change of each project's linked text: the policy as bars, the baselines as points at their own scale."""
+    """Change of each project's linked text: the policy as bars, the baselines as points on another scale."""
     projects = [p for p in evaluation.projects if p.linked_change(evaluation.policy) is not None][:_MAX_PROJECTS]
     projects.sort(key=lambda project: -(project.linked_change(evaluation.policy) or 0))
     baselines = evaluation.baselines
@@ -59,14 +59,14 @@ def project_bars(evaluation: Evaluation) -> str:
                 fillstyle="none" if marker == "D" else "full",
                 label=name,
             )
-        _style(points, "baselines: the same, at another scale", zero_line=True)
+        _style(points, "baselines: the same, on another scale", zero_line=True)
         points.tick_params(axis="y", length=0)
         _legend(points, ncols=len(baselines))
     return _svg(figure, "projects")
 
 
 def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> str:
-    """Relative changes, one bar each, the first on top."""
+    """Relative changes as bars, the first on top."""
     figure = Figure(figsize=(9, 0.9 + 0.34 * max(2, len(names))), layout="constrained")
     axes = figure.subplots()
     _bars(axes, names[::-1], changes[::-1])
@@ -75,7 +75,7 @@ def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> s
 
 
 def _bars(axes: Axes, names: Sequence[str], changes: Sequence[float]) -> None:
-    """Relative changes by name, the last on top."""
+    """Draws relative changes as bars, the last on top."""
     percent = _percent(changes)
     places = np.arange(len(percent))
     axes.barh(places, percent, height=0.62, color=[_side(change) for change in percent])
@@ -124,12 +124,12 @@ def module_distribution(evaluation: Evaluation) -> str:
         )
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_ylabel("modules", color=_STAND_INS["muted"], fontsize=9)
-    _style(axes, "change of object text (the ends hold what is beyond)", grid="y")
+    _style(axes, "change of object text (outliers in the outer bars)", grid="y")
     return _svg(figure, "modules")
 
 
 def size_scatter(evaluation: Evaluation) -> str:
-    """Each module's change over its size: whether what is won is won in large modules or small ones."""
+    """Each module's change over its size, to see whether large or small modules change."""
     modules = [module for module in evaluation.modules if module.output("default").text_bytes > 0]
     sizes = np.array([module.output("default").text_bytes for module in modules], float)
     changes = 100 * np.array([module.change(evaluation.policy) for module in modules])
@@ -146,7 +146,7 @@ def size_scatter(evaluation: Evaluation) -> str:
 
 
 def training_curve(history: History) -> str:
-    """Reward over compiles: the mean, each project thinly, and evaluations on held-out modules where there are some."""
+    """Reward over compilations: the mean, and thin lines for each project."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.subplots()
     window = max(1, len(history.reward.values) // 20)
@@ -168,7 +168,7 @@ def training_curve(history: History) -> str:
     label = f"training, mean of {window} iterations" if window > 1 else "training"
     axes.plot(mean.compiles, _percent(mean.values), color=_STAND_INS["accent"], linewidth=2, label=label)
     axes.axhline(0, color=_STAND_INS["muted"], linewidth=0.8)
-    axes.set_ylabel("reward (share of score saved)", color=_STAND_INS["muted"], fontsize=9)
+    axes.set_ylabel("reward (relative reduction of the score)", color=_STAND_INS["muted"], fontsize=9)
     axes.yaxis.set_major_formatter(_PERCENT_TICKS)
     _style(axes, "compilations", percent=False, grid="y")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -185,7 +185,7 @@ def _side(change: float) -> str:
 
 
 def _round_step(step: float) -> float:
-    """The nearest of 1, 2, 5 times a power of ten that is not less."""
+    """The smallest of 1, 2, 5 times a power of ten that is not less."""
     power = 10 ** np.floor(np.log10(step))
     return float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * 0.999))
 
@@ -224,12 +224,12 @@ def _legend(axes: Axes, ncols: int) -> None:
 
 
 def _svg(figure: Figure, name: str) -> str:
-    """The figure as an `<svg>` element without size or background, its colours CSS variables."""
+    """The figure as an `<svg>` element without size and background, with CSS variables as colours."""
     buffer = io.StringIO()
     figure.patch.set_alpha(0)
     for axes in figure.axes:
         axes.patch.set_alpha(0)
-    # The salt keeps the identifiers of several plots on one page apart, and the same from run to run.
+    # The salt makes identifiers differ between the plots of a page, and equal between runs.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()

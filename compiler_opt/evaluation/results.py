@@ -1,7 +1,7 @@
-"""What an evaluation found: one record per module and per project, and what they add up to.
+"""Results of an evaluation: by module, by project, and in total.
 
-Policies go by their names: the compiler's own heuristic is `default`, `Evaluation.policy` is the one that is evaluated,
-the others are baselines. *Change* is relative to the default; negative is smaller.
+Policies are identified by their names: the compiler's own heuristic is `default`, `Evaluation.policy` is evaluated, and
+the others are baselines. *Changes* are relative to the default; negative is smaller.
 """
 
 import dataclasses
@@ -15,20 +15,19 @@ from compiler_opt.problems.problem import Problem
 DEFAULT = "default"
 
 NEVER_WORSE = "never worse"
-"""Not a policy: of each module the object with less text, the default's or the policy's, as `deploy --never_worse` has
-it."""
+"""Not a policy: for each module the object with less text, the default's or the policy's, as `deploy --never_worse`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """One module compiled under one policy.
+    """A module compiled under a policy.
 
     Attributes:
       text_bytes: text of the object.
-      score: what the problem makes of the object; what policies are trained to lower.
-      num_decisions: how often the policy was asked; 0 for a plain compilation.
+      score: the problem's score, which policies are trained to lower.
+      num_decisions: number of the policy's decisions; 0 for a plain compilation.
       cpu_s: CPU seconds of the compiler.
-      host_cpu_s: CPU seconds of the process that answered it.
+      host_cpu_s: CPU seconds of the process that evaluates the policy for it.
     """
 
     text_bytes: int
@@ -40,11 +39,11 @@ class Output:
 
 @dataclasses.dataclass(frozen=True)
 class ModuleResult:
-    """One module.
+    """A module.
 
     Attributes:
-      outputs: by policy; whoever is missing has failed.
-      failures: policy -> why, one line.
+      outputs: by policy, without those that failed.
+      failures: policy -> reason, one line.
     """
 
     name: str
@@ -54,7 +53,7 @@ class ModuleResult:
     failures: Mapping[str, str]
 
     def output(self, policy: str) -> Output:
-        """The policy's output, or the default's where the policy failed."""
+        """The policy's output, or the default's if the policy failed."""
         return self.outputs.get(policy, self.outputs[DEFAULT])
 
     def score_change(self, policy: str) -> float:
@@ -67,13 +66,13 @@ class ModuleResult:
 
 @dataclasses.dataclass(frozen=True)
 class ProjectResult:
-    """The modules of one project, and the program that they link to.
+    """The modules of a project, and the program that they are linked into.
 
     Attributes:
-      modules: those that the default compiles.
-      excluded: the others: module -> why; they are in no number.
-      linked_bytes: text of the linked program, by policy, and `NEVER_WORSE`; whoever is missing could not be linked.
-      link_failures: policy -> why.
+      modules: modules that the default compiles.
+      excluded: module -> reason, for modules that the default fails to compile; left out of all numbers.
+      linked_bytes: text of the linked program, by policy and `NEVER_WORSE`, without those that failed to link.
+      link_failures: policy -> reason.
     """
 
     name: str
@@ -84,11 +83,11 @@ class ProjectResult:
 
     @property
     def languages(self) -> str:
-        """The languages of its modules, as in `C, C++`."""
+        """The languages of its modules, e.g. `C, C++`."""
         return ", ".join(sorted({module.language for module in self.modules}))
 
     def object_bytes(self, policy: str) -> int:
-        """Sum of the objects' text, the default's where the policy has failed."""
+        """Sum of the objects' text, with the default's objects where the policy failed."""
         return sum(module.output(policy).text_bytes for module in self.modules)
 
     def score(self, policy: str) -> float:
@@ -102,28 +101,28 @@ class ProjectResult:
         return statistics.relative_change(self.score(DEFAULT), self.score(policy))
 
     def linked_change(self, policy: str) -> float | None:
-        """Change of the linked program's text; None when either could not be linked."""
+        """Change of the linked program's text; None if either could not be linked."""
         if policy not in self.linked_bytes or DEFAULT not in self.linked_bytes:
             return None
         return statistics.relative_change(self.linked_bytes[DEFAULT], self.linked_bytes[policy])
 
     def num_substituted(self, policy: str) -> int:
-        """How many of the policy's compilations failed, so that the default's object was used."""
+        """The number of failed compilations, for which the default's object is used."""
         return sum(policy in module.failures for module in self.modules)
 
 
 @dataclasses.dataclass(frozen=True)
 class Total:
-    """All projects together, one policy against the default.
+    """A policy against the default, over all projects.
 
     Attributes:
-      default_linked_bytes: sum over the projects that both could be linked for.
+      default_linked_bytes: sum over the projects that were linked under both.
       linked_bytes: the policy's sum over the same projects.
-      objects: module by module, text of the objects.
-      scores: module by module, the problem's score (for inlining, COMDAT-weighted text bytes).
-      num_failures: compilations that failed; the default's object stands in for them.
+      objects: comparison of the modules' object text.
+      scores: comparison of the modules' scores (for inlining, COMDAT-weighted text bytes).
+      num_failures: failed compilations, for which the default's object is used.
       cpu_s: CPU seconds of its compilations.
-      host_cpu_s: CPU seconds of the processes that answered them.
+      host_cpu_s: CPU seconds of the processes that evaluate the policy for them.
     """
 
     policy: str
@@ -142,7 +141,7 @@ class Total:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """Something that did not compile or link: `where` is a module or a project."""
+    """A failed compilation or link: `where` is a module or a project."""
 
     policy: str
     where: str
@@ -151,17 +150,17 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The whole of it.
+    """Results of an evaluation.
 
     Attributes:
-      problem: what is decided.
-      policy: name of the policy that is evaluated.
-      baselines: names of the other policies, but for the default.
+      problem: the problem that the policies decide.
+      policy: name of the evaluated policy.
+      baselines: names of the other policies except the default.
       projects: in the order of the corpus.
       started_at: local time, ISO 8601 to the minute.
-      wall_s: how long it took.
-      seed: of the random baseline and of the bootstrap.
-      provenance: what was measured and with what (compiler, flags, corpus, policy, ...), as text to show, in order.
+      wall_s: duration in seconds.
+      seed: seed of the random baseline and of the bootstrap.
+      provenance: compiler, flags, corpus, policy, ..., as text, in order.
     """
 
     problem: Problem
@@ -175,7 +174,7 @@ class Evaluation:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """All but the default."""
+        """The names of all policies except the default."""
         return (self.policy, *self.baselines)
 
     @property
@@ -184,16 +183,16 @@ class Evaluation:
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds of all compilations that succeeded, ours included."""
+        """CPU seconds of all successful compilations, including those of this project's processes."""
         return sum(o.cpu_s + o.host_cpu_s for module in self.modules for o in module.outputs.values())
 
     @functools.cached_property
     def totals(self) -> dict[str, Total]:
-        """What the results add up to, by policy (without the default)."""
+        """Totals by policy, without the default."""
         return {policy: self._total(policy) for policy in self.policies}
 
     def never_worse_change(self) -> float | None:
-        """Change of the linked text with `NEVER_WORSE`, all projects together; None when none was linked."""
+        """Change of the linked text with `NEVER_WORSE`, all projects together; None if none was linked."""
         linked = self._linked(NEVER_WORSE)
         if not linked:
             return None
@@ -229,7 +228,7 @@ class Evaluation:
         )
 
     def failures(self) -> list[Failure]:
-        """Everything that went wrong, the default's failures (which exclude a module) first."""
+        """All failures, the default's (which exclude a module) first."""
         return sorted(self._failures(), key=lambda failure: failure.policy != DEFAULT)
 
     def _failures(self) -> Iterable[Failure]:
@@ -240,7 +239,7 @@ class Evaluation:
                 yield from (Failure(who, module.name, why) for who, why in module.failures.items())
 
     def summary(self) -> dict[str, Any]:
-        """Everything but the single modules, as JSON values; bytes, seconds, and changes as fractions."""
+        """Everything except single modules, as JSON values; sizes in bytes, times in seconds, changes as fractions."""
         return {
             "problem": self.problem.name,
             "policy": self.policy,

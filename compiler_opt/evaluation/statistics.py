@@ -1,11 +1,10 @@
-"""How much smaller, and how sure that is: paired comparisons of sizes, module by module.
+"""Paired comparisons of module sizes, with bootstrap intervals.
 
 Legend: N modules, R resamples.
 
-The interval answers "what if other modules of these projects had been measured?": modules are resampled with
-replacement within their project, so every resample has each project as large as it is; both sizes of a module stay
-together (paired). Projects are not resampled: there are too few of them, and they were chosen, not drawn. The interval
-is the percentile bootstrap's (Efron 1979).
+The intervals estimate the variation over other modules of the same projects: modules are resampled with replacement
+within their project, and both sizes of a module stay together. Projects are not resampled: they are few, and chosen
+rather than sampled. Intervals are percentile bootstrap intervals (Efron 1979).
 """
 
 import dataclasses
@@ -18,12 +17,12 @@ NUM_RESAMPLES = 10_000
 CONFIDENCE = 0.95
 
 _MAX_DRAWS_AT_ONCE = 1 << 22
-"""Bounds the memory of the bootstrap to some tens of megabytes, however large the corpus."""
+"""Bounds the memory of the bootstrap to tens of megabytes for any corpus."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A number and its bootstrap interval (`CONFIDENCE`)."""
+    """A number and its bootstrap interval of confidence `CONFIDENCE`."""
 
     value: float
     low: float
@@ -36,8 +35,8 @@ class Comparison:
 
     Attributes:
       total: change of the sum of the sizes: large modules count more.
-      mean: mean over modules of each one's change: all modules count the same.
-      median: the middle module's change.
+      mean: mean of the modules' changes: all modules count the same.
+      median: median of the modules' changes.
       wins: modules that got smaller.
       losses: modules that got bigger.
       ties: modules of the same size.
@@ -52,7 +51,7 @@ class Comparison:
 
 
 def relative_change(baseline: float, other: float) -> float:
-    """`other / baseline - 1`: -0.01 is one percent smaller; 0 when there is nothing to compare with."""
+    """`other / baseline - 1`: -0.01 is one percent smaller; 0 if the baseline is 0."""
     return other / baseline - 1 if baseline > 0 else 0.0
 
 
@@ -67,10 +66,10 @@ def compare(
     """Compares two sizes of each module.
 
     Args:
-      baseline: N sizes under the default.
-      other: N sizes of the same modules.
-      groups: N names of the projects that the modules belong to.
-      seed: of the resampling.
+      baseline: `[N]` sizes under the default.
+      other: `[N]` sizes of the same modules.
+      groups: `[N]` names of their projects.
+      seed: seed of the resampling.
       resamples: R.
     """
     before, after = np.asarray(baseline, np.float64), np.asarray(other, np.float64)

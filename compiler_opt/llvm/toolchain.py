@@ -23,9 +23,7 @@ TOOL_PACKAGES: Mapping[str, str] = {
     "ld.lld": "lld",
     "llvm-ar": "llvm",
     "llvm-config": "llvm",
-    "llvm-mca": "llvm",
     "llvm-objcopy": "llvm",
-    "llvm-readobj": "llvm",
     "llvm-size": "llvm",
     "opt": "llvm",
 }

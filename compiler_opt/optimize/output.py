@@ -1,4 +1,4 @@
-"""What an optimisation leaves: `targets.csv`, `summary.json`, `report.html`; and the table on the terminal."""
+"""Writes the results of an optimisation: `targets.csv`, `summary.json`, `report.html`, terminal table."""
 
 import json
 import shlex
@@ -9,29 +9,28 @@ from markupsafe import Markup
 
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
-from compiler_opt.evaluation.output import csv_text
 from compiler_opt.evaluation.report import change_headline, training_curve
-from compiler_opt.files import write_atomically
+from compiler_opt.files import write_text
 from compiler_opt.optimize.results import Cost, Result, TargetSize
 from compiler_opt.report import page
 from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text, signed_bytes_text
-from compiler_opt.report.table import Cell, Change, Table
+from compiler_opt.report.table import Cell, Change, Table, csv_text
 
 _MAX_BARS = 40
 _MAX_NAMED = 8
 
 
 def write(result: Result, folder: Path, drivers: Path, history: History | None = None) -> Path:
-    """Writes all files, each whole or not at all; returns the report's path.
+    """Writes all files, each atomically; returns the path of the report.
 
     Args:
-      result: what to report.
-      folder: gets the files.
+      result: the result.
+      folder: the folder to write into.
       drivers: the folder of `mlgo-clang`.
-      history: of the training, for its curve.
+      history: the history of the training, to plot it.
 
     Raises:
-      OutputError: one cannot be written; what stood there before is untouched.
+      OutputError: a file cannot be written; existing files are untouched.
     """
     files = {
         "targets.csv": csv_text(_target_row(target) for target in result.targets),
@@ -39,7 +38,7 @@ def write(result: Result, folder: Path, drivers: Path, history: History | None =
         "report.html": render(result, drivers, history),
     }
     for name, contents in files.items():
-        write_atomically(folder / name, contents.encode("utf-8", "backslashreplace"))
+        write_text(folder / name, contents)
     return folder / "report.html"
 
 
@@ -100,7 +99,7 @@ def _test_lines(result: Result) -> list[str]:
 
 
 def change_lines(result: Result) -> list[str]:
-    """How well an earlier policy still holds, a sentence a line; nothing for a policy that was trained just now."""
+    """Sentences about a reused policy: what is new to it, and whether to retrain; empty for a newly trained one."""
     lines = []
     changes = result.changes
     if changes is not None:

@@ -1,1 +1,1 @@
-"""Pages, tables and numbers as people read them; knows nothing of what is reported."""
+"""Formatting of reports: pages, tables and numbers."""

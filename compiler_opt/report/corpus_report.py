@@ -1,4 +1,4 @@
-"""The numbers of a corpus as a table on the terminal and as PNG plots."""
+"""Statistics of a corpus as tables for the terminal and as PNG plots."""
 
 import io
 from collections.abc import Mapping
@@ -11,16 +11,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compiler_opt.corpus.statistics import QUANTILES, Statistics
-from compiler_opt.report.formatting import aligned, count_text, plot_label
+from compiler_opt.report.formatting import count_text, plot_label
+from compiler_opt.report.table import Table
 
 NUMBERS: Mapping[str, str] = {
     "functions": "functions",
     "instructions": "instructions",
-    "call_sites": "call sites",
+    "call_sites": "callsites",
     "decisions": "decisions",
     "bitcode_bytes": "bitcode, bytes",
 }
-"""What is counted in a module, and how it is headed."""
+"""Counts of a module and their headings."""
 
 _INK, _MUTED, _GRID, _BARS = "#222222", "#666666", "#dddddd", "#4878a8"
 _MAX_BARS = 40
@@ -28,23 +29,22 @@ _SHOWN_COPIES = 3
 
 
 def table(statistics: Statistics) -> str:
-    """A line for each project, all together, the distribution over modules, shares, copies."""
+    """Projects, the distribution over modules, shares of languages, levels and targets, and copies."""
     numbers = [number for number in NUMBERS if len(statistics.values(number))]
     headings = [NUMBERS[number] for number in numbers]
     modules_of = statistics.count_by("project")
-    rows = [["project", "language", "modules", *headings]]
+    rows: list[list[str]] = []
     for project, count in modules_of.items():
         languages = {module.language for module in statistics.modules if module.project == project}
         totals = [_text(statistics.total(number, project)) for number in numbers]
         rows.append([project, ", ".join(sorted(languages)), f"{count:,}", *totals])
     totals = [_text(statistics.total(number)) for number in numbers]
-    rows.append(["together", "", f"{len(statistics.modules):,}", *totals])
-    lines = aligned(rows, num_text_columns=2, rules=(1, len(rows) - 1))
-
-    spread = [["a module", *headings]]
-    for name in QUANTILES:
-        spread.append([name, *(_text(round(statistics.distribution(number)[name])) for number in numbers)])
-    lines += ["", *aligned(spread, num_text_columns=1, rules=(1,)), ""]
+    together = ["together", "", f"{len(statistics.modules):,}", *totals]
+    projects = Table(["project", "language", "modules", *headings], rows, together, num_text_columns=2)
+    spread = [
+        [name, *(_text(round(statistics.distribution(number)[name])) for number in numbers)] for name in QUANTILES
+    ]
+    lines = [*projects.lines(), "", *Table(["per module", *headings], spread).lines(), ""]
     for field, heading in {"language": "languages", "level": "levels", "target": "targets"}.items():
         shares = ", ".join(f"{name} {count:,}" for name, count in statistics.count_by(field).items())
         lines.append(f"{heading}: {shares}")
@@ -58,16 +58,16 @@ def table(statistics: Statistics) -> str:
 def _copies(statistics: Statistics) -> list[str]:
     groups = statistics.copies()
     if not groups:
-        return ["copies: none, by content of the bitcode"]
+        return ["copies: none with the same bitcode"]
     superfluous = sum(len(group) - 1 for group in groups)
     share = superfluous / len(statistics.modules)
-    lines = [f"copies: {count_text(superfluous, 'module')} ({share:.1%}) of the same bitcode as another"]
+    lines = [f"copies: {count_text(superfluous, 'module')} ({share:.1%}) with the same bitcode as another"]
     lines += [f"  {len(group)} times: {group[0]} = {group[1]}" for group in groups[:_SHOWN_COPIES]]
     return lines
 
 
 def plots(statistics: Statistics) -> dict[str, bytes]:
-    """PNG files by name: how modules are distributed, and what the projects consist of."""
+    """PNG files by name: distributions over modules, and sizes of projects."""
     return {"modules.png": _distributions(statistics), "projects.png": _projects(statistics)}
 
 
@@ -83,7 +83,7 @@ def _distributions(statistics: Statistics) -> bytes:
         some = values[values > 0]
         edges = np.geomspace(some.min(), some.max() * 1.01, 25) if len(some) else np.array([1.0, 2.0])
         if len(some) < len(values):
-            # Modules without any have a place of their own, left of 1.
+            # Modules with a count of 0 get a bar of their own, left of 1.
             edges = np.concatenate([[0.5], edges])
         axes.hist(np.maximum(values, 0.7), edges, color=_BARS)
         axes.set_xscale("log")
@@ -124,7 +124,7 @@ def _style(axes: Axes, label: str, grid: Literal["x", "y"]) -> None:
 
 def _png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    # Without its version, which would make the same plots differ between machines.
+    # Metadata would include Matplotlib's version, which differs between machines.
     FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
     return buffer.getvalue()
 

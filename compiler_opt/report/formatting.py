@@ -1,4 +1,4 @@
-"""Numbers as the report and the terminal show them."""
+"""Numbers and text as reports and the terminal show them."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ _MAX_LABEL = 60
 
 
 def change_text(change: float | None, digits: int = 2) -> str:
-    """A relative change in percent with its sign, a real minus; no sign for what rounds to zero, a dash for None."""
+    """A relative change in percent with its sign; without a sign if it rounds to zero; a dash for None."""
     if change is None:
         return "\N{EN DASH}"
     text = f"{abs(100 * change):.{digits}f}%"
@@ -35,7 +35,7 @@ def signed_bytes_text(count: int) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A time that a person can grasp: `42 s`, `3 min 5 s`, `2 h 10 min`."""
+    """A duration: `42 s`, `3 min 5 s`, `2 h 10 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
@@ -50,13 +50,13 @@ def count_text(count: int, noun: str) -> str:
 
 
 def plot_label(name: str) -> str:
-    """A name, which may hold anything, as Matplotlib can draw it: without stray bytes and mathematics."""
+    """A name without characters that Matplotlib cannot draw or takes for mathematics."""
     text = printable(name)
     return (text if len(text) <= _MAX_LABEL else f"{text[:_MAX_LABEL]}...").replace("$", r"\$")
 
 
 def aligned(rows: Sequence[Sequence[str]], num_text_columns: int, rules: Sequence[int]) -> list[str]:
-    """Columns padded to their widest cell, text to the left and numbers to the right, with rules before some rows."""
+    """Aligns columns, text to the left and numbers to the right, with rules before the rows numbered `rules`."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for number, row in enumerate(rows):

@@ -1,6 +1,6 @@
-"""HTML pages, made from the templates beside this file by Jinja2, which escapes everything that is not marked as HTML.
+"""Renders HTML pages from Jinja2 templates; everything that is not `Markup` is escaped.
 
-A page is one file that needs nothing else: no script, no font and no image from elsewhere.
+A page is self-contained: it has no scripts and needs no other files.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ def render(template: str, **values: object) -> str:
 
     Args:
       template: the name of a template that extends `base.html`.
-      **values: what it shows; plain text unless it is `Markup`.
+      **values: the template's values.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
@@ -37,14 +37,14 @@ def render(template: str, **values: object) -> str:
 
 
 def _change(value: float | None, digits: int) -> Markup:
-    """A relative change, green where it is smaller."""
+    """A relative change, green if it is negative."""
     text = formatting.change_text(value, digits)
     side = "good" if text.startswith(formatting.MINUS) else "bad" if text.startswith("+") else "muted"
     return Markup('<span class="{}">{}</span>').format(side, text)
 
 
 def _shown(value: Cell) -> Markup:
-    """What a cell or a card shows, changes coloured."""
+    """The content of a cell or card, with changes coloured."""
     return _change(value.value, value.digits) if isinstance(value, Change) else Markup.escape(value)
 
 
@@ -54,7 +54,7 @@ def cell(value: Cell, column: int, table: Table) -> Markup:
     if isinstance(value, Change) and value.interval is not None:
         content += Markup('<span class="range">{}</span>').format(formatting.interval_text(*value.interval))
     if column in table.wrapped:
-        # What is long is a path or what a compiler said.
+        # Long text is a path or a compiler's message.
         return Markup('<td class="wrap"><code>{}</code></td>').format(content)
     if column < table.num_text_columns:
         return Markup('<td class="text">{}</td>').format(content)

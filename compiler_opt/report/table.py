@@ -1,7 +1,10 @@
-"""A table, described once and shown on the terminal (`lines`) and on a page (the macro `table`)."""
+"""Tables for the terminal (`Table.lines`), pages (the macro `table`) and CSV files."""
 
+import csv
 import dataclasses
-from collections.abc import Sequence
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from compiler_opt.report.formatting import aligned, change_text
 
@@ -11,9 +14,9 @@ class Change:
     """A relative change in a table; pages colour it.
 
     Attributes:
-      value: -0.01 is one percent less; None where there is none.
-      digits: of the percentage after the point.
-      interval: its bounds, which pages show below it.
+      value: -0.01 is one percent less; None if unknown.
+      digits: number of decimals of the percentage.
+      interval: bounds that pages show below it.
     """
 
     value: float | None
@@ -26,18 +29,20 @@ class Change:
 
 Cell = str | Change
 
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of cells under a head.
+    """A table.
 
     Attributes:
       head: names of the columns.
-      rows: one cell for each column.
-      total: the last row, set apart; None for a table without one.
-      extra: rows below the total, which it leaves out.
-      num_text_columns: how many columns from the left hold text; the others hold numbers.
-      wrapped: which columns may take several lines on a page.
+      rows: rows with a cell for each column.
+      total: a row that sums up `rows`; None for none.
+      extra: rows below the total that it does not include.
+      num_text_columns: number of columns, from the left, that hold text; the others hold numbers.
+      wrapped: columns that may take several lines on a page.
     """
 
     head: Sequence[str]
@@ -58,3 +63,28 @@ class Table:
             rules.append(len(rows))
             rows += self.extra
         return aligned([[str(cell) for cell in row] for row in rows], self.num_text_columns, rules)
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows with the same keys, as CSV with a header.
+
+    Text that a spreadsheet would evaluate as a formula, such as a module named `=HYPERLINK(...)`, gets an apostrophe in
+    front.
+    """
+    rows = [{name: _escaped(value) for name, value in row.items()} for row in rows]
+    buffer = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def _escaped(value: Any) -> Any:
+    if not isinstance(value, str) or not value.startswith(_FORMULA_STARTS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value

@@ -7,7 +7,6 @@ The policy comes to stand in `$WARMSTART_OUTPUT_DIR/policy`, beside `history.jso
 it again starts over, and replaces the policy when the new one is complete.
 """
 
-import dataclasses
 from pathlib import Path
 
 from absl import flags
@@ -17,19 +16,16 @@ from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.pipeline import PipelineSettings
-from compiler_opt.tools import entry_point, gin_classes, gin_settings
+from compiler_opt.tools import entry_point, gin_classes, gin_settings, shared_flags
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "Folder for policy, history and summaries.", required=True)
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The trace, as generate_default_trace writes it.", required=True)
 _VOCAB_PATH = flags.DEFINE_string(
     "vocab_path", None, "The vocabulary, as generate_vocab writes it; the same as train_eval.vocab_path in gin."
 )
-_COMPILE_TASK = flags.DEFINE_string(
-    "compile_task", None, "What is decided; by default what the trace says. MODULE:PROBLEM for one of your own."
-)
-_SEED = flags.DEFINE_integer("seed", None, "Of everything that is drawn; train_eval.seed in gin.", 0)
-_GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files.")
-_GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
+_COMPILE_TASK = shared_flags.trace_task()
+_SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
+_GIN = shared_flags.GinFlags()
 
 
 @entry_point.command
@@ -38,11 +34,8 @@ def entry() -> None:
     check_folder_writable(root_dir)
     if (root_dir / "checkpoints").exists():
         raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
-    settings = gin_settings.read(gin_classes.of_cloning(), _GIN_FILES.value, _GIN_BINDINGS.value)
-    given = {"vocab_path": _VOCAB_PATH.value or None, "seed": _SEED.value}
-    config = dataclasses.replace(
-        settings["train_eval"], **{name: value for name, value in given.items() if value is not None}
-    )
+    settings = _GIN.read(gin_classes.of_cloning())
+    config = gin_settings.override(settings["train_eval"], vocab_path=_VOCAB_PATH.value or None, seed=_SEED.value)
     if not config.vocab_path:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
     pipeline.clone_default(

@@ -1,10 +1,10 @@
-"""Makes one corpus of the corpora that are the sub-folders of a folder.
+"""Combines the corpora in the subfolders of a folder into one corpus.
 
     python -m compiler_opt.tools.combine_training_corpus --root_dir=$CORPORA
 
-writes $CORPORA/corpus_description.json, which lists the modules of $CORPORA/a, $CORPORA/b, ... Files stay where they
-are. Corpora that differ in a property (ThinLTO, the linker's options...) are refused. A second run, after a sub-folder
-was added or made anew, brings the description up to date.
+writes $CORPORA/corpus_description.json, which lists the modules of $CORPORA/a, $CORPORA/b, ... No files are copied.
+Corpora that differ in a property (ThinLTO, the linker's options, ...) cannot be combined. Run it again after adding or
+replacing a subfolder.
 """
 
 from pathlib import Path
@@ -14,20 +14,19 @@ from absl import flags
 from compiler_opt.corpus.making import combine
 from compiler_opt.tools import entry_point, printing
 
-_ROOT_DIR = flags.DEFINE_string("root_dir", None, "The folder whose sub-folders are corpora.", required=True)
-_OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace a description that lists other modules.")
+_ROOT_DIR = flags.DEFINE_string("root_dir", None, "The folder whose subfolders are corpora.", required=True)
+_OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace an existing description that lists other modules.")
 
 
 @entry_point.command
-def entry() -> int:
+def entry() -> None:
     combined = combine.combine(Path(_ROOT_DIR.value), overwrite=_OVERWRITE.value)
     lines = [f"  {name}: {count} modules" for name, count in combined.modules.items()]
     if combined.others:
-        lines.append(f"  no corpora: {', '.join(combined.others)}")
+        lines.append(f"  not corpora: {', '.join(combined.others)}")
     total = sum(combined.modules.values())
     lines.append(f"{_ROOT_DIR.value}: {total} modules of {len(combined.modules)} corpora")
     printing.echo("\n".join(lines))
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Makes a compiler of a policy: `mlgo-clang` and `mlgo-clang++`, for any build that uses clang.
+"""Makes a compiler that runs a policy: `mlgo-clang` and `mlgo-clang++`, for any build that uses clang.
 
     python -m compiler_opt.tools.deploy --policy=$POLICY --output=$PREFIX
     CC=$PREFIX/bin/mlgo-clang CXX=$PREFIX/bin/mlgo-clang++ cmake -B build -DCMAKE_BUILD_TYPE=MinSizeRel .
 
-docs/deploy.md tells what they do, and what when something is missing.
+docs/deploy.md explains what they do, also when something is missing.
 """
 
 from pathlib import Path
@@ -15,23 +15,25 @@ from compiler_opt.files import exclusive_directory
 from compiler_opt.tools import entry_point
 
 _POLICY = flags.DEFINE_string("policy", None, "Folder of a trained policy.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "The prefix: gets bin, lib and share.", required=True)
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "Folder to install into; its bin, lib and share are written.", required=True
+)
 _CLANG_PATH = flags.DEFINE_multi_string(
     "clang_path",
     [],
-    "A compiler to deploy for; repeated, one of each version, the first being the one of mlgo-clang without a number. "
-    "By default the newest that is installed.",
+    "The clang to deploy for; by default the newest one installed. May be repeated, once per version; mlgo-clang "
+    "without a number runs the first.",
 )
 _LEVELS = flags.DEFINE_list(
     "levels",
     None,
-    "Optimisation levels at which the policy decides: those that it was trained for. By default "
-    f"{','.join(DEFAULT_LEVELS)} for inlining and {','.join(DEFAULT_SPEED_LEVELS)} for the register allocator.",
+    "Comma-separated optimisation levels at which the policy decides: those that it was trained for. By default "
+    f"{','.join(DEFAULT_LEVELS)} for inlining and {','.join(DEFAULT_SPEED_LEVELS)} for register allocation.",
 )
 _NEVER_WORSE = flags.DEFINE_bool(
     "never_worse", False, "Compile with and without the policy and keep the smaller object; takes twice the time."
 )
-_STRICT = flags.DEFINE_bool("strict", False, "Fail rather than compile without the policy when something is missing.")
+_STRICT = flags.DEFINE_bool("strict", False, "Fail, instead of compiling without the policy, if a part is missing.")
 
 
 @entry_point.command
@@ -52,16 +54,15 @@ def entry() -> None:
 def _summary(deployment: Deployment) -> str:
     lines = [f"{deployment.prefix}: policy {deployment.policy_checksum[:16]}, at -{', -'.join(deployment.levels)}"]
     for major, clang in deployment.clangs.items():
-        lines.append(
-            f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {clang}, lib/{deployment.plugin(major).name}"
-        )
-    lines.append(f"  bin/mlgo-clang, bin/mlgo-clang++: those of clang-{next(iter(deployment.clangs))}")
+        plugin = deployment.plugin(major).name
+        lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {clang}, lib/{plugin}")
+    lines.append(f"  bin/mlgo-clang, bin/mlgo-clang++: the same as for clang-{next(iter(deployment.clangs))}")
     if deployment.never_worse:
         lines.append("  never worse: compiles both ways and keeps the smaller object, in about twice the time")
     if deployment.strict:
-        lines.append("  strict: fails rather than compile without the policy")
-    drivers = [deployment.driver(cpp=cpp).absolute() for cpp in (False, True)]
-    lines.append(f"use it by: CC={drivers[0]} CXX={drivers[1]}")
+        lines.append("  strict: fails instead of compiling without the policy")
+    c, cxx = (deployment.driver(cpp=cpp).absolute() for cpp in (False, True))
+    lines.append(f"to use it: CC={c} CXX={cxx}")
     return "\n".join(lines)
 
 

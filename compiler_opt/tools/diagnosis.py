@@ -1,4 +1,4 @@
-"""What a toolchain lacks for the work of this project, and the table that `doctor` prints."""
+"""What a toolchain lacks for this project, and the report that `doctor` prints."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,22 +6,20 @@ from collections.abc import Sequence
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import ADVISORS, INLINING
 from compiler_opt.llvm.scratch import scratch_directory
-from compiler_opt.llvm.toolchain import TOOL_PACKAGES, Toolchain
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.report.formatting import aligned
 
 _USED_FOR = {
-    "clang++": "compiling C++ corpora",
+    "clang++": "building plugins and drivers",
     "ld.lld": "linked sizes",
-    "llvm-ar": "static libraries",
-    "llvm-config": "building the pass plugin",
-    "llvm-mca": "cycle estimates",
-    "llvm-objcopy": "extracting bitcode from objects",
-    "llvm-readobj": "reading block addresses",
-    "llvm-size": "section sizes",
-    "opt": "features of whole functions",
+    "llvm-ar": "static libraries in optimize",
+    "llvm-config": "building plugins",
+    "opt": "corpus_stats, development mode",
 }
+"""The tools that commands start, and what for."""
 
-_ESSENTIAL_TOOLS = ("ld.lld", "llvm-objcopy")
-"""Without these no corpus can be made, or no policy evaluated."""
+_PROBLEM_HEAD = ("problem", "interactive", "development", "built-in model", "features", "default decision")
+_ESSENTIAL_TOOL = "ld.lld"
 
 _HEADERS_PROBE = "#include <stdlib.h>\n#include <vector>\nint main() { return (int)std::vector<int>(1).back(); }\n"
 
@@ -31,9 +29,9 @@ class Finding:
     """Something that is missing.
 
     Attributes:
-      what: it, and what it would be good for.
+      what: its name and use.
       remedy: how to get it.
-      essential: inlining policies cannot be trained and evaluated without it.
+      essential: whether training and evaluating inlining policies needs it.
     """
 
     what: str
@@ -42,17 +40,16 @@ class Finding:
 
 
 def diagnose(toolchain: Toolchain) -> list[Finding]:
-    """What is missing, the essential first."""
+    """Everything that is missing, essentials first."""
     findings = []
     for name, support in toolchain.problems.items():
         if not support.interactive:
-            essential = name == INLINING.problem
             what = f"{name} over the interactive channel: {support.reason}"
-            findings.append(Finding(what, "use another clang by --clang_path, e.g. clang-19 or clang-22", essential))
-    for tool in TOOL_PACKAGES:
+            remedy = "use another clang by --clang_path, e.g. clang-19 or clang-22"
+            findings.append(Finding(what, remedy, name == INLINING.problem))
+    for tool, use in _USED_FOR.items():
         if tool not in toolchain.tools:
-            what = f"{tool}, for {_USED_FOR[tool]}"
-            findings.append(Finding(what, _apt(toolchain.package(tool)), tool in _ESSENTIAL_TOOLS))
+            findings.append(Finding(f"{tool}, for {use}", _apt(toolchain.package(tool)), tool == _ESSENTIAL_TOOL))
     if not compiles_cpp(toolchain):
         findings.append(Finding("the C++ standard headers, for compiling corpora", _apt("g++"), True))
     if not toolchain.pass_plugins:
@@ -72,33 +69,29 @@ def compiles_cpp(toolchain: Toolchain) -> bool:
 
 
 def report(toolchain: Toolchain, findings: Sequence[Finding]) -> str:
-    """The whole text: compiler, problems, tools, what is missing, verdict."""
-    parts = [_compiler(toolchain), _problems(toolchain), _tools(toolchain), _missing(findings), _verdict(findings)]
+    """The whole text: compiler, problems, tools, missing parts, verdict."""
+    headers = f"headers in {toolchain.plugin_headers}" if toolchain.plugin_headers else "no headers to build one"
+    compiler = [
+        ("compiler", str(toolchain.clang)),
+        ("version", toolchain.version_text),
+        ("target", toolchain.target),
+        ("pass plugins", f"yes, {headers}" if toolchain.pass_plugins else "no"),
+        ("development mode", "yes" if toolchain.development_mode else "no (optional; needs a clang built with TFLite)"),
+    ]
+    tools = [(name, str(toolchain.tools.get(name, "missing")), use) for name, use in _USED_FOR.items()]
+    missing = [(finding.what, "yes" if finding.essential else "optional", finding.remedy) for finding in findings]
+    parts = [
+        _table(compiler),
+        _table(_problems(toolchain)),
+        _table([("tool", "path", "for"), *tools]),
+        _table([("missing", "needed?", "how to get it"), *missing]) if missing else "",
+        _verdict(findings),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _compiler(toolchain: Toolchain) -> str:
-    if toolchain.pass_plugins:
-        headers = f"headers in {toolchain.plugin_headers}" if toolchain.plugin_headers else "no headers to build one"
-        plugins = f"yes, {headers}"
-    else:
-        plugins = "no"
-    return _table(
-        [
-            ("compiler", str(toolchain.clang)),
-            ("version", toolchain.version_text),
-            ("target", toolchain.target),
-            ("pass plugins", plugins),
-            (
-                "development mode",
-                "yes" if toolchain.development_mode else "no (needs a clang built with TFLite; optional)",
-            ),
-        ]
-    )
-
-
-def _problems(toolchain: Toolchain) -> str:
-    rows = [("problem", "interactive", "development", "built-in model", "features", "default decision")]
+def _problems(toolchain: Toolchain) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [_PROBLEM_HEAD]
     for name, support in toolchain.problems.items():
         if not support.interactive or ADVISORS[name].include_default is None:
             default = "-"
@@ -106,24 +99,9 @@ def _problems(toolchain: Toolchain) -> str:
             default = f"overwrites {ADVISORS[name].default_slot} (known bug, worked around)"
         else:
             default = "reported"
-        features = str(len(support.features)) if support.interactive else "-"
-        interactive, development, embedded = map(_yes_no, (support.interactive, support.development, support.embedded))
-        rows.append((name, interactive, development, embedded, features, default))
-    return _table(rows)
-
-
-def _tools(toolchain: Toolchain) -> str:
-    rows = [("tool", "path", "for")]
-    rows.extend((name, str(toolchain.tools.get(name, "missing")), _USED_FOR[name]) for name in TOOL_PACKAGES)
-    return _table(rows)
-
-
-def _missing(findings: Sequence[Finding]) -> str:
-    if not findings:
-        return ""
-    rows = [("missing", "needed?", "how to get it")]
-    rows.extend((finding.what, "yes" if finding.essential else "optional", finding.remedy) for finding in findings)
-    return _table(rows)
+        abilities = ("yes" if able else "no" for able in (support.interactive, support.development, support.embedded))
+        rows.append((name, *abilities, str(len(support.features)) if support.interactive else "-", default))
+    return rows
 
 
 def _verdict(findings: Sequence[Finding]) -> str:
@@ -133,15 +111,8 @@ def _verdict(findings: Sequence[Finding]) -> str:
     return "Ready: inlining policies can be trained and evaluated with this compiler."
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
-
-
-def _yes_no(value: bool) -> str:
-    return "yes" if value else "no"
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(aligned(rows, num_text_columns=len(rows[0]), rules=()))
 
 
 def _apt(package: str) -> str:

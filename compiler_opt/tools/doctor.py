@@ -1,14 +1,12 @@
-"""Shows what this machine's compiler can do, what is missing, and how to get it.
+"""Shows the capabilities of this machine's compiler, what is missing, and how to install it.
 
-Exit status 0 when an inlining policy can be trained and evaluated with it, 2 when not.
+Exit status: 0 if inlining policies can be trained and evaluated with it, 2 if not.
 """
 
-from absl import flags
-
 from compiler_opt.llvm.toolchain import probe
-from compiler_opt.tools import diagnosis, entry_point
+from compiler_opt.tools import diagnosis, entry_point, shared_flags
 
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The clang to look at; by default the newest that is installed.")
+_CLANG_PATH = shared_flags.clang_path()
 
 
 @entry_point.command

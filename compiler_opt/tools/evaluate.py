@@ -1,4 +1,4 @@
-"""Measures a saved policy against the compiler's default, on any corpus.
+"""Compares a saved policy with the compiler's default on a corpus.
 
 Compiles every module with the default, with the policy and with the baselines, links each project, and writes
 `modules.csv`, `projects.csv`, `summary.json` and `report.html` into the output folder:
@@ -7,12 +7,10 @@ Compiles every module with the default, with the policy and with the baselines, 
 """
 
 import contextlib
-import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from absl import flags
 from tqdm import tqdm
@@ -23,12 +21,7 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import output
-from compiler_opt.evaluation.evaluate import (
-    EvaluationSettings,
-    baselines,
-    evaluate,
-    num_rollouts,
-)
+from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.ir2vec import check_same
@@ -37,52 +30,43 @@ from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
-from compiler_opt.tools import corpus_flags, entry_point, gin_classes, gin_settings
+from compiler_opt.tools import entry_point, gin_classes, gin_settings, shared_flags
 from compiler_opt.tools.printing import echo
 
-_DATA_PATH = flags.DEFINE_string(
-    "data_path", None, f"The corpus to measure on: {corpus_flags.DATA_PATH}.", required=True
-)
-_TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, corpus_flags.TRUST_CORPUS)
-_MODULE_FILTER = flags.DEFINE_string("module_filter", None, corpus_flags.MODULE_FILTER)
+_CORPUS = shared_flags.CorpusFlags()
 _POLICY_PATH = flags.DEFINE_string(
     "policy_path",
     None,
-    "Folder of the saved policy; `embedded` for the model that is built into the compiler (a folder of that name is "
-    "`./embedded`).",
+    "Folder of the saved policy, or `embedded` for the model that is built into the compiler (write `./embedded` for a "
+    "folder of that name).",
     required=True,
 )
-_OUTPUT_PATH = flags.DEFINE_string("output_path", None, "Folder for the results; made when missing.", required=True)
-_COMPILE_TASK = flags.DEFINE_string("compile_task", "inlining", "What the policy decides.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest clang found.")
-_NUM_WORKERS = flags.DEFINE_integer(
-    "num_workers", None, "Compilations at a time; by default one per CPU.", lower_bound=1
-)
+_OUTPUT_PATH = flags.DEFINE_string("output_path", None, "Folder for the results.", required=True)
+_COMPILE_TASK = shared_flags.compile_task()
+_CLANG_PATH = shared_flags.clang_path()
+_NUM_WORKERS = shared_flags.num_workers()
 _BASELINES = flags.DEFINE_list(
     "baselines",
     None,
-    f"What to measure beside the policy, of {', '.join(Binary().baselines())}; by default all that make sense.",
+    f"Comma-separated baselines to measure besides the policy; by default all that the problem has. For inlining: "
+    f"{', '.join(Binary().baselines())}.",
 )
-_PROJECTS = flags.DEFINE_list("projects", [], "Measure only these projects of the corpus.")
-_SEED = flags.DEFINE_integer("seed", 0, "Of the random baseline and of the bootstrap.", lower_bound=0)
+_PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to measure; by default all.")
+_SEED = shared_flags.seed("the random baseline and the bootstrap")
 _TIMEOUT_S = flags.DEFINE_float(
-    "compile_timeout_s", None, "Seconds that one compilation may take; `rollout.timeout_s` in gin.", lower_bound=0.1
+    "compile_timeout_s", None, "Time limit of one compilation, in seconds; rollout.timeout_s in gin.", lower_bound=0.1
 )
-_TRAINING_LOG = flags.DEFINE_string("training_log", None, "The training's folder or history.jsonl, for its curve.")
-_KEEP_OBJECTS = flags.DEFINE_string("keep_objects", None, "Folder to keep all objects in; by default they are removed.")
-_GIN_FILES = flags.DEFINE_multi_string(
-    "gin_files",
-    [],
-    "Gin files; `rollout.timeout_s` and its like count here, and `problem_config.flags_to_add` and its like, which are "
-    "otherwise those that the policy was trained with.",
+_TRAINING_LOG = flags.DEFINE_string("training_log", None, "Folder or history.jsonl of a training, to plot it.")
+_KEEP_OBJECTS = flags.DEFINE_string("keep_objects", None, "Folder to keep all objects in; by default they are deleted.")
+_GIN = shared_flags.GinFlags(
+    "Gin files; settings of rollout, inlining and problem_config (by default the policy's) apply here."
 )
-_GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings, over the files.")
 
 
 @entry_point.command
 def entry() -> None:
-    settings = _settings()
-    corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value, module_filter=_MODULE_FILTER.value)
+    settings = _GIN.read(gin_classes.of_compilations())
+    corpus = _CORPUS.filtered(_CORPUS.load())
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = problems.load(_COMPILE_TASK.value)
@@ -102,12 +86,12 @@ def entry() -> None:
     output_path = Path(_OUTPUT_PATH.value)
     keep_objects = Path(_KEEP_OBJECTS.value) if _KEEP_OBJECTS.value else None
     folders = {output_path.resolve(): "--output_path"}
+    check_folder_writable(output_path)
     if keep_objects is not None:
         folders.setdefault(keep_objects.resolve(), "--keep_objects")
-    for directory in (output_path, *([keep_objects] if keep_objects else [])):
-        check_folder_writable(directory)
+        check_folder_writable(keep_objects)
 
-    interval_s = 0.2 if sys.stderr.isatty() else 10  # A log keeps every state of the bar.
+    interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
     with contextlib.ExitStack() as stack:
         for directory, flag in folders.items():
             stack.enter_context(exclusive_directory(directory, flag))
@@ -131,7 +115,7 @@ def entry() -> None:
             settings=EvaluationSettings(
                 num_workers=_NUM_WORKERS.value,
                 seed=_SEED.value,
-                rollout=settings["rollout"],
+                rollout=gin_settings.override(settings["rollout"], timeout_s=_TIMEOUT_S.value),
                 keep_objects=keep_objects,
             ),
             provenance=provenance(corpus, learned, toolchain),
@@ -142,21 +126,13 @@ def entry() -> None:
     print(f"report: {report}")
 
 
-def _settings() -> dict[str, Any]:
-    """What gin and flags echo about compilations; gin may speak of networks too, which is none of our business."""
-    settings = gin_settings.read(gin_classes.of_compilations(), _GIN_FILES.value, _GIN_BINDINGS.value)
-    if _TIMEOUT_S.value is not None:
-        settings["rollout"] = dataclasses.replace(settings["rollout"], timeout_s=_TIMEOUT_S.value)
-    return settings
-
-
 def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | None) -> Corpus:
-    """The corpus with the flags that gin gives or, when it gives none, with those that the policy was trained with."""
+    """The corpus with the flags that gin gives or, if it gives none, with those that the policy was trained with."""
     if given or policy is None:
         return corpus.configured(given) if given else corpus
     recorded = ProblemConfig.from_json(policy.weights.metadata)
     try:
-        # A policy may be anybody's, also where the corpus is one's own.
+        # The policy is untrusted, even if the corpus is trusted.
         recorded.check()
     except ConfigError as error:
         raise ConfigError(
@@ -166,7 +142,7 @@ def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | No
 
 
 def provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain) -> dict[str, str]:
-    """What the report says about how its numbers came to be; without a policy the compiler's own model was measured."""
+    """Facts for the report about the conditions of the measurement; a policy of None is the compiler's own model."""
     facts = {
         "Compiler": toolchain.version_text,
         "Target": _counted(corpus.targets(toolchain.target)),
@@ -185,14 +161,14 @@ def provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchai
         return facts
     facts[CHECKSUM_FACT] = policy.weights.checksum()
     for key, value in policy.weights.metadata.items():
-        # What a toolchain or the like says of itself, without the braces.
+        # Mappings such as the toolchain's identity are shown without braces.
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
         facts[f"Policy: {key.replace('_', ' ')}"] = text
     return facts
 
 
 def _optimisation(corpus: Corpus) -> str:
-    """The `-O` levels that the modules were built with, most frequent first: `-Oz (302 modules)`."""
+    """The `-O` levels of the modules, most frequent first: `-Oz (302 modules)`."""
     levels: Counter[str] = Counter()
     for module in corpus.modules:
         options = module.options()
@@ -201,7 +177,7 @@ def _optimisation(corpus: Corpus) -> str:
 
 
 def _counted(modules: Mapping[str, int]) -> str:
-    """`-Oz (302 modules)` of each."""
+    """`-Oz (302 modules), -O2 (3 modules)`."""
     return ", ".join(f"{what} ({count} modules)" for what, count in modules.items())
 
 

@@ -1,14 +1,14 @@
-"""Writes a trained policy in the forms that compilers take, with its model card.
+"""Exports a trained policy to the formats that compilers read, with its model card.
 
     PYTHONPATH=. python3 compiler_opt/tools/export_policy.py --policy_path=$POLICY --output_path=$DIR --format=native
 
     native         network.mlgo: the weights, for policy_network.h and the inliner plugin
-    cpp            the same as C++ source, with the header that decides by it
+    cpp            the weights as C++ source, with the header that evaluates them
     release_model  a class for LLVM's ReleaseModeModelRunner, without TensorFlow
     tflite         model.tflite and output_spec.json, for a clang in LLVM's development mode
     aot            header and object by TensorFlow's AOT compiler
 
-docs/deploy.md tells what to do with each.
+docs/deploy.md explains how to use each.
 """
 
 from pathlib import Path
@@ -21,22 +21,18 @@ from compiler_opt.tools import entry_point
 
 _POLICY_PATH = flags.DEFINE_string("policy_path", None, "Folder of a trained policy.", required=True)
 _OUTPUT_PATH = flags.DEFINE_string("output_path", None, "Folder to write into.", required=True)
-_FORMAT = flags.DEFINE_list("format", None, f"Comma-separated: {', '.join(FORMATS)}.", required=True)
+_FORMAT = flags.DEFINE_list("format", None, f"Comma-separated formats: {', '.join(FORMATS)}.", required=True)
 _EVALUATION = flags.DEFINE_string(
-    "evaluation", None, "Folder that evaluate.py wrote about this policy; its results go into the model card."
+    "evaluation", None, "Folder of results that evaluate.py wrote for this policy, for the model card."
 )
 
 
 @entry_point.command
 def entry() -> None:
     output = Path(_OUTPUT_PATH.value)
+    evaluation = Path(_EVALUATION.value) if _EVALUATION.value else None
     with exclusive_directory(output, "--output_path"):
-        written = export_policy(
-            Path(_POLICY_PATH.value),
-            output,
-            _FORMAT.value,
-            evaluation=Path(_EVALUATION.value) if _EVALUATION.value else None,
-        )
+        written = export_policy(Path(_POLICY_PATH.value), output, _FORMAT.value, evaluation=evaluation)
     for name, paths in written.items():
         for path in paths:
             print(f"{name}: {path} ({path.stat().st_size} bytes)")

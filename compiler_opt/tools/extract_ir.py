@@ -1,14 +1,14 @@
-"""Makes a corpus of a build that was compiled with `-Xclang -fembed-bitcode=all`.
+"""Extracts a corpus from a build that was compiled with `-Xclang -fembed-bitcode=all`.
 
     python -m compiler_opt.tools.extract_ir --input=$BUILD/compile_commands.json --input_type=json --output_dir=$CORPUS
 
-The objects are those of a compilation database (json), of a link (params: what its driver or linker was given, as in
-the `@file` of a link), of a tree of folders (directory), or of all links of a Bazel build (bazel_aquery: what `bazel
-aquery --output=jsonproto` printed, with --obj_base_dir=$(bazel info execution_root)). Archives give their members, as
-modules `libx.a/member.o`; an object that was linked of several gives `x.o.0`, `x.o.1`, ... What holds no module is
-named with the reason, and left out.
+The objects come from a compilation database (json), the arguments of a link (params: the contents of the linker's
+`@file`), a folder and its subfolders (directory), or all links of a Bazel build (bazel_aquery: the output of `bazel
+aquery --output=jsonproto`, with --obj_base_dir=$(bazel info execution_root)). The members of an archive become modules
+`libx.a/member.o`; an object that was linked from several becomes `x.o.0`, `x.o.1`, ... Inputs without a module are left
+out and listed with the reason.
 
-Options, names and layout are those of LLVM's mlgo-utils.
+Flags, names and layout are those of LLVM's mlgo-utils.
 """
 
 from pathlib import Path
@@ -22,51 +22,48 @@ from compiler_opt.corpus.making import extract, local_thinlto, sections
 from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import exclusive_directory
-from compiler_opt.tools import entry_point, printing
-
-_INPUT_TYPES = ("json", "params", "directory", "bazel_aquery")
+from compiler_opt.tools import entry_point, printing, shared_flags
 
 _INPUT = flags.DEFINE_string(
     "input",
     None,
-    "What describes the build: a file, or a folder for the type directory. May be left out with --thinlto_build=local: "
-    "then it is the folder --obj_base_dir.",
+    "The description of the build: a file, or a folder for the type directory. With --thinlto_build=local it defaults "
+    "to --obj_base_dir.",
 )
 _INPUT_TYPE = flags.DEFINE_enum(
     "input_type",
     "json",
-    _INPUT_TYPES,
-    "What --input is: json, a compilation database; params, the parameter file of a link; directory, a tree that holds "
+    ["json", "params", "directory", "bazel_aquery"],
+    "The type of --input: json, a compilation database; params, the parameter file of a link; directory, a folder with "
     "objects; bazel_aquery, the actions of a Bazel build as JSON.",
 )
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The corpus folder to make.", required=True)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Objects read at a time; by default one per CPU.", 1)
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The corpus folder to write.", required=True)
+_NUM_WORKERS = shared_flags.num_workers("Threads")
 _LLVM_OBJCOPY_PATH = flags.DEFINE_string(
-    "llvm_objcopy_path", None, "Read objects with this llvm-objcopy, as is needed for Mach-O and COFF; ELF needs none."
+    "llvm_objcopy_path", None, "The llvm-objcopy to read objects with; for Mach-O and COFF only."
 )
 _OBJ_BASE_DIR = flags.DEFINE_string(
     "obj_base_dir",
     None,
-    "The folder that holds all objects; module names are relative to it, and so are relative paths in params and "
-    "bazel_aquery. By default the 'directory' of each entry of a database, --input itself if it is a directory, and "
-    "otherwise the working directory.",
+    "The folder of all objects, to which module names and the paths in params and bazel_aquery are relative. By "
+    "default the 'directory' of each entry of a database, --input itself if it is a folder, and otherwise the working "
+    "directory.",
 )
 _CMD_FILTER = flags.DEFINE_string(
-    "cmd_filter", None, "Only take modules with an option in which this regular expression is found, e.g. ^-Oz$."
+    "cmd_filter", None, "Only modules with an option that matches this regular expression anywhere, e.g. ^-Oz$."
 )
-_CMD_SECTION_NAME = flags.DEFINE_string("cmd_section_name", sections.COMMAND_SECTION, "Section with the options.")
+_CMD_SECTION_NAME = flags.DEFINE_string("cmd_section_name", sections.COMMAND_SECTION, "The section of the options.")
 _BITCODE_SECTION_NAME = flags.DEFINE_string(
-    "bitcode_section_name", sections.BITCODE_SECTION, "Section with the bitcode."
+    "bitcode_section_name", sections.BITCODE_SECTION, "The section of the bitcode."
 )
 _THINLTO_BUILD = flags.DEFINE_enum(
     "thinlto_build",
     None,
     ["distributed", "local"],
-    "The build is one with ThinLTO, and modules come with their indices. distributed: the objects are those of the "
-    "backends, compiled with -mllvm -lto-embed-bitcode=post-merge-pre-opt (without -fembed-bitcode), which ran in "
-    "--obj_base_dir. local: linked by lld with -Wl,--save-temps=import -Wl,--thinlto-emit-index-files; --input is the "
-    "link's parameter file (params), whose options all modules are compiled with, or a folder (directory), for which "
-    "-O2 and position-independent code are taken.",
+    "Extract modules of a ThinLTO build, with their indices. distributed: from the objects of backends that ran in "
+    "--obj_base_dir with -mllvm -lto-embed-bitcode=post-merge-pre-opt (without -fembed-bitcode). local: from a link by "
+    "lld with -Wl,--save-temps=import -Wl,--thinlto-emit-index-files; --input is the link's parameter file (params), "
+    "whose options apply to all modules, or a folder (directory), with -O2 and position-independent code.",
 )
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is not empty.")
 
@@ -74,7 +71,7 @@ _LEVELS = {"debug": 1, "info": 0, "warning": -1, "error": -2, "critical": -3}
 
 
 class _Verbosity(flags.ArgumentParser):
-    """What absl takes as a number, LLVM's tool by name; below `warning` nothing is told of what was left out."""
+    """Parses --verbosity as absl's number or LLVM's name; below `warning`, skipped inputs are not listed."""
 
     def parse(self, argument: str | int) -> int:
         text = str(argument).lower()
@@ -85,14 +82,15 @@ flags.FLAGS["verbosity"].parser = _Verbosity()
 
 
 @entry_point.command
-def entry() -> int:
+def entry() -> None:
     if _THINLTO_BUILD.value == "local":
-        return _extract_local()
+        _extract_local()
+        return
     if not _INPUT.value:
-        raise ConfigError("--input: expected what describes the build, found nothing; see --help")
+        raise ConfigError("--input: expected the description of a build, found nothing; see --help")
     build = _build(Path(_INPUT.value))
     for what, paths in build.skipped.items():
-        _tell(f"skipped: {len(paths)} {what} ({listed(paths)})")
+        _warn(f"skipped: {len(paths)} {what} ({listed(paths)})")
     objects = build.objects
     output_dir = Path(_OUTPUT_DIR.value)
     with (
@@ -112,10 +110,9 @@ def entry() -> int:
             progress=bar.update,
         )
     _report(extraction, f"{len(objects)} objects")
-    return 0
 
 
-def _extract_local() -> int:
+def _extract_local() -> None:
     if _CMD_FILTER.value is not None:
         raise ConfigError(
             "--cmd_filter: the modules of --thinlto_build=local have no options of their own; leave it out"
@@ -126,11 +123,11 @@ def _extract_local() -> int:
         link = local_thinlto.link_of_directory(Path(_INPUT.value or _OBJ_BASE_DIR.value or "."))
     else:
         raise ConfigError(
-            f"--input_type={_INPUT_TYPE.value}: says nothing about a link; give params or directory with "
+            f"--input_type={_INPUT_TYPE.value}: does not describe a link; give params or directory with "
             "--thinlto_build=local"
         )
     if link.skipped:
-        _tell(f"skipped: {len(link.skipped)} inputs of which the link left nothing ({listed(link.skipped)})")
+        _warn(f"skipped: {len(link.skipped)} inputs that the link did not use ({listed(link.skipped)})")
     output_dir, total = Path(_OUTPUT_DIR.value), len(link.modules)
     with (
         exclusive_directory(output_dir, "--output_dir"),
@@ -143,8 +140,7 @@ def _extract_local() -> int:
             overwrite=_OVERWRITE.value,
             progress=bar.update,
         )
-    _report(extraction, f"{len(link.modules)} that were linked")
-    return 0
+    _report(extraction, f"{total} that were linked")
 
 
 def _base() -> Path | None:
@@ -153,26 +149,26 @@ def _base() -> Path | None:
 
 def _build(path: Path) -> Build:
     """The objects that --input describes."""
-    base = _base()
-    if _INPUT_TYPE.value == "params":
-        return params.objects_of_params(path, base)
-    if _INPUT_TYPE.value == "directory":
-        return directory.objects_of_directory(path, base)
-    if _INPUT_TYPE.value == "bazel_aquery":
-        return bazel_aquery.objects_of_aquery(path, base)
-    return Build(tuple(database.objects_of_database(path, base)))
+    if _INPUT_TYPE.value == "json":
+        return Build(tuple(database.objects_of_database(path, _base())))
+    read = {
+        "params": params.objects_of_params,
+        "directory": directory.objects_of_directory,
+        "bazel_aquery": bazel_aquery.objects_of_aquery,
+    }
+    return read[_INPUT_TYPE.value](path, _base())
 
 
 def _report(extraction: MadeCorpus, of_what: str) -> None:
     for line in printing.first_of("left out", [reason for _, reason in extraction.failures]):
-        _tell(line)
+        _warn(line)
     printing.echo(
         f"{_OUTPUT_DIR.value}: {len(extraction.modules)} modules of {of_what} "
         f"({extraction.filtered} left out by --cmd_filter, {len(extraction.failures)} without a usable module)"
     )
 
 
-def _tell(line: str) -> None:
+def _warn(line: str) -> None:
     if logging.get_verbosity() >= logging.WARNING:
         printing.echo(line)
 

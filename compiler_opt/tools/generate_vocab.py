@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python3 compiler_opt/tools/generate_vocab.py --input=$DEFAULT_TRACE --output_dir=$VOCAB
 
-Writes one text file per feature, `FEATURE.buckets`, one number per line. Exact, unless a feature has more than 262,144
-different values (see `compiler_opt/rl/quantiles.py`).
+Writes one text file per feature, `FEATURE.buckets`, with one number per line. Quantiles are exact unless a feature has
+more than 262,144 different values (see `compiler_opt/rl/quantiles.py`).
 """
 
 from pathlib import Path
@@ -11,27 +11,24 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.collect.traces import TraceDescription
-from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
-_INPUT = flags.DEFINE_string("input", None, "The trace, as generate_default_trace writes it.")
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder of the vocabulary.")
-_COMPILE_TASK = flags.DEFINE_string(
-    "compile_task", None, "What is decided; by default what the trace says. MODULE:PROBLEM for one of your own."
+_INPUT = flags.DEFINE_string("input", None, "The trace that generate_default_trace wrote.", required=True)
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder for the vocabulary.", required=True)
+_COMPILE_TASK = shared_flags.trace_task()
+_NUM_QUANTILES = flags.DEFINE_integer("num_quantiles", 64, "Number of quantiles of each feature.", 2, 1 << 16)
+_SAMPLING_FRACTION = flags.DEFINE_float(
+    "sampling_fraction", 1.0, "Fraction of the decisions to sample, from 0 to 1.", 0, 1
 )
-_NUM_QUANTILES = flags.DEFINE_integer("num_quantiles", 64, "Quantiles of each feature.", 2, 1 << 16)
-_SAMPLING_FRACTION = flags.DEFINE_float("sampling_fraction", 1.0, "Share of the decisions to look at.", 0, 1)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Threads; by default one per CPU.", 1)
-_SEED = flags.DEFINE_integer("seed", 0, "Of the sample.", 0)
+_NUM_WORKERS = shared_flags.num_workers("Threads")
+_SEED = shared_flags.seed("the sample")
 
 
 @entry_point.command
 def entry() -> None:
-    if not _INPUT.value or not _OUTPUT_DIR.value:
-        raise ConfigError("--input and --output_dir are needed: the trace to read, and the folder of the vocabulary")
     output_dir = Path(_OUTPUT_DIR.value)
     check_folder_writable(output_dir)
     trace = TraceDescription(Path(_INPUT.value))

@@ -1,6 +1,6 @@
-"""What gin can set, by entry point: each table is dataclasses by the name that they have in gin.
+"""The dataclasses that gin can set in each command, by their names in gin.
 
-Tables are larger than what an entry point looks at, so that one set of gin files will do for all steps of a pipeline.
+Commands also accept settings that they do not use, so that one gin file serves all steps of a pipeline.
 """
 
 from compiler_opt.collect.rollout import RolloutSettings
@@ -15,15 +15,15 @@ _SHARED: dict[str, type] = {"network": NetworkConfig, "problem_config": ProblemC
 
 
 def of_compilations() -> dict[str, type]:
-    """Of generate_default_trace and evaluate."""
+    """The classes of generate_default_trace and evaluate."""
     return {"rollout": RolloutSettings, **_SHARED}
 
 
 def of_cloning() -> dict[str, type]:
-    """Of train_bc."""
+    """The classes of train_bc."""
     return {"train_eval": BehavioralCloningConfig, **_SHARED}
 
 
 def of_training() -> dict[str, type]:
-    """Of train_locally and optimize: the settings of all algorithms are among them."""
+    """The classes of train_locally and optimize, including those of all algorithms."""
     return {"train_eval": TrainingConfig, **algorithms.config_classes(), **_SHARED}

@@ -7,17 +7,20 @@ Only fields of the dataclasses can be bound, to values of their types: an unknow
 """
 
 import contextlib
+import dataclasses
 import os
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from absl import logging
 
 from compiler_opt.checked_values import convert
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import one_line
+
+T = TypeVar("T")
 
 _MODULE = "compiler_opt"
 
@@ -104,6 +107,11 @@ def _gin_logging_off() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(verbosity)
+
+
+def override(config: T, **values: Any) -> T:
+    """Replaces fields of a dataclass by the values of flags; None for a flag that was not given."""
+    return dataclasses.replace(config, **{name: value for name, value in values.items() if value is not None})  # type: ignore[type-var]
 
 
 def _build(name: str, config_class: type, values: Mapping[str, Any]) -> Any:

@@ -1,8 +1,8 @@
-"""Makes a corpus of a folder of bitcode files, all of which are to be compiled with the same options.
+"""Makes a corpus of a folder of bitcode files that are all compiled with the same options.
 
     python -m compiler_opt.tools.make_corpus --input_dir=$BITCODE --output_dir=$CORPUS --default_args='-cc1 -Oz'
 
-takes every file *.bc in the folder and below. Options and layout are those of LLVM's mlgo-utils.
+reads every *.bc file in the folder and its subfolders. Flags and layout are those of LLVM's mlgo-utils.
 """
 
 from pathlib import Path
@@ -14,20 +14,20 @@ from compiler_opt.corpus.making import make
 from compiler_opt.files import exclusive_directory
 from compiler_opt.tools import entry_point, printing
 
-_INPUT_DIR = flags.DEFINE_string("input_dir", None, "The folder with the bitcode files.", required=True)
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The corpus folder to make.", required=True)
+_INPUT_DIR = flags.DEFINE_string("input_dir", None, "The folder of the bitcode files.", required=True)
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The corpus folder to write.", required=True)
 _DEFAULT_ARGS = flags.DEFINE_string(
     "default_args",
     None,
-    "The cc1 options of every module, in words as a shell splits them, e.g. '-cc1 -Oz'. When the bitcode is for "
-    "another target than the compiler's own, that has to be among them: '-cc1 -triple aarch64-linux-gnu -Oz'.",
+    "The cc1 options of every module, quoted as for a shell, e.g. '-cc1 -Oz'. For another target than the compiler's "
+    "default they must name it: '-cc1 -triple aarch64-linux-gnu -Oz'.",
     required=True,
 )
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is not empty.")
 
 
 @entry_point.command
-def entry() -> int:
+def entry() -> None:
     input_dir, output_dir = Path(_INPUT_DIR.value), Path(_OUTPUT_DIR.value)
     options = make.parse_args(_DEFAULT_ARGS.value)
     paths = make.find_bitcode(input_dir, output_dir)
@@ -36,7 +36,6 @@ def entry() -> int:
     for line in printing.first_of("left out", [reason for _, reason in made.failures]):
         printing.echo(line)
     printing.echo(f"{output_dir}: {len(made.modules)} modules of {len(paths)} files")
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,27 +1,24 @@
-"""Makes one program smaller: trains an inlining policy on it, builds it with that, and reports what was won.
+"""Makes one program smaller: trains an inlining policy on it, builds it with the policy, and reports the saving.
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --minutes=60 --output=DIR
 
-BUILD is a configured CMake build folder; nothing is written there. Of another build system, give its compilation
-database and what links the program:
+BUILD is a configured CMake build folder; nothing is written there. For other build systems, give a compilation database
+and the commands that link the program:
 
     python -m compiler_opt.tools.optimize --compile_commands=FILE --link_command='c++ -o app a.o b.o' --output=DIR
 
-It starts from what the compiler itself decides; from a policy that was trained on other programs it gets further in the
-same time:
+Training starts from the compiler's own decisions. A policy that was trained on other programs is a better start:
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --warmstart_policy_dir=demo/training/policy --output=DIR
 
-Killed at any moment, the same command goes on where it was. DIR/deployed/bin holds compiler drivers with the policy,
-for builds to come; DIR/report/report.html what it won. A nightly build uses the policy again, and hears how well it
-still holds:
+If it is interrupted, the same command continues. DIR/deployed/bin has compiler drivers with the policy, for later
+builds; DIR/report/report.html is the report. A nightly build can reuse the policy, and reports how well it still does:
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --reuse_policy=DIR --output=NIGHTLY
 
-Exit status: 0; 2 for something that the user can fix; 3 when the project's tests fail with the policy and not without.
+Exit status: 0 for success, 2 for an error that the user can fix, 3 if the project's tests fail only with the policy.
 """
 
-import dataclasses
 import shlex
 from pathlib import Path
 
@@ -39,41 +36,37 @@ from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.pipeline import optimize
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
-from compiler_opt.tools import entry_point, gin_classes, gin_settings
+from compiler_opt.tools import entry_point, gin_classes, gin_settings, shared_flags
 from compiler_opt.tools.printing import echo
 
 _BUILD_DIR = flags.DEFINE_string("build_dir", None, "The configured CMake build folder of the program.")
-_COMPILE_COMMANDS = flags.DEFINE_string("compile_commands", None, "Instead: the compilation database of any build.")
+_COMPILE_COMMANDS = flags.DEFINE_string("compile_commands", None, "A compilation database, instead of --build_dir.")
 _LINK_COMMAND = flags.DEFINE_multi_string(
-    "link_command", [], "With --compile_commands: what links or archives, in its folder; may be given several times."
+    "link_command", [], "With --compile_commands: a command that links or archives, in its folder; may be repeated."
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Folder for everything that is made.", required=True)
-_MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training; the builds come on top.", 0.01)
+_OUTPUT = flags.DEFINE_string("output", None, "Folder for all results.", required=True)
+_MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training; the builds take additional time.", 0.01)
 _WARMSTART_POLICY_DIR = flags.DEFINE_string(
     "warmstart_policy_dir",
     None,
-    "A policy to start from, such as one from train_locally, instead of the compiler's own decisions; the same as "
+    "A policy to start from, such as one from train_locally, instead of the compiler's own decisions; "
     "train_eval.warmstart_policy_dir in gin.",
 )
 _REUSE_POLICY = flags.DEFINE_string(
-    "reuse_policy", None, "The folder of an earlier optimisation (or of a policy), which is used again: no training."
+    "reuse_policy", None, "Folder of an earlier optimisation, or of a policy, to reuse without training."
 )
 _TEST_COMMAND = flags.DEFINE_string(
-    "test_command", None, "Runs the project's tests, in the build folder; by default ctest, where tests are registered."
+    "test_command",
+    None,
+    "Command that runs the project's tests in the build folder; by default ctest, if it has tests.",
 )
-_TRUST_CORPUS = flags.DEFINE_bool(
-    "trust_corpus",
-    False,
-    "Train on modules with all options of the build, also those that load plugins or read and write other files "
-    "(profiles, echo), but for the ones that name input and output.",
+_TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORPUS)
+_CLANG_PATH = shared_flags.clang_path(
+    "The clang to use; by default the build's own if it can run policies, otherwise the newest one installed."
 )
-_CLANG_PATH = flags.DEFINE_string(
-    "clang_path", None, "The compiler; by default the build's own if it will do, else the newest that is installed."
-)
-_JOBS = flags.DEFINE_integer("jobs", None, "Compilers at a time; by default one per CPU.", 1)
-_SEED = flags.DEFINE_integer("seed", None, "Of everything that is drawn; train_eval.seed in gin.", 0)
-_GIN_FILES = flags.DEFINE_multi_string("gin_files", [], "Gin files of the training, over optimize.gin.")
-_GIN_BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Gin bindings of the training, over the files.")
+_JOBS = flags.DEFINE_integer("jobs", None, "Compilers to run at a time; by default one per CPU.", 1)
+_SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
+_GIN = shared_flags.GinFlags("Gin files with settings of the training, which override optimize.gin; may be repeated.")
 
 EXIT_TESTS_BROKEN = 3
 
@@ -116,26 +109,24 @@ def entry() -> int:
 
 
 def _learning_settings() -> PipelineSettings:
-    """Ours, then what the user's gin says, then flags."""
+    """The settings of optimize.gin, overridden by the user's gin, then by flags."""
     cloning_files = [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")]
-    training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN_FILES.value]
+    training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN.files.value]
     cloning = gin_settings.read(gin_classes.of_cloning(), cloning_files, [])
-    settings = gin_settings.read(gin_classes.of_training(), training_files, _GIN_BINDINGS.value)
+    settings = gin_settings.read(gin_classes.of_training(), training_files, _GIN.bindings.value)
     if settings["problem_config"]:
         raise ConfigError(
             "gin: problem_config: a program is optimised as its build compiles it; change the build's flags"
         )
     if settings["inlining"] != InliningConfig():
         raise ConfigError("gin: inlining: programs are optimised without embeddings")
-    given = {
-        "max_minutes": _MINUTES.value,
-        "warmstart_policy_dir": _WARMSTART_POLICY_DIR.value,
-        "seed": _SEED.value,
-    }
     learning = PipelineSettings(
         cloning=cloning["train_eval"],
-        training=dataclasses.replace(
-            settings["train_eval"], **{name: value for name, value in given.items() if value is not None}
+        training=gin_settings.override(
+            settings["train_eval"],
+            max_minutes=_MINUTES.value,
+            warmstart_policy_dir=_WARMSTART_POLICY_DIR.value,
+            seed=_SEED.value,
         ),
         network=settings["network"],
         algorithms=AlgorithmConfigs(settings.values()),
@@ -144,13 +135,13 @@ def _learning_settings() -> PipelineSettings:
 
 
 def _changed_settings() -> str:
-    """What the user has changed of our settings, as text."""
+    """The user's changes to the settings, as text."""
     return "".join(
         [
             f"seed {_SEED.value}\n",
             f"from {_WARMSTART_POLICY_DIR.value}\n",
-            *(f"{Path(file).read_text()}\n" for file in _GIN_FILES.value),
-            *(f"{binding}\n" for binding in _GIN_BINDINGS.value),
+            *(f"{Path(file).read_text()}\n" for file in _GIN.files.value),
+            *(f"{binding}\n" for binding in _GIN.bindings.value),
         ]
     )
 
@@ -165,7 +156,7 @@ def _test_command() -> tuple[str, ...] | None:
 
 
 def _toolchain(compilers: tuple[str, ...]) -> Toolchain:
-    """The build's own compiler, if it is a clang that will do; else the newest."""
+    """The build's own compiler, if it is a clang that can run policies; otherwise the newest clang."""
     if _CLANG_PATH.value is not None:
         return probe(_CLANG_PATH.value)
     for compiler in compilers:
@@ -177,7 +168,7 @@ def _toolchain(compilers: tuple[str, ...]) -> Toolchain:
         return toolchain
     toolchain = probe()
     echo(
-        f"The build's compiler, {' and '.join(compilers)}, cannot be taught: {toolchain.version_text} takes its place."
+        f"The build's compiler, {' and '.join(compilers)}, cannot run policies; using {toolchain.version_text} instead."
     )
     return toolchain
 

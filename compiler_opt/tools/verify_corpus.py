@@ -1,10 +1,10 @@
-"""Shows that a corpus rebuilds the objects of the build that it was extracted from, to the byte.
+"""Checks that a corpus reproduces the objects of the build that it was extracted from, byte for byte.
 
     python -m compiler_opt.tools.verify_corpus --data_path=$CORPUS --original_dir=$BUILD
 
 compiles each module (or a --sample) by its recorded command and compares the object with $BUILD/MODULE, section by
-section. Sections .llvmbc and .llvmcmd are left out: they are what the build added for the corpus. Use the clang of the
-build. Exit status: 0 when every module is identical or it is explained why it is not, 1 otherwise.
+section, except .llvmbc and .llvmcmd, which the build added for the corpus. Use the clang of the build. Exit status: 0
+if every module is identical or differs for a known reason, 1 otherwise.
 """
 
 from collections.abc import Sequence
@@ -21,25 +21,22 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_json
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
-from compiler_opt.tools import corpus_flags, entry_point, printing
+from compiler_opt.tools import entry_point, printing, shared_flags
 
-_DATA_PATH = flags.DEFINE_string("data_path", None, f"The corpus: {corpus_flags.DATA_PATH}.", required=True)
+_CORPUS = shared_flags.CorpusFlags(module_filter=False)
 _ORIGINAL_DIR = flags.DEFINE_string(
-    "original_dir", None, "The folder of the build's objects, which module names are relative to.", required=True
+    "original_dir", None, "The folder of the build's objects, to which module names are relative.", required=True
 )
-_SAMPLE = flags.DEFINE_integer("sample", None, "Check so many modules, drawn at random; by default all.", 1)
-_SEED = flags.DEFINE_integer("seed", 0, "Of the sample.", 0)
-_CLANG_PATH = flags.DEFINE_string(
-    "clang_path", None, "The compiler, which should be that of the build; by default the newest that is installed."
-)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
-_TIMEOUT_S = flags.DEFINE_float("timeout_s", 300.0, "Seconds that one compilation may take.", 0.1)
-_TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, corpus_flags.TRUST_CORPUS)
+_SAMPLE = flags.DEFINE_integer("sample", None, "Number of modules to check, sampled at random; by default all.", 1)
+_SEED = shared_flags.seed("the sample")
+_CLANG_PATH = shared_flags.clang_path("The clang of the build; by default the newest one installed.")
+_NUM_WORKERS = shared_flags.num_workers()
+_TIMEOUT_S = flags.DEFINE_float("timeout_s", 300.0, "Time limit of one compilation, in seconds.", 0.1)
 _OUTPUT_PATH = flags.DEFINE_string(
-    "output_path", None, "A JSON file to write, with every module that is not identical."
+    "output_path", None, "A JSON file to write, which lists every module that is not identical."
 )
 
-_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 @entry_point.command
@@ -48,9 +45,9 @@ def entry() -> int:
     if output is not None:
         check_writable(output)
     original_dir = Path(_ORIGINAL_DIR.value)
-    corpus = corpus_flags.load(_DATA_PATH.value, trusted=_TRUST_CORPUS.value)
+    corpus = _CORPUS.load()
     if not original_dir.is_dir():
-        raise ConfigError(f"--original_dir={original_dir}: no such folder; give that of the build's objects")
+        raise ConfigError(f"--original_dir={original_dir}: no such folder; give the one of the build's objects")
     modules = verify.sample(corpus.modules, _SAMPLE.value, _SEED.value)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
@@ -73,13 +70,13 @@ def _summary(results: Sequence[Verification], num_modules: int, toolchain: Toolc
     others = [result for result in results if not result.is_good]
     drawn = f" (a sample of {num_modules}, seed {_SEED.value})" if len(results) < num_modules else ""
     lines = [
-        f"{_DATA_PATH.value}: {identical} of {len(results)} modules{drawn} are bit-identical "
+        f"{_CORPUS.data_path.value}: {identical} of {len(results)} modules{drawn} are bit-identical "
         f"({identical / len(results):.1%}), {len(explained)} differ for a known reason, {len(others)} otherwise",
         f"compiled by {toolchain.version_text}; not compared: {', '.join(verify.IGNORED_SECTIONS)}",
     ]
     for heading, group in (("not identical", others), ("explained", explained)):
         reasons = [f"{result.module}: {result.describe()}" for result in group]
-        lines += printing.first_of(heading, reasons, _SHOWN, remedy="; --output_path names them all")
+        lines += printing.first_of(heading, reasons, _MAX_SHOWN, remedy="; --output_path lists all")
     return "\n".join(lines)
 
 

@@ -171,7 +171,7 @@ def test_the_command(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
         [*command, f"--clang_path={clang_path}"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
-    assert f"use it by: CC={tmp_path}/out/bin/mlgo-clang CXX={tmp_path}/out/bin/mlgo-clang++" in result.stdout
+    assert f"to use it: CC={tmp_path}/out/bin/mlgo-clang CXX={tmp_path}/out/bin/mlgo-clang++" in result.stdout
     save_policy(tmp_path / "other")
     content = (tmp_path / "other" / "network.npz").read_bytes()
     (tmp_path / "other" / "network.npz").write_bytes(content[:100])

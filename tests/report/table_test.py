@@ -1,8 +1,11 @@
 """One description of a table, as text and on a page."""
 
+import csv
+import io
+
 from compiler_opt.report import page
 from compiler_opt.report.formatting import MINUS
-from compiler_opt.report.table import Change, Table
+from compiler_opt.report.table import Change, Table, csv_text
 
 TABLE = Table(
     ["project", "bytes", "change"],
@@ -34,3 +37,13 @@ def test_a_page_escapes_text_and_colours_changes() -> None:
     assert str(page.cell(TABLE.total[2], 2, TABLE)) == (
         '<td><span class="bad">+50%</span><span class="range">+25.00% to +100.00%</span></td>'
     )
+
+
+def test_text_that_is_a_formula_for_spreadsheets() -> None:
+    values = ["=1+1", "+a", "-a", "@a", "\ta", "-1.5", "+3", -1.5, "a=1", ""]
+    rows = csv.reader(io.StringIO(csv_text({"value": value, "more": 0} for value in values)))
+    assert [row[0] for row in rows] == [
+        "value",
+        *("'=1+1", "'+a", "'-a", "'@a", "'\ta"),
+        *("-1.5", "+3", "-1.5", "a=1", ""),
+    ]

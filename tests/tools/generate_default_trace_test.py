@@ -66,7 +66,6 @@ def output(corpus: Corpus, toolchain: Toolchain, policy_path: Path, tmp_path_fac
         f"--data_path={corpus.root}",
         f"--output_path={path / 'trace'}",
         f"--clang_path={toolchain.clang}",
-        f"--llvm_size_path={toolchain.tool('llvm-size')}",
         "--compile_task=inlining",
         "--gin_files=gin_configs/inlining/common.gin",
         "--gin_bindings=rollout.timeout_s=100",
@@ -190,9 +189,8 @@ def test_interrupted_it_leaves_nothing(corpus: Corpus, clang_path: str, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--data_path={corpus}"], "--output_path is needed"),
+        (["--data_path={corpus}"], "expected --output_path"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--policy_path={tmp}"], "go together"),
-        (["--data_path={corpus}", "--output_path={tmp}/t", "--llvm_size_path={tmp}/none"], "--llvm_size_path"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=["], "not a regular expression"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=xyz"], "matches none of 4 modules"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--sampling_rate=0"], "sampling rate"),

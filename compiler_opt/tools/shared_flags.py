@@ -1,0 +1,112 @@
+"""Flags that several commands have. Each is defined for the module that calls for it, and shown in that command's help.
+
+_CORPUS = shared_flags.CorpusFlags()
+_CLANG_PATH = shared_flags.clang_path()
+_GIN = shared_flags.GinFlags()
+
+settings = _GIN.read(gin_classes.of_training())
+corpus = _CORPUS.load(settings["problem_config"])
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from absl import flags
+
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.tools import gin_settings
+
+flags.disclaim_key_flags()
+
+TRUST_CORPUS = (
+    "Compile with all options that the corpus recorded, including those that load plugins or read and write other "
+    "files; only input and output are replaced. For corpora of your own."
+)
+
+
+class CorpusFlags:
+    """`--data_path`, `--trust_corpus` and, for most commands, `--module_filter`."""
+
+    def __init__(self, *, module_filter: bool = True) -> None:
+        self.data_path = flags.DEFINE_string(
+            "data_path",
+            None,
+            "The corpus: a folder, or a URL such as s3://BUCKET/CORPUS, which needs fsspec and is cached locally.",
+            required=True,
+        )
+        self._trust_corpus = flags.DEFINE_bool("trust_corpus", False, TRUST_CORPUS)
+        self._module_filter: flags.FlagHolder[str | None] | None = None
+        if module_filter:
+            self._module_filter = flags.DEFINE_string(
+                "module_filter", None, "Only modules whose names match this regular expression anywhere."
+            )
+
+    @property
+    def pattern(self) -> str | None:
+        return self._module_filter.value if self._module_filter is not None else None
+
+    def load(self, problem_config: ProblemConfig = ProblemConfig()) -> Corpus:
+        """Loads the corpus with changed flags, all of its modules.
+
+        Raises:
+          CorpusError: there is none, or it is not usable.
+          ConfigError: the flags cannot be changed so.
+        """
+        corpus = Corpus.load(self.data_path.value, trusted=self._trust_corpus.value)
+        return corpus.configured(problem_config) if problem_config else corpus
+
+    def filtered(self, corpus: Corpus) -> Corpus:
+        """The modules of a corpus that pass `--module_filter`.
+
+        Raises:
+          ConfigError: none does, or it is not a regular expression.
+        """
+        return corpus.filter(self.pattern) if self.pattern else corpus
+
+
+class GinFlags:
+    """`--gin_files` and `--gin_bindings`."""
+
+    def __init__(self, files: str = "Gin files with settings; may be repeated.") -> None:
+        self.files = flags.DEFINE_multi_string("gin_files", [], files)
+        self.bindings = flags.DEFINE_multi_string(
+            "gin_bindings", [], "Gin bindings such as train_eval.num_iterations=10, which override the files."
+        )
+
+    def read(self, classes: Mapping[str, type]) -> dict[str, Any]:
+        """See `gin_settings.read`."""
+        return gin_settings.read(classes, self.files.value, self.bindings.value)
+
+
+def clang_path(
+    text: str = "The clang to use; by default the newest one installed.",
+) -> "flags.FlagHolder[str | None]":
+    """`--clang_path`, for `probe`."""
+    return flags.DEFINE_string("clang_path", None, text)
+
+
+def num_workers(what: str = "Compilers") -> "flags.FlagHolder[int | None]":
+    """`--num_workers`; None for one per CPU."""
+    return flags.DEFINE_integer("num_workers", None, f"{what} to run at a time; by default one per CPU.", 1)
+
+
+def compile_task() -> "flags.FlagHolder[str]":
+    """`--compile_task`, for `problem.load`."""
+    return flags.DEFINE_string(
+        "compile_task",
+        "inlining",
+        "The problem: inlining, regalloc_eviction, regalloc_priority, or MODULE:PROBLEM for one of your own.",
+    )
+
+
+def trace_task() -> "flags.FlagHolder[str | None]":
+    """`--compile_task` of a command that reads a trace."""
+    return flags.DEFINE_string(
+        "compile_task", None, "The problem, or MODULE:PROBLEM for one of your own; by default the trace's."
+    )
+
+
+def seed(what: str, default: int | None = 0) -> "flags.FlagHolder[Any]":
+    """`--seed`."""
+    return flags.DEFINE_integer("seed", default, f"Seed of {what}.", 0)
