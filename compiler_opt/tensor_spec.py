@@ -1,4 +1,4 @@
-"""What one tensor of a decision looks like: the words shared by compiler, trace and policy.
+"""Specifications of tensors, shared by compiler, trace and policy.
 
 The JSON form is LLVM's (`llvm/lib/Analysis/TensorSpec.cpp`):
 `{"name": str, "type": "int64_t", "port": int, "shape": [int, ...]}`.
@@ -6,7 +6,7 @@ The JSON form is LLVM's (`llvm/lib/Analysis/TensorSpec.cpp`):
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ _DTYPES: dict[str, np.dtype] = {
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 MAX_TENSOR_BYTES = 1 << 24
-"""Far above any real feature; a header that claims more is corrupt or hostile."""
+"""Limit far above any real feature: a larger tensor is a sign of a corrupt or hostile header."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TensorSpec:
       name: the feature's name, as LLVM spells it.
       dtype: element type.
       shape: extent of each dimension, all positive; `()` and `(1,)` both hold one element.
-      port: LLVM's output port, 0 for anything but multi-output models.
+      port: LLVM's output port; 0 except for models with several outputs.
     """
 
     name: str
@@ -57,23 +57,25 @@ class TensorSpec:
         """Checks and converts LLVM's JSON form.
 
         Raises:
-          ProtocolError: a field is missing or is out of range; the message names the tensor.
+          ProtocolError: a field is missing or wrong; the message names the tensor.
         """
         if not isinstance(value, Mapping):
             raise ProtocolError(f"tensor spec: expected a JSON object, found {type(value).__name__}")
-        name, type_name, shape, port = (value.get(key) for key in ("name", "type", "shape", "port"))
+        name, type_name, shape = (value.get(key) for key in ("name", "type", "shape"))
+        port = 0 if value.get("port") is None else value["port"]
         if not isinstance(name, str) or not name or len(name) > 256:
             raise ProtocolError(f"tensor spec: expected a name, found {name!r:.80}")
-        if not isinstance(type_name, str) or type_name not in _DTYPES:
-            raise ProtocolError(
-                f"tensor {name!r}: expected an element type among {', '.join(_DTYPES)}; found {type_name!r:.80}"
-            )
-        if not isinstance(shape, Sequence) or not _is_shape(shape):
-            raise ProtocolError(f"tensor {name!r}: expected a shape of positive extents, found {shape!r:.80}")
-        if port is None:
-            port = 0
-        if not isinstance(port, int) or isinstance(port, bool) or port < 0:
-            raise ProtocolError(f"tensor {name!r}: expected a port number, found {port!r:.80}")
+        for ok, expected, found in (
+            (
+                isinstance(type_name, str) and type_name in _DTYPES,
+                f"an element type of {', '.join(_DTYPES)}",
+                type_name,
+            ),
+            (_is_shape(shape), "a shape of positive extents", shape),
+            (isinstance(port, int) and not isinstance(port, bool) and port >= 0, "a port number", port),
+        ):
+            if not ok:
+                raise ProtocolError(f"tensor {name!r}: expected {expected}, found {found!r:.80}")
         spec = cls(name, _DTYPES[type_name], tuple(shape), port)
         if spec.num_bytes > MAX_TENSOR_BYTES:
             raise ProtocolError(
@@ -82,9 +84,9 @@ class TensorSpec:
         return spec
 
 
-def _is_shape(value: Sequence[Any]) -> bool:
+def _is_shape(value: Any) -> bool:
     return (
-        not isinstance(value, str)
+        isinstance(value, list | tuple)
         and len(value) <= 8
         and all(isinstance(extent, int) and not isinstance(extent, bool) and 0 < extent < 1 << 31 for extent in value)
     )

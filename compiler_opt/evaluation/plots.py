@@ -20,7 +20,7 @@ from compiler_opt.evaluation.history import History, smoothed
 from compiler_opt.evaluation.results import Evaluation
 from compiler_opt.report.formatting import MINUS, change_text, plot_label
 
-_STAND_INS = {
+_COLORS = {
     "text": "#010101",
     "muted": "#020202",
     "grid": "#030303",
@@ -39,7 +39,7 @@ def project_bars(evaluation: Evaluation) -> str:
     projects = [p for p in evaluation.projects if p.linked_change(evaluation.policy) is not None][:_MAX_PROJECTS]
     projects.sort(key=lambda project: -(project.linked_change(evaluation.policy) or 0))
     baselines = evaluation.baselines
-    figure = Figure(figsize=(9, 0.9 + 0.34 * max(2, len(projects))), layout="constrained")
+    figure = _bar_figure(len(projects))
     if baselines:
         bars, points = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
     else:
@@ -54,7 +54,7 @@ def project_bars(evaluation: Evaluation) -> str:
                 [x for x, _ in known],
                 [y for _, y in known],
                 marker,
-                color=_STAND_INS["muted"],
+                color=_COLORS["muted"],
                 markersize=5,
                 fillstyle="none" if marker == "D" else "full",
                 label=name,
@@ -67,11 +67,15 @@ def project_bars(evaluation: Evaluation) -> str:
 
 def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> str:
     """Relative changes as bars, the first on top."""
-    figure = Figure(figsize=(9, 0.9 + 0.34 * max(2, len(names))), layout="constrained")
+    figure = _bar_figure(len(names))
     axes = figure.subplots()
     _bars(axes, names[::-1], changes[::-1])
     _style(axes, label, zero_line=True)
     return _svg(figure, "changes")
+
+
+def _bar_figure(num_bars: int) -> Figure:
+    return Figure(figsize=(9, 0.9 + 0.34 * max(2, num_bars)), layout="constrained")
 
 
 def _bars(axes: Axes, names: Sequence[str], changes: Sequence[float]) -> None:
@@ -87,7 +91,7 @@ def _bars(axes: Axes, names: Sequence[str], changes: Sequence[float]) -> None:
             textcoords="offset points",
             ha="right" if change < 0 else "left",
             va="center",
-            color=_STAND_INS["text"],
+            color=_COLORS["text"],
             fontsize=9,
         )
     low, high = min([0, *percent]), max([0, *percent])
@@ -111,19 +115,20 @@ def module_distribution(evaluation: Evaluation) -> str:
         colors = [_side(middle if abs(middle) > step / 4 else 0) for middle in middles]
         axes.bar(middles, counts, width=step * 0.88, color=colors)
         axes.set_ylim(0, 1.15 * max(1, counts.max()))  # Room for the label of the median.
-        axes.axvline(float(np.median(changes)), color=_STAND_INS["accent"], linewidth=1.2)
+        median = float(np.median(changes))
+        axes.axvline(median, color=_COLORS["accent"], linewidth=1.2)
         axes.annotate(
-            f"median {change_text(float(np.median(changes)) / 100)}",
-            (float(np.median(changes)), 1),
+            f"median {change_text(median / 100)}",
+            (median, 1),
             xycoords=("data", "axes fraction"),
             xytext=(5, -3),
             textcoords="offset points",
             va="top",
             fontsize=9,
-            color=_STAND_INS["accent"],
+            color=_COLORS["accent"],
         )
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.set_ylabel("modules", color=_STAND_INS["muted"], fontsize=9)
+    axes.set_ylabel("modules", color=_COLORS["muted"], fontsize=9)
     _style(axes, "change of object text (outliers in the outer bars)", grid="y")
     return _svg(figure, "modules")
 
@@ -137,10 +142,10 @@ def size_scatter(evaluation: Evaluation) -> str:
     axes = figure.subplots()
     colors = [_side(change) for change in changes]
     axes.scatter(sizes, changes, s=11, c=colors or None, alpha=0.55, linewidths=0)
-    axes.axhline(0, color=_STAND_INS["muted"], linewidth=0.8)
+    axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
     axes.set_xscale("log")
     axes.yaxis.set_major_formatter(_PERCENT_TICKS)
-    axes.set_ylabel("change of object text", color=_STAND_INS["muted"], fontsize=9)
+    axes.set_ylabel("change of object text", color=_COLORS["muted"], fontsize=9)
     _style(axes, "object text of the module under the default, bytes", percent=False, grid="y")
     return _svg(figure, "sizes")
 
@@ -153,22 +158,20 @@ def training_curve(history: History) -> str:
     for number, curve in enumerate(history.projects):
         line = smoothed(curve, window)
         label = "single projects" if number == 0 else None
-        axes.plot(
-            line.compiles, _percent(line.values), color=_STAND_INS["neutral"], linewidth=0.8, alpha=0.7, label=label
-        )
+        axes.plot(line.compiles, _percent(line.values), color=_COLORS["neutral"], linewidth=0.8, alpha=0.7, label=label)
     axes.plot(
         history.reward.compiles,
         _percent(history.reward.values),
         ".",
-        color=_STAND_INS["accent"],
+        color=_COLORS["accent"],
         markersize=3,
         alpha=0.4,
     )
     mean = smoothed(history.reward, window)
     label = f"training, mean of {window} iterations" if window > 1 else "training"
-    axes.plot(mean.compiles, _percent(mean.values), color=_STAND_INS["accent"], linewidth=2, label=label)
-    axes.axhline(0, color=_STAND_INS["muted"], linewidth=0.8)
-    axes.set_ylabel("reward (relative reduction of the score)", color=_STAND_INS["muted"], fontsize=9)
+    axes.plot(mean.compiles, _percent(mean.values), color=_COLORS["accent"], linewidth=2, label=label)
+    axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
+    axes.set_ylabel("reward (relative reduction of the score)", color=_COLORS["muted"], fontsize=9)
     axes.yaxis.set_major_formatter(_PERCENT_TICKS)
     _style(axes, "compilations", percent=False, grid="y")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -181,7 +184,7 @@ def _percent(values: Sequence[float]) -> list[float]:
 
 
 def _side(change: float) -> str:
-    return _STAND_INS["good" if change < 0 else "bad" if change > 0 else "neutral"]
+    return _COLORS["good" if change < 0 else "bad" if change > 0 else "neutral"]
 
 
 def _round_step(step: float) -> float:
@@ -195,18 +198,18 @@ def _style(
 ) -> None:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_STAND_INS["grid"])
-    axes.tick_params(colors=_STAND_INS["muted"], labelsize=9, length=0)
+    axes.spines["bottom"].set_color(_COLORS["grid"])
+    axes.tick_params(colors=_COLORS["muted"], labelsize=9, length=0)
     for tick in axes.get_yticklabels():
-        tick.set_color(_STAND_INS["text"])
-    axes.grid(axis=grid, color=_STAND_INS["grid"], linewidth=0.7)
+        tick.set_color(_COLORS["text"])
+    axes.grid(axis=grid, color=_COLORS["grid"], linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.set_xlabel(label, color=_STAND_INS["muted"], fontsize=9)
+    axes.set_xlabel(label, color=_COLORS["muted"], fontsize=9)
     if percent:
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.xaxis.set_major_formatter(_PERCENT_TICKS)
     if zero_line:
-        axes.axvline(0, color=_STAND_INS["muted"], linewidth=0.8)
+        axes.axvline(0, color=_COLORS["muted"], linewidth=0.8)
 
 
 def _legend(axes: Axes, ncols: int) -> None:
@@ -216,7 +219,7 @@ def _legend(axes: Axes, ncols: int) -> None:
         ncols=ncols,
         frameon=False,
         fontsize=9,
-        labelcolor=_STAND_INS["muted"],
+        labelcolor=_COLORS["muted"],
         handletextpad=0.4,
         columnspacing=1.4,
         borderaxespad=0.2,
@@ -238,6 +241,6 @@ def _svg(figure: Figure, name: str) -> str:
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', svg, count=1)
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 var(--font)", svg)
-    for color, stand_in in _STAND_INS.items():
-        svg = svg.replace(stand_in, f"var(--{color})")
+    for color, placeholder in _COLORS.items():
+        svg = svg.replace(placeholder, f"var(--{color})")
     return svg

@@ -7,20 +7,18 @@ Corpora that differ in a property (ThinLTO, the linker's options, ...) cannot be
 replacing a subfolder.
 """
 
-from pathlib import Path
-
 from absl import flags
 
 from compiler_opt.corpus.making import combine
-from compiler_opt.tools import entry_point, printing
+from compiler_opt.tools import entry_point, printing, shared_flags
 
-_ROOT_DIR = flags.DEFINE_string("root_dir", None, "The folder whose subfolders are corpora.", required=True)
+_ROOT_DIR = shared_flags.required_path("root_dir", "The folder whose subfolders are corpora.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace an existing description that lists other modules.")
 
 
 @entry_point.command
 def entry() -> None:
-    combined = combine.combine(Path(_ROOT_DIR.value), overwrite=_OVERWRITE.value)
+    combined = combine.combine(_ROOT_DIR.value, overwrite=_OVERWRITE.value)
     lines = [f"  {name}: {count} modules" for name, count in combined.modules.items()]
     if combined.others:
         lines.append(f"  not corpora: {', '.join(combined.others)}")

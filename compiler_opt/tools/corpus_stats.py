@@ -25,7 +25,7 @@ from compiler_opt.report.table import csv_text
 from compiler_opt.tools import entry_point, printing, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags()
-_OUTPUT_PATH = flags.DEFINE_string("output_path", None, "Folder for statistics.json, modules.csv and the plots.")
+_OUTPUT_PATH = shared_flags.path("output_path", "Folder for statistics.json, modules.csv and the plots.")
 _CLANG_PATH = shared_flags.clang_path("The clang whose opt to use; by default the newest one installed.")
 _DECISIONS = flags.DEFINE_bool("decisions", False, "Count the default's decisions, too, by compiling each module.")
 _COMPILE_TASK = shared_flags.compile_task()
@@ -34,7 +34,7 @@ _NUM_WORKERS = shared_flags.num_workers("Processes")
 
 @entry_point.command
 def entry() -> None:
-    output = Path(_OUTPUT_PATH.value) if _OUTPUT_PATH.value else None
+    output = _OUTPUT_PATH.value
     if output is not None:
         check_folder_writable(output)
     problem = problems.load(_COMPILE_TASK.value) if _DECISIONS.value else None

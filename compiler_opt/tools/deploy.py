@@ -6,18 +6,14 @@
 docs/deploy.md explains what they do, also when something is missing.
 """
 
-from pathlib import Path
-
 from absl import flags
 
 from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, Deployment, deploy
 from compiler_opt.files import exclusive_directory
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
-_POLICY = flags.DEFINE_string("policy", None, "Folder of a trained policy.", required=True)
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "Folder to install into; its bin, lib and share are written.", required=True
-)
+_POLICY = shared_flags.required_path("policy", "Folder of a trained policy.")
+_OUTPUT = shared_flags.required_path("output", "Folder to install into; its bin, lib and share are written.")
 _CLANG_PATH = flags.DEFINE_multi_string(
     "clang_path",
     [],
@@ -38,10 +34,10 @@ _STRICT = flags.DEFINE_bool("strict", False, "Fail, instead of compiling without
 
 @entry_point.command
 def entry() -> None:
-    output = Path(_OUTPUT.value)
+    output = _OUTPUT.value
     with exclusive_directory(output, "--output"):
         deployment = deploy(
-            Path(_POLICY.value),
+            _POLICY.value,
             output,
             _CLANG_PATH.value,
             levels=_LEVELS.value,

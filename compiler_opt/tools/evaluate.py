@@ -41,7 +41,7 @@ _POLICY_PATH = flags.DEFINE_string(
     "folder of that name).",
     required=True,
 )
-_OUTPUT_PATH = flags.DEFINE_string("output_path", None, "Folder for the results.", required=True)
+_OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
 _COMPILE_TASK = shared_flags.compile_task()
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
@@ -56,8 +56,8 @@ _SEED = shared_flags.seed("the random baseline and the bootstrap")
 _TIMEOUT_S = flags.DEFINE_float(
     "compile_timeout_s", None, "Time limit of one compilation, in seconds; rollout.timeout_s in gin.", lower_bound=0.1
 )
-_TRAINING_LOG = flags.DEFINE_string("training_log", None, "Folder or history.jsonl of a training, to plot it.")
-_KEEP_OBJECTS = flags.DEFINE_string("keep_objects", None, "Folder to keep all objects in; by default they are deleted.")
+_TRAINING_LOG = shared_flags.path("training_log", "Folder or history.jsonl of a training, to plot it.")
+_KEEP_OBJECTS = shared_flags.path("keep_objects", "Folder to keep all objects in; by default they are deleted.")
 _GIN = shared_flags.GinFlags(
     "Gin files; settings of rollout, inlining and problem_config (by default the policy's) apply here."
 )
@@ -73,7 +73,7 @@ def entry() -> None:
     learned = None if _POLICY_PATH.value == EmbeddedPolicy.name else problem.load_policy(Path(_POLICY_PATH.value))
     corpus = _configured(corpus, settings["problem_config"], learned)
     others = baselines(problem, None if _BASELINES.value is None else [name for name in _BASELINES.value if name])
-    history = load_history(Path(_TRAINING_LOG.value)) if _TRAINING_LOG.value else None
+    history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
     embeddings = settings["inlining"].vocabulary(problem.advisor)
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
     check_same(made_by, embeddings, f"--policy_path={_POLICY_PATH.value}")
@@ -83,8 +83,8 @@ def entry() -> None:
         check_embedded_model(toolchain, problem)
     else:
         learned.check([feature.name for feature in toolchain.require(problem.advisor.problem).features])
-    output_path = Path(_OUTPUT_PATH.value)
-    keep_objects = Path(_KEEP_OBJECTS.value) if _KEEP_OBJECTS.value else None
+    output_path = _OUTPUT_PATH.value
+    keep_objects = _KEEP_OBJECTS.value
     folders = {output_path.resolve(): "--output_path"}
     check_folder_writable(output_path)
     if keep_objects is not None:

@@ -11,28 +11,26 @@
 docs/deploy.md explains how to use each.
 """
 
-from pathlib import Path
-
 from absl import flags
 
 from compiler_opt.export.formats import FORMATS, export_policy
 from compiler_opt.files import exclusive_directory
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
-_POLICY_PATH = flags.DEFINE_string("policy_path", None, "Folder of a trained policy.", required=True)
-_OUTPUT_PATH = flags.DEFINE_string("output_path", None, "Folder to write into.", required=True)
+_POLICY_PATH = shared_flags.required_path("policy_path", "Folder of a trained policy.")
+_OUTPUT_PATH = shared_flags.required_path("output_path", "Folder to write into.")
 _FORMAT = flags.DEFINE_list("format", None, f"Comma-separated formats: {', '.join(FORMATS)}.", required=True)
-_EVALUATION = flags.DEFINE_string(
-    "evaluation", None, "Folder of results that evaluate.py wrote for this policy, for the model card."
+_EVALUATION = shared_flags.path(
+    "evaluation", "Folder of results that evaluate.py wrote for this policy, for the model card."
 )
 
 
 @entry_point.command
 def entry() -> None:
-    output = Path(_OUTPUT_PATH.value)
-    evaluation = Path(_EVALUATION.value) if _EVALUATION.value else None
+    output = _OUTPUT_PATH.value
+    evaluation = _EVALUATION.value
     with exclusive_directory(output, "--output_path"):
-        written = export_policy(Path(_POLICY_PATH.value), output, _FORMAT.value, evaluation=evaluation)
+        written = export_policy(_POLICY_PATH.value, output, _FORMAT.value, evaluation=evaluation)
     for name, paths in written.items():
         for path in paths:
             print(f"{name}: {path} ({path.stat().st_size} bytes)")

@@ -24,9 +24,8 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.files import exclusive_directory
 from compiler_opt.tools import entry_point, printing, shared_flags
 
-_INPUT = flags.DEFINE_string(
+_INPUT = shared_flags.path(
     "input",
-    None,
     "The description of the build: a file, or a folder for the type directory. With --thinlto_build=local it defaults "
     "to --obj_base_dir.",
 )
@@ -37,14 +36,13 @@ _INPUT_TYPE = flags.DEFINE_enum(
     "The type of --input: json, a compilation database; params, the parameter file of a link; directory, a folder with "
     "objects; bazel_aquery, the actions of a Bazel build as JSON.",
 )
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The corpus folder to write.", required=True)
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "The corpus folder to write.")
 _NUM_WORKERS = shared_flags.num_workers("Threads")
-_LLVM_OBJCOPY_PATH = flags.DEFINE_string(
-    "llvm_objcopy_path", None, "The llvm-objcopy to read objects with; for Mach-O and COFF only."
+_LLVM_OBJCOPY_PATH = shared_flags.path(
+    "llvm_objcopy_path", "The llvm-objcopy to read objects with; for Mach-O and COFF only."
 )
-_OBJ_BASE_DIR = flags.DEFINE_string(
+_OBJ_BASE_DIR = shared_flags.path(
     "obj_base_dir",
-    None,
     "The folder of all objects, to which module names and the paths in params and bazel_aquery are relative. By "
     "default the 'directory' of each entry of a database, --input itself if it is a folder, and otherwise the working "
     "directory.",
@@ -88,11 +86,11 @@ def entry() -> None:
         return
     if not _INPUT.value:
         raise ConfigError("--input: expected the description of a build, found nothing; see --help")
-    build = _build(Path(_INPUT.value))
+    build = _build(_INPUT.value)
     for what, paths in build.skipped.items():
         _warn(f"skipped: {len(paths)} {what} ({listed(paths)})")
     objects = build.objects
-    output_dir = Path(_OUTPUT_DIR.value)
+    output_dir = _OUTPUT_DIR.value
     with (
         exclusive_directory(output_dir, "--output_dir"),
         tqdm.tqdm(total=len(objects), unit="object", dynamic_ncols=True) as bar,
@@ -102,7 +100,7 @@ def entry() -> None:
             output_dir,
             num_workers=entry_point.num_workers(_NUM_WORKERS.value),
             cmd_filter=_CMD_FILTER.value,
-            llvm_objcopy=Path(_LLVM_OBJCOPY_PATH.value) if _LLVM_OBJCOPY_PATH.value else None,
+            llvm_objcopy=_LLVM_OBJCOPY_PATH.value,
             bitcode_section=_BITCODE_SECTION_NAME.value,
             command_section=_CMD_SECTION_NAME.value,
             thinlto_base=(_base() or Path.cwd()) if _THINLTO_BUILD.value else None,
@@ -118,7 +116,7 @@ def _extract_local() -> None:
             "--cmd_filter: the modules of --thinlto_build=local have no options of their own; leave it out"
         )
     if _INPUT_TYPE.value == "params" and _INPUT.value:
-        link = local_thinlto.link_of_params(Path(_INPUT.value), _base())
+        link = local_thinlto.link_of_params(_INPUT.value, _base())
     elif _INPUT_TYPE.value == "directory" or not _INPUT.value:
         link = local_thinlto.link_of_directory(Path(_INPUT.value or _OBJ_BASE_DIR.value or "."))
     else:
@@ -128,7 +126,7 @@ def _extract_local() -> None:
         )
     if link.skipped:
         _warn(f"skipped: {len(link.skipped)} inputs that the link did not use ({listed(link.skipped)})")
-    output_dir, total = Path(_OUTPUT_DIR.value), len(link.modules)
+    output_dir, total = _OUTPUT_DIR.value, len(link.modules)
     with (
         exclusive_directory(output_dir, "--output_dir"),
         tqdm.tqdm(total=total, unit="module", dynamic_ncols=True) as bar,
@@ -144,7 +142,7 @@ def _extract_local() -> None:
 
 
 def _base() -> Path | None:
-    return Path(_OBJ_BASE_DIR.value) if _OBJ_BASE_DIR.value else None
+    return _OBJ_BASE_DIR.value
 
 
 def _build(path: Path) -> Build:

@@ -27,7 +27,7 @@ from compiler_opt.report.table import Table
 from compiler_opt.tools import entry_point, shared_flags
 
 _SET = flags.DEFINE_string("set", "small", "The ready-made set to make; --list shows them.")
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for the corpora, one for each split of the set.")
+_OUTPUT_DIR = shared_flags.path("output_dir", "Folder for the corpora, one for each split of the set.")
 _CLANG_PATH = shared_flags.clang_path()
 _LEVEL = flags.DEFINE_enum(
     "optimization_level",
@@ -40,8 +40,8 @@ _TARGET_TRIPLE = flags.DEFINE_string(
     None,
     "Target to compile for, e.g. aarch64-linux-gnu, whose headers must be installed; by default the compiler's own.",
 )
-_SYSROOT = flags.DEFINE_string("sysroot", None, "The folder where the compiler looks for headers instead of /.")
-_CACHE_DIR = flags.DEFINE_string("cache_dir", None, "Folder for downloads; by default the user's cache folder.")
+_SYSROOT = shared_flags.path("sysroot", "The folder where the compiler looks for headers instead of /.")
+_CACHE_DIR = shared_flags.path("cache_dir", "Folder for downloads; by default the user's cache folder.")
 _NUM_WORKERS = shared_flags.num_workers()
 _LIST = flags.DEFINE_bool("list", False, "Only list the sets, and the projects with their sizes and licences.")
 
@@ -56,14 +56,14 @@ def entry() -> None:
         raise ConfigError("expected --output_dir, the folder that gets the corpora; see --help")
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     clang = find_clang(_CLANG_PATH.value)
-    target = Target(_TARGET_TRIPLE.value, Path(_SYSROOT.value) if _SYSROOT.value else None)
+    target = Target(_TARGET_TRIPLE.value, _SYSROOT.value)
     with tqdm.tqdm(unit="module", dynamic_ncols=True) as bar:
         shown = _Bar(bar)
         corpora = builder.build(
             _SET.value,
-            Path(_OUTPUT_DIR.value),
+            _OUTPUT_DIR.value,
             clang,
-            cache_dir=Path(_CACHE_DIR.value) if _CACHE_DIR.value else None,
+            cache_dir=_CACHE_DIR.value,
             level=_LEVEL.value,
             target=target,
             num_workers=num_workers,

@@ -32,15 +32,15 @@ from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_classes, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags()
-_OUTPUT_PATH = flags.DEFINE_string("output_path", None, "The trace to write.")
+_OUTPUT_PATH = shared_flags.path("output_path", "The trace to write.")
 _COMPILE_TASK = shared_flags.compile_task()
 _CLANG_PATH = shared_flags.clang_path()
 _SAMPLING_RATE = flags.DEFINE_float("sampling_rate", 1.0, "Fraction of the modules to compile, from 0 to 1.", 0, 1)
 _SEED = shared_flags.seed("the sample")
 _NUM_WORKERS = shared_flags.num_workers()
-_POLICY_PATH = flags.DEFINE_string("policy_path", None, "A policy to compare with the default.")
-_OUTPUT_PERFORMANCE_PATH = flags.DEFINE_string(
-    "output_performance_path", None, "The CSV file to write: module, identifier, default_score, policy_score."
+_POLICY_PATH = shared_flags.path("policy_path", "A policy to compare with the default.")
+_OUTPUT_PERFORMANCE_PATH = shared_flags.path(
+    "output_performance_path", "The CSV file to write: module, identifier, default_score, policy_score."
 )
 _GIN = shared_flags.GinFlags("Gin files; settings of rollout, problem_config and inlining apply here.")
 
@@ -49,16 +49,16 @@ PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
 
 @entry_point.command
 def entry() -> None:
-    output_path, performance_path = _output_paths()
+    output_path, policy_path, performance_path = _paths()
     configs = _GIN.read(gin_classes.of_compilations())
     settings: RolloutSettings = configs["rollout"]
     problem = problems.load(_COMPILE_TASK.value)
     embeddings = configs["inlining"].vocabulary(problem.advisor)
     corpus = _CORPUS.load(configs["problem_config"])
     modules = traces.sample_modules(_CORPUS.filtered(corpus).modules, _SAMPLING_RATE.value, _SEED.value)
-    policy = problem.load_policy(Path(str(_POLICY_PATH.value))) if performance_path is not None else None
+    policy = problem.load_policy(policy_path) if policy_path is not None else None
     if policy is not None:
-        check_same(policy.weights.metadata.get("toolchain"), embeddings, str(_POLICY_PATH.value))
+        check_same(policy.weights.metadata.get("toolchain"), embeddings, str(policy_path))
     toolchain = probe(_CLANG_PATH.value, embeddings)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     support = toolchain.require(problem.advisor.problem)
@@ -83,19 +83,19 @@ def entry() -> None:
             _compare(policy, baseline, corpus, pool, problem, settings, performance_path)
 
 
-def _output_paths() -> tuple[Path | None, Path | None]:
-    """The trace and the CSV file; checks their flags."""
-    output_path, performance_path = (
-        Path(flag.value) if flag.value else None for flag in (_OUTPUT_PATH, _OUTPUT_PERFORMANCE_PATH)
+def _paths() -> tuple[Path | None, Path | None, Path | None]:
+    """Trace, policy and CSV file; the last two go together."""
+    output_path, policy_path, performance_path = (
+        flag.value for flag in (_OUTPUT_PATH, _POLICY_PATH, _OUTPUT_PERFORMANCE_PATH)
     )
     if output_path is None and performance_path is None:
         raise ConfigError("expected --output_path, the trace to write; see --help")
-    if (performance_path is None) != (not _POLICY_PATH.value):
+    if (performance_path is None) != (policy_path is None):
         raise ConfigError("expected both --policy_path and --output_performance_path, found one of them")
     for path in (output_path, performance_path):
         if path is not None:
             check_writable(path)
-    return output_path, performance_path
+    return output_path, policy_path, performance_path
 
 
 def _compare(

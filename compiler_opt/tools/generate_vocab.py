@@ -6,8 +6,6 @@ Writes one text file per feature, `FEATURE.buckets`, with one number per line. Q
 more than 262,144 different values (see `compiler_opt/rl/quantiles.py`).
 """
 
-from pathlib import Path
-
 from absl import flags
 
 from compiler_opt.collect.traces import TraceDescription
@@ -16,8 +14,8 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.tools import entry_point, shared_flags
 
-_INPUT = flags.DEFINE_string("input", None, "The trace that generate_default_trace wrote.", required=True)
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder for the vocabulary.", required=True)
+_INPUT = shared_flags.required_path("input", "The trace that generate_default_trace wrote.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "The folder for the vocabulary.")
 _COMPILE_TASK = shared_flags.trace_task()
 _NUM_QUANTILES = flags.DEFINE_integer("num_quantiles", 64, "Number of quantiles of each feature.", 2, 1 << 16)
 _SAMPLING_FRACTION = flags.DEFINE_float(
@@ -29,9 +27,9 @@ _SEED = shared_flags.seed("the sample")
 
 @entry_point.command
 def entry() -> None:
-    output_dir = Path(_OUTPUT_DIR.value)
+    output_dir = _OUTPUT_DIR.value
     check_folder_writable(output_dir)
-    trace = TraceDescription(Path(_INPUT.value))
+    trace = TraceDescription(_INPUT.value)
     quantiles = pipeline.make_vocabulary(
         trace.path,
         output_dir,

@@ -5,17 +5,15 @@
 reads every *.bc file in the folder and its subfolders. Flags and layout are those of LLVM's mlgo-utils.
 """
 
-from pathlib import Path
-
 from absl import flags
 from tqdm import tqdm
 
 from compiler_opt.corpus.making import make
 from compiler_opt.files import exclusive_directory
-from compiler_opt.tools import entry_point, printing
+from compiler_opt.tools import entry_point, printing, shared_flags
 
-_INPUT_DIR = flags.DEFINE_string("input_dir", None, "The folder of the bitcode files.", required=True)
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The corpus folder to write.", required=True)
+_INPUT_DIR = shared_flags.required_path("input_dir", "The folder of the bitcode files.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "The corpus folder to write.")
 _DEFAULT_ARGS = flags.DEFINE_string(
     "default_args",
     None,
@@ -28,7 +26,7 @@ _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is 
 
 @entry_point.command
 def entry() -> None:
-    input_dir, output_dir = Path(_INPUT_DIR.value), Path(_OUTPUT_DIR.value)
+    input_dir, output_dir = _INPUT_DIR.value, _OUTPUT_DIR.value
     options = make.parse_args(_DEFAULT_ARGS.value)
     paths = make.find_bitcode(input_dir, output_dir)
     with exclusive_directory(output_dir, "--output_dir"), tqdm(total=len(paths), unit="file", disable=None) as bar:

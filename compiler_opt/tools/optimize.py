@@ -39,12 +39,12 @@ from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
 from compiler_opt.tools import entry_point, gin_classes, gin_settings, shared_flags
 from compiler_opt.tools.printing import echo
 
-_BUILD_DIR = flags.DEFINE_string("build_dir", None, "The configured CMake build folder of the program.")
-_COMPILE_COMMANDS = flags.DEFINE_string("compile_commands", None, "A compilation database, instead of --build_dir.")
+_BUILD_DIR = shared_flags.path("build_dir", "The configured CMake build folder of the program.")
+_COMPILE_COMMANDS = shared_flags.path("compile_commands", "A compilation database, instead of --build_dir.")
 _LINK_COMMAND = flags.DEFINE_multi_string(
-    "link_command", [], "With --compile_commands: a command that links or archives, in its folder; may be repeated."
+    "link_command", [], "With --compile_commands: a command that links or archives, in its folder."
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Folder for all results.", required=True)
+_OUTPUT = shared_flags.required_path("output", "Folder for all results.")
 _MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training; the builds take additional time.", 0.01)
 _WARMSTART_POLICY_DIR = flags.DEFINE_string(
     "warmstart_policy_dir",
@@ -52,8 +52,8 @@ _WARMSTART_POLICY_DIR = flags.DEFINE_string(
     "A policy to start from, such as one from train_locally, instead of the compiler's own decisions; "
     "train_eval.warmstart_policy_dir in gin.",
 )
-_REUSE_POLICY = flags.DEFINE_string(
-    "reuse_policy", None, "Folder of an earlier optimisation, or of a policy, to reuse without training."
+_REUSE_POLICY = shared_flags.path(
+    "reuse_policy", "Folder of an earlier optimisation, or of a policy, to reuse without training."
 )
 _TEST_COMMAND = flags.DEFINE_string(
     "test_command",
@@ -66,7 +66,7 @@ _CLANG_PATH = shared_flags.clang_path(
 )
 _JOBS = flags.DEFINE_integer("jobs", None, "Compilers to run at a time; by default one per CPU.", 1)
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
-_GIN = shared_flags.GinFlags("Gin files with settings of the training, which override optimize.gin; may be repeated.")
+_GIN = shared_flags.GinFlags("Gin files with settings of the training, which override optimize.gin.")
 
 EXIT_TESTS_BROKEN = 3
 
@@ -75,24 +75,24 @@ _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 
 @entry_point.command
 def entry() -> int:
-    folder = Path(_OUTPUT.value)
+    folder = _OUTPUT.value
     check_folder_writable(folder)
     learning_settings = _learning_settings()
     test_command = _test_command()
     jobs = entry_point.num_workers(_JOBS.value)
     program: CMakeProgram | DatabaseProgram
-    if bool(_BUILD_DIR.value) == bool(_COMPILE_COMMANDS.value):
-        raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
-    if _BUILD_DIR.value:
-        program = CMakeProgram(Path(_BUILD_DIR.value), jobs)
+    if _BUILD_DIR.value is not None and _COMPILE_COMMANDS.value is None:
+        program = CMakeProgram(_BUILD_DIR.value, jobs)
+    elif _COMPILE_COMMANDS.value is not None and _BUILD_DIR.value is None:
+        program = DatabaseProgram(_COMPILE_COMMANDS.value, _LINK_COMMAND.value, jobs)
     else:
-        program = DatabaseProgram(Path(str(_COMPILE_COMMANDS.value)), _LINK_COMMAND.value, jobs)
+        raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
     toolchain = _toolchain(program.compilers())
     settings = OptimizeSettings(
         output=folder,
         learning=learning_settings,
         changed_settings=_changed_settings(),
-        reuse_policy=Path(_REUSE_POLICY.value) if _REUSE_POLICY.value else None,
+        reuse_policy=_REUSE_POLICY.value,
         test_command=test_command,
         jobs=jobs,
         trust_corpus=_TRUST_CORPUS.value,

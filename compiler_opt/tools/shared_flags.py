@@ -9,6 +9,7 @@ corpus = _CORPUS.load(settings["problem_config"])
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -23,6 +24,25 @@ TRUST_CORPUS = (
     "Compile with all options that the corpus recorded, including those that load plugins or read and write other "
     "files; only input and output are replaced. For corpora of your own."
 )
+
+
+class _PathParser(flags.ArgumentParser[Path]):
+    """Parses paths that are not empty."""
+
+    def parse(self, argument: str | Path) -> Path:
+        if not argument:
+            raise ValueError("expected a path")
+        return Path(argument)
+
+
+def path(name: str, text: str) -> "flags.FlagHolder[Path | None]":
+    """A flag for a path; None if it is not given."""
+    return flags.DEFINE(_PathParser(), name, None, text)
+
+
+def required_path(name: str, text: str) -> "flags.FlagHolder[Path]":
+    """A flag for a path that must be given."""
+    return flags.DEFINE(_PathParser(), name, None, text, required=True)
 
 
 class CorpusFlags:
@@ -68,10 +88,10 @@ class CorpusFlags:
 class GinFlags:
     """`--gin_files` and `--gin_bindings`."""
 
-    def __init__(self, files: str = "Gin files with settings; may be repeated.") -> None:
+    def __init__(self, files: str = "Gin files with settings.") -> None:
         self.files = flags.DEFINE_multi_string("gin_files", [], files)
         self.bindings = flags.DEFINE_multi_string(
-            "gin_bindings", [], "Gin bindings such as train_eval.num_iterations=10, which override the files."
+            "gin_bindings", [], "Gin bindings NAME.FIELD=VALUE, which override the files."
         )
 
     def read(self, classes: Mapping[str, type]) -> dict[str, Any]:

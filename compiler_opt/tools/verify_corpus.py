@@ -8,7 +8,6 @@ if every module is identical or differs for a known reason, 1 otherwise.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from absl import flags
 from tqdm import tqdm
@@ -24,27 +23,25 @@ from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.tools import entry_point, printing, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags(module_filter=False)
-_ORIGINAL_DIR = flags.DEFINE_string(
-    "original_dir", None, "The folder of the build's objects, to which module names are relative.", required=True
+_ORIGINAL_DIR = shared_flags.required_path(
+    "original_dir", "The folder of the build's objects, to which module names are relative."
 )
 _SAMPLE = flags.DEFINE_integer("sample", None, "Number of modules to check, sampled at random; by default all.", 1)
 _SEED = shared_flags.seed("the sample")
 _CLANG_PATH = shared_flags.clang_path("The clang of the build; by default the newest one installed.")
 _NUM_WORKERS = shared_flags.num_workers()
 _TIMEOUT_S = flags.DEFINE_float("timeout_s", 300.0, "Time limit of one compilation, in seconds.", 0.1)
-_OUTPUT_PATH = flags.DEFINE_string(
-    "output_path", None, "A JSON file to write, which lists every module that is not identical."
-)
+_OUTPUT_PATH = shared_flags.path("output_path", "A JSON file to write, which lists every module that is not identical.")
 
 _MAX_SHOWN = 20
 
 
 @entry_point.command
 def entry() -> int:
-    output = Path(_OUTPUT_PATH.value) if _OUTPUT_PATH.value else None
+    output = _OUTPUT_PATH.value
     if output is not None:
         check_writable(output)
-    original_dir = Path(_ORIGINAL_DIR.value)
+    original_dir = _ORIGINAL_DIR.value
     corpus = _CORPUS.load()
     if not original_dir.is_dir():
         raise ConfigError(f"--original_dir={original_dir}: no such folder; give the one of the build's objects")
