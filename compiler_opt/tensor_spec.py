@@ -61,16 +61,12 @@ class TensorSpec:
         """
         if not isinstance(value, Mapping):
             raise ProtocolError(f"tensor spec: expected a JSON object, found {type(value).__name__}")
-        name, type_name, shape = (value.get(key) for key in ("name", "type", "shape"))
-        port = 0 if value.get("port") is None else value["port"]
+        fields: dict[str, Any] = {"port": 0, **{key: field for key, field in value.items() if field is not None}}
+        name, type_name, shape, port = (fields.get(key) for key in ("name", "type", "shape", "port"))
         if not isinstance(name, str) or not name or len(name) > 256:
             raise ProtocolError(f"tensor spec: expected a name, found {name!r:.80}")
         for ok, expected, found in (
-            (
-                isinstance(type_name, str) and type_name in _DTYPES,
-                f"an element type of {', '.join(_DTYPES)}",
-                type_name,
-            ),
+            (type_name in _NAMES.values(), f"an element type among {', '.join(_DTYPES)}", type_name),
             (_is_shape(shape), "a shape of positive extents", shape),
             (isinstance(port, int) and not isinstance(port, bool) and port >= 0, "a port number", port),
         ):

@@ -26,7 +26,7 @@ TRUST_CORPUS = (
 )
 
 
-class _PathParser(flags.ArgumentParser[Path]):
+class _PathParser(flags.ArgumentParser[Any]):
     """Parses paths that are not empty."""
 
     def parse(self, argument: str | Path) -> Path:
