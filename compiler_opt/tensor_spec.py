@@ -61,8 +61,9 @@ class TensorSpec:
         """
         if not isinstance(value, Mapping):
             raise ProtocolError(f"tensor spec: expected a JSON object, found {type(value).__name__}")
-        fields: dict[str, Any] = {"port": 0, **{key: field for key, field in value.items() if field is not None}}
-        name, type_name, shape, port = (fields.get(key) for key in ("name", "type", "shape", "port"))
+        fields: list[Any] = [value.get(key) for key in ("name", "type", "shape", "port")]
+        name, type_name, shape, port = fields
+        port = 0 if port is None else port
         if not isinstance(name, str) or not name or len(name) > 256:
             raise ProtocolError(f"tensor spec: expected a name, found {name!r:.80}")
         for ok, expected, found in (
