@@ -1,13 +1,16 @@
 """Runs programs of this package in forks of a process that has loaded TensorFlow already, as a user would start them.
 
-Loading TensorFlow and TF-Agents takes some 5 s of CPU time, a hundred times in our tests. Each fork has its own working
-directory, environment, output and arguments, runs the program as `__main__`, and ends as an interpreter does. What a
-program imports, and when, is not to be seen in this way; `floors_test.py` looks at that.
+Loading TensorFlow and TF-Agents takes some 5 s of CPU time, our own modules and other libraries up to 2 s more, and the
+tests run some three hundred programs. Each fork has its own working directory, environment, output and arguments, runs
+the program as `__main__`, and ends as an interpreter does. What a program imports, and when, does not show in this way;
+`floors_test.py` tests that.
 """
 
 import atexit
+import importlib
 import json
 import os
+import pkgutil
 import runpy
 import signal
 import socket
@@ -18,6 +21,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+import compiler_opt
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 MAX_REQUEST_BYTES = 1 << 18
@@ -86,6 +90,14 @@ def _run(program: str, arguments: list[str]) -> int:
     return status
 
 
-if __name__ == "__main__":
+def load_libraries() -> None:
+    """Imports all modules of this package but the entry points, each of which defines flags."""
     load_tensorflow()
+    for module in pkgutil.walk_packages(compiler_opt.__path__, "compiler_opt."):
+        if not module.name.startswith(("compiler_opt.tools", "compiler_opt.rl.train_")):
+            importlib.import_module(module.name)
+
+
+if __name__ == "__main__":
+    load_libraries()
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,12 +1,11 @@
 """Training on a real corpus: it runs, and killed at any moment it goes on."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,8 @@ from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining.signature import FEATURES
 from compiler_opt.spaces.binary import BinaryPolicy
+from tests import programs
 from tests.small_corpus import make_small_corpus
-
-_ROOT = Path(__file__).parents[2]
 
 
 class _Run:
@@ -35,7 +33,6 @@ class _Run:
         save_vocabulary(directory / "vocabulary", {name: np.arange(-5.0, 60.0) for name in FEATURES})
         settings = [f"num_iterations={num_iterations}", "num_modules=3", "rollouts_per_module=3"]
         self._command = [
-            sys.executable,
             "compiler_opt/rl/train_locally.py",
             f"--root_dir={self.root_dir}",
             f"--data_path={corpus}",
@@ -46,37 +43,27 @@ class _Run:
             *(f"--gin_bindings=train_eval.{setting}" for setting in settings),
         ]
 
-    def start(self, *more: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [*self._command, *more],
-            cwd=_ROOT,
-            env={**os.environ, "PYTHONPATH": ".", "TMPDIR": str(self.temporary)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *more: str) -> "contextlib.AbstractContextManager[programs.Program]":
+        return programs.start(*self._command, *more, environment={"TMPDIR": str(self.temporary)})
 
-    def finish(self, *more: str) -> str:
-        process = self.start(*more)
-        _, errors = process.communicate(timeout=1000)
-        assert process.returncode == 0, errors
-        return errors
+    def finish(self, *more: str, status: int = 0) -> str:
+        """Standard error."""
+        with self.start(*more) as program:
+            result = program.result(timeout_s=1000)
+        assert result.returncode == status, result.stderr
+        return result.stderr
 
-    def kill_after(self, seconds: float) -> bool:
-        """Kills the run; False when it was over before. Nothing of it may be alive afterwards."""
-        process = self.start()
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            family = psutil.Process(process.pid).children(recursive=True)
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+    def kill_after(self, seconds: float) -> None:
+        """Kills the run unless it ends before. No process of it may be alive afterwards."""
+        with self.start() as program:
+            if program.wait(seconds):
+                assert program.result().returncode == 0
+                return
+            family = psutil.Process(program.pid).children(recursive=True)
+            os.kill(program.pid, signal.SIGKILL)
+            program.result(timeout_s=20)
             _, alive = psutil.wait_procs(family, timeout=20)
             assert alive == []
-            return True
-        process.communicate()
-        assert process.returncode == 0
-        return False
 
     def history(self) -> list[dict[str, float]]:
         return [json.loads(line) for line in (self.root_dir / "history.jsonl").read_text().splitlines()]
@@ -104,39 +91,54 @@ class _Run:
 
 
 _CLASSICAL = ("--gin_bindings=advantages.kind='moving_average'", "--gin_bindings=ppo.value_pred_loss_coef=0.5")
-
-
-_DRAWN = ("--gin_bindings=train_eval.sampling='decisions'",)
+_SAMPLING = ("--gin_bindings=train_eval.sampling='decisions'",)
 _FLAGS = ("--gin_bindings=problem_config.flags_to_add=['-mllvm', '-unroll-count=1']",)
 
 
 def test_a_run_and_more_of_it(clang_path: str, tmp_path: Path) -> None:
+    """A run that is over is left as it is, goes on when more is asked of it, and not under another vocabulary."""
     run = _Run(tmp_path, clang_path, 2)
-    reward = (*_CLASSICAL, *_DRAWN, *_FLAGS) if "19" in clang_path else ()
-    run.finish(*reward)
+    options = (*_CLASSICAL, *_SAMPLING, *_FLAGS) if "19" in clang_path else ()
+    run.finish(*options)
     run.check_complete(2)
     before = run.history()
-    run.finish("--gin_bindings=train_eval.num_iterations=3", *reward)
+    if "22" in clang_path:
+        _check_policy_decides_as_its_weights(run.root_dir / "policy")
+        network = run.root_dir / "policy" / "network.npz"
+        written_ns = network.stat().st_mtime_ns
+        run.finish()
+        assert (run.history(), network.stat().st_mtime_ns) == (before, written_ns)
+    run.finish("--gin_bindings=train_eval.num_iterations=3", *options)
     assert run.history()[:2] == before
     run.check_complete(3)
     recorded = NetworkWeights.load(run.root_dir / "policy").metadata.get("problem_config", {})
-    assert recorded.get("flags_to_add", []) == (["-mllvm", "-unroll-count=1"] if reward else [])
-    assert (run.root_dir / "decisions.json").exists() == bool(reward)
-
-
-def test_a_run_that_is_over_is_left_as_it_is(tmp_path: Path) -> None:
-    """And is not continued under another vocabulary."""
-    run = _Run(tmp_path, "clang-22", 1)
-    run.finish()
-    before = run.history(), (run.root_dir / "policy" / "network.npz").stat().st_mtime_ns
-    run.finish()
-    assert (run.history(), (run.root_dir / "policy" / "network.npz").stat().st_mtime_ns) == before
+    assert recorded.get("flags_to_add", []) == (["-mllvm", "-unroll-count=1"] if options else [])
+    assert (run.root_dir / "decisions.json").exists() == bool(options)
     shutil.rmtree(tmp_path / "vocabulary")
     save_vocabulary(tmp_path / "vocabulary", {name: np.arange(-5.0, 61.0) for name in FEATURES})
-    process = run.start()
-    _, errors = process.communicate(timeout=250)
-    assert process.returncode == 2
+    errors = run.finish(*options, status=2)
     assert "another vocabulary" in errors.splitlines()[-1]
+
+
+def _check_policy_decides_as_its_weights(path: Path) -> None:
+    from compiler_opt.tensorflow_loading import load_tensorflow
+
+    load_tensorflow()
+    import tensorflow as tf
+
+    policy = BinaryPolicy(NetworkWeights.load(path))
+    rng = np.random.default_rng(0)
+    features = {name: rng.integers(-5, 60, 50) for name in FEATURES}
+    logits = policy.logits(features)
+    saved = tf.saved_model.load(str(path)).signatures["action"]
+    inputs = saved.structured_input_signature[1]
+    names = {key: name for key in inputs for name in FEATURES if key.endswith(name)}
+    for index in range(50):
+        arguments = {key: tf.zeros(spec.shape, spec.dtype) for key, spec in inputs.items() if key not in names}
+        arguments |= {key: tf.constant([features[name][index]], tf.int64) for key, name in names.items()}
+        decided = int(next(iter(saved(**arguments).values())).numpy()[0])
+        if abs(logits[index, 1] - logits[index, 0]) > 1e-5:
+            assert decided == int(logits[index].argmax())
 
 
 def test_interrupted_it_decides_as_if_it_had_not_been(tmp_path: Path) -> None:
@@ -144,23 +146,22 @@ def test_interrupted_it_decides_as_if_it_had_not_been(tmp_path: Path) -> None:
     policies, rewards = [], []
     for name in ("at once", "interrupted"):
         (tmp_path / name).mkdir()
-        run = _Run(tmp_path / name, "clang-22", 4)
+        run = _Run(tmp_path / name, "clang-22", 3)
         if name == "interrupted":
-            process = run.start()
-            while not (run.root_dir / "checkpoints" / "000002").is_dir():
-                assert process.poll() is None
-                time.sleep(0.01)
-            process.kill()
-            process.communicate()
+            with run.start() as program:
+                while not (run.root_dir / "checkpoints" / "000002").is_dir():
+                    assert not program.wait(0.01)
+                os.kill(program.pid, signal.SIGKILL)
+                program.result(timeout_s=20)
             newest = max((run.root_dir / "checkpoints").iterdir())
             (newest / "state.json").write_bytes(b"")
             (run.root_dir / "baseline.json").write_bytes(b"{")
             with (run.root_dir / "history.jsonl").open("ab") as file:
                 file.write(b"\xff\n")
-            said = run.finish("--gin_bindings=train_eval.compile_timeout_s=61.0")
+            errors = run.finish("--gin_bindings=train_eval.compile_timeout_s=61.0")
             for damaged in (newest, run.root_dir / "baseline.json", run.root_dir / "history.jsonl"):
-                assert f"kept as {damaged.name}.damaged" in said
-            assert "continued with another train_eval.compile_timeout_s: was '60.0', is '61.0'" in said
+                assert f"kept as {damaged.name}.damaged" in errors
+            assert "continued with another train_eval.compile_timeout_s: was '60.0', is '61.0'" in errors
         else:
             run.finish()
         policies.append(NetworkWeights.load(run.root_dir / "policy"))
@@ -174,7 +175,6 @@ def _kill_and_resume(run: _Run, kills: int, num_iterations: int, longest_s: floa
     rng = np.random.default_rng(kills)
     for _ in range(kills):
         run.kill_after(rng.uniform(0.5, longest_s))
-        time.sleep(1.1)
     run.finish()
     run.check_complete(num_iterations)
 
@@ -202,15 +202,11 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
         subprocess.run(["cp", "-r", *run.root_dir.iterdir(), small], check=True)
         run.root_dir = small
         (small / "filler").write_bytes(bytes(max(0, _free_bytes(small) - 100_000)))
-        process = run.start(f"--root_dir={small}", "--gin_bindings=train_eval.num_iterations=4")
-        _, errors = process.communicate(timeout=100)
-        assert process.returncode == 2
+        errors = run.finish(f"--root_dir={small}", "--gin_bindings=train_eval.num_iterations=4", status=2)
         assert "error: " in errors.splitlines()[-1]
         assert "cannot be written" in errors.splitlines()[-1]
         (small / "filler").unlink()
-        process = run.start(f"--root_dir={small}", "--gin_bindings=train_eval.num_iterations=2")
-        _, errors = process.communicate(timeout=100)
-        assert process.returncode == 0, errors
+        run.finish(f"--root_dir={small}", "--gin_bindings=train_eval.num_iterations=2")
         assert run.history()[-1]["iteration"] >= 2
     finally:
         subprocess.run(["umount", small], check=True)
@@ -219,33 +215,3 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
 def _free_bytes(path: Path) -> int:
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
-
-
-def test_the_policy_decides_as_the_last_weights(tmp_path: Path) -> None:
-    from compiler_opt.tensorflow_loading import load_tensorflow
-
-    load_tensorflow()
-    import tensorflow as tf
-
-    run = _Run(tmp_path, "clang-22", 1)
-    run.finish()
-    policy = BinaryPolicy(NetworkWeights.load(run.root_dir / "policy"))
-    rng = np.random.default_rng(0)
-    features = {name: rng.integers(-5, 60, 50) for name in FEATURES}
-    logits = policy.logits(features)
-    saved = tf.saved_model.load(str(run.root_dir / "policy")).signatures["action"]
-    inputs = saved.structured_input_signature[1]
-    for index in range(50):
-        arguments = {
-            key: tf.zeros(spec.shape, spec.dtype) if key not in _keys(inputs) else None for key, spec in inputs.items()
-        }
-        for key, name in _keys(inputs).items():
-            arguments[key] = tf.constant([features[name][index]], tf.int64)
-        decided = int(next(iter(saved(**arguments).values())).numpy()[0])
-        if abs(logits[index, 1] - logits[index, 0]) > 1e-5:
-            assert decided == int(logits[index].argmax())
-
-
-def _keys(inputs: dict[str, object]) -> dict[str, str]:
-    """Which input of the signature is which feature."""
-    return {key: name for key in inputs for name in FEATURES if key.endswith(name)}
