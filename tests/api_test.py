@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import compiler_opt
-from tests.programs import ROOT
+from tests.programs import ROOT, run
 from tests.small_corpus import make_small_corpus
 
 PAGE = (ROOT / "docs" / "api.md").read_text()
@@ -29,22 +29,14 @@ def test_the_code_of_the_page(tmp_path: Path) -> None:
     shorter = training.replace(
         ".with_seed(1)",
         ".with_seed(1)\n"
-        "short = dataclasses.replace(settings.training, num_iterations=2, num_modules=2, rollouts_per_module=2)\n"
+        "short = dataclasses.replace(settings.training, num_iterations=1, num_modules=2, rollouts_per_module=2)\n"
         "cloning = dataclasses.replace(settings.cloning, num_epochs=2, batch_size=8)\n"
         "settings = dataclasses.replace(settings, training=short, cloning=cloning)",
     )
     program = "import dataclasses\n" + rollout + policy + shorter
     guarded = "\n".join(f"    {line}" for line in program.splitlines())
     (tmp_path / "program.py").write_text(f"if __name__ == '__main__':\n{guarded}\n")
-    result = subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    result = run(str(tmp_path / "program.py"), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "decisions" in result.stdout
     assert "linked text: " in result.stdout

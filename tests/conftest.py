@@ -1,6 +1,9 @@
 """Fixtures for every test: the two compilers that this project is tested with."""
 
+import functools
 import shutil
+import tempfile
+from pathlib import Path
 
 import hypothesis
 import numpy as np
@@ -26,13 +29,25 @@ def clang_path(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def toolchain(clang_path: str) -> Toolchain:
     """Each tested compiler, probed."""
+    return _probed(clang_path)
+
+
+@functools.cache
+def _probed(clang_path: str) -> Toolchain:
+    """Kept when pytest goes from one compiler's tests to the other's, and ends the fixtures that depend on it."""
     return probe(clang_path)
 
 
 @pytest.fixture(scope="session")
-def observations(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """Some thousands of real inlining decisions: features `[T]` int64 by name, those of the default decisions first."""
-    return real_observations(toolchain, tmp_path_factory.mktemp("observations"), at_least=5000)
+def observations(clang_path: str) -> dict[str, np.ndarray]:
+    """Some 2,000 real inlining decisions: features `[T]` int64 by name, those of the default decisions first."""
+    return _observations(clang_path)
+
+
+@functools.cache
+def _observations(clang_path: str) -> dict[str, np.ndarray]:
+    with tempfile.TemporaryDirectory() as directory:
+        return real_observations(_probed(clang_path), Path(directory), at_least=2000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

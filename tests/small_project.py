@@ -12,7 +12,7 @@ add_library(shapes STATIC area.cpp edge.cpp list.c)
 target_include_directories(shapes PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 add_executable(draw draw.cpp)
 target_link_libraries(draw shapes)
-target_precompile_headers(draw PRIVATE <vector>)
+target_precompile_headers(draw PRIVATE <stddef.h>)
 add_executable(shapes_test test.cpp)
 target_link_libraries(shapes_test shapes)
 add_test(NAME shapes COMMAND shapes_test)
@@ -21,31 +21,35 @@ install(TARGETS shapes DESTINATION lib)
 """
 _HEADER = """
 #pragma once
-#include <string>
-#include <vector>
+struct Sides {
+  const int *items;
+  int number;
+};
 extern "C" int length(const char *text);
-int area(const std::vector<int> &sides);
-std::string edge(const std::vector<int> &sides);
+int area(Sides sides);
+int edge(Sides sides);
 template <class T> T clamp(T x, T low, T high) { return x < low ? low : x > high ? high : x; }
-template <class T> T sum(const std::vector<T> &items) {
+template <class T> T sum(const T *items, int number) {
   T t = 0;
-  for (const T &item : items) t += clamp(item, T(1), T(9));
+  for (int i = 0; i < number; i++) t += clamp(items[i], T(1), T(9));
   return t;
 }
+inline int sum(Sides sides) { return sum(sides.items, sides.number); }
+template <class T> __attribute__((noinline)) T often(T x) { return clamp(x, T(2), T(5)); }
 """
 _SOURCES = {
     "CMakeLists.txt": _CMAKE,
     "shapes.h": _HEADER,
     "area.cpp": """
 #include "shapes.h"
-int area(const std::vector<int> &sides) { return sum(sides) * sum(sides) + clamp(sum(sides), 2, 5); }
+int area(Sides sides) { return sum(sides) * sum(sides) + often(sum(sides)); }
 """,
     "edge.cpp": """
 #include "shapes.h"
-std::string edge(const std::vector<int> &sides) {
-  std::string text;
-  for (int side : sides) text += std::to_string(clamp(side, 0, sum(sides))) + "-" + std::to_string(sum(sides));
-  return text;
+int edge(Sides sides) {
+  int text = 0;
+  for (int i = 0; i < sides.number; i++) text = 100 * text + 10 * clamp(sides.items[i], 0, sum(sides)) + sum(sides);
+  return text + often(text) - often(text);
 }
 """,
     "list.c": """
@@ -56,14 +60,17 @@ int twice(const char *text) { return length(text) + length(text + step(text)); }
     "draw.cpp": """
 #include "shapes.h"
 int main(int argc, char **argv) {
-  std::vector<int> sides;
-  for (int i = 1; i < argc; i++) sides.push_back(length(argv[i]));
-  return area(sides) + (int)edge(sides).size() > 1000;
+  int lengths[16], number = 0;
+  for (; number < argc && number < 16; number++) lengths[number] = length(argv[number]);
+  return area({lengths, number}) + edge({lengths, number}) > 1000;
 }
 """,
     "test.cpp": """
 #include "shapes.h"
-int main() { return !(area({1, 2}) == 12 && edge({3}) == "3-3" && length("abc") == 3); }
+int main() {
+  int one[] = {1, 2}, other[] = {3};
+  return !(area({one, 2}) == 12 && edge({other, 1}) == 33 && length("abc") == 3);
+}
 """,
 }
 

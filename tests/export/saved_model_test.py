@@ -245,6 +245,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_killed_it_leaves_no_file_of_tensorflows(policy_dir: Path, tmp_path: Path) -> None:
     """TensorFlow removes what it generates at the program's end, which a killed program does not reach."""
     temporary = tmp_path / "tmp"

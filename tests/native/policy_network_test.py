@@ -60,6 +60,7 @@ def test_the_stream_of_uniform_numbers_is_pythons(driver: Path) -> None:
         assert [float(line) for line in run_driver(driver, "uniforms", seed, 2000)] == [draw() for _ in range(2000)]
 
 
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_compilers_agree_to_the_last_bit(observations: dict[str, np.ndarray], tmp_path: Path) -> None:
     features = np.stack(list(observations.values()), axis=-1)
     weights = weights_for(observations)

@@ -73,7 +73,7 @@ def test_a_copy_of_the_build(build_dir: Path, toolchain: Toolchain, tmp_path: Pa
     }
     assert sizes["draw"].default_bytes == sizes["draw"].optimized_bytes == read_text_bytes(copy.folder / "draw")
     members = [source.object.path for source in sources.values() if source.target == "shapes"]
-    assert 0 < sizes["shapes"].default_bytes < sum(map(read_text_bytes, members))  # std::vector is in two of them
+    assert 0 < sizes["shapes"].default_bytes < sum(map(read_text_bytes, members))  # `often` is in two of them
 
 
 def test_an_interrupted_build_goes_on(tmp_path: Path, toolchain: Toolchain) -> None:

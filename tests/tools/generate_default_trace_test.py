@@ -1,12 +1,10 @@
 """The command, with both compilers: its trace holds the truth, and replayed it gives what `clang -Oz` gives."""
 
+import contextlib
 import csv
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -23,25 +21,15 @@ from compiler_opt.rl.trace_files import Trace, TraceBatch
 from tests import programs
 from tests.small_corpus import make_small_corpus
 
-_ROOT = Path(__file__).parents[2]
 _INLINING = problems.load("inlining")
 
 
-def start(*arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "compiler_opt/tools/generate_default_trace.py", "--num_workers=2", *arguments],
-        cwd=_ROOT,
-        env={**os.environ, "PYTHONPATH": "."},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+_PROGRAM = "compiler_opt/tools/generate_default_trace.py"
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
     """Exit status, stdout, stderr."""
-    result = programs.run("compiler_opt/tools/generate_default_trace.py", "--num_workers=2", *arguments)
+    result = programs.run(_PROGRAM, "--num_workers=2", *arguments)
     return result.returncode, result.stdout, result.stderr
 
 
@@ -173,17 +161,28 @@ def test_interrupted_it_leaves_nothing(corpus: Corpus, clang_path: str, tmp_path
         (tmp_path / f"{name}.cmd").hardlink_to(module.command_path)
     (tmp_path / "corpus_description.json").write_text(json.dumps({"modules": names, "has_thinlto": False}))
     output = tmp_path / "output"
-    process = start(f"--data_path={tmp_path}", f"--output_path={output / 'trace'}", f"--clang_path={clang_path}")
-    deadline_s = time.monotonic() + 60
-    while not (children := psutil.Process(process.pid).children(recursive=True)) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    time.sleep(1)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert errors.splitlines()[-1] == "interrupted"
+    arguments = (f"--data_path={tmp_path}", f"--output_path={output / 'trace'}", f"--clang_path={clang_path}")
+    with programs.start(_PROGRAM, "--num_workers=2", *arguments) as program:
+        children = _descendants(program.pid)
+        while not any(child.name().startswith("clang") for child in children):
+            assert not program.wait(0.01), program.stderr()
+            children = _descendants(program.pid)
+        os.killpg(program.pid, signal.SIGINT)
+        result = program.result(timeout_s=60)
+    assert result.returncode == 130, result.stderr
+    assert result.stderr.splitlines()[-1] == "interrupted"
     assert not output.exists()
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    """Those with a name still: others have ended meanwhile."""
+    found = []
+    for child in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.name()  # which psutil keeps
+            found.append(child)
+    return found
 
 
 @pytest.mark.parametrize(
