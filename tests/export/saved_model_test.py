@@ -31,6 +31,9 @@ tf: Any = importlib.import_module("tensorflow")
 
 _ADVICE = "inlining_decision"
 
+_ONE_COMPILER = pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+"""Where observations come from makes no difference to how a policy is saved."""
+
 
 @pytest.fixture(scope="module")
 def weights(observations: dict[str, np.ndarray]) -> NetworkWeights:
@@ -115,6 +118,7 @@ def _check_all_agree(
         np.testing.assert_array_equal(found.argmax(axis=1)[decided], saved_model[decided])
 
 
+@_ONE_COMPILER
 def test_all_forms_decide_alike(
     weights: NetworkWeights, policy_dir: Path, observations: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
@@ -130,6 +134,7 @@ def test_all_forms_decide_alike_a_hundred_thousand_times(toolchain: Toolchain, t
     _check_all_agree(weights, tmp_path / "policy", observations, tmp_path)
 
 
+@_ONE_COMPILER
 def test_tflite_decides_alike(weights: NetworkWeights, policy_dir: Path, observations: dict[str, np.ndarray]) -> None:
     _, decide = _interpreter((policy_dir / "model.tflite").read_bytes())
     expected = BinaryPolicy(weights).logits(observations)
@@ -140,6 +145,7 @@ def test_tflite_decides_alike(weights: NetworkWeights, policy_dir: Path, observa
             assert action == expected[row].argmax()
 
 
+@_ONE_COMPILER
 def test_tflite_has_llvms_names_and_builtin_operations(weights: NetworkWeights, policy_dir: Path) -> None:
     interpreter, _ = _interpreter((policy_dir / "model.tflite").read_bytes())
     inputs = interpreter.get_input_details()
@@ -176,6 +182,7 @@ def test_tflite_and_extreme_values() -> None:
             np.testing.assert_allclose(logits, hidden @ weights.kernels[1] + weights.biases[1], atol=1e-5)
 
 
+@_ONE_COMPILER
 def test_tflite_draws_as_often_as_its_logits_say(weights: NetworkWeights, observations: dict[str, np.ndarray]) -> None:
     """The same observation many times over: the share of ones, and streams that differ by their seeds alone."""
     temperature = 5.0
@@ -213,6 +220,7 @@ def test_tflite_draws_as_often_as_its_logits_say(weights: NetworkWeights, observ
             assert (draws(seed, 100) != drawn[:100]).any()
 
 
+@_ONE_COMPILER
 def test_a_policys_folder(weights: NetworkWeights, policy_dir: Path) -> None:
     assert {path.name for path in policy_dir.iterdir()} == {
         "MODEL_CARD.md",
@@ -245,7 +253,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+@_ONE_COMPILER
 def test_killed_it_leaves_no_file_of_tensorflows(policy_dir: Path, tmp_path: Path) -> None:
     """TensorFlow removes what it generates at the program's end, which a killed program does not reach."""
     temporary = tmp_path / "tmp"

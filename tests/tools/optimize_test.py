@@ -20,7 +20,11 @@ CLANG = "clang-22"
 
 
 PROGRAM = "compiler_opt.tools.optimize"
-SHORT = tuple(f"--gin_bindings=train_eval.{value}" for value in ("num_iterations=2", "rollouts_per_module=2"))
+SHORT = (
+    "--jobs=2",
+    "--gin_bindings=train_eval.num_iterations=2",
+    "--gin_bindings=train_eval.rollouts_per_module=2",
+)
 
 
 def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> "subprocess.CompletedProcess[str]":
