@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from tests.cpu_times import CpuTimes
 from tests.real_observations import real_observations
 
 # A deadline would be a timed test: on a busy machine it fails.
@@ -48,6 +49,15 @@ def observations(clang_path: str) -> dict[str, np.ndarray]:
 def _observations(clang_path: str) -> dict[str, np.ndarray]:
     with tempfile.TemporaryDirectory() as directory:
         return real_observations(_probed(clang_path), Path(directory), at_least=2000)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu", action="store_true", help="show the CPU seconds of each test file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--cpu"):
+        config.pluginmanager.register(CpuTimes())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
