@@ -13,7 +13,7 @@ from compiler_opt.tools import gin_classes
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-DOCUMENTS = ("README.md", "docs/code_map.md", "docs/corpus.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 
 FOREIGN = {"cmake", "source", "tensorboard", "./configure"}
 """Programs in the README's commands that are none of ours; `./configure` is that of the user's project."""
@@ -118,10 +118,18 @@ def test_variables_are_set_before_they_are_used() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
-    targets = re.findall(r"\]\(([^)]+)\)", path.read_text())
-    for target in targets:
+    for target in re.findall(r"\]\(([^)]+)\)", path.read_text()):
         if not target.startswith("https://"):
-            assert (path.parent / target).exists(), target
+            file, _, anchor = target.partition("#")
+            page = path.parent / file if file else path
+            assert page.exists(), target
+            assert not anchor or anchor in anchors(page), target
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_code_map_knows_the_files() -> None:
