@@ -1,1 +1,1 @@
-"""Measurements, each a command that prints its figure and the conditions: `python -m benchmarks.NAME`."""
+"""Measurements: each module is a command that prints figures and their conditions, `python -m benchmarks.NAME`."""

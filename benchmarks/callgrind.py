@@ -1,12 +1,12 @@
-"""What a register-allocation policy changes in programs that run: instructions, loads and stores, counted by callgrind.
+"""Measures how a register-allocation policy changes running programs: instructions, loads and stores, by callgrind.
 
-For each program of `benchmarks/programs/` its project's modules are compiled plainly and under the policy, linked with
-the program's own file, which is always compiled plainly, and run under valgrind. Both must print the same. Library
-functions count too, and are the same in both; so are the instructions that start the program.
+For each program of `benchmarks/programs/`, the modules of its project are compiled plainly and under the policy, linked
+with the program's own file, which is always compiled plainly, and run under valgrind. Both programs must print the
+same. The counts include library functions and program start, which are the same in both.
 
     python -m benchmarks.callgrind --data_path=$HELD_OUT --policy_path=$POLICY
 
-Needs valgrind (`apt-get install valgrind`).
+Requires valgrind (`apt-get install valgrind`).
 """
 
 import collections
@@ -29,9 +29,9 @@ from compiler_opt.tools import entry_point
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus of the held-out projects.", required=True)
 _POLICY_PATH = flags.DEFINE_string("policy_path", None, "The policy.", required=True)
-_COMPILE_TASK = flags.DEFINE_string("compile_task", "regalloc_eviction", "What it decides.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
+_COMPILE_TASK = flags.DEFINE_string("compile_task", "regalloc_eviction", "Problem of the policy.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _TIMEOUT_S = 900.0
@@ -40,7 +40,7 @@ _PLAIN, _POLICY = "plain", "policy"
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Of one run: instructions, those that load, those that store, and what the program printed."""
+    """Counts of one run: instructions, loads, stores; and the program's output."""
 
     instructions: int
     loads: int
@@ -84,9 +84,9 @@ def entry() -> int:
 
 
 def _count(source: Path, objects: Sequence[Path], toolchain: Toolchain, valgrind: str, scratch: Path) -> Counts:
-    # Each program is given an empty folder; most have no use for it.
+    # Each program receives an empty directory as its argument; most ignore it.
     program, profile, place = scratch / "program", scratch / "profile", scratch / "place"
-    # What a project's corpus lacks is not called; of several mains, ours comes first.
+    # Functions missing from the corpus are never called; the first of several mains is ours.
     missing = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,muldefs"]
     libraries = ["-lstdc++", "-lm", "-lpthread"]
     linker = f"--ld-path={toolchain.tool('ld.lld')}"
@@ -124,7 +124,7 @@ def _report(results: Mapping[str, Mapping[str, Counts]]) -> None:
             f"{before / 1e3:9,.0f} {100 * (after / before - 1):+6.2f}%"
             for before, after in zip(dataclasses.astuple(plain)[:3], dataclasses.astuple(policy)[:3], strict=True)
         ]
-        print(f"{name:18} {' '.join(columns)}{'' if plain.printed == policy.printed else '  PRINTS SOMETHING ELSE'}")
+        print(f"{name:18} {' '.join(columns)}{'' if plain.printed == policy.printed else '  DIFFERENT OUTPUT'}")
 
 
 if __name__ == "__main__":

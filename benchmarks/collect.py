@@ -1,14 +1,14 @@
-"""What collecting costs: CPU seconds of plain compilation over CPU seconds of the same modules' rollouts.
+"""Measures the cost of collecting: CPU seconds of plain compilation over CPU seconds of the same modules' rollouts.
 
-Plain compilation, the plugin and the channel take turns, module by module, on one thread, so that a machine whose speed
-drifts treats them alike. A rollout is what training does: the network samples every decision, call sites are recorded,
-the object is measured; the compiler's and our own CPU time are added. 1.0 is collecting for free, more is faster than
-compiling: a worker forks its compilers from one that is loaded already (`llvm/fork_server.py`), while plain
-compilation is clang, started each time, as a build does.
+Plain compilation, plugin and channel alternate, module by module, on one thread, so that changes of the machine's speed
+affect all alike. A rollout does what training does: the network samples every decision, callsites are recorded, the
+object is measured. Its CPU time is that of the compiler and of this process. 1.0 means that collecting is free; a
+higher value means that it is faster than compiling: a worker forks compilers from a loaded one (`llvm/fork_server.py`),
+whereas plain compilation starts clang each time, as a build does.
 
-A network that explores makes other objects, mostly bigger ones, which take the compiler longer: that counts too. Beside
-it stands the plugin with the default's own decisions, whose objects are those of plain compilation, and only compiling,
-by forks: what the two differ by is what features and log cost.
+A network that explores makes different objects, mostly larger ones, which take the compiler longer; this is included.
+Two more ways are measured: the plugin with the default's decisions, whose objects are those of plain compilation, and
+forked compilation without a policy. Their difference is the cost of features and log.
 """
 
 import dataclasses
@@ -39,10 +39,10 @@ from compiler_opt.tools import entry_point
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
-_NUM_MODULES = flags.DEFINE_integer("num_modules", 60, "Modules, drawn at random.", 1)
-_REPETITIONS = flags.DEFINE_integer("repetitions", 3, "Times that each module is compiled either way.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules and of the decisions.", 0)
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_NUM_MODULES = flags.DEFINE_integer("num_modules", 60, "Modules to sample.", 1)
+_REPETITIONS = flags.DEFINE_integer("repetitions", 3, "Repetitions of each module and way.", 1)
+_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample of modules, and of the decisions.", 0)
 
 
 @entry_point.command
@@ -65,14 +65,14 @@ def entry() -> None:
         }
     costs = {way: _Cost.zeros(_REPETITIONS.value) for way in ways}
     failures = 0
-    # As a worker does.
+    # Like a worker.
     library = find_library(toolchain.clang)
     processes.use_spawner(None if library is None else ForkServers(library).start)
     with scratch_directory() as scratch:
         for module in tqdm(modules, unit="module", disable=None):
             settings = RolloutSettings(record_call_sites=True)
             command = Compilation(module, problem, toolchain, scratch, _SEED.value, settings).command()
-            # The first run of each reads the module into the page cache and is not counted.
+            # The first run of each loads the module into the page cache and does not count.
             spawn(command, scratch)
             for repetition in range(_REPETITIONS.value):
                 plain_cpu_s, _ = spawn(command, scratch)

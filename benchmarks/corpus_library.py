@@ -1,8 +1,8 @@
-"""What a large corpus costs before anything is compiled: to load, to sample, to filter and to split, and in memory.
+"""Measures the cost of a large corpus before anything is compiled: loading, sampling, filtering, splitting, memory.
 
-Makes a corpus of 10,000 modules on the spot: one real one, compiled by the newest clang, under many names (hard links),
-in 20 projects. Each repetition is a process of its own, as a training is; its CPU seconds count from when everything is
-imported, its peak of memory is all that it ever held.
+Makes a corpus of 10,000 modules from one real module, compiled by the newest clang, under many names (hard links), in
+20 projects. Each repetition is a process of its own, like a training; its CPU seconds count from the end of its
+imports, and its peak memory includes everything.
 
     python -m benchmarks.corpus_library
 """
@@ -28,9 +28,9 @@ from compiler_opt.llvm.toolchain import probe
 from compiler_opt.tools import entry_point
 
 _NUM_MODULES = flags.DEFINE_integer("num_modules", 10_000, "Modules of the corpus.", 1)
-_NUM_ITERATIONS = flags.DEFINE_integer("num_iterations", 100, "Draws of 16 modules, by each way to sample.", 1)
-_REPETITIONS = flags.DEFINE_integer("repetitions", 7, "Processes that are measured.", 1)
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "What compiles the module; by default the newest clang.")
+_NUM_ITERATIONS = flags.DEFINE_integer("num_iterations", 100, "Samples of 16 modules, for each sampler.", 1)
+_REPETITIONS = flags.DEFINE_integer("repetitions", 7, "Processes to measure.", 1)
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler of the module; by default the newest installed clang.")
 
 _NUM_PROJECTS = 20
 _NUM_DRAWN = 16
@@ -38,7 +38,7 @@ _SEED = 1
 _SOURCE = "int g(int); int f(int x) { return g(x) + g(x + 1); } int h(int x) { return f(f(x)); }\n"
 
 LIMIT_S, LIMIT_MB = 1.0, 200.0
-"""What all of it may take for 10,000 modules."""
+"""Limits for 10,000 modules."""
 
 
 @entry_point.command
@@ -71,7 +71,7 @@ def entry() -> None:
 
 
 def measure(path: str, num_iterations: int) -> None:
-    """Does what a training does with a corpus before it compiles; prints what it took, as JSON."""
+    """Does what training does with a corpus before it compiles; prints the costs as JSON."""
     start_s = time.process_time()
     corpus = Corpus.load(path)
     loaded_s = time.process_time()
@@ -106,7 +106,7 @@ def _make_corpus(root: Path, clang: Path | str) -> None:
     for project in range(_NUM_PROJECTS):
         (root / f"p{project}").mkdir()
     for number, name in enumerate(names):
-        # A file has no more than some 65,000 names.
+        # A file can have some 65,000 names.
         if number and number % 50_000 == 0:
             for file in (root / "m.bc", root / "m.cmd"):
                 content = file.read_bytes()

@@ -1,8 +1,8 @@
-"""What a decision costs: CPU microseconds by the native form, by numpy, by TFLite and by TensorFlow's SavedModel.
+"""Measures the cost of a decision: CPU microseconds of the native form, numpy, TFLite and TensorFlow's SavedModel.
 
-The observations are those of a trace, in an order that mixes modules. The forms take turns, so that a machine whose
-speed drifts treats them alike; each is given an observation at a time, as a compiler does. How often they disagree is
-printed, too: ties apart, never.
+The observations come from a trace, shuffled across modules. The forms alternate, so that changes of the machine's speed
+affect all alike, and each receives one observation at a time, as in a compiler. The benchmark also prints how often the
+forms disagree; only ties may differ.
 """
 
 import os
@@ -32,11 +32,11 @@ from compiler_opt.tools import entry_point
 
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/default_trace.tfrecord", "A trace.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "What compiles the native form; by default the newest clang.")
-_REPETITIONS = flags.DEFINE_integer("repetitions", 11, "Times that each form decides its observations.", 1)
-_NUM_DECISIONS = flags.DEFINE_integer("num_decisions", 100_000, "Observations, drawn from the trace.", 1)
-_NUM_SLOW = flags.DEFINE_integer("num_slow_decisions", 500, "Of those, how many TensorFlow decides.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Of the draw.", 0)
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler of the native form; by default the newest clang.")
+_REPETITIONS = flags.DEFINE_integer("repetitions", 11, "Repetitions of each form.", 1)
+_NUM_DECISIONS = flags.DEFINE_integer("num_decisions", 100_000, "Observations to sample from the trace.", 1)
+_NUM_SLOW = flags.DEFINE_integer("num_slow_decisions", 500, "Number of these for TensorFlow.", 1)
+_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample.", 0)
 
 _SOURCE = Path(__file__).with_name("decision_native.cpp")
 _TIMEOUT_S = 600.0
@@ -66,7 +66,7 @@ def entry() -> None:
         }
         microseconds: dict[str, list[float]] = {name: [] for name in forms}
         decisions: dict[str, np.ndarray] = {}
-        # The first repetition warms caches and is not counted.
+        # The first repetition warms caches and does not count.
         for repetition in range(-1, _REPETITIONS.value):
             for name, run in forms.items():
                 cost, decisions[name] = run()
@@ -86,7 +86,7 @@ def entry() -> None:
 
 
 def _observations(features: tuple[str, ...]) -> np.ndarray:
-    """`[T, F]` int64, drawn from the whole trace."""
+    """`[T, F]` int64, sampled from the whole trace."""
     from compiler_opt.rl.trace_files import Trace
 
     batches = Trace(Path(_DATA_PATH.value)).batches(features)
@@ -116,7 +116,7 @@ def _native(policy: BinaryPolicy, rows: np.ndarray, clang: Path, scratch: Path) 
     files = [str(scratch / name) for name in (NATIVE_FILE, "features")]
 
     def run() -> tuple[float, np.ndarray]:
-        # In each process the first round is cold.
+        # The first round of each process is cold.
         output = _checked([str(program), *files, "2", str(scratch / "decisions")])
         return float(output.split()[-1]) / 1e3, np.fromfile(scratch / "decisions", np.int8)
 
@@ -143,7 +143,7 @@ def _tflite(policy: BinaryPolicy, rows: np.ndarray) -> Run:
     from compiler_opt.export.tflite import tflite_files
 
     with warnings.catch_warnings(), stderr_held():
-        warnings.simplefilter("ignore")  # that the interpreter moves to a package of its own
+        warnings.simplefilter("ignore")  # TensorFlow announces that the interpreter moves to another package
         model = tflite_files(policy.weights, "advice")[TFLITE_FILE]
         interpreter = tf.lite.Interpreter(model_content=model, num_threads=1)
         interpreter.allocate_tensors()
@@ -153,7 +153,7 @@ def _tflite(policy: BinaryPolicy, rows: np.ndarray) -> Run:
     buffers = [interpreter.tensor(place) for place in inputs]
 
     def decide(row: list[int]) -> int:
-        # As C++ does: into the tensors' own memory.
+        # Like C++: into the tensors' own memory.
         for buffer, value in zip(buffers, row, strict=True):
             buffer()[0] = value
         interpreter.invoke()

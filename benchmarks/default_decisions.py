@@ -1,11 +1,11 @@
-"""How often following the default makes what the compiler makes by itself, function by function, and at what score.
+"""Measures how often following the default reproduces the plain compilation, function by function, and the score.
 
-Each module is compiled plainly and with all decisions answered as the default would, every function into a section of
-its own. What the default would decide our plugin tells (see `llvm.regalloc_plugin`); with --rebuilt it is rebuilt from
-what LLVM's own channel sends. A function is identical when the bytes of its section and its relocations are. Only
-functions in which there was something to decide count. Where the rules lack something that only some decisions are not
-told, functions without such decisions are reported apart: of evictions, how weights compare in which an interval must
-not be spilled (see `problems.regalloc_eviction.signature.spill_weights`).
+Compiles each module plainly, and with every decision taken by the default policy, each function in a section of its
+own. A function is identical if the bytes and relocations of its section are. Only functions with decisions count. Our
+plugin reports the default decision (`llvm.regalloc_plugin`); with --rebuilt, it is rebuilt from what LLVM's own channel
+sends. In some decisions a value that the rebuilt rules need is missing: for evictions, how weights compare if an
+interval must not be spilled (`problems.regalloc_eviction.signature.spill_weights`). Functions without such decisions
+are also reported separately.
 """
 
 import concurrent.futures
@@ -35,30 +35,30 @@ from compiler_opt.problems.regalloc_eviction import signature
 from compiler_opt.problems.regalloc_eviction.signature import spill_weights
 from compiler_opt.tools import entry_point
 
-_DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus, such as fetch_corpus makes at O2.", required=True)
-_COMPILE_TASK = flags.DEFINE_string("compile_task", "regalloc_eviction", "What is decided; a default must be rebuilt.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
-_NUM_MODULES = flags.DEFINE_integer("num_modules", 200, "Modules, drawn at random.", 1)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules.", 0)
-_REBUILT = flags.DEFINE_bool("rebuilt", False, "Rebuild the default from the features, as where there is no plugin.")
+_DATA_PATH = flags.DEFINE_string("data_path", None, "Corpus at -O2, such as fetch_corpus makes.", required=True)
+_COMPILE_TASK = flags.DEFINE_string("compile_task", "regalloc_eviction", "Problem; a register-allocation one.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_NUM_MODULES = flags.DEFINE_integer("num_modules", 200, "Modules to sample.", 1)
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
+_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample of modules.", 0)
+_REBUILT = flags.DEFINE_bool("rebuilt", False, "Rebuild the default from the features, as without the plugin.")
 _NUM_NAMED = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function in which there was something to decide; `all_told`: nothing was missing in any decision."""
+    """A function with decisions; `is_complete`: no decision lacked a value."""
 
     module: str
     name: str
     num_decisions: int
-    all_told: bool
+    is_complete: bool
     identical: bool
 
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """A module, compiled both ways; scores as the problem has them, lower is better."""
+    """A module, compiled both ways; with the problem's scores (lower is better)."""
 
     functions: list[Function]
     plain_score: float
@@ -82,16 +82,16 @@ def entry() -> None:
         compared += [found for found in tqdm(results, total=len(modules), unit="module", disable=None) if found]
     functions = [function for found in compared for function in found.functions]
     _report("functions with decisions", functions)
-    if not all(function.all_told for function in functions):
-        _report("  everything told", [function for function in functions if function.all_told])
-        _report("  something missing", [function for function in functions if not function.all_told])
+    if not all(function.is_complete for function in functions):
+        _report("  all values known", [function for function in functions if function.is_complete])
+        _report("  some values missing", [function for function in functions if not function.is_complete])
     _report_scores(problem, compared)
     failures = len(modules) - len(compared)
     print(f"  {len(modules)} modules, {failures} failures, {sum(f.num_decisions for f in functions)} decisions")
-    print(f"  the default is {'rebuilt' if plugin is None else 'told'}; {toolchain.version_text}")
-    different = sorted((f for f in functions if not f.identical and f.all_told), key=lambda f: f.num_decisions)
+    print(f"  the default is {'rebuilt' if plugin is None else 'reported'}; {toolchain.version_text}")
+    different = sorted((f for f in functions if not f.identical and f.is_complete), key=lambda f: f.num_decisions)
     for function in different[:_NUM_NAMED]:
-        print(f"  all told, and different: {function.module}: {function.name}, {function.num_decisions} decisions")
+        print(f"  complete, and different: {function.module}: {function.name}, {function.num_decisions} decisions")
 
 
 def _report(what: str, functions: list[Function]) -> None:
@@ -108,7 +108,7 @@ def _report_scores(problem: Problem, compared: list[Compared]) -> None:
 
 
 def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path | None) -> Compared | None:
-    """The module's functions with decisions and its scores; None when it does not compile.
+    """Returns the module's functions with decisions and its scores; None if it does not compile.
 
     Args:
       module: to compile.
@@ -155,14 +155,14 @@ def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path
         sites = result.functions()
         if result.header is None or sites is None or not result.advice:
             return Compared([], plain_score, rebuilt_score)
-        told = _told(problem, result.header.decode(result.observations), len(result.advice))
+        complete = _has_all_values(problem, result.header.decode(result.observations), len(result.advice))
         before, after = function_contents(plain), function_contents(rebuilt)
         functions = [
             Function(
                 module.name,
                 name,
                 int((sites.indices == index).sum()),
-                bool(told[sites.indices == index].all()),
+                bool(complete[sites.indices == index].all()),
                 before[name] == after.get(name),
             )
             for index, name in enumerate(sites.functions)
@@ -171,13 +171,13 @@ def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path
         return Compared(functions, plain_score, rebuilt_score)
 
 
-def _told(problem: Problem, features: Mapping[str, np.ndarray], num_decisions: int) -> np.ndarray:
-    """Whether nothing that other decisions are told is missing, `[T]` bool."""
+def _has_all_values(problem: Problem, features: Mapping[str, np.ndarray], num_decisions: int) -> np.ndarray:
+    """`[T]` bool, whether the decision has all values that the rules need."""
     if problem.advisor != REGALLOC_EVICTION:
         return np.ones(num_decisions, bool)
     mask = features[signature.MASK].reshape(num_decisions, -1) != 0
-    told: np.ndarray = ~(np.isinf(spill_weights(features)) & mask).any(axis=-1)
-    return told
+    complete: np.ndarray = ~(np.isinf(spill_weights(features)) & mask).any(axis=-1)
+    return complete
 
 
 def function_contents(path: Path) -> dict[str, tuple[bytes, list[tuple[int, int, str, int]]]]:

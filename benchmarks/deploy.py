@@ -1,8 +1,8 @@
-"""What a deployed policy costs: CPU seconds and memory of `mlgo-clang` against plain `clang`, at the policy's level.
+"""Measures the cost of a deployed policy: CPU seconds and memory of `mlgo-clang` against plain `clang`, at its level.
 
-Modules are compiled from their bitcode, without the front end, which costs the same either way and would only make
-the policy's share look smaller. Both ways take turns, module by module, so that a machine whose speed drifts treats
-them alike. CPU seconds are user and system, of the driver and all that it starts.
+Modules are compiled from bitcode: the front end costs the same either way, and would only hide the policy's share. Both
+ways alternate, module by module, so that changes of the machine's speed affect both alike. CPU seconds are user and
+system time of the driver and all its children.
 """
 
 import os
@@ -24,11 +24,11 @@ from compiler_opt.tools import entry_point
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
-_NUM_MODULES = flags.DEFINE_integer("num_modules", 100, "Modules, drawn at random.", 1)
-_REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Times that each module is compiled either way.", 1)
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_NUM_MODULES = flags.DEFINE_integer("num_modules", 100, "Modules to sample.", 1)
+_REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Repetitions of each module and way.", 1)
 _NEVER_WORSE = flags.DEFINE_bool("never_worse", False, "Measure a deployment that compiles both ways.")
-_SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules.", 0)
+_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample of modules.", 0)
 
 _PLAIN, _POLICY = 0, 1
 
@@ -59,7 +59,7 @@ def entry() -> None:
                 for way, compiler in compilers.items():
                     command = [str(compiler), f"-{level}", "-w", "-x", "ir", "-c", str(module.bitcode_path)]
                     measured = spawn([*command, "-o", str(objects[way])], scratch)
-                    # The first of each reads the module into the page cache and is not counted.
+                    # The first run of each loads the module into the page cache and does not count.
                     if repetition >= 0:
                         cpu_s[row, repetition, way], peak_bytes[row, repetition, way] = measured
             text_changed += objects[_PLAIN].read_bytes() != objects[_POLICY].read_bytes()

@@ -1,12 +1,12 @@
-"""Two held-out projects, built by CMake with `mlgo-clang++`, against their own tests and against rollouts.
+"""Builds two held-out projects with `mlgo-clang++` and CMake, runs their tests, and compares the objects with rollouts.
 
-For each project and compiler: a clean build; the project's own tests; a second clean build, whose objects must be the
-same to the byte; and a plain build with embedded bitcode, of which every module is compiled by `rollout` under the same
-policy, as training and evaluation do, which must give the same objects once more. Sizes are printed along.
+For each project and compiler: a clean build; the project's own tests; a second clean build, whose objects must be
+byte-identical; and a plain build with embedded bitcode, from which `rollout` compiles every module under the same
+policy, as training and evaluation do. These objects must be identical, too. Sizes are printed.
 
     python -m benchmarks.deployed_projects --policy_path=$POLICY --clang_path=clang-19 --clang_path=clang-22
 
-leveldb's archive has no build file, so it gets one here; opentimelineio has its own.
+leveldb's archive has no build file, so this module contains one; opentimelineio has its own.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from compiler_opt.tools import entry_point
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
 _CLANG_PATH = flags.DEFINE_multi_string("clang_path", ["clang-19", "clang-22"], "The compilers.")
 _PROJECTS = flags.DEFINE_list("projects", ["leveldb", "opentimelineio"], "Which projects.")
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
 
 _TIMEOUT_S = 3600.0
 
@@ -69,7 +69,7 @@ endforeach()
 
 @dataclasses.dataclass(frozen=True)
 class _Build:
-    """How a project is built.
+    """How to build a project.
 
     Attributes:
       root: the archive's folder with, or for, its CMakeLists.txt.
@@ -90,7 +90,7 @@ BUILDS: Mapping[str, _Build] = {
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What came of one project with one compiler.
+    """The result of one project with one compiler.
 
     Attributes:
       tests: the last lines of ctest.
@@ -138,7 +138,7 @@ def check(
     policy_dir, again_dir, plain_dir, bitcode_dir = (scratch / each for each in ("policy", "again", "plain", "bitcode"))
     strictly = {**os.environ, "MLGO_STRICT": "1"}
     _cmake(name, source, policy_dir, drivers, num_workers, environment=strictly)
-    # One at a time: some of them mind the time. leveldb's db_test fails now and then, with plain clang just as well.
+    # Sequentially: some tests depend on time. leveldb's db_test fails occasionally, also with plain clang.
     repeated = ["--repeat", "until-pass:6", "--output-on-failure"]
     tests = _run(["ctest", "--test-dir", str(policy_dir), *repeated], strictly)
     _cmake(name, source, again_dir, drivers, num_workers, environment=strictly)
@@ -173,7 +173,7 @@ def _cmake(
     languages = zip(("C", "CXX"), compilers, strict=True)
     settings = [f"-DCMAKE_{language}_COMPILER={compiler}" for language, compiler in languages]
     for language in ("C", "CXX"):
-        # CMake's own flags for this type of build would be -Os.
+        # CMake's own level for this build type is -Os.
         settings += [f"-DCMAKE_{language}_FLAGS_MINSIZEREL=-Oz -DNDEBUG", f"-DCMAKE_{language}_FLAGS={options}"]
     settings += ["-DCMAKE_BUILD_TYPE=MinSizeRel", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *BUILDS[name].options]
     _run(["cmake", "-S", str(source), "-B", str(build), *settings], environment)

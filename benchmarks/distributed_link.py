@@ -1,11 +1,11 @@
-"""Does a link with ThinLTO as distributed builds do: a thin link, a compiler for each module, then the real link.
+"""Links with ThinLTO as distributed builds do: a thin link, a compiler for each module, then the final link.
 
-CMake starts it in front of each link when told so by CMAKE_C_LINKER_LAUNCHER and CMAKE_CXX_LINKER_LAUNCHER:
+CMake starts it in front of each link if CMAKE_C_LINKER_LAUNCHER and CMAKE_CXX_LINKER_LAUNCHER name it:
 
     distributed_link.py clang++ -flto=thin -O2 -shared -o libx.so a.o b.o ...
 
-The linker must be lld. The backends' objects, with the bitcode that they compiled, and its indices get into
-`native/libx.so/`, in the folder of the link.
+The linker must be lld. The backends' objects, with the bitcode that they compiled, and the indices are written to
+`native/libx.so/` in the directory of the link.
 """
 
 import shlex
@@ -18,7 +18,7 @@ _FOR_LINKERS = ("-flto", "-fuse-ld")
 
 
 def link(command: list[str]) -> int:
-    """Links as the command says, of which `-o` is a part; returns the exit status of what failed, or 0."""
+    """Runs the link of a command that contains `-o`; returns the exit status of the step that failed, or 0."""
     output = command[command.index("-o") + 1]
     prefix = f"native/{output}/"
     listed = Path(f"{prefix}modules")

@@ -1,10 +1,10 @@
-"""How much of a total score evictions can change at all: the hottest modules of a corpus under many rules.
+"""Measures how much of a total score evictions can change: the hottest modules of a corpus under many rules.
 
-A total over functions is that of the few hottest ones, and most of it may be what no eviction changes: copies into the
-registers that calls want. So the hottest modules are compiled by the compiler's own rule and by many of the family that
-evolution searches (problems/regalloc_eviction/eviction_rule.py), drawn around it and around the rule of a policy, if
-one is given. What the best of them saves, chosen for each module afterwards, is more than any one policy will: it says
-whether a total is worth training for. It is no bound, only a large sample.
+The few hottest functions dominate a total, and most of their score may be what no eviction changes: copies into the
+registers that calls need. The hottest modules are therefore compiled under the compiler's own rule and under many of
+the family that evolution searches (problems/regalloc_eviction/eviction_rule.py), sampled around it and, if a policy is
+given, around the policy's rule. Choosing the best of them for each module in hindsight saves more than any single
+policy will, which shows whether a total is worth training for. This is a large sample, not a bound.
 """
 
 from collections import defaultdict
@@ -29,13 +29,13 @@ from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc import function_scores
 from compiler_opt.tools import entry_point
 
-_DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus, such as fetch_corpus makes at O2.", required=True)
-_POLICY_PATH = flags.DEFINE_string("policy_path", None, "A policy by evolution, to draw around its rule, too.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
+_DATA_PATH = flags.DEFINE_string("data_path", None, "Corpus at -O2, such as fetch_corpus makes.", required=True)
+_POLICY_PATH = flags.DEFINE_string("policy_path", None, "Policy by evolution; also samples around its rule.")
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
 _NUM_MODULES = flags.DEFINE_integer("num_modules", 20, "The hottest modules.", 1)
-_NUM_RULES = flags.DEFINE_integer("num_rules", 48, "Rules drawn.", 1)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
-_SEED = flags.DEFINE_integer("seed", 5, "Of the rules.", 0)
+_NUM_RULES = flags.DEFINE_integer("num_rules", 48, "Rules to sample.", 1)
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
+_SEED = flags.DEFINE_integer("seed", 5, "Seed of the sampled rules.", 0)
 
 _PROBLEM = "regalloc_eviction"
 _SETTINGS = RolloutSettings(timeout_s=300.0)
@@ -57,12 +57,12 @@ def entry() -> None:
             raise CorpusError(f"{_DATA_PATH.value}: nothing in it spills, reloads or copies, so nothing can be saved")
         hottest = sorted(levels, key=lambda name: -levels[name])[: _NUM_MODULES.value]
         jobs = [Job(modules[name], rule, settings=_SETTINGS) for name in hottest for rule in rules]
-        drawn = _scores(pool, problem, jobs)
+        sampled = _scores(pool, problem, jobs)
     print(f"{'share of total':>14} {'of it copies':>12} {'best rule':>9} {'median':>8}  module")
     saved = 0.0
     for name in hottest:
         level = levels[name]
-        changes = np.array(drawn.get(name, [level])) / level - 1
+        changes = np.array(sampled.get(name, [level])) / level - 1
         saved += max(0.0, -changes.min()) * level
         copies = _share_of_copies(modules[name], problem, toolchain)
         print(f"{level / total:>14.1%} {copies:>12.1%} {changes.min():>+9.2%} {np.median(changes):>+8.2%}  {name}")
@@ -82,15 +82,15 @@ def _draw(rule: Rule) -> list[RulePolicy]:
             )
         found = rule.values(weights.metadata[RULE])
     rng = np.random.default_rng(_SEED.value)
-    drawn = []
+    sampled = []
     for between in rng.uniform(0, 1, _NUM_RULES.value):
         centre = start + between * (found - start)
-        drawn.append(RulePolicy(rule, centre + rule.scale() * rng.standard_normal(len(start))))
-    return drawn
+        sampled.append(RulePolicy(rule, centre + rule.scale() * rng.standard_normal(len(start))))
+    return sampled
 
 
 def _scores(pool: WorkerPool, problem: Problem, jobs: list[Job]) -> dict[str, list[float]]:
-    """By module; what fails is left out."""
+    """By module, without failures."""
     scores: dict[str, list[float]] = defaultdict(list)
     for job, result in tqdm(pool.rollouts(jobs), total=len(jobs), unit="compile", disable=None):
         if result.failure is None:

@@ -1,12 +1,13 @@
-"""Objects per second that become modules of a corpus: by `extract_ir`, and by `llvm-objcopy` started twice for each.
+"""Measures objects per second: `extract_ir`, against a script that starts `llvm-objcopy` twice for each object.
 
-The objects are compiled on the spot: C++ with the containers of the standard library, at -O2, some with debug
-information, each with its bitcode; as many different ones as there are sources, copied until there are enough, so all
-of it is in the page cache. The two ways take turns, with as many workers; each writes into a fresh folder. The other
-way is a script at its fastest: it starts `llvm-objcopy --dump-section` for `.llvmbc`, then for `.llvmcmd`, straight to
-where they belong, and looks at nothing. Ours checks the bitcode and the options, and writes the description; both must
-have written the same bytes. CPU time is that of this process and of those that it started; it is what to compare by
-when others use the machine, whose load is shown.
+The objects are compiled on the spot: C++ with containers of the standard library, at -O2, some with debug information,
+all with bitcode. There are as many different objects as sources; copies make up the number, and all of them are in the
+page cache. The two ways alternate, with equally many workers, and write to fresh directories.
+
+The script is as fast as possible: it runs `llvm-objcopy --dump-section` for `.llvmbc`, then for `.llvmcmd`, writes to
+the final place, and checks nothing. `extract_ir` checks bitcode and options, and writes the description. Both must
+write the same bytes. CPU time is that of this process and its children; compare it when other programs use the machine,
+whose load is printed.
 """
 
 import concurrent.futures
@@ -31,11 +32,11 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.tools import entry_point
 
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
-_NUM_OBJECTS = flags.DEFINE_integer("num_objects", 504, "Objects that are extracted.", 1)
-_NUM_SOURCES = flags.DEFINE_integer("num_sources", 24, "Different ones among them.", 1)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Objects at a time; by default one per CPU.", 1)
-_REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Times that each way is measured.", 1)
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_NUM_OBJECTS = flags.DEFINE_integer("num_objects", 504, "Objects to extract.", 1)
+_NUM_SOURCES = flags.DEFINE_integer("num_sources", 24, "Different objects among them.", 1)
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel extractions; by default one per CPU.", 1)
+_REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Repetitions of each way.", 1)
 
 _SOURCE = """
 #include <algorithm>
@@ -63,7 +64,7 @@ std::vector<item%(number)d> sorted%(number)d_%(part)d(std::vector<item%(number)d
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What one run took, in seconds."""
+    """Seconds of one run."""
 
     cpu_s: float
     wall_s: float
@@ -136,7 +137,7 @@ def _measured(run: Callable[[Path], object], output: Path) -> Cost:
 
 
 def _cpu_s() -> float:
-    """CPU seconds of this process and of those that it has started and seen the end of."""
+    """CPU seconds of this process and its finished children."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 

@@ -1,9 +1,9 @@
-"""Whether the inliner plugin tells a policy what LLVM's own advisor would, value by value, over a corpus.
+"""Compares the inliner plugin's feature values with those of LLVM's own advisor, over a corpus.
 
-Each module is compiled by the plugin, which writes down what it sees, and once more over the channel with the same
-decisions. This is done with the compiler's own decisions, and with decisions by the toss of a coin, which lead to code
-that no heuristic makes. Every value of every feature is compared; a mismatch is listed, and makes the exit status 1.
-The corpus has to be readable by all compilers that are asked for.
+Compiles each module with the plugin, which logs its observations, and over the channel with the same decisions: first
+with the compiler's own decisions, then with random ones, which lead to code that no heuristic makes. Every value of
+every feature is compared; a mismatch is listed and makes the exit status 1. All given compilers must be able to read
+the corpus.
 """
 
 import concurrent.futures
@@ -29,14 +29,14 @@ from compiler_opt.tools import entry_point
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus.", required=True)
 _CLANG_PATHS = flags.DEFINE_list("clang_paths", "clang-19,clang-22", "The compilers, separated by commas.")
-_NUM_MODULES = flags.DEFINE_integer("num_modules", 300, "Modules, drawn at random.", 1)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules, and of the coin.", 0)
+_NUM_MODULES = flags.DEFINE_integer("num_modules", 300, "Modules to sample.", 1)
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
+_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample of modules, and of the random decisions.", 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Mismatch:
-    """Of one decision: what the plugin tells and what the channel tells."""
+    """The values of one decision from the plugin and from the channel."""
 
     module: str
     policy: str
@@ -48,7 +48,7 @@ class Mismatch:
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """What came of some compilations: decisions, values that were compared, and where they differ."""
+    """Results of compilations: decisions, compared values, and mismatches."""
 
     decisions: int
     values: int
@@ -57,7 +57,7 @@ class Compared:
 
 
 def coin() -> BinaryPolicy:
-    """Decides by chance, one half each; as a network, since those decide in the plugin."""
+    """Decides at random with equal probability; a network, because the plugin runs networks."""
     width, names = 8, PROBLEM.feature_names
     kernels = (np.zeros((len(TRANSFORMS) * len(names), width), "f4"), np.zeros((width, 2), "f4"))
     biases = (np.zeros(width, "f4"), np.zeros(2, "f4"))
@@ -80,8 +80,8 @@ def compare(module: Module, policy: Policy, toolchain: Toolchain, seed: int) -> 
             settings = RolloutSettings(backend=backend)
             found = rollout(module, by, PROBLEM, toolchain, scratch=scratch, seed=seed, settings=settings)
             trajectory = found.trajectory
-            told = {} if trajectory is None else {**trajectory.features(), "": trajectory.advice}
-            return found.failure, told
+            values = {} if trajectory is None else {**trajectory.features(), "": trajectory.advice}
+            return found.failure, values
 
         failure, ours = compiled(policy, "plugin")
         if failure or not ours:
@@ -125,7 +125,7 @@ def _compared(toolchain: Toolchain, job: tuple[Module, Policy]) -> Compared:
 
 
 def _report(toolchain: Toolchain, num_modules: int, compared: list[Compared]) -> bool:
-    """Prints what was found; whether there was a mismatch or a failure."""
+    """Prints the results; returns whether there was a mismatch or a failure."""
     mismatches = [mismatch for found in compared for mismatch in found.mismatches]
     failures = [failure for found in compared for failure in found.failures]
     decisions, values = sum(found.decisions for found in compared), sum(found.values for found in compared)

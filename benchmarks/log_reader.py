@@ -1,18 +1,18 @@
-"""What reading a training log costs: GB/s of a file in page cache, by our reader and by a record-at-a-time one.
+"""Measures reading a training log from page cache, in GB per CPU second: our reader, and one record at a time.
 
-Two logs are written to a temporary folder: one as of inlining (38 int64 features of one number, an outcome after each
-observation, few long contexts) and one as of eviction (features `[1, 33]`, a context for each function, an outcome
-after its last observation). The ways to read take turns, so that a machine whose speed drifts treats them alike. Per
-second of this process's CPU time, the kernel's share with it, since all of it is work and other programs may run
-beside; wall-clock time stands behind.
+Two logs are written to a temporary directory: one like inlining's (38 scalar int64 features, an outcome after each
+observation, few long contexts) and one like eviction's (features `[1, 33]`, a context for each function, an outcome
+after its last observation). The ways to read alternate, so that changes of the machine's speed affect all alike.
+Figures are per second of this process's CPU time, kernel included, because other programs may run; wall-clock time is
+printed, too.
 
-- bytes: the file's content in memory and nothing else; what the machine gives.
-- blocks: `read_log`, every record found and every line of it checked; views into the file, no feature looked at.
-- arrays: that, and each feature as a view `[T, ...]` of one copy in which the observations lie side by side.
-- columns: that of `blocks`, and each feature as a contiguous array `[T, ...]` of its own.
-- columns, summed: that, and the sum of every feature.
-- record at a time: a loop that makes a numpy array of every tensor of every record, in Python; these are not put
-  together. It reads the log's beginning only, which is compared with what ours reads there.
+- bytes: reads the file into memory and nothing else; the machine's limit.
+- blocks: `read_log`, which finds every record and checks every line; views into the file, no feature decoded.
+- arrays: blocks, and each feature as a view `[T, ...]` of one copy in which the observations are contiguous.
+- columns: blocks, and each feature as a contiguous array `[T, ...]` of its own.
+- columns, summed: columns, and the sum of every feature.
+- record at a time: a Python loop that makes a numpy array of every tensor of every record, without joining them. It
+  reads only the beginning of the log, which is compared with the same part of `read_log`'s result.
 """
 
 import dataclasses
@@ -34,9 +34,9 @@ from compiler_opt.tools import entry_point
 from tests.llvm.training_log_writer import TrainingLogWriter
 
 _MEGABYTES = flags.DEFINE_integer("megabytes", 300, "Size of each log.", 1)
-_PLAIN_MEGABYTES = flags.DEFINE_integer("plain_megabytes", 10, "How much the record-at-a-time reader reads of it.", 1)
-_REPETITIONS = flags.DEFINE_integer("repetitions", 9, "Times that each log is read in each way.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Of the numbers in the logs.", 0)
+_PLAIN_MEGABYTES = flags.DEFINE_integer("plain_megabytes", 10, "Part of it for the record-at-a-time reader.", 1)
+_REPETITIONS = flags.DEFINE_integer("repetitions", 9, "Repetitions of each log and way.", 1)
+_SEED = flags.DEFINE_integer("seed", 1, "Seed of the numbers in the logs.", 0)
 
 _INT64, _FLOAT = np.dtype("i8"), np.dtype("f4")
 _ADVICE, _SCORE = TensorSpec("advice", _INT64, (1,)), TensorSpec("reward", _FLOAT, (1,))
@@ -114,7 +114,7 @@ def _measure(path: Path, kind: _Kind) -> None:
     }
     cpu: dict[str, list[float]] = {name: [] for name in ways}
     wall: dict[str, list[float]] = {name: [] for name in ways}
-    # The first repetition warms caches and is not counted.
+    # The first repetition warms caches and does not count.
     for repetition in range(-1, _REPETITIONS.value):
         for name, read in ways.items():
             start_s, cpu_start_s = time.perf_counter(), time.process_time()
@@ -134,7 +134,7 @@ def _measure(path: Path, kind: _Kind) -> None:
 
 
 def _record_at_a_time(path: Path) -> tuple[int, list[dict[str, np.ndarray]]]:
-    """The obvious loop over the log's beginning; returns the bytes that it read and what it read."""
+    """The plain loop over the beginning of the log; returns the bytes read and the result."""
     records = []
     with path.open("rb") as file:
         features = [TensorSpec.from_json(feature) for feature in json.loads(file.readline())["features"]]

@@ -1,16 +1,16 @@
-"""How well the register allocator's remarks stand for LLVM's RegAllocScore, and what either costs.
+"""Measures how well the register allocator's remarks approximate LLVM's RegAllocScore, and what each of them costs.
 
     D, the definition: 0.2 copies + 4 loads + stores + 5 loads-and-stores + 0.2 cheap + expensive rematerialisations
     R, from remarks:   0.2 copies + 4 (reloads + folded reloads) + spills + folded spills
     R5, likewise:      0.2 copies + 4 (reloads + folded reloads) + spills + 5 folded spills
 
-each weighted by how often its block runs, relative to the function's entry. D counts every instruction of the function
-after `virtregrewriter` (`llvm/lib/CodeGen/RegAllocScore.cpp`), R what the greedy allocator says that it has added
-(`RAGreedy::computeStats`). Both are of the same compilation, which stops after `virtregrewriter` and writes remarks as
-well as machine IR; a small program, linked against libLLVM, has LLVM itself score the machine IR.
+Each term is weighted by the frequency of its block relative to the function's entry. D counts every instruction of the
+function after `virtregrewriter` (`llvm/lib/CodeGen/RegAllocScore.cpp`), R what the greedy allocator reports that it has
+added (`RAGreedy::computeStats`). Both come from one compilation, which stops after `virtregrewriter` and writes remarks
+and machine IR; a small program, linked against libLLVM, scores the machine IR with LLVM's own function.
 
-Modules are drawn from a corpus until they have enough functions. Each is compiled with clang's own evictions and under
-other policies. A function that several modules of a project have is counted once.
+Modules are sampled from a corpus until they have enough functions. Each is compiled with clang's own evictions and
+under other policies. A function that several modules of a project have counts once.
 """
 
 import dataclasses
@@ -42,12 +42,12 @@ from compiler_opt.llvm.training_log import Header
 from compiler_opt.tools import entry_point
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "The compiler; by default the newest that is installed.")
-_SPEED = flags.DEFINE_bool("speed", True, "Compile at -O2, whatever the corpus was made with; else as the corpus says.")
-_NUM_FUNCTIONS = flags.DEFINE_integer("num_functions", 3000, "Functions, from modules drawn at random.", 1)
-_NUM_TIMED = flags.DEFINE_integer("num_timed_modules", 40, "Of those modules, how many are timed.", 1)
-_REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Times that each of them is compiled each way.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Of the draw of modules, and of the policies.", 0)
+_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_SPEED = flags.DEFINE_bool("speed", True, "Compile at -O2 instead of the corpus's own level.")
+_NUM_FUNCTIONS = flags.DEFINE_integer("num_functions", 3000, "Functions, of sampled modules.", 1)
+_NUM_TIMED = flags.DEFINE_integer("num_timed_modules", 40, "Number of these modules to time.", 1)
+_REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Repetitions of each of them and way.", 1)
+_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample of modules, and of the policies.", 0)
 
 _SOURCE = Path(__file__).with_name("regalloc_score_reference.cpp")
 _TIMEOUT_S = 600.0
@@ -67,7 +67,7 @@ _R_WEIGHTS = {"R": np.array([0.2, 4.0, 4.0, 1.0, 1.0]), "R5": np.array([0.2, 4.0
 
 
 class Costs(NamedTuple):
-    """What both scores weigh, of one function or stacked."""
+    """The terms of both scores, of one function or stacked."""
 
     definition: np.ndarray
     remarks: np.ndarray
@@ -94,7 +94,7 @@ Functions = dict[tuple[str, str], Costs]
 
 
 def _evict(deviate: float, seed: int) -> StartDeciding:
-    """Evicts the legal candidate of least weight; for a share of the decisions, one drawn from all legal ones."""
+    """Evicts the legal candidate of least weight; in a share of the decisions, a random legal one."""
 
     def start(header: Header) -> Decide:
         rng = np.random.default_rng(seed)
@@ -140,7 +140,7 @@ def entry() -> None:
 
 
 def _compare(candidates: Sequence[Module], measurement: "_Measurement") -> list[Module]:
-    """Scores both ways, under every policy, and prints how well they agree; returns the modules that it took."""
+    """Scores both ways under every policy and prints their agreement; returns the modules used."""
     policies: Mapping[str, StartDeciding | None] = {
         _DEFAULT: None,
         _ANY: _evict(1.0, _SEED.value),
@@ -184,7 +184,7 @@ def _compare(candidates: Sequence[Module], measurement: "_Measurement") -> list[
 
 
 def _build_reference(toolchain: Toolchain, scratch: Path) -> Path:
-    """Compiles the program that has LLVM score machine IR."""
+    """Compiles the program that scores machine IR with LLVM's own function."""
     config = str(toolchain.tool("llvm-config"))
     libraries = _checked([config, "--cxxflags", "--ldflags", "--libs", "--link-shared"]).stdout.decode().split()
     program = scratch / "regalloc_score_reference"
@@ -212,12 +212,12 @@ def _checked(command: list[str], environment: Mapping[str, str] | None = None) -
 
 
 class _UnreadableError(ToolchainError):
-    """LLVM does not parse the machine IR that it wrote."""
+    """LLVM cannot parse the machine IR that it wrote."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Measurement:
-    """Compiles modules and reads what the compiler says about it."""
+    """Compiles modules and reads the compiler's remarks and scores."""
 
     toolchain: Toolchain
     reference: Path
@@ -225,7 +225,7 @@ class _Measurement:
     scratch: Path
 
     def costs(self, module: Module, decide: StartDeciding | None) -> dict[str, Costs]:
-        """Both scores of a module's functions, by name; without those that D is 0 for.
+        """Returns both scores of a module's functions, by name, without functions of D = 0.
 
         Raises:
           CompileError: it does not compile, as may happen when evictions leave no register.
@@ -260,12 +260,12 @@ class _Measurement:
         return {name: cost for name, cost in costs.items() if cost.d() > 0}
 
     def cpu_s(self, modules: Sequence[Module], repetitions: int) -> "_Cpu":
-        """What each way costs, and whether the plugin's scores and everybody's objects are as they should be."""
+        """Measures the cost of each way, and checks the plugin's scores and all objects."""
         plain, output, remarks, machine_ir, scores = (
             self.scratch / name for name in ("plain.o", "module.o", "remarks", "module.mir", "scores")
         )
         yaml = options(str(remarks), regalloc_remarks.REMARK_PASS)
-        # An ELF object has no section for bitstream remarks; clang-19 dies of it, clang-22 warns.
+        # An ELF object has no section for bitstream remarks: clang-19 crashes, clang-22 warns.
         bitstream = [*yaml[:-1], "bitstream", *mllvm(["-remarks-section=false"])]
         ways: dict[str, tuple[list[str], Path, Path | None]] = {
             _PLAIN: ([], plain, None),
@@ -278,7 +278,7 @@ class _Measurement:
         environment = {**os.environ, "REGALLOC_SCORES": str(scores)}
         cpu = _Cpu({way: np.zeros((len(modules), repetitions)) for way in (*ways, _PARSE, _REFERENCE)})
         for row, module in enumerate(tqdm(modules, unit="module", disable=None)):
-            # The first of each reads the module into the page cache and is not counted.
+            # The first run of each loads the module into the page cache and does not count.
             for repetition in range(-1, repetitions):
                 seconds = {}
                 for way, (extra, path, written) in ways.items():
@@ -309,7 +309,7 @@ class _Measurement:
         return cpu
 
     def _command(self, module: Module, output: Path, extra: Sequence[str]) -> list[str]:
-        # With -stop-after, machine IR is written in the place of the object.
+        # -stop-after writes machine IR in place of the object.
         extra = [*(_SPEED_OPTIONS if _SPEED.value else ()), *extra]
         return compile_command(self.toolchain.clang, module.options(), module.bitcode_path, output, extra)
 
@@ -357,7 +357,7 @@ def _print_levels(costs: Costs) -> None:
 
 def _print_changes(title: str, before: Costs, after: Costs, failures: int) -> None:
     total_before = before.d().sum()
-    # Remarks have seven digits: less than that is no change.
+    # Remarks have seven digits; smaller differences are no change.
     rounding = 1e-6 * np.maximum(np.maximum(before.r("R5"), after.r("R5")), 1.0)
     changes = after - before
     d = changes.d()
@@ -426,7 +426,7 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0; equal values share the mean of theirs."""
+    """Ranks from 0; equal values share their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts + 1) / 2)[inverse]
 

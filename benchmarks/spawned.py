@@ -1,4 +1,4 @@
-"""What a command costs when nobody but the kernel starts it: what a build would pay."""
+"""The cost of a command that the kernel starts directly, as in a build."""
 
 import os
 from collections.abc import Sequence

@@ -1,16 +1,16 @@
-"""Corpora of real CMake builds, compiled again and compared with the objects of those builds, section by section.
+"""Extracts corpora from real CMake builds, compiles them again, and compares the objects, section by section.
 
-Each project is fetched, built by its own CMakeLists.txt and Ninja, extracted, and every module of it verified, with
+Each project is fetched, built by its own CMakeLists.txt and Ninja, and extracted; then every module is verified, with
 each compiler:
 
     python -m benchmarks.verify_corpus --clang_path=clang-19 --clang_path=clang-22
 
-`--projects` names them, `NAME` or `NAME:WAY`. Ways to build one are `embedded` (bitcode in the objects, which come from
-the build's compile_commands.json), and two with ThinLTO: `local` (inside of the linker) and `distributed` (each backend
-a compiler of its own, see `distributed_link.py`).
+`--projects` names them, `NAME` or `NAME:WAY`. The ways to build are `embedded` (bitcode in the objects, which
+compile_commands.json lists), and two with ThinLTO: `local` (backends inside the linker) and `distributed` (each backend
+a compiler process, see `distributed_link.py`).
 
-Prints, for each, how many objects came out the same to the byte, and why any did not. Exit status 1 when one differs
-without a known reason.
+Prints how many objects are byte-identical, and why the others differ. Exit status 1 if one differs without a known
+reason.
 """
 
 import dataclasses
@@ -49,9 +49,9 @@ _PROJECTS = flags.DEFINE_list(
     ["h3", "libuv", "rapidyaml", "c-blosc", *(f"{name}:{way}" for name in ("libuv", "rapidyaml") for way in WAYS[1:])],
     "Which projects, NAME or NAME:WAY.",
 )
-_THINLTO_OPTIONS = flags.DEFINE_string("thinlto_options", "-O2 -DNDEBUG", "The same for those with ThinLTO.")
-_OPTIONS = flags.DEFINE_string("options", "-Oz -DNDEBUG", "What the projects are compiled with.")
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Compilers at a time; by default one per CPU.", 1)
+_THINLTO_OPTIONS = flags.DEFINE_string("thinlto_options", "-O2 -DNDEBUG", "Compiler options of builds with ThinLTO.")
+_OPTIONS = flags.DEFINE_string("options", "-Oz -DNDEBUG", "Compiler options of the projects.")
+_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
 
 _EMBED = "-Xclang -fembed-bitcode=all"
 _KEEP = "-Wl,--save-temps=import -Wl,--save-temps=prelink -Wl,--thinlto-emit-index-files"
@@ -59,7 +59,7 @@ _KEEP = "-Wl,--save-temps=import -Wl,--save-temps=prelink -Wl,--thinlto-emit-ind
 
 @dataclasses.dataclass(frozen=True)
 class _Build:
-    """How a project is built.
+    """How to build a project.
 
     Attributes:
       root: the folder of its archive with its CMakeLists.txt.
@@ -84,7 +84,7 @@ BUILDS: Mapping[str, _Build] = {
 
 
 def _settings(way: str, build: _Build, toolchain: Toolchain) -> list[str]:
-    """Of CMake, for one way to build."""
+    """CMake options of one way to build."""
     compilers = {"C": toolchain.clang, "CXX": toolchain.tool("clang++")}
     settings = [f"-DCMAKE_{language}_COMPILER={path}" for language, path in compilers.items()]
     compiled = f"{_OPTIONS.value} {_EMBED}" if way == _EMBEDDED else f"{_THINLTO_OPTIONS.value} -flto=thin"
@@ -115,7 +115,7 @@ def _extract(way: str, build: Path, corpus_dir: Path, num_workers: int) -> MadeC
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What came of one project with one compiler.
+    """The result of one project with one compiler.
 
     Attributes:
       verifications: of its modules.
@@ -196,7 +196,7 @@ def entry() -> int:
 
 
 def _project(text: str) -> tuple[str, str]:
-    """Name and way of a project that is to be built."""
+    """Name and way of a project to build."""
     name, _, way = text.partition(":")
     way = way or _EMBEDDED
     if name not in BUILDS or way not in WAYS:
