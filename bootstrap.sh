@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepares this machine: `.venv` with the locked Python packages, a clang with its LLVM tools and lld, C++ headers.
-# A second run finds everything in place and takes about a second.
+# If everything is in place, it takes about a second.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -13,15 +13,15 @@ usage() {
   cat <<'HELP'
 Usage: ./bootstrap.sh [options]
 
-Makes .venv from the lock of its Python (requirements/) and sees to a clang >= 17 with llvm-size, opt, ld.lld and the C++ standard headers.
-What is missing is installed by apt when this runs as root or sudo asks no password; otherwise it says what to install.
+Creates .venv from the lock of its Python (requirements/), and checks for a clang >= 17 with llvm-size, opt, ld.lld and the
+C++ standard headers. Installs missing packages by apt if it runs as root or sudo needs no password; otherwise lists them.
 
-  --both-clangs   want clang-19 and clang-22, and what else the tests build with (default: any one clang >= 17 will do)
+  --both-clangs   require clang-19 and clang-22, and the other programs that the tests use (default: any clang >= 17)
   --clang PATH    use this clang and install none
-  --plugin        also want the LLVM headers (llvm-NN-dev) that building the inliner plugin needs
-  --try-plugin    install those headers if that can be done; without them compilers are driven over pipes, some slower
-  --python PATH   the Python, 3.10 to 3.13, that .venv is made with (default: 3.11 where there is one, else python3)
-  --no-apt        install no system package; say what is missing and stop
+  --plugin        also require the LLVM headers (llvm-NN-dev) for building the inliner plugin
+  --try-plugin    install these headers if possible; without them, decisions go over pipes, which is slower
+  --python PATH   the Python for .venv, 3.10 to 3.13 (default: 3.11 if installed, else python3)
+  --no-apt        install no system packages; list what is missing and stop
   -h, --help      this text
 HELP
 }

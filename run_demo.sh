@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The whole job on real code: sets up what is missing, fetches open-source projects, trains an inlining policy on some of
-# them, and measures on the others how much smaller their linked binaries get than with clang -Oz.
+# Demonstrates everything on real code: sets up what is missing, fetches open-source projects, trains an inlining policy
+# on some of them, and measures how much smaller than with clang -Oz the linked binaries of the others get.
 #
 #   ./run_demo.sh [--minutes N] [--smoke] [--output DIR] [--clang PATH] [--seed N]
 #
 #   --minutes N   minutes of reinforcement learning (default 30)
-#   --smoke       a few small projects and a minute of training, to see that everything works (about 4 minutes in all)
-#   --output DIR  where everything goes (default demo, or demo-smoke with --smoke)
-#   --clang PATH  the compiler (default: the newest that is installed)
-#   --seed N      of everything that is drawn (default 1)
+#   --smoke       a few small projects and a minute of training, to check that everything works (about 4 minutes)
+#   --output DIR  the folder of all results (default demo, or demo-smoke with --smoke)
+#   --clang PATH  the compiler (default: the newest installed clang)
+#   --seed N      the seed of all random choices (default 1)
 #
-# Interrupted, it goes on where it was when started again.
+# After an interruption, the same command resumes.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -49,7 +49,7 @@ step() { printf '\n== %s\n' "$1"; }
 step "1/6 Corpus: real projects, compiled with the stock clang"
 $python compiler_opt/tools/fetch_corpus.py --set=$set --output_dir="$corpus" "${compiler[@]}"
 
-step "2/6 Default trace: what clang -Oz itself decides"
+step "2/6 Default trace: the decisions of clang -Oz"
 [ -f "$trace" ] || $python compiler_opt/tools/generate_default_trace.py --data_path="$corpus/train" \
   --output_path="$trace" --seed="$seed" "${compiler[@]}"
 
@@ -66,9 +66,9 @@ $python compiler_opt/rl/train_locally.py --root_dir="$training" --data_path="$co
   --warmstart_policy_dir="$warm_start/policy" --max_minutes="$minutes" --seed="$seed" \
   --gin_files=gin_configs/inlining/ppo_nn_agent.gin "${gin[@]}" "${compiler[@]}"
 
-step "6/6 Evaluation: on projects that the policy has never seen"
+step "6/6 Evaluation: on projects that the policy was not trained on"
 $python compiler_opt/tools/evaluate.py --data_path="$corpus/held_out" --policy_path="$training/policy" \
   --output_path="$report" --training_log="$training" --seed="$seed" "${compiler[@]}"
 if [ $set = smoke ]; then
-  echo "Everything works. A minute of training on two small projects is too little to win anything: run it without --smoke."
+  echo "Everything works. A minute of training on two small projects is too short for a gain: run it without --smoke."
 fi
