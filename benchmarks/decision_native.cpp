@@ -1,6 +1,6 @@
 // Times policy_network.h: decision_native BLOB FEATURES REPETITIONS DECISIONS
 //
-// Prints the CPU nanoseconds of a decision, of each repetition; DECISIONS gets a byte for each row of FEATURES.
+// Prints CPU nanoseconds per decision for each repetition, and writes to DECISIONS one byte for each row of FEATURES.
 
 #include "policy_network.h"
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-// Aligned to 8 bytes, whatever the file.
+// Returns the file's content, aligned to 8 bytes.
 std::vector<int64_t> read(const char *path, size_t &size) {
   std::ifstream file(path, std::ios::binary);
   const std::vector<char> raw{std::istreambuf_iterator<char>(file), {}};

@@ -72,9 +72,9 @@ class _Build:
     """How to build a project.
 
     Attributes:
-      root: the archive's folder with, or for, its CMakeLists.txt.
-      cmake_lists: that file, where the archive has none.
-      options: for CMake.
+      root: the archive's folder of CMakeLists.txt.
+      cmake_lists: the text of that file, if the archive has none.
+      options: options of CMake.
     """
 
     root: str = "."
@@ -96,7 +96,7 @@ class Findings:
       tests: the last lines of ctest.
       num_objects: objects of the build.
       unlike_again: names of those that differ in the second build.
-      unlike_rollout: names of those that differ from the rollout's, with why where it failed.
+      unlike_rollout: names of those that differ from the rollout's, with the reason if the rollout failed.
       unlike_plain: how many differ from plain clang's, so that there was something to show.
       plain_text_bytes: of all linked programs and shared libraries together, built with plain clang.
       policy_text_bytes: the same with the policy.
@@ -120,7 +120,7 @@ def check(
       name: one of `BUILDS`.
       deployment: of `policy`, for this compiler.
       toolchain: the compiler.
-      policy: what was deployed.
+      policy: the deployed policy.
       scratch: a folder of the caller's own.
       num_workers: compilers at a time.
 

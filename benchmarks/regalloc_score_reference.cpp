@@ -1,14 +1,14 @@
 // LLVM's own register-allocation score, in two forms:
 //
-//   a program, linked against libLLVM: regalloc_score_reference F.mir..., of machine IR that
-//     `clang -mllvm -stop-after=virtregrewriter` wrote; prints the scores.
-//   a plugin for clang >= 22, built with -DPLUGIN: `clang -cc1 -load PLUGIN.so ...` compiles as always and writes the
+//   a program, linked against libLLVM: `regalloc_score_reference F.mir...` reads machine IR that
+//     `clang -mllvm -stop-after=virtregrewriter` wrote, and prints the scores.
+//   a plugin for clang >= 22, built with -DPLUGIN: `clang -cc1 -load PLUGIN.so ...` compiles as usual and writes the
 //     scores to the file that the environment variable REGALLOC_SCORES names.
 //
-// A line for each function, tab-separated: name, score, and what the score weighs: copies, loads, stores,
+// Each function has one line, tab-separated: name, score, and the terms of the score: copies, loads, stores,
 // loads-and-stores, cheap and expensive rematerialisations, each times its block's frequency relative to the entry.
-// A compiler that trains has the pass `regallocscoringpass` in this place; `calculateRegAllocScore` is what that calls,
-// and libLLVM exports it.
+// A compiler in development mode runs the pass `regallocscoringpass` here, which calls `calculateRegAllocScore`;
+// libLLVM exports that function.
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/CodeGen/MIRParser/MIRParser.h"
@@ -53,7 +53,7 @@ namespace {
 bool print_score(std::FILE *file, const llvm::MachineFunction &code,
                  const llvm::MachineBlockFrequencyInfo &frequencies) {
   const llvm::RegAllocScore s = llvm::calculateRegAllocScore(code, frequencies);
-  // The default weights; were the fields above not those of this LLVM, the sums would differ.
+  // The default weights. The sums differ if this LLVM's class has other fields than those declared above.
   const double sum =
       0.2 * s.copies + 4 * s.loads + s.stores + 5 * s.load_stores + 0.2 * s.cheap_remats + s.expensive_remats;
   if (!(std::fabs(sum - s.getScore()) <= 1e-9 * sum)) {
@@ -130,7 +130,7 @@ std::unique_ptr<llvm::TargetMachine> make_machine(llvm::StringRef name) {
       target->createTargetMachine(triple, "", "", llvm::TargetOptions(), std::nullopt));
 }
 
-// LLVM 19 writes vectors of zeros in constant pools in a way that it does not read: each is spelt out.
+// LLVM 19 cannot read the vectors of zeros in constant pools that it writes: this expands them.
 std::string readable(llvm::StringRef code) {
   const llvm::StringRef zeros = " zeroinitializer'", value = "value: ";
   std::string result;

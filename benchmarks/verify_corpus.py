@@ -62,9 +62,9 @@ class _Build:
     """How to build a project.
 
     Attributes:
-      root: the folder of its archive with its CMakeLists.txt.
-      options: for CMake.
-      thinlto_options: for CMake, of builds with ThinLTO: what makes it link something.
+      root: the archive's folder of CMakeLists.txt.
+      options: options of CMake.
+      thinlto_options: more options for builds with ThinLTO, which must link something.
     """
 
     root: str = "."
@@ -103,7 +103,7 @@ def _settings(way: str, build: _Build, toolchain: Toolchain) -> list[str]:
 
 
 def _extract(way: str, build: Path, corpus_dir: Path, num_workers: int) -> MadeCorpus:
-    """What `extract_ir` does, with `--thinlto_build` for two of the ways."""
+    """Extracts like `extract_ir`, for two of the ways with `--thinlto_build`."""
     if way == _LOCAL:
         return local_thinlto.extract(local_thinlto.link_of_directory(build), corpus_dir, num_workers=num_workers)
     if way == _DISTRIBUTED:
