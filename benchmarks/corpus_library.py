@@ -1,4 +1,4 @@
-"""Measures the cost of a large corpus before anything is compiled: loading, sampling, filtering, splitting, memory.
+"""Measures the cost of a large corpus before anything is compiled: loading, sampling, filtering, memory.
 
 Makes a corpus of 10,000 modules from one real module, compiled by the newest clang, under many names (hard links), in
 20 projects. Each repetition is a process of its own, like a training; its CPU seconds count from the end of its
