@@ -20,7 +20,7 @@ class CpuTimes:
 
     def __init__(self) -> None:
         self._before_s = 0.0
-        self._files: collections.Counter[str] = collections.Counter()
+        self._files: collections.defaultdict[str, float] = collections.defaultdict(float)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -40,7 +40,7 @@ class CpuTimes:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section(f"CPU time: {sum(self._files.values()):.0f} s")
-        for name, seconds in self._files.most_common(_NUM_SHOWN):
+        for seconds, name in sorted(((s, n) for n, s in self._files.items()), reverse=True)[:_NUM_SHOWN]:
             terminalreporter.line(f"{seconds:8.1f} s {name}")
 
 

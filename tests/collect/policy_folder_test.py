@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -12,7 +13,7 @@ from compiler_opt.collect import backends
 from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.policy_folder import MAX_POLICIES, PolicyFolder
-from compiler_opt.collect.rollout import RolloutSettings, Trajectory
+from compiler_opt.collect.rollout import Rollout, RolloutSettings, Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ResourceError
@@ -86,7 +87,8 @@ def test_the_host_writes_what_workers_read(corpus: Corpus, newest: Toolchain) ->
 
 
 def test_files_that_disappear_are_written_again_for_a_new_worker(corpus: Corpus, newest: Toolchain) -> None:
-    policy, results = _network(), []
+    policy = _network()
+    results: list[Rollout[Any, Any]] = []
     with WorkerPool(newest, PROBLEM, 1, patience_s=0) as pool:
         for _, result in pool.rollouts(Job(corpus.modules[0], policy, seed) for seed in range(4)):
             if not results:
