@@ -88,7 +88,7 @@ def test_the_host_writes_what_workers_read(corpus: Corpus, newest: Toolchain) ->
 
 def test_files_that_disappear_are_written_again_for_a_new_worker(corpus: Corpus, newest: Toolchain) -> None:
     policy = _network()
-    results: list[Rollout[Any, Any]] = []
+    results: list[Rollout[Any]] = []
     with WorkerPool(newest, PROBLEM, 1, patience_s=0) as pool:
         for _, result in pool.rollouts(Job(corpus.modules[0], policy, seed) for seed in range(4)):
             if not results:
