@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from compiler_opt.evaluation.evaluate import evaluate as evaluate
     from compiler_opt.llvm.toolchain import Toolchain as Toolchain
     from compiler_opt.llvm.toolchain import probe as probe
+    from compiler_opt.policies.policy import FunctionDecider as FunctionDecider
     from compiler_opt.policies.policy import Policy as Policy
     from compiler_opt.problems.problem import Problem as Problem
     from compiler_opt.problems.problem import load as load_problem  # noqa: F401 (ruff wants `load as load`)
@@ -33,6 +34,7 @@ __version__ = "0.2.0"
 _PLACES = {
     "Corpus": "corpus.description:Corpus",
     "DefaultPolicy": "collect.compilation:DefaultPolicy",
+    "FunctionDecider": "policies.policy:FunctionDecider",
     "Job": "collect.workers:Job",
     "PipelineSettings": "rl.pipeline:PipelineSettings",
     "Policy": "policies.policy:Policy",

@@ -34,12 +34,16 @@ def test_the_code_of_the_page(tmp_path: Path) -> None:
         "cloning = dataclasses.replace(settings.cloning, num_epochs=2, batch_size=8)\n"
         "settings = dataclasses.replace(settings, training=short, cloning=cloning)",
     )
-    program = "import dataclasses\n" + rollout + policy + shorter
-    guarded = "\n".join(f"    {line}" for line in program.splitlines())
-    (tmp_path / "program.py").write_text(f"if __name__ == '__main__':\n{guarded}\n")
+    # As a script: workers import it, and find the class of the policy.
+    definition, jobs = policy.split("\n\n\n")
+    guarded = "\n".join(f"    {line}" for line in (rollout + jobs + shorter).splitlines())
+    (tmp_path / "program.py").write_text(
+        f"import dataclasses\nimport compiler_opt\n{definition}\nif __name__ == '__main__':\n{guarded}\n"
+    )
     result = run(str(tmp_path / "program.py"), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "decisions" in result.stdout
+    assert re.search(r"^\S+ \d+$", result.stdout, re.MULTILINE), "the policy of one's own has decided"
     assert "linked text: " in result.stdout
     assert (tmp_path / "run" / "training" / "policy" / "saved_model.pb").is_file()
 

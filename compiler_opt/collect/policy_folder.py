@@ -14,7 +14,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 
-from compiler_opt.errors import ResourceError
+from compiler_opt.errors import PolicyError, ResourceError
 from compiler_opt.files import remove_oldest
 from compiler_opt.policies.policy import Policy
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -71,15 +71,22 @@ class PolicyFolder:
         return buffer.getvalue()
 
     def reader(self) -> Callable[[bytes], Policy | None]:
-        """Returns a function that reads what `dumps` has returned, and raises ResourceError if a file is missing.
+        """Returns a function that reads what `dumps` has returned.
 
-        It returns the same object for the same policy, so that what a policy has computed is not lost.
+        It returns the same object for the same policy, so that what a policy has computed is not lost. It raises
+        PolicyError if a policy's class cannot be imported, and ResourceError if a file is missing.
         """
         learned = functools.lru_cache(MAX_POLICIES)(self._load)
 
         @functools.lru_cache(MAX_POLICIES)
         def loads(content: bytes) -> Policy | None:
-            policy: Policy | None = _Unpickler(io.BytesIO(content), learned).load()
+            try:
+                policy: Policy | None = _Unpickler(io.BytesIO(content), learned).load()
+            except (AttributeError, ImportError) as error:
+                raise PolicyError(
+                    f"workers cannot import the class of a policy: {error}; define it in a module that they can import, "
+                    'or, in a script, above `if __name__ == "__main__":`'
+                ) from error
             return policy
 
         return loads

@@ -53,7 +53,9 @@ class Policy(abc.ABC):
         """
 
 
-class _Calling(Decider):
+class FunctionDecider(Decider):
+    """Takes each decision by a function of the observation."""
+
     def __init__(self, function: Callable[[bytes], int | float]):
         self._function = function
 
@@ -70,7 +72,7 @@ class ConstantPolicy(Policy):
 
     def start(self, header: Header, seed: int) -> Decider:
         del header, seed
-        return _Calling(lambda observation: self._advice)
+        return FunctionDecider(lambda observation: self._advice)
 
 
 class RandomPolicy(Policy):
@@ -83,7 +85,7 @@ class RandomPolicy(Policy):
     def start(self, header: Header, seed: int) -> Decider:
         del header
         uniform = uniforms(seed)
-        return _Calling(lambda observation: int(uniform() < self._probability))
+        return FunctionDecider(lambda observation: int(uniform() < self._probability))
 
 
 class FeaturePolicy(Policy):
@@ -100,7 +102,7 @@ class FeaturePolicy(Policy):
         position = header.names.index(self.feature)
         offset = sum(spec.num_bytes for spec in header.features[:position])
         dtype = header.features[position].dtype
-        return _Calling(lambda observation: np.frombuffer(observation, dtype, 1, offset)[0].item())
+        return FunctionDecider(lambda observation: np.frombuffer(observation, dtype, 1, offset)[0].item())
 
 
 class ReplayPolicy(Policy):
@@ -126,7 +128,7 @@ class ReplayPolicy(Policy):
                 )
             return advice
 
-        return _Calling(replay)
+        return FunctionDecider(replay)
 
 
 class UsesFeatures:
@@ -167,7 +169,7 @@ def deciding_by(
         advice: int | float = choose({name: record[name] for name in names})[0].item()
         return advice
 
-    return _Calling(decide)
+    return FunctionDecider(decide)
 
 
 _BLOCK = 1024

@@ -134,3 +134,8 @@ def test_a_backend_is_one_object_in_a_list(corpus: Corpus, newest: Toolchain, tm
     with pytest.raises(PolicyError, match="'constant 1' is not the compiler's built-in model"):
         compilation = Compilation(corpus.modules[0], PROBLEM, newest, tmp_path, 0, insisting)
         backends.compile_under(compilation, ConstantPolicy(1))
+
+
+def test_a_class_that_workers_cannot_import_is_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="No module named 'notebook'; define it in a module"):
+        PolicyFolder(tmp_path).reader()(b"cnotebook\nMine\n.")

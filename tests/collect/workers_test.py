@@ -242,10 +242,13 @@ def test_nothing_outlives_the_host(signal_number: int, corpus: Corpus, tmp_path:
     )
     assert host.stdout is not None
     with host:
-        assert host.stdout.readline() == b"running\n"
-        family = psutil.Process(host.pid).children(recursive=True)
-        host.send_signal(signal_number)
-        host.wait(20)
+        try:
+            assert host.stdout.readline() == b"running\n"
+            family = psutil.Process(host.pid).children(recursive=True)
+            host.send_signal(signal_number)
+            host.wait(20)
+        finally:
+            host.kill()
     _, alive = psutil.wait_procs(family, timeout=20)
     assert alive == []
     if signal_number == signal.SIGINT:

@@ -90,7 +90,7 @@ def test_the_saved_model_advises_as_numpy_does(sent: tuple[Header, bytes], tmp_p
     ("problem", "name", "mend"),
     [
         *(("regalloc_priority", name, "expected some of aot") for name in ("native", "cpp", "release_model", "tflite")),
-        ("regalloc_eviction", "aot", "deploy.py takes it as it is"),
+        ("regalloc_eviction", "aot", "deploy.py takes its folder as it is"),
         ("inlinning", "native", "expected one of inlining, regalloc_eviction"),
     ],
 )

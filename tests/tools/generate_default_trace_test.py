@@ -189,7 +189,7 @@ def _descendants(pid: int) -> list[psutil.Process]:
     ("arguments", "complaint"),
     [
         (["--data_path={corpus}"], "expected --output_path"),
-        (["--data_path={corpus}", "--output_path={tmp}/t", "--policy_path={tmp}"], "go together"),
+        (["--data_path={corpus}", "--output_path={tmp}/t", "--policy_path={tmp}"], "expected both --policy_path and"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=["], "not a regular expression"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=xyz"], "matches none of 4 modules"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--sampling_rate=0"], "sampling rate"),

@@ -20,7 +20,7 @@ MISTAKES = (
         "no objects",
         ("verify_corpus",),
         {"original_dir": "no/such/build"},
-        ("--original_dir=no/such/build: no such folder", "give that of the build's objects"),
+        ("--original_dir=no/such/build: no such folder", "give the one of the build's objects"),
     ),
     Mistake("sample of none", ("verify_corpus",), {"sample": "0"}, ("--sample", "a positive integer")),
     Mistake(
@@ -70,7 +70,7 @@ MISTAKES = (
         "ThinLTO in the linker, of a database",
         ("extract_ir",),
         {"thinlto_build": "local"},
-        ("--input_type=json: says nothing about a link", "give params or directory"),
+        ("--input_type=json: does not describe a link", "give params or directory"),
     ),
     Mistake("no such set", ("fetch_corpus",), {"set": "enormous"}, ("'enormous'", "smoke")),
     Mistake(

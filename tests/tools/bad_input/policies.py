@@ -83,6 +83,6 @@ MISTAKES = (
         "policy to start from for other features",
         ("train_locally",),
         {"warmstart_policy_dir": "policy-other"},
-        ("policy-other: ", "number_of_moons", "use what was made for the same compiler"),
+        ("policy-other: ", "number_of_moons", "use one that was made for the same compiler"),
     ),
 )
