@@ -84,7 +84,7 @@ class PolicyFolder:
                 policy: Policy | None = _Unpickler(io.BytesIO(content), learned).load()
             except (AttributeError, ImportError) as error:
                 raise PolicyError(
-                    f"workers cannot import the class of a policy: {error}; define it in a module that they can import, "
+                    f"workers cannot import the class of a policy: {error}; define it in a module that they find, "
                     'or, in a script, above `if __name__ == "__main__":`'
                 ) from error
             return policy
