@@ -183,7 +183,7 @@ class Compilation:
             opt = self.toolchain.tool("opt")
             passes = self.settings.opt_passes
             return opt_command(opt, options, bitcode, self._optimised_path, extra, passes, trusted=trusted)
-        remark_pass = remarks.REMARK_PASS if call_sites else self.problem.remark_pass
+        remark_pass = remarks.INLINING_PASS if call_sites else self.problem.remark_pass
         if remark_pass is not None:
             flags = [*flags, *remarks.options(str(self._remarks_path), remark_pass)]
         return compile_command(self.toolchain.clang, options, bitcode, self.object_path, flags, trusted=trusted)

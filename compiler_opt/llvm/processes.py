@@ -16,9 +16,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from compiler_opt.llvm.process_result import ProcessResult as ProcessResult
 from compiler_opt.llvm.spawn import DEFAULT_MEMORY_BYTES as DEFAULT_MEMORY_BYTES
 from compiler_opt.llvm.spawn import ProcessOptions, ProcessSpec, Spawned, spawn_directly
+from compiler_opt.llvm.spawn import ProcessResult as ProcessResult
 from compiler_opt.llvm.spawn import die_with_parent as die_with_parent
 
 if TYPE_CHECKING:
