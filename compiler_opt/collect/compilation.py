@@ -12,8 +12,7 @@ from compiler_opt.collect import backends
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.corpus.command_lines import thinlto
 from compiler_opt.corpus.command_lines.command_line import compile_command, opt_command
-from compiler_opt.corpus.description import explain_failure
-from compiler_opt.corpus.module import Module
+from compiler_opt.corpus.module import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ResourceError
 from compiler_opt.llvm import ir2vec, processes, remarks
 from compiler_opt.llvm.advisors import INLINING

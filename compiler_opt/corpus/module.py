@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,28 @@ def check_name(name: Any) -> str:
     if not {"", ".", ".."}.isdisjoint(name.split("/")):
         raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {shown(name)}")
     return str(name)
+
+
+def explain_failure(stderr: str) -> str | None:
+    """Explains a compiler error about a module's bitcode and its remedy, in one line; None for other errors."""
+    if re.search(r"Unknown attribute kind|Invalid record|Unknown (opcode|version|type)|Incompatible epoch", stderr):
+        return (
+            "the bitcode was written by a newer LLVM than this clang reads; use a clang at least as new as the one "
+            f"that made the corpus, or {REMAKE} with this clang"
+        )
+    if re.search(r"Invalid bitcode|file too small|Malformed block|Unexpected end of file|truncated|Bad magic", stderr):
+        return f"the bitcode is damaged or truncated; {REMAKE}"
+    # So many warnings of the second kind may follow that stderr's tail lacks the error itself.
+    if "overriding the module target triple" in stderr or (
+        "is not a recognized feature for this target" in stderr and stderr.rstrip().endswith("1 error generated.")
+    ):
+        return (
+            "the bitcode is for another target than the options (or, if they name none, than this clang's default); "
+            "put the bitcode's target as '-triple' into the module's .cmd file"
+        )
+    if unknown := re.search(r"unknown target triple '([^']*)'|No available targets .* with triple \"([^\"]*)", stderr):
+        return (
+            f"this clang cannot compile for the target {unknown[1] or unknown[2]} (clang --print-targets lists "
+            "its targets); give another by --clang_path"
+        )
+    return None

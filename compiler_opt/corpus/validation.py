@@ -1,4 +1,4 @@
-"""Checks of untrusted input: the paths and files of builds, and the files of a corpus.
+"""Checked reading of untrusted input: the paths and files of builds, and the files of a corpus.
 
 The files of a corpus must be regular, its bitcode must be whole, and no symlink may leave it. `FileChecker` looks at
 metadata and bitcode headers only. Its paths are plain strings: `Path` objects would double the time for a large corpus.
@@ -7,11 +7,14 @@ metadata and bitcode headers only. Its paths are plain strings: `Path` objects w
 import contextlib
 import errno
 import io
+import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
+from compiler_opt.checked_values import convert
 from compiler_opt.corpus import bitcode
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular, shown
@@ -189,3 +192,35 @@ def _unreadable(path: str, error: OSError) -> CorpusError:
     if isinstance(error, FileNotFoundError):
         return CorpusError(f"{printable(path)}: no such file, though the corpus lists its module; {REMAKE}")
     return CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {REMAKE}")
+
+
+_Model = TypeVar("_Model")
+
+
+def read_text(path: Path, max_bytes: int, wanted: str) -> str:
+    """Reads a text file: UTF-8 or, with a byte order mark, UTF-16.
+
+    Raises:
+      CorpusError: it cannot be read, or is too large; the message asks for `wanted`.
+    """
+    with reading(path, f"give {wanted}"):
+        data = read_regular(path, max_bytes)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+
+
+def read_json(path: Path, model: type[_Model], max_bytes: int, wanted: str) -> _Model:
+    """Reads a JSON file into a model, see `checked_values`.
+
+    Raises:
+      CorpusError: it cannot be read, is too large, is not JSON, or holds something else; the message asks for `wanted`.
+    """
+    try:
+        content = json.loads(read_text(path, max_bytes, wanted))
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{path}: expected JSON, found something else ({error}); give {wanted}") from None
+    try:
+        return convert(content, model)
+    except ValueError as error:
+        raise CorpusError(f"{path}: {error}; give {wanted}") from None

@@ -13,7 +13,7 @@ import msgspec
 
 from compiler_opt.corpus.builds import params, response_files
 from compiler_opt.corpus.builds.objects import OBJECT_SUFFIXES, Build, listed
-from compiler_opt.corpus.builds.reading import read_json
+from compiler_opt.corpus.validation import read_json
 from compiler_opt.errors import CorpusError
 
 MAX_BYTES = 1 << 30

@@ -11,8 +11,7 @@ import msgspec
 from compiler_opt.checked_values import convert
 from compiler_opt.corpus.builds import response_files
 from compiler_opt.corpus.builds.objects import ObjectFile, name_below, normal, unique
-from compiler_opt.corpus.builds.reading import read_json
-from compiler_opt.corpus.validation import checked_path
+from compiler_opt.corpus.validation import checked_path, read_json
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.builds.reading import read_text
+from compiler_opt.corpus.validation import read_text
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 

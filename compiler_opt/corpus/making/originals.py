@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from compiler_opt.corpus.builds import archive
 from compiler_opt.corpus.builds.objects import ARCHIVE, BITCODE, ObjectFile, kind_of_file, listed, normal
-from compiler_opt.corpus.making import sections
-from compiler_opt.corpus.making.local_thinlto import IMPORTED_SUFFIX
+from compiler_opt.corpus.making.extract import BITCODE_SECTION, read_object
+from compiler_opt.corpus.making.thinlto import IMPORTED_SUFFIX
 from compiler_opt.corpus.validation import resolved_within
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
@@ -75,12 +75,12 @@ class Originals:
           ProtocolError: it is not an ELF object, or damaged.
         """
         found = self.find(name)
-        file = ElfFile(Path(found.shown), sections.read_object(found))
-        code = b"".join(file.section_bytes(index) for index in file.sections_named(sections.BITCODE_SECTION))
+        file = ElfFile(Path(found.shown), read_object(found))
+        code = b"".join(file.section_bytes(index) for index in file.sections_named(BITCODE_SECTION))
         imported = self._root / f"{name}{IMPORTED_SUFFIX}"
         if not code and os.path.lexists(imported):
             self._check(imported)
-            code = sections.read_object(ObjectFile(imported, name))
+            code = read_object(ObjectFile(imported, name))
         return Original(file, code)
 
     def _check(self, path: Path) -> None:

@@ -8,7 +8,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from compiler_opt.corpus.description import explain_failure
+from compiler_opt.corpus.module import explain_failure
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
