@@ -95,11 +95,7 @@ class Corpus:
         return {project: tuple(modules) for project, modules in result.items()}
 
     def select(self, projects: Iterable[str]) -> "Corpus":
-        """The modules of these projects, as a corpus.
-
-        Raises:
-          CorpusError: there is no such project.
-        """
+        """The modules of these projects, as a corpus; raises CorpusError if there is no such project."""
         wanted = set(projects)
         if missing := sorted(wanted - self.projects().keys()):
             raise CorpusError(
@@ -145,20 +141,12 @@ class Corpus:
     def targets(self, default: str) -> dict[str, int]:
         """The number of modules per target, the most frequent first.
 
-        Args:
-          default: the target of modules whose options name none: the compiler's default.
-
-        Raises:
-          CorpusError: a module's options cannot be read.
+        Modules whose options name no target have the compiler's `default`. Raises CorpusError for unreadable options.
         """
         return dict(Counter(module.target() or default for module in self.modules).most_common())
 
     def check_compiler(self, version: Sequence[int], clang: Path | str = "clang") -> None:
-        """Refuses a compiler that is older than the one that wrote the bitcode.
-
-        Args:
-          version: of the compiler, `(major, minor, patch)`.
-          clang: its path, for the message.
+        """Refuses a compiler (version and path) that is older than the one that wrote the bitcode.
 
         Raises:
           CorpusError: it is older; LLVM reads bitcode of its own and earlier versions only.

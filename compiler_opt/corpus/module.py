@@ -51,11 +51,7 @@ class Module:
         return self.root / f"{self.name}.cmd"
 
     def bitcode_bytes(self) -> int:
-        """The size of its bitcode.
-
-        Raises:
-          CorpusError: the file is gone.
-        """
+        """The size of its bitcode; raises CorpusError if the file is gone."""
         if self.remote is not None:
             return self.remote.bitcode.size_bytes
         path = self.bitcode_path
@@ -63,11 +59,7 @@ class Module:
             return path.stat().st_size
 
     def options(self) -> tuple[str, ...]:
-        """The recorded cc1 options with `problem_config` applied; `command_line.compile_command` checks them.
-
-        Raises:
-          CorpusError: the `.cmd` file is missing or invalid.
-        """
+        """`recorded_options` with `problem_config` applied; `command_line.compile_command` checks them."""
         return self.problem_config.apply(self.recorded_options())
 
     def recorded_options(self) -> tuple[str, ...]:
@@ -87,11 +79,7 @@ class Module:
             raise CorpusError(f"{printable(path)}: {error}; {REMAKE}") from None
 
     def target(self) -> str | None:
-        """The target triple in its options, e.g. `aarch64-unknown-linux-gnu`; None for the compiler's default.
-
-        Raises:
-          CorpusError: see `options`.
-        """
+        """The target triple in its `options`, e.g. `aarch64-unknown-linux-gnu`; None for the compiler's default."""
         return dict(itertools.pairwise(self.options())).get("-triple")
 
     def language(self) -> str:
@@ -117,11 +105,7 @@ _LANGUAGE_OF_SUFFIX = {
 
 
 def parse_options(data: bytes) -> tuple[str, ...]:
-    """Splits the contents of a `.cmd` file: options terminated (or separated) by NUL.
-
-    Raises:
-      CorpusError: it is empty or too long.
-    """
+    """Splits the contents of a `.cmd` file: options terminated (or separated) by NUL; raises CorpusError if invalid."""
     if len(data) > MAX_COMMAND_BYTES:
         raise CorpusError(f"expected at most {MAX_COMMAND_BYTES} bytes of options, found more")
     if data.endswith(b"\0"):
@@ -138,11 +122,7 @@ def format_options(options: Sequence[str]) -> bytes:
 
 
 def check_name(name: Any) -> str:
-    """Returns the module name if it is a relative path that stays inside the corpus.
-
-    Raises:
-      CorpusError: it is not.
-    """
+    """Returns the module name if it is a relative path that stays inside the corpus; otherwise raises CorpusError."""
     checked_path(name, "module name")
     if not {"", ".", ".."}.isdisjoint(name.split("/")):
         raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {shown(name)}")

@@ -32,11 +32,7 @@ def reading(path: object, remedy: str) -> Iterator[None]:
 
 
 def checked_path(text: object, where: str) -> str:
-    """Returns a path from untrusted input if the operating system accepts it.
-
-    Raises:
-      CorpusError: it does not; the message starts with `where`.
-    """
+    """Returns an untrusted path if the system accepts it; otherwise raises CorpusError, which starts with `where`."""
     if not isinstance(text, str) or not text:
         raise CorpusError(f"{where}: expected a path, found {shown(text)}")
     try:
@@ -50,15 +46,10 @@ def checked_path(text: object, where: str) -> str:
 
 
 def resolved_within(path: Path, root: Path, remedy: str) -> Path:
-    """Resolves the symlinks of a path that must not leave a folder.
-
-    Args:
-      path: exists, unless it is a dangling link.
-      root: the folder.
-      remedy: what the user can do about a link that leaves it.
+    """Resolves the symlinks of a path, which must not leave the folder `root`.
 
     Raises:
-      CorpusError: it leaves the folder, or cannot be resolved.
+      CorpusError: it leaves the folder, or is a dangling link; the message ends with the remedy.
     """
     try:
         resolved = path.resolve(strict=True)
@@ -78,11 +69,7 @@ class FileChecker:
         self._folders: dict[str, Mapping[str, bool]] = {}
 
     def check_module(self, name: str, *, has_command: bool) -> None:
-        """Validates a module's bitcode, its `.cmd` file, and its ThinLTO index if present.
-
-        Args:
-          name: of the module.
-          has_command: whether it needs a `.cmd` file.
+        """Validates a module's bitcode, its `.cmd` file (if it needs one), and its ThinLTO index if present.
 
         Raises:
           CorpusError: a file is missing, truncated, not regular, or reached by a symlink out of the corpus.
@@ -198,11 +185,7 @@ _Model = TypeVar("_Model")
 
 
 def read_text(path: Path, max_bytes: int, wanted: str) -> str:
-    """Reads a text file: UTF-8 or, with a byte order mark, UTF-16.
-
-    Raises:
-      CorpusError: it cannot be read, or is too large; the message asks for `wanted`.
-    """
+    """Reads UTF-8 or, with a byte order mark, UTF-16; raises CorpusError, which asks for `wanted`."""
     with reading(path, f"give {wanted}"):
         data = read_regular(path, max_bytes)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -211,11 +194,7 @@ def read_text(path: Path, max_bytes: int, wanted: str) -> str:
 
 
 def read_json(path: Path, model: type[_Model], max_bytes: int, wanted: str) -> _Model:
-    """Reads a JSON file into a model, see `checked_values`.
-
-    Raises:
-      CorpusError: it cannot be read, is too large, is not JSON, or holds something else; the message asks for `wanted`.
-    """
+    """Reads a JSON file into a model, see `checked_values`; raises CorpusError, which asks for `wanted`."""
     try:
         content = json.loads(read_text(path, max_bytes, wanted))
     except (ValueError, RecursionError) as error:

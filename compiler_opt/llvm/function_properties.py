@@ -39,12 +39,7 @@ class ModuleCounts:
 
 
 def count(opt: Path, bitcode: Path, *, timeout_s: float = processes.DEFAULT_TIMEOUT_S) -> ModuleCounts:
-    """Counts the contents of a module.
-
-    Args:
-      opt: LLVM's `opt`, at least as new as the bitcode.
-      bitcode: the module's file.
-      timeout_s: wall-clock limit in seconds.
+    """Counts the contents of a module by LLVM's `opt`, which must be at least as new as the bitcode.
 
     Raises:
       CompileError: opt fails or times out.
@@ -69,11 +64,7 @@ def count(opt: Path, bitcode: Path, *, timeout_s: float = processes.DEFAULT_TIME
 
 
 def parse(text: bytes) -> ModuleCounts:
-    """Sums the printed properties.
-
-    Raises:
-      ProtocolError: a property is not printed for every function.
-    """
+    """Sums the printed properties; raises ProtocolError if one is not printed for every function."""
     functions = len(_FUNCTION.findall(text))
     instructions, calls = ([int(value) for value in pattern.findall(text)] for pattern in _PROPERTIES)
     if not functions == len(instructions) == len(calls):

@@ -157,11 +157,7 @@ def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
 def differing_features(toolchain: Toolchain, plugin: Path, command: Sequence[str], scratch: Path) -> list[str]:
     """Names of the features whose values differ between plugin and channel under the default policy.
 
-    Args:
-      toolchain: the compiler; without a channel there is nothing to compare, and no difference.
-      plugin: the inliner's.
-      command: compiles a source that has inlining decisions.
-      scratch: a directory for temporary files.
+    The command compiles a source that has inlining decisions. Without a channel there is nothing to compare.
 
     Raises:
       ToolchainError: the compiler fails with either.

@@ -119,11 +119,9 @@ class InteractiveResult:
 
 
 def functions_of(contexts: Sequence[tuple[str, int]], num_decisions: int) -> FunctionOfDecisions | None:
-    """The context of each decision; None if a decision has none.
+    """The context of each of T decisions; None if a decision has none.
 
-    Args:
-      contexts: name and index of the first decision of each context, as in a channel or training log.
-      num_decisions: T.
+    `contexts` are names and indices of the first decision of each context, as in a channel or training log.
     """
     if not contexts or contexts[0][1] != 0:
         return None
@@ -233,7 +231,7 @@ def compile_interactively(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     file_bytes: int = DEFAULT_FILE_BYTES,
 ) -> InteractiveResult:
-    """Compiles once and answers every decision.
+    """Compiles once and answers every decision; if the compiler fails, see `InteractiveResult.process`.
 
     Args:
       command: the compiler's argument list, without the channel's arguments.
@@ -243,9 +241,6 @@ def compile_interactively(
       timeout_s: wall-clock limit of the compilation in seconds.
       memory_bytes: limit of the compiler's address space.
       file_bytes: limit of each file that it writes.
-
-    Returns:
-      the decisions; if the compiler fails, see `InteractiveResult.process`.
 
     Raises:
       ProtocolError: the compiler's messages do not have the expected format.

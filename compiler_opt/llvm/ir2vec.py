@@ -58,11 +58,8 @@ class InliningConfig:
     def vocabulary(self, advisor: AdvisorFlags) -> "Ir2VecVocabulary | None":
         """The checked vocabulary, if one is set.
 
-        Args:
-          advisor: of the problem at hand.
-
         Raises:
-          ConfigError: the file is not a vocabulary, or the problem is not inlining.
+          ConfigError: the file is not a vocabulary, or the advisor is not the inliner's.
         """
         if not self.ir2vec_vocabulary:
             return None

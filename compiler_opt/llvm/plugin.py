@@ -77,11 +77,7 @@ def user_cache() -> "PluginCache":
 
 
 def compile_sources(toolchain: Toolchain, kind: PluginKind, headers: Path) -> bytes:
-    """Compiles a plugin's sources to an object.
-
-    Raises:
-      ToolchainError: no compiler can.
-    """
+    """Compiles a plugin's sources to an object; raises ToolchainError if no compiler can."""
     sources = [str(source) for source in kind.sources if source.suffix != ".h"]
     options = [*FLAGS, *llvm_definitions(toolchain), "-isystem", str(headers), "-I", str(NATIVE), "-c", *sources]
     with scratch_directory() as scratch:
@@ -105,13 +101,7 @@ def link_plugin(toolchain: Toolchain, kind: PluginKind, compiled: bytes, extra_s
 
 
 class PluginCache:
-    """Builds plugins and keeps them in a folder that processes share.
-
-    Args:
-      folder: where plugins and objects are kept.
-      compile_sources: see the function of that name.
-      link: see `link_plugin`.
-    """
+    """Builds plugins and keeps them, with their objects, in a folder that processes share."""
 
     def __init__(
         self,

@@ -24,8 +24,7 @@ _LOCK = "lock"
 def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
     """Creates a directory and removes it at the end; also removes those of dead owners beside it.
 
-    Args:
-      parent: where to create it; by default in a folder of the user's in the system's temporary directory.
+    `parent` is by default a folder of the user's in the system's temporary directory.
 
     Raises:
       OutputError: the parent cannot be written.

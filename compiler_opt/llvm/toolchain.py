@@ -67,11 +67,7 @@ class Toolchain:
         return any(support.development for support in self.problems.values())
 
     def tool(self, name: str) -> Path:
-        """Path of one of the tools.
-
-        Raises:
-          ToolchainError: it is not installed; the message names its package.
-        """
+        """Path of one of the tools; if it is not installed, raises ToolchainError, which names its package."""
         if name not in self.tools:
             raise ToolchainError(
                 f"{name}: not found beside {self.clang} nor as {name}-{self.version[0]} on PATH; "

@@ -101,7 +101,7 @@ def _groups(blocks: Iterable[np.ndarray], length: int) -> Iterator[list[np.ndarr
         yield group
 
 
-def decode_log(content: bytes) -> TrainingLog:
+def decode_log(content: bytes | mmap.mmap) -> TrainingLog:
     """Reads a log; for a long one, without creating a Python object per observation.
 
     Once its first line is complete, a log may end anywhere, even within a record: complete records are kept.
@@ -109,7 +109,12 @@ def decode_log(content: bytes) -> TrainingLog:
     Raises:
       ProtocolError: the log is malformed; the message says at which byte.
     """
-    return _decode(content)
+    line = _line(content, 0)
+    if line is None:
+        raise ProtocolError("log: its first line is not complete")
+    scanner = _Scanner(line)
+    end = scanner.scan(content, len(line) + 1)
+    return scanner.take(content, len(content) - end)
 
 
 def read_log(path: Path) -> TrainingLog:
@@ -124,16 +129,7 @@ def read_log(path: Path) -> TrainingLog:
     with path.open("rb") as file:
         # A pipe has no size, and an empty file cannot be mapped.
         size = os.fstat(file.fileno()).st_size
-        return _decode(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else file.read())
-
-
-def _decode(content: _Buffer) -> TrainingLog:
-    line = _line(content, 0)
-    if line is None:
-        raise ProtocolError("log: its first line is not complete")
-    scanner = _Scanner(line)
-    end = scanner.scan(content, len(line) + 1)
-    return scanner.take(content, len(content) - end)
+        return decode_log(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else file.read())
 
 
 def _line(content: _Buffer, position: int) -> bytes | None:

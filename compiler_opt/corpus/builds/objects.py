@@ -92,11 +92,7 @@ def normal(path: Path) -> Path:
 
 
 def unique(objects: Iterable[ObjectFile], where: str) -> tuple[ObjectFile, ...]:
-    """Removes duplicate objects, keeping the order.
-
-    Raises:
-      CorpusError: two objects have the same module name; the message starts with `where`.
-    """
+    """Removes duplicate objects; raises CorpusError, which starts with `where`, if two others share a module name."""
     known: dict[str, ObjectFile] = {}
     for item in objects:
         first = known.setdefault(item.name, item)

@@ -163,11 +163,7 @@ _checked_and_cached = functools.lru_cache(maxsize=_MAX_CACHED)(_checked)
 
 
 def split_options(options: Sequence[str]) -> list[tuple[str, ...]]:
-    """Splits a command line into options, each with its separate value if it takes one.
-
-    Raises:
-      CorpusError: the last option's value is missing.
-    """
+    """Splits a command line into options with their values; raises CorpusError if the last one's value is missing."""
     return [words for _, words in _entries(options)]
 
 

@@ -101,11 +101,7 @@ class Reader:
 
 
 def read_object(item: ObjectFile) -> bytes:
-    """Reads a whole object file or archive member.
-
-    Raises:
-      CorpusError: it cannot be read, or is too large.
-    """
+    """Reads a whole object file or archive member; raises CorpusError if it cannot be read, or is too large."""
     with _opened(item) as content:
         return content[:]
 

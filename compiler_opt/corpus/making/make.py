@@ -21,11 +21,7 @@ _SUFFIX = ".bc"
 
 
 def parse_args(text: str) -> tuple[str, ...]:
-    """Splits a string of options as a shell does, and checks them.
-
-    Raises:
-      ConfigError: they cannot be split, are not cc1 options, or are not on the allow-list.
-    """
+    """Splits a string of options as a shell does; raises ConfigError unless they are cc1 options on the allow-list."""
     try:
         options = tuple(shlex.split(text))
         checked_options(options)
@@ -37,11 +33,7 @@ def parse_args(text: str) -> tuple[str, ...]:
 
 
 def find_bitcode(input_dir: Path, output_dir: Path) -> list[Path]:
-    """Finds the files `*.bc` below a folder, sorted, except those in `output_dir`.
-
-    Raises:
-      CorpusError: the folder is missing or cannot be read.
-    """
+    """Finds the files `*.bc` below a folder, sorted, but not those in `output_dir`; raises CorpusError if it fails."""
 
     def refuse(error: OSError) -> None:
         raise CorpusError(

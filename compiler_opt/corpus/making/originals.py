@@ -48,11 +48,7 @@ class Originals:
         self._kept_objects: dict[Path, dict[str, list[str]]] = {}
 
     def find(self, name: str) -> ObjectFile:
-        """Finds the object that a module was extracted from.
-
-        Raises:
-          CorpusError: there is none, or it is reached by a symlink out of the folder.
-        """
+        """Finds the object that a module comes from; raises CorpusError if there is none, or it is outside the root."""
         path = self._root / name
         if not os.path.lexists(path):
             if (holder := self._archive_of(name)) is not None:

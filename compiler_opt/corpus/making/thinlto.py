@@ -90,8 +90,7 @@ class Link:
 def link_of_params(path: Path, base: Path | None = None) -> Link:
     """Finds the modules and options of a link by its parameter file; see `params.objects_of_params`.
 
-    Raises:
-      CorpusError: a file cannot be read, or includes itself.
+    Raises CorpusError if a file cannot be read, or includes itself.
     """
     base = normal(base or Path.cwd())
     inputs, options = params.parse(response_files.expand(response_files.read(path, params.WANTED), base, str(path)))
@@ -107,11 +106,7 @@ def link_of_params(path: Path, base: Path | None = None) -> Link:
 
 
 def link_of_directory(folder: Path) -> Link:
-    """Finds the modules of all links below a folder; their options are unknown.
-
-    Raises:
-      CorpusError: it is not a folder.
-    """
+    """Finds the modules of all links below a folder; raises CorpusError if it is no folder. The options are unknown."""
     root = normal(folder)
     if not root.is_dir():
         raise CorpusError(f"{folder}: expected the folder of a link, found none; give that of a build")
