@@ -63,11 +63,7 @@ class ContentCache:
     ) -> Path:
         """Returns the cached file of a source, reading the source only if it is not cached yet.
 
-        Args:
-          key: identifies the source and its version.
-          size_bytes: its expected size.
-          source: opens it for reading.
-          check: validates the file before it enters the cache; raises CorpusError.
+        The key identifies the source and its version; `check` validates the file before it enters the cache.
 
         Raises:
           CorpusError: the source has another size, or `check` refuses the file.

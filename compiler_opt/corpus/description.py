@@ -105,13 +105,9 @@ class Corpus:
         return dataclasses.replace(self, modules=tuple(m for m in self.modules if m.project in wanted))
 
     def filter(self, keep: str | Callable[[Module], bool]) -> "Corpus":
-        """The modules that match, as a corpus.
+        """The modules whose names the regular expression is found in, or for which the predicate holds, as a corpus.
 
-        Args:
-          keep: a regular expression searched for in module names, or a predicate.
-
-        Raises:
-          ConfigError: the regular expression is invalid, or no module matches.
+        Raises ConfigError if the regular expression is invalid, or no module matches.
         """
         if isinstance(keep, str):
             try:

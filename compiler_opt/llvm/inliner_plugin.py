@@ -49,12 +49,8 @@ class InlinerLog:
 def read_log(log: Path, features: Sequence[TensorSpec]) -> InlinerLog | None:
     """Reads the log of a successful compilation; None if there was nothing to decide.
 
-    Args:
-      log: path of the training log; the names are in `LOG.functions`.
-      features: the features with which observations must begin.
-
-    Raises:
-      ProtocolError: the log is damaged, or begins with other features.
+    The functions' names are in `LOG.functions`. Raises ProtocolError if the log is damaged, or if its observations do
+    not begin with these features.
     """
     try:
         content = log.read_bytes()
@@ -157,10 +153,8 @@ def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
 def differing_features(toolchain: Toolchain, plugin: Path, command: Sequence[str], scratch: Path) -> list[str]:
     """Names of the features whose values differ between plugin and channel under the default policy.
 
-    The command compiles a source that has inlining decisions. Without a channel there is nothing to compare.
-
-    Raises:
-      ToolchainError: the compiler fails with either.
+    The command compiles a source that has inlining decisions. Without a channel there is nothing to compare. Raises
+    ToolchainError if the compiler fails with either.
     """
     log, support = scratch / "probe.log", toolchain.problems[INLINING.problem]
     variables = environment(policy=None, log=log)

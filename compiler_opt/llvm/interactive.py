@@ -59,12 +59,9 @@ Connect = Callable[[Path], Connection]
 
 
 def llvm_channel(advisor: AdvisorFlags, *, include_default: bool = False, takes_llvm_options: bool = False) -> Connect:
-    """LLVM's own channel.
+    """LLVM's own channel; for `include_default` see `AdvisorFlags.interactive_options`.
 
-    Args:
-      advisor: the problem's options.
-      include_default: see `AdvisorFlags.interactive_options`.
-      takes_llvm_options: the program takes LLVM's options directly, as `opt` does, rather than after `-mllvm`.
+    With `takes_llvm_options` the program takes LLVM's options directly, as `opt` does, rather than after `-mllvm`.
     """
 
     def connect(base: Path) -> Connection:
@@ -233,14 +230,9 @@ def compile_interactively(
 ) -> InteractiveResult:
     """Compiles once and answers every decision; if the compiler fails, see `InteractiveResult.process`.
 
-    Args:
-      command: the compiler's argument list, without the channel's arguments.
-      connect: the channel, such as `llvm_channel`.
-      start_deciding: given the header, returns the callable that makes the decisions.
-      scratch: a directory for the pipes.
-      timeout_s: wall-clock limit of the compilation in seconds.
-      memory_bytes: limit of the compiler's address space.
-      file_bytes: limit of each file that it writes.
+    `command` lacks the channel's arguments, which come from `connect`, such as `llvm_channel`. `start_deciding` gets
+    the header and returns what makes the decisions. `scratch` holds the pipes. The limits are wall-clock seconds, the
+    compiler's address space, and the size of each file that it writes.
 
     Raises:
       ProtocolError: the compiler's messages do not have the expected format.

@@ -151,15 +151,9 @@ def flattened(header: Header) -> Header:
 
 
 def check_same(made_by: Any, given: Ir2VecVocabulary | None, what: str) -> None:
-    """Checks that a policy or trace is used with the vocabulary that it was made with.
+    """Checks that a policy or trace (`what`) is used with the vocabulary that it was made with.
 
-    Args:
-      made_by: its recorded compiler, see `Toolchain.identity`.
-      given: the vocabulary in use, if any.
-      what: the policy or trace, for errors.
-
-    Raises:
-      PolicyError: the vocabularies differ.
+    Raises PolicyError if `given` is not the vocabulary of the compiler that it was made by (see `Toolchain.identity`).
     """
     recorded = made_by.get(IDENTITY) if isinstance(made_by, Mapping) else None
     if recorded == (given.sha256 if given is not None else None):

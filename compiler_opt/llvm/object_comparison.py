@@ -70,16 +70,10 @@ class SectionDifference:
 def compare(
     original: ElfFile, rebuilt: ElfFile, ignored: Collection[str] = (), *, private_numbers: bool = True
 ) -> tuple[SectionDifference, ...]:
-    """The sections that differ, in the order of the original.
+    """The sections that differ between two relocatable objects, in the order of the original.
 
-    Args:
-      original: a relocatable object.
-      rebuilt: another relocatable object.
-      ignored: names of sections to ignore in both.
-      private_numbers: whether `.Lstr.3` and `.Lstr.52` are different symbols or parts of section names.
-
-    Raises:
-      ProtocolError: an object is malformed.
+    Without `private_numbers`, `.Lstr.3` and `.Lstr.52` are the same, as symbols and as parts of section names. Sections
+    whose names are `ignored` are ignored in both. Raises ProtocolError if an object is malformed.
     """
     numbers: dict[Any, int] = {}
     first, second = (_Contents(file, ignored, numbers, private_numbers) for file in (original, rebuilt))

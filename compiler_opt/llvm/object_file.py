@@ -208,17 +208,11 @@ _OPTIONS = (
 def linked_text_bytes(
     lld: Path, objects: Sequence[Path], *, scratch: Path | None = None, timeout_s: float = 600
 ) -> int:
-    """Links objects into one program and returns its text bytes; 0 for no objects.
+    """Links ELF objects, or archives of them, into one program and returns its text bytes; 0 for no objects.
 
-    There is no entry point, and undefined symbols are ignored. As in the real build, one copy of each COMDAT group is
-    kept and equal constants are merged. Nothing is garbage-collected, since without an entry point everything would be.
-
-    Args:
-      lld: `ld.lld`; see `Toolchain.tool`.
-      objects: ELF objects, or archives of them, of one target. The first copy of a COMDAT group is kept, so the order
-        matters.
-      scratch: folder for temporary files.
-      timeout_s: wall-clock limit in seconds.
+    There is no entry point, and undefined symbols are ignored. As in the real build, equal constants are merged, and
+    the first copy of each COMDAT group is kept, so the order matters. Nothing is garbage-collected, since without an
+    entry point everything would be.
 
     Raises:
       CompileError: the linker failed.

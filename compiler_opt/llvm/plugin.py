@@ -85,11 +85,7 @@ def compile_sources(toolchain: Toolchain, kind: PluginKind, headers: Path) -> by
 
 
 def link_plugin(toolchain: Toolchain, kind: PluginKind, compiled: bytes, extra_sources: Sequence[Path]) -> bytes:
-    """Links the object of `compile_sources` and extra C++ sources to a library, and tries it out.
-
-    Raises:
-      ToolchainError: no compiler can, or the library does not work in this one.
-    """
+    """Links the object of `compile_sources` and extra sources to a library; raises ToolchainError unless it works."""
     with scratch_directory() as scratch:
         (scratch / "plugin.o").write_bytes(compiled)
         standard_library = [word for word in llvm_definitions(toolchain) if word.startswith("-stdlib=")]
@@ -132,13 +128,9 @@ class PluginCache:
         return result
 
     def build(self, toolchain: Toolchain, kind: PluginKind, output: Path, extra_sources: Sequence[Path] = ()) -> None:
-        """Links and tries out a plugin with additional sources; its object is taken from the folder if possible.
+        """Links and tries out a plugin with more C++ sources, such as `native.embedded_source` of a policy.
 
-        Args:
-          toolchain: the compiler.
-          kind: which plugin.
-          output: the library to write.
-          extra_sources: C++ files to build in, such as `native.embedded_source` of a policy.
+        The plugin's object is taken from the folder if possible.
 
         Raises:
           ToolchainError: headers or a C++ compiler are missing, or the library does not work in this compiler.

@@ -89,14 +89,9 @@ def opt_options(path: str, passes: str = INLINING_PASS) -> list[str]:
 
 
 def parse_call_sites(remarks: bytes, features: Mapping[str, np.ndarray], advice: np.ndarray) -> CallSites:
-    """Parses the remarks of one compilation.
+    """Parses the remarks of one compilation, whose T decisions have features (`[T, ...]` by name) and advice (`[T]`).
 
     Remarks without a callee belong to no decision (`ForceStop`: the module is too big to ask the advisor).
-
-    Args:
-      remarks: as written by the compiler.
-      features: those of the T decisions, `[T, ...]` by name.
-      advice: `[T]`.
 
     Raises:
       ProtocolError: a name is not valid YAML, or the remarks do not match the decisions.
@@ -131,12 +126,9 @@ _Record = tuple[bytes, tuple[bytes, bytes, bytes]]
 
 
 def _of_decisions(records: list[_Record], features: Mapping[str, np.ndarray], advice: np.ndarray) -> list[_Record]:
-    """Drops the remarks of calls that had to be inlined.
+    """Drops the remarks of calls that had to be inlined; raises ProtocolError unless the rest match the decisions.
 
     Features change only with a decision, so the first of several remarks with the same features belongs to one.
-
-    Raises:
-      ProtocolError: the remarks do not match the decisions.
     """
     if not len(advice):
         return []

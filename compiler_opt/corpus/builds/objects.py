@@ -148,15 +148,11 @@ MAX_FILES = 1 << 22
 
 
 def objects_of_directory(folder: Path, base: Path | None = None) -> Build:
-    """Finds the objects in a tree, sorted by name.
+    """Finds the objects in a tree, sorted by name; `base` is the folder that module names are relative to.
 
     Files with an object's suffix count as objects whatever they contain; extraction refuses them with a reason.
     Symlinks are skipped, since their targets would count twice or be outside the tree, and so are archives, since their
     objects are usually in the tree as well.
-
-    Args:
-      folder: the root of the tree.
-      base: the folder that module names are relative to; by default `folder`.
 
     Raises:
       CorpusError: it is not a folder, cannot be read, or is outside the base folder.

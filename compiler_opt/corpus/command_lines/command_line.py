@@ -92,19 +92,16 @@ def opt_command(
     *,
     trusted: bool = False,
 ) -> list[str]:
-    """The command that optimises a module's bitcode by `opt`, up to code generation.
+    """The command that optimises a module's bitcode by `opt`, up to code generation; see `compile_command`.
 
     Args:
       opt: path of `opt`.
       options: the module's cc1 options.
       bitcode: the module's `.bc` file.
       output: the bitcode file to write; `compile_command` with `-disable-llvm-passes` compiles it to an object.
-      extra: our own LLVM options; trusted, and last so that they take precedence.
+      extra: our own LLVM options.
       passes: a pipeline for `opt -passes`; by default that of the module's `-O` level.
       trusted: keep options that are not on the allow-list.
-
-    Raises:
-      CorpusError: an option is not on the allow-list.
     """
     kept = checked_options(tuple(options), trusted)
     llvm_options = [value for name, value in itertools.pairwise(kept) if name == "-mllvm"]

@@ -34,11 +34,9 @@ class Combination:
 
 
 def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
-    """Writes the combined description of `root_dir` atomically.
+    """Writes the combined description of a folder atomically.
 
-    Args:
-      root_dir: the folder.
-      overwrite: also replace a description that lists modules outside the sub-folders.
+    With `overwrite` it also replaces a description that lists modules outside the sub-folders.
 
     Raises:
       CorpusError: there is nothing to combine, a sub-folder's corpus is damaged or leaves the folder, or two corpora

@@ -59,13 +59,8 @@ def make(
 ) -> MadeCorpus:
     """Writes bitcode files as a corpus; the description comes last, so a partial corpus has none.
 
-    Args:
-      paths: the files, all in `input_dir`.
-      input_dir: module names are relative to it.
-      output_dir: the corpus folder.
-      options: cc1 options of every module.
-      overwrite: write into a folder that is not empty.
-      progress: called with 1 for each file done.
+    Module names are relative to `input_dir`, which has all files; `options` are the cc1 options of every module. For
+    the other arguments see `extract.extract`.
 
     Raises:
       CorpusError: none of the files is a module.

@@ -33,15 +33,10 @@ _DIRECTORY_OPTION = "-fdebug-compilation-dir="
 
 
 def read_index(item: ObjectFile, options: Sequence[str], base: Path) -> bytes:
-    """Reads the index that a backend compiled an object with.
+    """Reads the index that a backend compiled an object with, by the backend's options.
 
-    Args:
-      item: the object.
-      options: of the backend.
-      base: the folder that the backends ran in; the compilation directory in `options` is tried next.
-
-    Raises:
-      CorpusError: there is none.
+    `base` is the folder that the backends ran in; the compilation directory in the options is tried next. Raises
+    CorpusError if there is no index.
     """
     named = next((option for option in reversed(options) if option.startswith(INDEX_OPTION)), None)
     if named is None:
@@ -59,8 +54,7 @@ def read_index(item: ObjectFile, options: Sequence[str], base: Path) -> bytes:
 def read_index_file(path: Path, shown: str) -> bytes:
     """Reads an index and checks that it is bitcode, so that no other file that an object names enters a corpus.
 
-    Raises:
-      CorpusError: it is missing or not bitcode; the message starts with `shown`.
+    Raises CorpusError, which starts with `shown`, if it is not.
     """
     name = f"{shown}: its ThinLTO index {printable(path)}"
     remedy = "give the folder that the build ran in with --obj_base_dir"
@@ -122,14 +116,7 @@ def extract(
     overwrite: bool = False,
     progress: Callable[[int], Any] = lambda _: None,
 ) -> MadeCorpus:
-    """Writes the modules of a link as a corpus.
-
-    Args:
-      link: its files.
-      output_dir: the corpus folder.
-      num_workers: modules read at a time.
-      overwrite: write into a folder that is not empty.
-      progress: called with 1 for each module done.
+    """Writes the modules of a link as a corpus; for the arguments see `extract.extract`.
 
     Raises:
       CorpusError: no module is usable.
@@ -168,11 +155,7 @@ def command_override(link_options: Iterable[str], triple: str) -> list[str]:
     """Returns the cc1 options that compile as lld's backends do.
 
     At -O2 and -O3 the objects are bit-identical (LLVM 19 and 22). At lower levels they differ: lld still generates code
-    as at -O2.
-
-    Args:
-      link_options: of the linker; without any, lld's default level and position-independent code are assumed.
-      triple: the target of the modules.
+    as at -O2. Without options of the link, lld's default level and position-independent code are assumed.
     """
     options = list(link_options)
     level, cpu, llvm_options = "2", None, []
