@@ -11,15 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from compiler_opt.corpus.builds.objects import (
-    HEAD_BYTES,
-    OTHER,
-    Member,
-    ObjectFile,
-    kind_of,
-    name_below,
-    normal,
-)
+from compiler_opt.corpus.builds.objects import HEAD_BYTES, OTHER, Member, ObjectFile, kind_of, name_below, normal
 from compiler_opt.corpus.validation import checked_path, reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import open_regular, printable
@@ -108,9 +100,7 @@ class _Archive:
                 name, skipped = self._name(raw_name, start, size)
                 if name not in _SPECIAL:
                     yield Member(
-                        checked_path(name, f"{self._shown}: name of a member"),
-                        start + skipped,
-                        size - skipped,
+                        checked_path(name, f"{self._shown}: name of a member"), start + skipped, size - skipped
                     )
         raise self._error(f"expected at most {_MAX_MEMBERS} members, found more")
 
