@@ -36,7 +36,7 @@ _CHAR6_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 def problem(file: BinaryIO, size_bytes: int) -> str | None:
     """Describes what is wrong with a bitcode file, None if it looks whole; reads only the headers of its blocks.
 
-    The file is positioned at its start.
+    The file must be positioned at its start.
     """
     # The first blocks are short: one read covers several headers.
     head = file.read(_FIRST_BYTES)
@@ -56,7 +56,7 @@ def problem(file: BinaryIO, size_bytes: int) -> str | None:
 
 
 def check(data: bytes, shown: str, remedy: str) -> None:
-    """Checks bitcode in memory; raises CorpusError, a message of its name, what is wrong, and the remedy."""
+    """Checks bitcode in memory; raises CorpusError with the name to show, what is wrong, and the remedy."""
     if wrong := problem(io.BytesIO(data), len(data)):
         raise CorpusError(f"{shown}: {wrong}; {remedy}")
 

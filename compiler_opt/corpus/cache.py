@@ -96,7 +96,7 @@ class ContentCache:
         return path
 
     def together(self, contents: Mapping[str, Path]) -> Path:
-        """Returns a folder that links to files of the cache by the names given; raises OutputError if it cannot."""
+        """Returns a folder with links to cached files by name; raises OutputError if it cannot be written."""
         folder = self.root / "together" / "-".join(path.name for path in contents.values())
         with self._writing():
             folder.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ class Corpus:
       modules: in the order of the description.
       has_thinlto: whether each module has a ThinLTO index.
       global_command_override: cc1 options used instead of each module's own.
-      compiler: what wrote the bitcode, if recorded; key `version` holds `[major, minor, patch]`.
+      compiler: the compiler that wrote the bitcode, if recorded; key `version` holds `[major, minor, patch]`.
       problem_config: changes to the modules' options.
     """
 

@@ -22,7 +22,7 @@ class Module:
 
     Attributes:
       name: its path inside the corpus without suffixes, e.g. `leveldb/db/builder.o`.
-      project: what it is linked into, e.g. `leveldb`.
+      project: the project that it is linked into, e.g. `leveldb`.
       root: the corpus folder.
       command_override: options for all modules, instead of the `.cmd` files (ThinLTO at link time).
       trusted: whether options outside `command_line.py`'s allow-list are accepted.

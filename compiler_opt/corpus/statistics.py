@@ -38,13 +38,7 @@ _FUNCTION = re.compile(rb"^Printing analysis results of CFA for function '", re.
 
 @dataclasses.dataclass(frozen=True)
 class ModuleCounts:
-    """Totals of a module.
-
-    Attributes:
-      functions: defined functions.
-      instructions: their instructions.
-      call_sites: their calls of functions that the module defines, which could be inlined.
-    """
+    """Numbers of defined functions, of their instructions, and of their calls of defined functions (callsites)."""
 
     functions: int
     instructions: int
@@ -56,14 +50,14 @@ class ModuleFacts:
     """Statistics of one module.
 
     Attributes:
-      name: of the module.
-      project: what it is linked into.
-      language: of its source; `?` if unknown.
-      level: its optimisation level, e.g. `-Oz`; `?` if its options cannot be read.
-      target: its target triple.
+      name: the module's name.
+      project: the project that it is linked into.
+      language: the source language; `?` if unknown.
+      level: the optimisation level, e.g. `-Oz`; `?` if its options cannot be read.
+      target: the target triple.
       bitcode_bytes: size of its bitcode file.
-      sha256: of that file: equal ones are copies.
-      counts: of functions, instructions and so on; None if the bitcode cannot be read.
+      sha256: hash of that file; modules with the same hash are copies.
+      counts: None if the bitcode cannot be read.
       decisions: number of decisions of the default policy; None if not counted, or counting failed.
       failure: why there are no counts or decisions; one line.
     """
@@ -98,11 +92,7 @@ class ModuleFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Statistics of a corpus.
-
-    Attributes:
-      modules: in the order of the corpus.
-    """
+    """Statistics of a corpus, whose modules keep their order."""
 
     modules: tuple[ModuleFacts, ...]
 
@@ -160,11 +150,8 @@ class Statistics:
 def gather(modules: Sequence[Module], opt: Path, default_target: str, num_workers: int = 1) -> Iterator[ModuleFacts]:
     """Yields the statistics of each module, in order; a module that cannot be read has a `failure`.
 
-    Args:
-      modules: of a corpus.
-      opt: path of LLVM's opt, at least as new as the bitcode.
-      default_target: of modules whose options name none: the compiler's default.
-      num_workers: modules processed at a time.
+    `opt` must be at least as new as the bitcode. Modules whose options name no target have `default_target`, the
+    compiler's. `num_workers` modules are processed at a time.
 
     Raises:
       ToolchainError: `opt` cannot be run.

@@ -32,7 +32,10 @@ def reading(path: object, remedy: str) -> Iterator[None]:
 
 
 def checked_path(text: object, where: str) -> str:
-    """Returns an untrusted path if the system accepts it; otherwise raises CorpusError, which starts with `where`."""
+    """Returns a path from untrusted input if the operating system accepts it.
+
+    Raises CorpusError, whose message starts with `where`, if it does not.
+    """
     if not isinstance(text, str) or not text:
         raise CorpusError(f"{where}: expected a path, found {shown(text)}")
     try:
@@ -105,17 +108,17 @@ class FileChecker:
                 mode = os.stat(path).st_mode  # noqa: PTH116
         except OSError as error:
             raise _unreadable(path, error) from None
-        if not stat.S_ISREG(mode):
-            raise CorpusError(f"{printable(path)}: expected a file, found something else; {REMAKE}")
+        _check_regular(mode, path)
 
     def _check_bitcode(self, path: str) -> None:
         """Raises CorpusError if a file is missing or not whole bitcode."""
         try:
             descriptor = self._open(path)
             try:
-                size_bytes = _size_of_regular(descriptor, path)
+                status = os.fstat(descriptor)
+                _check_regular(status.st_mode, path)
                 with io.FileIO(descriptor, closefd=False) as file:
-                    wrong = bitcode.problem(file, size_bytes)
+                    wrong = bitcode.problem(file, status.st_size)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -167,12 +170,9 @@ def check_whole_bitcode(path: Path) -> None:
         raise CorpusError(f"{wrong}; {REMAKE}")
 
 
-def _size_of_regular(descriptor: int, path: str) -> int:
-    """Returns the size in bytes; raises CorpusError if the file is not regular."""
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
+def _check_regular(mode: int, path: str) -> None:
+    if not stat.S_ISREG(mode):
         raise CorpusError(f"{printable(path)}: expected a file, found something else; {REMAKE}")
-    return status.st_size
 
 
 def _unreadable(path: str, error: OSError) -> CorpusError:

@@ -23,15 +23,7 @@ _TIMEOUT_S = 300.0
 
 @dataclasses.dataclass(frozen=True)
 class DriverCompiler:
-    """One compiler of a driver.
-
-    Attributes:
-      major: LLVM's major version.
-      clang: the compiler's path.
-      plugin: file name of the plugin in the prefix's folder `lib`.
-      plugin_bytes: size of that file.
-      fingerprint: see `fingerprint`.
-    """
+    """A compiler of a driver, and its plugin: the file's name in the prefix's folder `lib`, size, and `fingerprint`."""
 
     major: int
     clang: Path

@@ -27,8 +27,8 @@ class AdvisorFlags:
       channel_base: the base name of the interactive channel's two pipes.
       training_log: development mode: the file for observations and decisions.
       model_under_training: development mode: the folder of the TFLite model that decides.
-      plugin_default_feature: the feature by which our plugin sends the default decision (see `regalloc_plugin`), if
-        LLVM does not send it.
+      plugin_default_feature: the feature that holds the default decision if our plugin sends it (see
+        `regalloc_plugin`), where LLVM does not.
       include_default: makes the channel also send the default decision, if LLVM offers that.
       default_feature: the feature that then holds it.
       default_slot: the feature that holds it instead in compilers with the bug that `probe` detects.

@@ -149,7 +149,10 @@ class ForkServers:
 
 
 def _working_server(library: Path, program: str, reply_timeout_s: float) -> _Server | None:
-    """Starts a server and tries it out; None if the program ignores the library or is a script. Raises as `_Server`."""
+    """Starts a server and tries it out; None if the program ignores the library or is a script.
+
+    Raises OSError or subprocess.SubprocessError if the server fails.
+    """
     with contextlib.ExitStack() as failing:
         server = _Server(library, program, reply_timeout_s)
         failing.callback(server.close)

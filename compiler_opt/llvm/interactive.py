@@ -43,12 +43,7 @@ class FollowsContexts(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """How a compiler is connected to the channel.
-
-    Attributes:
-      arguments: appended to its command line.
-      environment: all of its environment variables; None for this process's.
-    """
+    """How a compiler is connected: arguments to append, and all environment variables; None for this process's."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str] | None = None
@@ -81,12 +76,7 @@ _CONTEXT = b'{"context"'
 
 @dataclasses.dataclass(frozen=True)
 class FunctionOfDecisions:
-    """The function in which each of T decisions was made.
-
-    Attributes:
-      functions: distinct names.
-      indices: `[T]` int32, index into `functions`.
-    """
+    """The function in which each of T decisions was made: distinct names, and `[T]` int32 indices into them."""
 
     functions: tuple[str, ...]
     indices: np.ndarray

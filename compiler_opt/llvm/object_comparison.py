@@ -72,8 +72,8 @@ def compare(
 ) -> tuple[SectionDifference, ...]:
     """The sections that differ between two relocatable objects, in the order of the original.
 
-    Without `private_numbers`, `.Lstr.3` and `.Lstr.52` are the same, as symbols and as parts of section names. Sections
-    whose names are `ignored` are ignored in both. Raises ProtocolError if an object is malformed.
+    Sections with `ignored` names are ignored in both. Without `private_numbers`, `.Lstr.3` and `.Lstr.52` are the same,
+    as symbols and as parts of section names. Raises ProtocolError if an object is malformed.
     """
     numbers: dict[Any, int] = {}
     first, second = (_Contents(file, ignored, numbers, private_numbers) for file in (original, rebuilt))
@@ -100,7 +100,7 @@ class _Contents:
     """The compared sections of one object, with contents that are comparable between objects.
 
     Args:
-      numbers: of what contents refer to, which all objects share: equal things get the same number.
+      numbers: numbers of symbols and sections, shared by both objects: equal ones get the same number.
 
     Attributes:
       sections: indices by key, in the order of the file.

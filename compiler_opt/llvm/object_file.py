@@ -43,8 +43,7 @@ class ObjectSizes:
 
 def read_text_bytes(path: Path) -> int:
     """Text bytes of an object, a shared library or a program; raises ProtocolError if it is not well-formed ELF."""
-    file = ElfFile.read(path)
-    return int(_section_text_bytes(file).sum())
+    return int(_section_text_bytes(ElfFile.read(path)).sum())
 
 
 def read_object_sizes(path: Path) -> ObjectSizes:

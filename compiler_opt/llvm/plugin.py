@@ -66,7 +66,7 @@ class PluginKind:
 
 
 def load_option(plugin: Path) -> str:
-    """The option with which clang and cc1 load a plugin."""
+    """The option that loads a plugin, for clang and cc1."""
     return f"-fpass-plugin={plugin}"
 
 

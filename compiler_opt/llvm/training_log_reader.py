@@ -17,10 +17,10 @@ from compiler_opt.tensor_spec import TensorSpec
 _Buffer: TypeAlias = bytes | mmap.mmap
 
 _FEW = 64
-"""The number of records compared at once; it quadruples each time all were alike."""
+"""The number of records compared at once; it quadruples whenever all of them match."""
 
 _COPIED_BYTES = 1 << 19
-"""How much is copied at a time into columns, so that it stays in the core's cache between its two copies."""
+"""Columns are filled in pieces of this size, which stay in the core's cache between the two copies."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,12 +31,9 @@ _COFF_MACHINES = (b"\x4c\x01", b"\x64\x86", b"\x64\xaa", b"\xc4\x01")
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """A member of an archive.
+    """A member of an archive: its name, and the offset and size of its contents, in bytes.
 
-    Attributes:
-      name: of the member.
-      offset: of its contents in the archive; linkers name archive members by the offset of the header.
-      size: in bytes.
+    Linkers name a member by the offset of its header instead.
     """
 
     name: str
@@ -49,8 +46,8 @@ class ObjectFile:
     """An object of the build, and its module name.
 
     Attributes:
-      path: of the object or, for a member, of its archive.
-      name: of the module.
+      path: the object or, for a member, its archive.
+      name: the module's name.
       member: the object's place in an archive; None for a file.
     """
 
@@ -92,7 +89,10 @@ def normal(path: Path) -> Path:
 
 
 def unique(objects: Iterable[ObjectFile], where: str) -> tuple[ObjectFile, ...]:
-    """Removes duplicate objects; raises CorpusError, which starts with `where`, if two others share a module name."""
+    """Removes duplicate objects, keeping the order.
+
+    Raises CorpusError, whose message starts with `where`, if two objects have the same module name.
+    """
     known: dict[str, ObjectFile] = {}
     for item in objects:
         first = known.setdefault(item.name, item)
@@ -148,7 +148,7 @@ MAX_FILES = 1 << 22
 
 
 def objects_of_directory(folder: Path, base: Path | None = None) -> Build:
-    """Finds the objects in a tree, sorted by name; `base` is the folder that module names are relative to.
+    """Finds the objects in a tree, sorted by name. Module names are relative to `base`, by default the folder.
 
     Files with an object's suffix count as objects whatever they contain; extraction refuses them with a reason.
     Symlinks are skipped, since their targets would count twice or be outside the tree, and so are archives, since their

@@ -58,7 +58,7 @@ def objects_of_params(path: Path, base: Path | None = None) -> Build:
 def objects_of_inputs(inputs: Iterable[str], base: Path, where: str) -> Build:
     """Lists the objects among the inputs of a link: files and members of archives, each once.
 
-    Raises CorpusError, which starts with `where`, if an archive is damaged.
+    Raises CorpusError, whose message starts with `where`, if an archive is damaged.
     """
     base = normal(base)
     objects: list[ObjectFile] = []

@@ -46,15 +46,15 @@ def split(text: str) -> list[str]:
 
 
 def read(path: Path, what: str) -> list[str]:
-    """Reads the arguments in a response file; raises CorpusError, which asks for `what`, if it cannot."""
+    """Reads the arguments in a response file; raises CorpusError, which asks for `what`, if it cannot be read."""
     return split(read_text(path, MAX_FILE_BYTES, what))
 
 
 def expand(words: Sequence[str], directory: Path, where: str) -> list[str]:
     """Replaces each `@file` by the arguments in the file, recursively; keeps it if there is no such file.
 
-    Files are relative to the directory. Raises CorpusError, which starts with `where`, if a file includes itself, or if
-    files are nested too deeply, too many or too large.
+    Files are relative to the directory. Raises CorpusError, whose message starts with `where`, if a file includes
+    itself, or if files are nested too deeply, too many or too large.
     """
     if not any(word.startswith("@") for word in words):
         return list(words)

@@ -180,7 +180,7 @@ def extract(
     """Writes the modules of `objects` as a corpus; the description comes last, so a partial corpus has none.
 
     Args:
-      objects: what to read.
+      objects: the objects to read.
       output_dir: the corpus folder.
       num_workers: objects read at a time.
       cmd_filter: keep only modules with an option in which this regular expression is found.

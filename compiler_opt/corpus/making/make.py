@@ -33,7 +33,10 @@ def parse_args(text: str) -> tuple[str, ...]:
 
 
 def find_bitcode(input_dir: Path, output_dir: Path) -> list[Path]:
-    """Finds the files `*.bc` below a folder, sorted, but not those in `output_dir`; raises CorpusError if it fails."""
+    """Finds the files `*.bc` below a folder, sorted, except those in `output_dir`.
+
+    Raises CorpusError if the folder is missing or cannot be read.
+    """
 
     def refuse(error: OSError) -> None:
         raise CorpusError(

@@ -51,7 +51,8 @@ class Originals:
         """Finds the object that a module comes from; raises CorpusError if there is none, or it is outside the root."""
         path = self._root / name
         if not os.path.lexists(path):
-            if (holder := self._archive_of(name)) is not None:
+            parents = (self._root / parent for parent in PurePosixPath(name).parents)
+            if (holder := next((parent for parent in parents if parent.is_file()), None)) is not None:
                 return self._member(holder, name)
             if linked := self._linked(path):
                 return linked
@@ -83,11 +84,6 @@ class Originals:
         """Raises CorpusError unless the path is a file, and inside the folder."""
         if not resolved_within(path, self._root, "build it again, or give the folder of the objects").is_file():
             raise CorpusError(f"{printable(path)}: expected an object, found something else")
-
-    def _archive_of(self, name: str) -> Path | None:
-        """The archive that contains the module's object."""
-        parents = (self._root / parent for parent in PurePosixPath(name).parents)
-        return next((path for path in parents if path.is_file()), None)
 
     def _member(self, holder: Path, name: str) -> ObjectFile:
         self._check(holder)

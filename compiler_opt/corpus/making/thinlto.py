@@ -54,7 +54,7 @@ def read_index(item: ObjectFile, options: Sequence[str], base: Path) -> bytes:
 def read_index_file(path: Path, shown: str) -> bytes:
     """Reads an index and checks that it is bitcode, so that no other file that an object names enters a corpus.
 
-    Raises CorpusError, which starts with `shown`, if it is not.
+    Raises CorpusError, whose message starts with `shown`, if it is not.
     """
     name = f"{shown}: its ThinLTO index {printable(path)}"
     remedy = "give the folder that the build ran in with --obj_base_dir"
@@ -72,7 +72,7 @@ class Link:
 
     Attributes:
       modules: name and path of each, without suffixes.
-      options: of the link; empty if unknown.
+      options: the options of the link; empty if unknown.
       skipped: inputs for which the linker saved no file.
     """
 

@@ -164,7 +164,7 @@ def write_description(
     has_thinlto: bool = False,
     command_override: Sequence[str] | None = None,
 ) -> None:
-    """Writes `corpus_description.json` atomically; raises OutputError if it cannot.
+    """Writes `corpus_description.json` atomically; raises OutputError if the folder cannot be written.
 
     `projects` are names that prefix the modules' names; `version` is that of the newest LLVM that wrote any bitcode. A
     corpus with a `command_override` (cc1 options of all modules) has no `.cmd` files.

@@ -29,14 +29,7 @@ SPLITS = ("train", "validation", "held_out")
 
 
 class Archive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A source distribution on the Python package index.
-
-    Attributes:
-      name: of the distribution.
-      version: of the distribution.
-      sha256: of the archive file, in hexadecimal.
-      num_bytes: of the archive file; 0 if unknown.
-    """
+    """A source distribution on the Python package index; `sha256` and `num_bytes` (0 if unknown) are of its file."""
 
     name: str
     version: str
@@ -45,12 +38,7 @@ class Archive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The size of a project's corpus, compiled with clang-22 at -Oz; zeros if unknown.
-
-    Attributes:
-      modules: number of modules.
-      num_bytes: of all files.
-    """
+    """The size of a project's corpus in modules and bytes, compiled with clang-22 at -Oz; zeros if unknown."""
 
     modules: NonNegativeInt = 0
     num_bytes: NonNegativeInt = msgspec.field(name="bytes", default=0)
@@ -103,12 +91,7 @@ class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """The projects and the sets.
-
-    Attributes:
-      projects: by name.
-      sets: names of projects by set and split: `sets["small"]["train"]`.
-    """
+    """The projects by name, and the names of projects by set and split: `sets["small"]["train"]`."""
 
     projects: Mapping[str, Project]
     sets: Mapping[str, Mapping[str, tuple[str, ...]]]
