@@ -10,8 +10,7 @@ import numpy as np
 
 from compiler_opt.collect import backends
 from compiler_opt.collect.policy_folder import PolicyFolder
-from compiler_opt.corpus.command_lines import thinlto
-from compiler_opt.corpus.command_lines.command_line import compile_command, opt_command
+from compiler_opt.corpus.command_lines.command_line import compile_command, is_thinlto, opt_command
 from compiler_opt.corpus.module import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ResourceError
 from compiler_opt.llvm import ir2vec, processes, remarks
@@ -147,7 +146,7 @@ class Compilation:
     @property
     def loads_plugins(self) -> bool:
         """Whether clang loads pass plugins; as the backend of a ThinLTO link it does not."""
-        return not thinlto.without_index(self._options)[1]
+        return not is_thinlto(self._options)
 
     def may_use(self, backend: str) -> bool:
         """Whether the settings allow a backend; opt and embeddings need the channel."""

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus.command_lines.command_line import checked_options
-from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
+from compiler_opt.corpus.command_lines.command_line import INDEX_SUFFIX, checked_options
 from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
 from compiler_opt.corpus.validation import read_bitcode, resolved_within
 from compiler_opt.errors import ConfigError, CorpusError, OutputError

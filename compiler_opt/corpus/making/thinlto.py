@@ -21,7 +21,7 @@ from typing import Any
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.builds import params, response_files
 from compiler_opt.corpus.builds.objects import ObjectFile, name_below, normal
-from compiler_opt.corpus.command_lines.thinlto import INDEX_OPTION, INDEX_SUFFIX
+from compiler_opt.corpus.command_lines.command_line import INDEX_OPTION, INDEX_SUFFIX
 from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
 from compiler_opt.corpus.validation import checked_path, read_bitcode
 from compiler_opt.errors import CorpusError

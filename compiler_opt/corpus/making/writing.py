@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from compiler_opt.corpus import bitcode
-from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
+from compiler_opt.corpus.command_lines.command_line import INDEX_SUFFIX
 from compiler_opt.corpus.description import DESCRIPTION_NAME
 from compiler_opt.corpus.module import check_name, format_options
 from compiler_opt.errors import CorpusError, OutputError, ProtocolError

@@ -9,8 +9,7 @@ import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.corpus.builds.objects import ObjectFile, objects_of_directory
-from compiler_opt.corpus.command_lines.command_line import compile_command
-from compiler_opt.corpus.command_lines.thinlto import index_path
+from compiler_opt.corpus.command_lines.command_line import compile_command, index_path
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.extract import extract
