@@ -190,7 +190,7 @@ def _probe_all(clangs: Sequence[str | Path]) -> dict[int, Toolchain]:
 
 
 def _tools_to_link(toolchain: Toolchain) -> Iterator[tuple[str, Path]]:
-    """Finds them in the folder of the compiler's other tools, or on PATH with its version as a suffix."""
+    """The installed `LINKED_TOOLS`: beside the compiler's other tools, or on PATH with its version as a suffix."""
     for name in LINKED_TOOLS:
         beside = toolchain.tool("llvm-config").with_name(name)
         path = shutil.which(beside) or shutil.which(f"{name}-{toolchain.version[0]}")

@@ -124,7 +124,7 @@ class ForkServers:
         if spec.memory_bytes is None or spec.death_signal != signal.SIGKILL:
             return None
         program = shutil.which(spec.command[0])
-        if program is None or not Path(program).is_absolute() or not _loads_alike(spec.environment):
+        if program is None or not Path(program).is_absolute() or not _loader_variables_match(spec.environment):
             return None
         try:
             if program not in self._servers:
@@ -166,7 +166,7 @@ def _working_server(library: Path, program: str, reply_timeout_s: float) -> _Ser
     return None
 
 
-def _loads_alike(environment: Mapping[str, str] | None) -> bool:
+def _loader_variables_match(environment: Mapping[str, str] | None) -> bool:
     """Whether the loader would act the same under these variables as under this process's."""
     environment = os.environ if environment is None else environment
     names = {name for name in (*environment, *os.environ) if name.startswith(_LOADERS_VARIABLES)}

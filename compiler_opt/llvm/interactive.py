@@ -264,7 +264,7 @@ def _converse(conversation: _Conversation, observations: int, child: processes.C
         if not events:
             return False
         ready = dict(events)
-        # POLLHUP without POLLIN: the writer has closed its end. As long as there was no writer, there is no event.
+        # POLLHUP without POLLIN: the writer has closed its end. Before a writer opens it, there is no event.
         if observations in ready:
             chunk = os.read(observations, 1 << 16)
             if chunk:

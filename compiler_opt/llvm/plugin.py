@@ -119,7 +119,7 @@ class PluginCache:
         key = (kind.name, toolchain.clang)
         if key not in self._results:
             try:
-                self._results[key] = self._kept(toolchain, kind)
+                self._results[key] = self._find_or_build(toolchain, kind)
             except CompilerOptError as error:
                 self._results[key] = str(error)
         result = self._results[key]
@@ -144,7 +144,7 @@ class PluginCache:
             compiled = self._compile(toolchain, kind, headers)
         write_atomically(output, self._link(toolchain, kind, compiled, extra_sources))
 
-    def _kept(self, toolchain: Toolchain, kind: PluginKind) -> Path:
+    def _find_or_build(self, toolchain: Toolchain, kind: PluginKind) -> Path:
         headers = _checked_headers(toolchain, kind)
         library = self._folder / f"{_name(toolchain, kind, headers)}.so"
         with self._locked():

@@ -98,7 +98,7 @@ def parse_call_sites(remarks: bytes, features: Mapping[str, np.ndarray], advice:
     """
     records = [(record, site) for record in remarks.split(b"\n--- ") if (site := _call_site(record)) is not None]
     if len(records) > len(advice):
-        records = _of_decisions(records, features, advice)
+        records = _drop_forced(records, features, advice)
     if len(records) != len(advice):
         raise ProtocolError(f"remarks: expected {len(advice)}, one per decision, found {len(records)}")
     found = [site for _, site in records]
@@ -125,7 +125,7 @@ _Record = tuple[bytes, tuple[bytes, bytes, bytes]]
 """A remark, with its outcome, caller and callee."""
 
 
-def _of_decisions(records: list[_Record], features: Mapping[str, np.ndarray], advice: np.ndarray) -> list[_Record]:
+def _drop_forced(records: list[_Record], features: Mapping[str, np.ndarray], advice: np.ndarray) -> list[_Record]:
     """Drops the remarks of calls that had to be inlined; raises ProtocolError unless the rest match the decisions.
 
     Features change only with a decision, so the first of several remarks with the same features belongs to one.

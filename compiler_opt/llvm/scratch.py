@@ -81,7 +81,7 @@ def sweep(base: Path) -> int:
         try:
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            # New, without its lock yet, unless it is old: a minute is ample.
+            # A new directory has no lock yet; after a minute, its owner must have died before locking it.
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < time.time() - 60:
                     shutil.rmtree(path, ignore_errors=True)

@@ -120,7 +120,7 @@ class CorpusWriter:
                 raise OutputError(f"{folder}: is a link that leaves {self._output_dir}; give another --output_dir")
             self._folders.add(folder)
         try:
-            # To wait for the disk after each of thousands of small files would take longer than to extract them.
+            # Waiting for the disk after each of thousands of small files would take longer than extracting them.
             write_atomically(path, content, durable=False)
         except OutputError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENAMETOOLONG:
