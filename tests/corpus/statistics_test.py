@@ -1,4 +1,4 @@
-"""The statistics of a small corpus."""
+"""The statistics of a small corpus, and counts of modules against what their source says."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Sizes of real objects against LLVM's own tools, and what corrupt objects do."""
+"""Sizes of real objects against LLVM's own tools, what corrupt objects do, and sizes of linked objects."""
 
 import json
 import re

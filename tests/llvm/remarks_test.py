@@ -1,4 +1,4 @@
-"""Call sites from remarks: by hand, by chance, and from real compilers."""
+"""Callsites and spill costs from remarks: by hand, by chance, and from real compilers."""
 
 import subprocess
 from pathlib import Path

@@ -25,11 +25,9 @@ _SPECIAL = ("/", "/SYM64/", "//", "__.SYMDEF", "__.SYMDEF SORTED", "__.SYMDEF_64
 
 
 def objects_of_archive(path: Path, base: Path) -> list[ObjectFile]:
-    """Lists the objects in an archive; module names are `lib/libx.a/member.o`, or paths of a thin archive's members.
+    """Lists the objects in an archive inside the folder `base`, to which module names are relative.
 
-    Args:
-      path: the archive, inside the base folder.
-      base: the folder that module names are relative to.
+    They are `lib/libx.a/member.o`, or the paths of a thin archive's members.
 
     Raises:
       CorpusError: it cannot be read, is not an archive, is truncated, or a member is outside the base folder.

@@ -86,7 +86,10 @@ def build(
     announce: Callable[[Plan], Any] = lambda _plan: None,
     known: manifest.Manifest | None = None,
 ) -> dict[str, Path]:
-    """Builds (or completes) the corpora of a set; keeps complete projects of the same compiler and flags.
+    """Builds (or completes) the corpora of a set, and returns the corpus folder of each split.
+
+    Complete projects of the same compiler and flags are kept. Projects that do not support the target's architecture
+    are skipped.
 
     Args:
       set_name: one of the sets in `projects.yaml`, e.g. `small`.
@@ -94,15 +97,11 @@ def build(
       clang: the compiler.
       cache_dir: where source archives are kept; by default the user's cache folder.
       level: one of `LEVELS`.
-      target: what to compile for; by default the compiler's default target.
+      target: the target to compile for; by default the compiler's.
       num_workers: compilers running at a time.
       progress: called after each module.
       announce: called with the plan before the build starts.
-      known: the sets and projects; by default those of `projects.yaml`. Projects that do not support the target's
-        architecture are skipped.
-
-    Returns:
-      The corpus folder of each split.
+      known: the sets and projects; by default those of `projects.yaml`.
 
     Raises:
       ConfigError: the target or its headers are missing.
