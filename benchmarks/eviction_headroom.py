@@ -20,7 +20,7 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompilerOptError, ConfigError, CorpusError
-from compiler_opt.llvm import regalloc_remarks
+from compiler_opt.llvm.remarks import RegallocCosts, parse_costs
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.rule import RULE, Rule, RulePolicy
@@ -105,8 +105,8 @@ def _share_of_copies(module: Module, problem: Problem, toolchain: Toolchain) -> 
             compilation.compile([])
         except CompilerOptError:
             return float("nan")
-        costs = regalloc_remarks.parse_costs(compilation.measured_remarks())
-    copies = {name: regalloc_remarks.RegallocCosts(copies=cost.copies) for name, cost in costs.items()}
+        costs = parse_costs(compilation.measured_remarks())
+    copies = {name: RegallocCosts(copies=cost.copies) for name, cost in costs.items()}
     return sum(function_scores(copies).values()) / sum(function_scores(costs).values())
 
 

@@ -30,12 +30,11 @@ from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, ConfigError, ToolchainError
-from compiler_opt.llvm import processes, regalloc_remarks
+from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION, mllvm
 from compiler_opt.llvm.interactive import Decide, StartDeciding, compile_interactively, llvm_channel
 from compiler_opt.llvm.plugin import FLAGS
-from compiler_opt.llvm.regalloc_remarks import RegallocCosts
-from compiler_opt.llvm.remarks import options
+from compiler_opt.llvm.remarks import REGALLOC_PASS, RegallocCosts, options, parse_costs
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.llvm.training_log import Header
@@ -203,7 +202,7 @@ class _Measurement:
         """
         machine_ir, remarks = self.scratch / "module.mir", self.scratch / "remarks"
         remarks.unlink(missing_ok=True)
-        extra = [*_STOP, *options(str(remarks), regalloc_remarks.REMARK_PASS)]
+        extra = [*_STOP, *options(str(remarks), REGALLOC_PASS)]
         if decide is None:
             result = processes.run(self._command(module, machine_ir, extra))
         else:
@@ -215,7 +214,7 @@ class _Measurement:
             ).process
         if not result.ok:
             raise CompileError(result.describe())
-        by_remarks = regalloc_remarks.parse_costs(remarks.read_bytes())
+        by_remarks = parse_costs(remarks.read_bytes())
         scored = processes.run([str(self.reference), str(machine_ir)], timeout_s=_TIMEOUT_S)
         if not scored.ok:
             raise _UnreadableError(scored.describe())
@@ -234,7 +233,7 @@ class _Measurement:
         plain, output, remarks, machine_ir, scores = (
             self.scratch / name for name in ("plain.o", "module.o", "remarks", "module.mir", "scores")
         )
-        yaml = options(str(remarks), regalloc_remarks.REMARK_PASS)
+        yaml = options(str(remarks), REGALLOC_PASS)
         # An ELF object has no section for bitstream remarks: clang-19 crashes, clang-22 warns.
         bitstream = [*yaml[:-1], "bitstream", *mllvm(["-remarks-section=false"])]
         ways: dict[str, tuple[list[str], Path, Path | None]] = {
@@ -256,7 +255,7 @@ class _Measurement:
                     seconds[way] = _checked(command, environment=environment).cpu_s
                     if way == _YAML:
                         start_s = time.process_time()
-                        regalloc_remarks.parse_costs(remarks.read_bytes())
+                        parse_costs(remarks.read_bytes())
                         seconds[_PARSE] = time.process_time() - start_s
                     if repetition < 0 and path == output:
                         cpu.different_objects += output.read_bytes() != plain.read_bytes()

@@ -28,9 +28,10 @@ from benchmarks import distributed_link
 from compiler_opt.collect import verify
 from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.corpus.builds import database, directory
+from compiler_opt.corpus.builds import database
+from compiler_opt.corpus.builds.objects import objects_of_directory
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.making import extract, local_thinlto
+from compiler_opt.corpus.making import extract, thinlto
 from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.corpus.ready_made import archives, manifest
 from compiler_opt.errors import CompileError, ConfigError
@@ -105,9 +106,9 @@ def _settings(way: str, build: _Build, toolchain: Toolchain) -> list[str]:
 def _extract(way: str, build: Path, corpus_dir: Path, num_workers: int) -> MadeCorpus:
     """Extracts like `extract_ir`, for two of the ways with `--thinlto_build`."""
     if way == _LOCAL:
-        return local_thinlto.extract(local_thinlto.link_of_directory(build), corpus_dir, num_workers=num_workers)
+        return thinlto.extract(thinlto.link_of_directory(build), corpus_dir, num_workers=num_workers)
     if way == _DISTRIBUTED:
-        objects = directory.objects_of_directory(build / "native", build).objects
+        objects = objects_of_directory(build / "native", build).objects
         return extract.extract(objects, corpus_dir, num_workers=num_workers, thinlto_base=build)
     objects = tuple(database.objects_of_database(build / "compile_commands.json", build))
     return extract.extract(objects, corpus_dir, num_workers=num_workers)

@@ -10,10 +10,8 @@ import numpy as np
 
 from compiler_opt.collect import backends
 from compiler_opt.collect.policy_folder import PolicyFolder
-from compiler_opt.corpus.command_lines import thinlto
-from compiler_opt.corpus.command_lines.command_line import compile_command, opt_command
-from compiler_opt.corpus.description import explain_failure
-from compiler_opt.corpus.module import Module
+from compiler_opt.corpus.command_lines.command_line import compile_command, is_thinlto, opt_command
+from compiler_opt.corpus.module import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ResourceError
 from compiler_opt.llvm import ir2vec, processes, remarks
 from compiler_opt.llvm.advisors import INLINING
@@ -148,7 +146,7 @@ class Compilation:
     @property
     def loads_plugins(self) -> bool:
         """Whether clang loads pass plugins; as the backend of a ThinLTO link it does not."""
-        return not thinlto.without_index(self._options)[1]
+        return not is_thinlto(self._options)
 
     def may_use(self, backend: str) -> bool:
         """Whether the settings allow a backend; opt and embeddings need the channel."""
@@ -183,7 +181,7 @@ class Compilation:
             opt = self.toolchain.tool("opt")
             passes = self.settings.opt_passes
             return opt_command(opt, options, bitcode, self._optimised_path, extra, passes, trusted=trusted)
-        remark_pass = remarks.REMARK_PASS if call_sites else self.problem.remark_pass
+        remark_pass = remarks.INLINING_PASS if call_sites else self.problem.remark_pass
         if remark_pass is not None:
             flags = [*flags, *remarks.options(str(self._remarks_path), remark_pass)]
         return compile_command(self.toolchain.clang, options, bitcode, self.object_path, flags, trusted=trusted)

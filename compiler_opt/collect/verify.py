@@ -16,8 +16,8 @@ from pathlib import Path
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus import bitcode
+from compiler_opt.corpus.making.extract import BITCODE_SECTION, COMMAND_SECTION
 from compiler_opt.corpus.making.originals import Original, Originals
-from compiler_opt.corpus.making.sections import BITCODE_SECTION, COMMAND_SECTION
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, CorpusError, ProtocolError
 from compiler_opt.files import printable

@@ -22,8 +22,8 @@ from compiler_opt.collect.schedule import Job as Job
 from compiler_opt.collect.schedule import Schedule, SetAside, Task, lost_rollout
 from compiler_opt.collect.worker import PickledPolicies, Worker, WorkerSettings
 from compiler_opt.errors import ResourceError
-from compiler_opt.llvm.process_result import describe_exit
 from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.spawn import describe_exit
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems.problem import Measurement, Problem
 

@@ -36,9 +36,7 @@ _CHAR6_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 def problem(file: BinaryIO, size_bytes: int) -> str | None:
     """Describes what is wrong with a bitcode file, None if it looks whole; reads only the headers of its blocks.
 
-    Args:
-      file: positioned at its start.
-      size_bytes: of the file.
+    The file must be positioned at its start.
     """
     # The first blocks are short: one read covers several headers.
     head = file.read(_FIRST_BYTES)
@@ -58,16 +56,7 @@ def problem(file: BinaryIO, size_bytes: int) -> str | None:
 
 
 def check(data: bytes, shown: str, remedy: str) -> None:
-    """Checks bitcode in memory.
-
-    Args:
-      data: the bitcode.
-      shown: its name in the message.
-      remedy: what the user can do.
-
-    Raises:
-      CorpusError: it is not bitcode, or truncated.
-    """
+    """Checks bitcode in memory; raises CorpusError with the name to show, what is wrong, and the remedy."""
     if wrong := problem(io.BytesIO(data), len(data)):
         raise CorpusError(f"{shown}: {wrong}; {remedy}")
 
@@ -101,8 +90,7 @@ def _blocks_problem(file: BinaryIO, first: bytes, start: int, end: int) -> str |
 def split(data: bytes) -> list[bytes]:
     """Splits a section that `ld -r` concatenated into its bitcode files, which may have padding between them.
 
-    Raises:
-      ValueError: it is not a sequence of raw bitcode files.
+    Raises ValueError if it is not a sequence of raw bitcode files.
     """
     if data.startswith(_WRAPPER_MAGIC):
         return [data]
@@ -151,11 +139,7 @@ def target_triple(data: bytes) -> str | None:
 
 
 class _Bits:
-    """Reads little-endian bit fields.
-
-    Raises:
-      EOFError: the data ends before the field.
-    """
+    """Reads little-endian bit fields; raises EOFError if the data ends before the field."""
 
     def __init__(self, data: bytes, position: int) -> None:
         self._data = data

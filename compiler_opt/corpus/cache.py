@@ -63,11 +63,7 @@ class ContentCache:
     ) -> Path:
         """Returns the cached file of a source, reading the source only if it is not cached yet.
 
-        Args:
-          key: identifies the source and its version.
-          size_bytes: its expected size.
-          source: opens it for reading.
-          check: validates the file before it enters the cache; raises CorpusError.
+        The key identifies the source and its version; `check` validates the file before it enters the cache.
 
         Raises:
           CorpusError: the source has another size, or `check` refuses the file.
@@ -100,11 +96,7 @@ class ContentCache:
         return path
 
     def together(self, contents: Mapping[str, Path]) -> Path:
-        """Returns a folder that links to files of the cache by the names given.
-
-        Raises:
-          OutputError: the cache cannot be written.
-        """
+        """Returns a folder with links to cached files by name; raises OutputError if it cannot be written."""
         folder = self.root / "together" / "-".join(path.name for path in contents.values())
         with self._writing():
             folder.mkdir(parents=True, exist_ok=True)

@@ -16,16 +16,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+
+from compiler_opt.checked_values import NonNegativeInt, convert, read_json
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
-from compiler_opt.corpus.description_file import MAX_DESCRIPTION_BYTES, read_description
-from compiler_opt.corpus.module import MAX_COMMAND_BYTES, Module
+from compiler_opt.corpus.module import MAX_COMMAND_BYTES, Module, check_name
 from compiler_opt.corpus.remote import RemoteFolder, RemoteModule, is_url, list_folder
 from compiler_opt.corpus.validation import REMAKE, FileChecker
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import printable, shown, write_atomically
+
+MAX_DESCRIPTION_BYTES = 1 << 27
+MAX_MODULES = 1 << 21
 
 DESCRIPTION_NAME = "corpus_description.json"
 
@@ -41,7 +46,7 @@ class Corpus:
       modules: in the order of the description.
       has_thinlto: whether each module has a ThinLTO index.
       global_command_override: cc1 options used instead of each module's own.
-      compiler: what wrote the bitcode, if recorded; key `version` holds `[major, minor, patch]`.
+      compiler: the compiler that wrote the bitcode, if recorded; key `version` holds `[major, minor, patch]`.
       problem_config: changes to the modules' options.
     """
 
@@ -71,7 +76,7 @@ class Corpus:
         root = Path(path)
         if root.name == DESCRIPTION_NAME:
             root = root.parent
-        corpus = _corpus(root, trusted)
+        corpus = _read_corpus(root, trusted)
         checker = FileChecker(root)
         for module in corpus.modules:
             checker.check_module(module.name, has_command=module.command_override is None)
@@ -90,11 +95,7 @@ class Corpus:
         return {project: tuple(modules) for project, modules in result.items()}
 
     def select(self, projects: Iterable[str]) -> "Corpus":
-        """The modules of these projects, as a corpus.
-
-        Raises:
-          CorpusError: there is no such project.
-        """
+        """The modules of these projects, as a corpus; raises CorpusError if there is no such project."""
         wanted = set(projects)
         if missing := sorted(wanted - self.projects().keys()):
             raise CorpusError(
@@ -104,13 +105,9 @@ class Corpus:
         return dataclasses.replace(self, modules=tuple(m for m in self.modules if m.project in wanted))
 
     def filter(self, keep: str | Callable[[Module], bool]) -> "Corpus":
-        """The modules that match, as a corpus.
+        """The modules whose names the regular expression is found in, or for which the predicate holds, as a corpus.
 
-        Args:
-          keep: a regular expression searched for in module names, or a predicate.
-
-        Raises:
-          ConfigError: the regular expression is invalid, or no module matches.
+        Raises ConfigError if the regular expression is invalid, or no module matches.
         """
         if isinstance(keep, str):
             try:
@@ -140,20 +137,12 @@ class Corpus:
     def targets(self, default: str) -> dict[str, int]:
         """The number of modules per target, the most frequent first.
 
-        Args:
-          default: the target of modules whose options name none: the compiler's default.
-
-        Raises:
-          CorpusError: a module's options cannot be read.
+        Modules whose options name no target have the compiler's `default`. Raises CorpusError for unreadable options.
         """
         return dict(Counter(module.target() or default for module in self.modules).most_common())
 
     def check_compiler(self, version: Sequence[int], clang: Path | str = "clang") -> None:
-        """Refuses a compiler that is older than the one that wrote the bitcode.
-
-        Args:
-          version: of the compiler, `(major, minor, patch)`.
-          clang: its path, for the message.
+        """Refuses a compiler (version and path) that is older than the one that wrote the bitcode.
 
         Raises:
           CorpusError: it is older; LLVM reads bitcode of its own and earlier versions only.
@@ -174,37 +163,78 @@ class Corpus:
             return bitcode.producer_version(file.read(bitcode.HEAD_BYTES))
 
 
-def explain_failure(stderr: str) -> str | None:
-    """Explains a compiler error about a module's bitcode and its remedy, in one line; None for other errors."""
-    if re.search(r"Unknown attribute kind|Invalid record|Unknown (opcode|version|type)|Incompatible epoch", stderr):
-        return (
-            "the bitcode was written by a newer LLVM than this clang reads; use a clang at least as new as the one "
-            f"that made the corpus, or {REMAKE} with this clang"
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class _Compiler(msgspec.Struct):
+    version: tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt] | None = None
+
+
+class _File(msgspec.Struct):
+    """The keys that we read; others are ignored."""
+
+    modules: Annotated[list[Any], msgspec.Meta(max_length=MAX_MODULES)]
+    has_thinlto: bool = False
+    global_command_override: tuple[_Text, ...] | None = None
+    projects: tuple[_Text, ...] = ()
+    compiler: _Compiler | None = None
+
+
+def _read_corpus(root: Path, trusted: bool) -> Corpus:
+    """Reads and validates the description in a folder, but not the modules' files."""
+    path = root / DESCRIPTION_NAME
+    try:
+        content = read_json(path, dict[str, Any], max_bytes=MAX_DESCRIPTION_BYTES, error=CorpusError, remedy=REMAKE)
+    except FileNotFoundError:
+        raise CorpusError(
+            f"{path}: no such file, so {path.parent} is no corpus; make one with compiler_opt/tools/fetch_corpus.py "
+            "or compiler_opt/tools/extract_ir.py"
+        ) from None
+    try:
+        file = convert(content, _File)
+    except ValueError as error:
+        raise CorpusError(f"{path}: {error}; {REMAKE}") from None
+    if not file.modules:
+        raise CorpusError(f"{path}: the corpus is empty ('modules' lists nothing); {REMAKE}")
+    override = file.global_command_override
+    if override is not None and sum(map(len, override)) + len(override) > MAX_COMMAND_BYTES:
+        raise CorpusError(
+            f"{path}: global_command_override: expected at most {MAX_COMMAND_BYTES} bytes of options, found more"
         )
-    if re.search(r"Invalid bitcode|file too small|Malformed block|Unexpected end of file|truncated|Bad magic", stderr):
-        return f"the bitcode is damaged or truncated; {REMAKE}"
-    # So many warnings of the second kind may follow that stderr's tail lacks the error itself.
-    if "overriding the module target triple" in stderr or (
-        "is not a recognized feature for this target" in stderr and stderr.rstrip().endswith("1 error generated.")
-    ):
-        return (
-            "the bitcode is for another target than the options (or, if they name none, than this clang's default); "
-            "put the bitcode's target as '-triple' into the module's .cmd file"
-        )
-    if unknown := re.search(r"unknown target triple '([^']*)'|No available targets .* with triple \"([^\"]*)", stderr):
-        return (
-            f"this clang cannot compile for the target {unknown[1] or unknown[2]} (clang --print-targets lists "
-            "its targets); give another by --clang_path"
-        )
+    projects = _projects_of_modules(path, file.modules, frozenset(file.projects))
+    modules = tuple(Module(name, project, root, override, trusted) for name, project in projects.items())
+    # `compiler` verbatim: it may have keys that others use.
+    return Corpus(root, modules, file.has_thinlto, override, content.get("compiler"))
+
+
+def _projects_of_modules(where: Path, names: Iterable[Any], projects: frozenset[str]) -> dict[str, str]:
+    """Maps each module to the longest project that prefixes its name; without projects, the corpus is one project."""
+    own_name = where.parent.resolve().name or "corpus"
+    modules: dict[str, str] = {}
+    for name in names:
+        try:
+            check_name(name)
+        except CorpusError as error:
+            raise CorpusError(f"{where}: {error}; {REMAKE}") from None
+        if name in modules:
+            raise CorpusError(f"{where}: module {shown(name)} is listed twice; {REMAKE}")
+        project = _project_of(name, projects)
+        if project is None:
+            if projects:
+                raise CorpusError(f"{where}: module {shown(name)} belongs to none of 'projects'; {REMAKE}")
+            project = own_name
+        modules[name] = project
+    return modules
+
+
+def _project_of(name: str, projects: frozenset[str]) -> str | None:
+    """The longest project that prefixes the name."""
+    end = name.rfind("/")
+    while end > 0:
+        if name[:end] in projects:
+            return name[:end]
+        end = name.rfind("/", 0, end)
     return None
-
-
-def _corpus(root: Path, trusted: bool) -> Corpus:
-    """Reads the description in a folder, without validating the modules' files."""
-    description = read_description(root / DESCRIPTION_NAME)
-    options = description.global_command_override
-    modules = tuple(Module(name, project, root, options, trusted) for name, project in description.modules.items())
-    return Corpus(root, modules, description.has_thinlto, options, description.compiler)
 
 
 def _load_remote(url: str, trusted: bool, cache_dir: Path | None) -> Corpus:
@@ -220,7 +250,7 @@ def _load_remote(url: str, trusted: bool, cache_dir: Path | None) -> Corpus:
     # Error messages name this copy.
     copy = folder.mirror / DESCRIPTION_NAME
     write_atomically(copy, listed.fetch().read_bytes())
-    corpus = _corpus(folder.mirror, trusted)
+    corpus = _read_corpus(folder.mirror, trusted)
     modules = tuple(dataclasses.replace(module, remote=_remote_module(module, folder)) for module in corpus.modules)
     return dataclasses.replace(corpus, modules=modules)
 

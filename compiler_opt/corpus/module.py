@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ class Module:
 
     Attributes:
       name: its path inside the corpus without suffixes, e.g. `leveldb/db/builder.o`.
-      project: what it is linked into, e.g. `leveldb`.
+      project: the project that it is linked into, e.g. `leveldb`.
       root: the corpus folder.
       command_override: options for all modules, instead of the `.cmd` files (ThinLTO at link time).
       trusted: whether options outside `command_line.py`'s allow-list are accepted.
@@ -50,11 +51,7 @@ class Module:
         return self.root / f"{self.name}.cmd"
 
     def bitcode_bytes(self) -> int:
-        """The size of its bitcode.
-
-        Raises:
-          CorpusError: the file is gone.
-        """
+        """The size of its bitcode; raises CorpusError if the file is gone."""
         if self.remote is not None:
             return self.remote.bitcode.size_bytes
         path = self.bitcode_path
@@ -62,11 +59,7 @@ class Module:
             return path.stat().st_size
 
     def options(self) -> tuple[str, ...]:
-        """The recorded cc1 options with `problem_config` applied; `command_line.compile_command` checks them.
-
-        Raises:
-          CorpusError: the `.cmd` file is missing or invalid.
-        """
+        """`recorded_options` with `problem_config` applied; `command_line.compile_command` checks them."""
         return self.problem_config.apply(self.recorded_options())
 
     def recorded_options(self) -> tuple[str, ...]:
@@ -86,11 +79,7 @@ class Module:
             raise CorpusError(f"{printable(path)}: {error}; {REMAKE}") from None
 
     def target(self) -> str | None:
-        """The target triple in its options, e.g. `aarch64-unknown-linux-gnu`; None for the compiler's default.
-
-        Raises:
-          CorpusError: see `options`.
-        """
+        """The target triple in its `options`, e.g. `aarch64-unknown-linux-gnu`; None for the compiler's default."""
         return dict(itertools.pairwise(self.options())).get("-triple")
 
     def language(self) -> str:
@@ -116,11 +105,7 @@ _LANGUAGE_OF_SUFFIX = {
 
 
 def parse_options(data: bytes) -> tuple[str, ...]:
-    """Splits the contents of a `.cmd` file: options terminated (or separated) by NUL.
-
-    Raises:
-      CorpusError: it is empty or too long.
-    """
+    """Splits the contents of a `.cmd` file: options terminated (or separated) by NUL; raises CorpusError if invalid."""
     if len(data) > MAX_COMMAND_BYTES:
         raise CorpusError(f"expected at most {MAX_COMMAND_BYTES} bytes of options, found more")
     if data.endswith(b"\0"):
@@ -137,12 +122,33 @@ def format_options(options: Sequence[str]) -> bytes:
 
 
 def check_name(name: Any) -> str:
-    """Returns the module name if it is a relative path that stays inside the corpus.
-
-    Raises:
-      CorpusError: it is not.
-    """
+    """Returns the module name if it is a relative path that stays inside the corpus; otherwise raises CorpusError."""
     checked_path(name, "module name")
     if not {"", ".", ".."}.isdisjoint(name.split("/")):
         raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {shown(name)}")
     return str(name)
+
+
+def explain_failure(stderr: str) -> str | None:
+    """Explains a compiler error about a module's bitcode and its remedy, in one line; None for other errors."""
+    if re.search(r"Unknown attribute kind|Invalid record|Unknown (opcode|version|type)|Incompatible epoch", stderr):
+        return (
+            "the bitcode was written by a newer LLVM than this clang reads; use a clang at least as new as the one "
+            f"that made the corpus, or {REMAKE} with this clang"
+        )
+    if re.search(r"Invalid bitcode|file too small|Malformed block|Unexpected end of file|truncated|Bad magic", stderr):
+        return f"the bitcode is damaged or truncated; {REMAKE}"
+    # So many warnings of the second kind may follow that stderr's tail lacks the error itself.
+    if "overriding the module target triple" in stderr or (
+        "is not a recognized feature for this target" in stderr and stderr.rstrip().endswith("1 error generated.")
+    ):
+        return (
+            "the bitcode is for another target than the options (or, if they name none, than this clang's default); "
+            "put the bitcode's target as '-triple' into the module's .cmd file"
+        )
+    if unknown := re.search(r"unknown target triple '([^']*)'|No available targets .* with triple \"([^\"]*)", stderr):
+        return (
+            f"this clang cannot compile for the target {unknown[1] or unknown[2]} (clang --print-targets lists "
+            "its targets); give another by --clang_path"
+        )
+    return None

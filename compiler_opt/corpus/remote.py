@@ -42,11 +42,11 @@ class RemoteFile:
     """A remote file, fetched when it is needed.
 
     Attributes:
-      folder_url: of its corpus.
-      path: on that URL's file system; never part of a URL, where `::` has a meaning.
-      size_bytes: when it was listed.
+      folder_url: the URL of its corpus.
+      path: its path on that URL's file system; never part of a URL, where `::` has a meaning.
+      size_bytes: its size when it was listed.
       version: identifies its content.
-      cache: where it is kept.
+      cache: keeps the local copy.
     """
 
     folder_url: str
@@ -92,13 +92,7 @@ class RemoteFile:
 
 @dataclasses.dataclass(frozen=True)
 class RemoteModule:
-    """The remote files of a module.
-
-    Attributes:
-      bitcode: `NAME.bc`.
-      command: `NAME.cmd`, if there is one.
-      thinlto_index: `NAME.thinlto.bc`, if there is one.
-    """
+    """The remote files of a module: `NAME.bc` and, if they exist, `NAME.cmd` and `NAME.thinlto.bc`."""
 
     bitcode: RemoteFile
     command: RemoteFile | None = None
@@ -119,13 +113,7 @@ class RemoteModule:
 
 @dataclasses.dataclass(frozen=True)
 class RemoteFolder:
-    """The listing of a remote folder.
-
-    Attributes:
-      url: of the folder.
-      mirror: a local folder of the same name; holds the listing.
-      files: by their path in the folder.
-    """
+    """A remote folder and its files, by their path in it; `mirror` is a local folder of its name, with the listing."""
 
     url: str
     mirror: Path
@@ -135,9 +123,7 @@ class RemoteFolder:
 def list_folder(url: str, cache_dir: Path | None = None) -> RemoteFolder:
     """Lists a remote folder; if that fails, returns the last listing.
 
-    Args:
-      url: of the folder.
-      cache_dir: where listings and files are kept; by default in the user's cache.
+    Listings and files are kept in `cache_dir`, by default in the user's cache.
 
     Raises:
       CorpusError: fsspec or the protocol's package is missing, or the folder cannot be listed and never was.

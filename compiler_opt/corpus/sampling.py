@@ -33,15 +33,7 @@ class ModuleSampler(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, position: int, count: int) -> list[Module]:
-        """Draws the modules of one iteration.
-
-        Args:
-          position: how many have been drawn before.
-          count: how many to draw, at most all.
-
-        Returns:
-          distinct modules.
-        """
+        """Draws `count` distinct modules (at most all) for an iteration; `position` modules were drawn before."""
 
 
 class UniformSampler(ModuleSampler):
@@ -70,15 +62,9 @@ class WeightedSampler(ModuleSampler):
     """Draws with probabilities proportional to weights, without replacement within an iteration."""
 
     def __init__(self, modules: Sequence[Module], seed: int, weight: Callable[[Module], float]):
-        """Computes the weights.
+        """Computes the weights, which are at least 0; modules of weight 0 are never drawn.
 
-        Args:
-          modules: to draw from.
-          seed: of the draws.
-          weight: of a module, at least 0; modules of weight 0 are never drawn.
-
-        Raises:
-          ConfigError: all weights are 0.
+        Raises ConfigError if all weights are 0.
         """
         weights = {module.name: float(weight(module)) for module in modules}
         super().__init__([module for module in modules if weights[module.name] > 0], seed)
@@ -96,13 +82,9 @@ class WeightedSampler(ModuleSampler):
 def make_sampler(
     kind: str, modules: Sequence[Module], seed: int, count_decisions: Callable[[], Mapping[str, int]] | None = None
 ) -> ModuleSampler:
-    """Makes the sampler of that name.
+    """Makes a sampler by name: `uniform`, or weighted by `size` (bytes of bitcode) or `decisions` (their number).
 
-    Args:
-      kind: weights: `uniform`: equal; `size`: bytes of bitcode; `decisions`: number of decisions.
-      modules: to draw from.
-      seed: of the draws.
-      count_decisions: for `decisions`, returns the number by module name; 0 for modules that it lacks.
+    `count_decisions` returns the number of decisions by module name; a module that it lacks has none.
 
     Raises:
       ConfigError: there is no such sampler, or all weights are 0.

@@ -1,7 +1,15 @@
-"""Statistics of a corpus: modules, functions, call sites, languages, optimisation levels, targets, copies, sizes."""
+"""Statistics of a corpus: modules, functions, callsites, languages, optimisation levels, targets, copies, sizes.
+
+Functions, instructions and callsites are counted by `opt -passes='print<func-properties>'`. For each function, opt
+prints a line with its name and one `Property: number` per property on stderr (LLVM's `FunctionPropertiesAnalysis.cpp`).
+The numbers describe the bitcode as it is, before optimisation.
+"""
 
 import concurrent.futures
 import dataclasses
+import os
+import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,10 +22,27 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.validation import REMAKE, reading
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError
 from compiler_opt.files import size_and_sha256
-from compiler_opt.llvm import function_properties, processes
-from compiler_opt.llvm.function_properties import ModuleCounts
+from compiler_opt.llvm import processes
 
 QUANTILES: Mapping[str, float] = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "95%": 0.95, "max": 1.0}
+
+MAX_OUTPUT_BYTES = 1 << 28
+"""Of opt: at some 300 bytes per function, a million functions, a mistake."""
+
+_PROPERTIES = (
+    re.compile(rb"^TotalInstructionCount: (\d{1,18})$", re.MULTILINE),
+    re.compile(rb"^DirectCallsToDefinedFunctions: (\d{1,18})$", re.MULTILINE),
+)
+_FUNCTION = re.compile(rb"^Printing analysis results of CFA for function '", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleCounts:
+    """Numbers of defined functions, of their instructions, and of their calls of defined functions (callsites)."""
+
+    functions: int
+    instructions: int
+    call_sites: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,14 +50,14 @@ class ModuleFacts:
     """Statistics of one module.
 
     Attributes:
-      name: of the module.
-      project: what it is linked into.
-      language: of its source; `?` if unknown.
-      level: its optimisation level, e.g. `-Oz`; `?` if its options cannot be read.
-      target: its target triple.
+      name: the module's name.
+      project: the project that it is linked into.
+      language: the source language; `?` if unknown.
+      level: the optimisation level, e.g. `-Oz`; `?` if its options cannot be read.
+      target: the target triple.
       bitcode_bytes: size of its bitcode file.
-      sha256: of that file: equal ones are copies.
-      counts: of functions, instructions and so on; None if the bitcode cannot be read.
+      sha256: hash of that file; modules with the same hash are copies.
+      counts: None if the bitcode cannot be read.
       decisions: number of decisions of the default policy; None if not counted, or counting failed.
       failure: why there are no counts or decisions; one line.
     """
@@ -67,11 +92,7 @@ class ModuleFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Statistics of a corpus.
-
-    Attributes:
-      modules: in the order of the corpus.
-    """
+    """Statistics of a corpus, whose modules keep their order."""
 
     modules: tuple[ModuleFacts, ...]
 
@@ -129,11 +150,8 @@ class Statistics:
 def gather(modules: Sequence[Module], opt: Path, default_target: str, num_workers: int = 1) -> Iterator[ModuleFacts]:
     """Yields the statistics of each module, in order; a module that cannot be read has a `failure`.
 
-    Args:
-      modules: of a corpus.
-      opt: path of LLVM's opt, at least as new as the bitcode.
-      default_target: of modules whose options name none: the compiler's default.
-      num_workers: modules processed at a time.
+    `opt` must be at least as new as the bitcode. Modules whose options name no target have `default_target`, the
+    compiler's. `num_workers` modules are processed at a time.
 
     Raises:
       ToolchainError: `opt` cannot be run.
@@ -157,7 +175,7 @@ def _facts(module: Module, opt: Path, default_target: str) -> ModuleFacts:
     try:
         level = optimization_level(module.options())
         target = module.target() or default_target
-        counts = function_properties.count(opt, path, timeout_s=processes.DEFAULT_TIMEOUT_S)
+        counts = count_module(opt, path)
     except (CompileError, CorpusError, ProtocolError) as error:
         failure = str(error)
     return ModuleFacts(
@@ -171,3 +189,40 @@ def _facts(module: Module, opt: Path, default_target: str) -> ModuleFacts:
         counts=counts,
         failure=failure,
     )
+
+
+def count_module(opt: Path, bitcode: Path, *, timeout_s: float = processes.DEFAULT_TIMEOUT_S) -> ModuleCounts:
+    """Counts the contents of a bitcode file by LLVM's `opt`, which must be at least as new as the bitcode.
+
+    Raises:
+      CompileError: opt fails or times out.
+      ProtocolError: its output is not as expected.
+      ToolchainError: it cannot be run.
+    """
+    command = [str(opt), "-passes=print<func-properties>", "-disable-output", str(bitcode)]
+    with (
+        os.fdopen(os.memfd_create("properties", os.MFD_CLOEXEC), "w+b") as output,
+        processes.start(command, stderr=output, max_stderr_bytes=MAX_OUTPUT_BYTES) as child,
+    ):
+        in_time = processes.wait_for_exit(child, time.monotonic() + timeout_s)
+        if not in_time:
+            child.kill()
+        result = child.wait(timed_out=not in_time)
+        if result.overflowed:
+            raise ProtocolError(f"{bitcode}: {opt} printed more than {MAX_OUTPUT_BYTES} bytes about its functions")
+        if not result.ok:
+            raise CompileError(f"{bitcode}: {result.describe()}")
+        output.seek(0)
+        return parse_counts(output.read())
+
+
+def parse_counts(text: bytes) -> ModuleCounts:
+    """Sums the printed properties; raises ProtocolError if one is not printed for every function."""
+    functions = len(_FUNCTION.findall(text))
+    instructions, calls = ([int(value) for value in pattern.findall(text)] for pattern in _PROPERTIES)
+    if not functions == len(instructions) == len(calls):
+        raise ProtocolError(
+            f"function properties: expected TotalInstructionCount and DirectCallsToDefinedFunctions of {functions} "
+            f"functions, found {len(instructions)} and {len(calls)}; use the opt of this LLVM"
+        )
+    return ModuleCounts(functions, sum(instructions), sum(calls))

@@ -1,4 +1,4 @@
-"""Checks of untrusted input: the paths and files of builds, and the files of a corpus.
+"""Checked reading of untrusted input: the paths and files of builds, and the files of a corpus.
 
 The files of a corpus must be regular, its bitcode must be whole, and no symlink may leave it. `FileChecker` looks at
 metadata and bitcode headers only. Its paths are plain strings: `Path` objects would double the time for a large corpus.
@@ -7,11 +7,14 @@ metadata and bitcode headers only. Its paths are plain strings: `Path` objects w
 import contextlib
 import errno
 import io
+import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
+from compiler_opt.checked_values import convert
 from compiler_opt.corpus import bitcode
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular, shown
@@ -31,8 +34,7 @@ def reading(path: object, remedy: str) -> Iterator[None]:
 def checked_path(text: object, where: str) -> str:
     """Returns a path from untrusted input if the operating system accepts it.
 
-    Raises:
-      CorpusError: it does not; the message starts with `where`.
+    Raises CorpusError, whose message starts with `where`, if it does not.
     """
     if not isinstance(text, str) or not text:
         raise CorpusError(f"{where}: expected a path, found {shown(text)}")
@@ -47,15 +49,10 @@ def checked_path(text: object, where: str) -> str:
 
 
 def resolved_within(path: Path, root: Path, remedy: str) -> Path:
-    """Resolves the symlinks of a path that must not leave a folder.
-
-    Args:
-      path: exists, unless it is a dangling link.
-      root: the folder.
-      remedy: what the user can do about a link that leaves it.
+    """Resolves the symlinks of a path, which must not leave the folder `root`.
 
     Raises:
-      CorpusError: it leaves the folder, or cannot be resolved.
+      CorpusError: it leaves the folder, or is a dangling link; the message ends with the remedy.
     """
     try:
         resolved = path.resolve(strict=True)
@@ -75,11 +72,7 @@ class FileChecker:
         self._folders: dict[str, Mapping[str, bool]] = {}
 
     def check_module(self, name: str, *, has_command: bool) -> None:
-        """Validates a module's bitcode, its `.cmd` file, and its ThinLTO index if present.
-
-        Args:
-          name: of the module.
-          has_command: whether it needs a `.cmd` file.
+        """Validates a module's bitcode, its `.cmd` file (if it needs one), and its ThinLTO index if present.
 
         Raises:
           CorpusError: a file is missing, truncated, not regular, or reached by a symlink out of the corpus.
@@ -115,17 +108,17 @@ class FileChecker:
                 mode = os.stat(path).st_mode  # noqa: PTH116
         except OSError as error:
             raise _unreadable(path, error) from None
-        if not stat.S_ISREG(mode):
-            raise CorpusError(f"{printable(path)}: expected a file, found something else; {REMAKE}")
+        _check_regular(mode, path)
 
     def _check_bitcode(self, path: str) -> None:
         """Raises CorpusError if a file is missing or not whole bitcode."""
         try:
             descriptor = self._open(path)
             try:
-                size_bytes = _size_of_regular(descriptor, path)
+                status = os.fstat(descriptor)
+                _check_regular(status.st_mode, path)
                 with io.FileIO(descriptor, closefd=False) as file:
-                    wrong = bitcode.problem(file, size_bytes)
+                    wrong = bitcode.problem(file, status.st_size)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -177,15 +170,36 @@ def check_whole_bitcode(path: Path) -> None:
         raise CorpusError(f"{wrong}; {REMAKE}")
 
 
-def _size_of_regular(descriptor: int, path: str) -> int:
-    """Returns the size in bytes; raises CorpusError if the file is not regular."""
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
+def _check_regular(mode: int, path: str) -> None:
+    if not stat.S_ISREG(mode):
         raise CorpusError(f"{printable(path)}: expected a file, found something else; {REMAKE}")
-    return status.st_size
 
 
 def _unreadable(path: str, error: OSError) -> CorpusError:
     if isinstance(error, FileNotFoundError):
         return CorpusError(f"{printable(path)}: no such file, though the corpus lists its module; {REMAKE}")
     return CorpusError(f"{printable(path)}: cannot be read ({error.strerror}); {REMAKE}")
+
+
+_Model = TypeVar("_Model")
+
+
+def read_text(path: Path, max_bytes: int, wanted: str) -> str:
+    """Reads UTF-8 or, with a byte order mark, UTF-16; raises CorpusError, which asks for `wanted`."""
+    with reading(path, f"give {wanted}"):
+        data = read_regular(path, max_bytes)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+
+
+def read_json(path: Path, model: type[_Model], max_bytes: int, wanted: str) -> _Model:
+    """Reads a JSON file into a model, see `checked_values`; raises CorpusError, which asks for `wanted`."""
+    try:
+        content = json.loads(read_text(path, max_bytes, wanted))
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{path}: expected JSON, found something else ({error}); give {wanted}") from None
+    try:
+        return convert(content, model)
+    except ValueError as error:
+        raise CorpusError(f"{path}: {error}; give {wanted}") from None

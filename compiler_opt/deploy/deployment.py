@@ -9,7 +9,6 @@
 The prefix may be moved or copied: the programs find the plugin relative to themselves.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -71,11 +70,10 @@ class Deployment(DriverConfig):
         return {compiler.major: compiler.clang for compiler in self.compilers}
 
     def driver(self, *, cpp: bool = False, major: int | None = None) -> Path:
-        """Path of the C or C++ driver for one version, by default the first."""
+        """The C or C++ driver for one version, by default the first."""
         return self.prefix / "bin" / (DRIVERS[cpp] + (f"-{major}" if major is not None else ""))
 
     def plugin(self, major: int) -> Path:
-        """Path of the plugin for a version."""
         return self.prefix / "lib" / self.kind.file_name(major)
 
     @property
@@ -101,7 +99,7 @@ def deploy(
     never_worse: bool = False,
     strict: bool = False,
 ) -> Deployment:
-    """Builds everything and tries it out before it replaces an earlier deployment.
+    """Builds a deployment, and tries it out before it replaces an earlier one.
 
     Args:
       policy_dir: a trained policy.
@@ -192,7 +190,7 @@ def _probe_all(clangs: Sequence[str | Path]) -> dict[int, Toolchain]:
 
 
 def _tools_to_link(toolchain: Toolchain) -> Iterator[tuple[str, Path]]:
-    """Finds them in the folder of the compiler's other tools, or on PATH with its version as a suffix."""
+    """The installed `LINKED_TOOLS`: beside the compiler's other tools, or on PATH with its version as a suffix."""
     for name in LINKED_TOOLS:
         beside = toolchain.tool("llvm-config").with_name(name)
         path = shutil.which(beside) or shutil.which(f"{name}-{toolchain.version[0]}")
@@ -212,33 +210,22 @@ def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain]) ->
 
 
 def _install(deployment: Deployment, files: Mapping[Path, bytes]) -> None:
-    """Writes each file atomically, and removes an earlier deployment's files for other versions."""
+    """Writes each file and link atomically, and removes an earlier deployment's files for other versions."""
     prefix = deployment.prefix
     for name, content in files.items():
         write_atomically(prefix / name, content, executable=name.parts[0] == "bin")
-    plugins = {deployment.kind.file_name(major) for major in deployment.clangs}
-    wanted = {path.name for path in deployment.links} | plugins
+    wanted = {path.name for path in (*deployment.links, *map(deployment.plugin, deployment.clangs))}
     try:
         for link, target in deployment.links.items():
-            _link_atomically(prefix / link, target)
-        for path in _of_other_versions(prefix, wanted):
-            path.unlink()
+            with tempfile.TemporaryDirectory(prefix=f".{link.name}.", dir=prefix / link.parent) as scratch:
+                new = Path(scratch) / link.name
+                new.symlink_to(target)
+                new.replace(prefix / link)
+        for path in (*(prefix / "bin").iterdir(), *(prefix / "lib").iterdir()):
+            if _OURS.fullmatch(path.name) and path.name not in wanted:
+                path.unlink()
     except OSError as error:
         raise OutputError(f"{prefix}: cannot be written: {error.strerror}; choose another folder") from error
-
-
-def _link_atomically(path: Path, target: str) -> None:
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
-        link = Path(scratch) / path.name
-        link.symlink_to(target)
-        link.replace(path)
-
-
-def _of_other_versions(prefix: Path, wanted: set[str]) -> Iterator[Path]:
-    for folder in ("bin", "lib"):
-        for path in (prefix / folder).iterdir():
-            if _OURS.fullmatch(path.name) and path.name not in wanted:
-                yield path
 
 
 def _try_out(deployment: Deployment, toolchain: Toolchain, scratch: Path) -> None:
@@ -249,7 +236,6 @@ def _try_out(deployment: Deployment, toolchain: Toolchain, scratch: Path) -> Non
     command = [str(driver), "-Wno-override-module", f"-{deployment.levels[0]}", "-c", str(source), "-o", str(target)]
     strictly = {**os.environ, "MLGO_STRICT": "1", "MLGO_DISABLE": "0", "MLGO_NEVER_WORSE": "0"}
     result = processes.run(command, timeout_s=_TIMEOUT_S, environment=strictly)
-    with contextlib.suppress(FileNotFoundError):
-        target.unlink()
+    target.unlink(missing_ok=True)
     if not result.ok:
         raise ToolchainError(f"{toolchain.clang}: does not work with this policy: {result.describe()}")

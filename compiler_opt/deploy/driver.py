@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import string
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,15 +23,7 @@ _TIMEOUT_S = 300.0
 
 @dataclasses.dataclass(frozen=True)
 class DriverCompiler:
-    """One compiler of a driver.
-
-    Attributes:
-      major: LLVM's major version.
-      clang: the compiler's path.
-      plugin: file name of the plugin in the prefix's folder `lib`.
-      plugin_bytes: size of that file.
-      fingerprint: see `fingerprint`.
-    """
+    """A compiler of a driver, and its plugin: the file's name in the prefix's folder `lib`, size, and `fingerprint`."""
 
     major: int
     clang: Path
@@ -80,15 +73,10 @@ class DriverConfig:
 
 
 def build_driver(config: DriverConfig, toolchains: Sequence[Toolchain], scratch: Path) -> bytes:
-    """Compiles the driver and returns the content of its file.
-
-    Args:
-      config: the settings to build in.
-      toolchains: those whose C++ compilers may be used.
-      scratch: a folder for temporary files.
+    """Compiles the driver by the first C++ compiler of the toolchains that can, and returns the content of its file.
 
     Raises:
-      ToolchainError: no C++ compiler can build it.
+      ToolchainError: no compiler can.
     """
     (scratch / "driver_config.h").write_text(config.header(), encoding="utf-8")
     output = scratch / "driver"
@@ -114,6 +102,5 @@ def fingerprint(content: bytes) -> str:
 
 def _literal(text: bytes) -> str:
     """A C string literal; special characters are octal escapes, which end after three digits."""
-    plain = b"/._-+ " + bytes(range(ord("0"), ord("9") + 1)) + bytes(range(ord("A"), ord("Z") + 1))
-    plain += bytes(range(ord("a"), ord("z") + 1))
+    plain = f"/._-+ {string.digits}{string.ascii_letters}".encode()
     return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text) + '"'

@@ -22,8 +22,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, ConfigError, OutputError, ProtocolError
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
-from compiler_opt.llvm.linker import linked_text_bytes
-from compiler_opt.llvm.object_file import read_text_bytes
+from compiler_opt.llvm.object_file import linked_text_bytes, read_text_bytes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy

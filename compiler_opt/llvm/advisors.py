@@ -27,9 +27,9 @@ class AdvisorFlags:
       channel_base: the base name of the interactive channel's two pipes.
       training_log: development mode: the file for observations and decisions.
       model_under_training: development mode: the folder of the TFLite model that decides.
-      plugin_default_feature: the feature by which our plugin sends the default decision (see `regalloc_plugin`), if
-        LLVM does not send it.
-      include_default: has the channel also send the default decision, if LLVM offers that.
+      plugin_default_feature: the feature that holds the default decision if our plugin sends it (see
+        `regalloc_plugin`), where LLVM does not.
+      include_default: makes the channel also send the default decision, if LLVM offers that.
       default_feature: the feature that then holds it.
       default_slot: the feature that holds it instead in compilers with the bug that `probe` detects.
     """
@@ -47,8 +47,7 @@ class AdvisorFlags:
     def interactive_options(self, *, include_default: bool = False) -> list[str]:
         """Clang arguments for the interactive mode, except the channel itself (see `interactive.llvm_channel`).
 
-        Args:
-          include_default: also ask for the default decision; has no effect if LLVM does not offer it.
+        `include_default` has no effect if LLVM does not offer the default decision.
         """
         options = [f"{self.enable}=release"]
         if include_default and self.include_default is not None:
@@ -60,12 +59,7 @@ class AdvisorFlags:
         return self.interactive_options()
 
     def development_options(self, training_log: Path, model: Path | None = None) -> list[str]:
-        """Clang arguments for the development mode.
-
-        Args:
-          training_log: the file to log to.
-          model: folder of the TFLite model that decides; None for the default heuristic.
-        """
+        """Clang arguments for the development mode; `model` is the folder of a TFLite model, None for the default."""
         options = [f"{self.enable}=development", f"{self.training_log}={training_log}"]
         if model is not None:
             options.append(f"{self.model_under_training}={model}")

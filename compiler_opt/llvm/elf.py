@@ -41,10 +41,10 @@ _SHDR_64 = "name:u4 type:u4 flags:u8 addr:u8 offset:u8 size:u8 link:u4 info:u4 a
 _SHDR_32 = "name:u4 type:u4 flags:u4 addr:u4 offset:u4 size:u4 link:u4 info:u4 addralign:u4 entsize:u4"
 _SYM_64 = "name:u4 info:u1 other:u1 shndx:u2 value:u8 size:u8"
 _SYM_32 = "name:u4 value:u4 size:u4 info:u1 other:u1 shndx:u2"
-_RELA_64 = "offset:u8 info:u8 addend:i8"
-_RELA_32 = "offset:u4 info:u4 addend:i4"
 _REL_64 = "offset:u8 info:u8"
 _REL_32 = "offset:u4 info:u4"
+_RELA_64 = f"{_REL_64} addend:i8"
+_RELA_32 = f"{_REL_32} addend:i4"
 
 Array = NDArray[Any]  # structured or plain, as docstrings say; `[N]` is a shape
 
@@ -65,10 +65,7 @@ def _structs(little_endian: bool, bits: int) -> ELFStructs:
 class FileRange:
     """A part of an open file that supports `len()` and slices like bytes, but is not in memory.
 
-    Args:
-      descriptor: of the file; the caller keeps it open and closes it.
-      offset: first byte.
-      size: in bytes; reading beyond the end of the file raises OSError.
+    The caller keeps the descriptor open and closes it. Reading beyond the end of the file raises OSError.
     """
 
     def __init__(self, descriptor: int, offset: int, size: int) -> None:
@@ -211,7 +208,6 @@ class ElfFile:
         return self.strings(self._name_table, self.sections["name"][self.checked_index(index)][None])[0]
 
     def section_names(self) -> list[str]:
-        """The name of every section."""
         return self.strings(self._name_table, self.sections["name"]) if len(self.sections) else []
 
     def identity(self) -> bytes:
@@ -220,11 +216,9 @@ class ElfFile:
         return self.data[:20] + self.data[flags : flags + 4]
 
     def symbols(self, index: int) -> tuple[Array, Array]:
-        """The symbol table in section `index`.
+        """The symbol table in section `index`: `[N]` structured symbols (`name info shndx value size ...`).
 
-        Returns:
-          `[N]` structured symbols (`name info shndx value size ...`), and the `[N]` int64 section of each, -1 if it is
-          undefined, absolute or common.
+        Also returns the `[N]` int64 section of each, -1 if it is undefined, absolute or common.
         """
         dtype = _dtype(_SYM_64 if self.bits == 64 else _SYM_32, self.order)
         symbols = self.section_table(index, dtype)
@@ -250,9 +244,8 @@ class ElfFile:
     def relocations(self, index: int) -> tuple[Array, Array, Array, Array | None]:
         """The relocations in section `index` (REL or RELA).
 
-        Returns:
-          `[R]` int64 offsets, symbol indices, machine-specific types, and addends. None for the addends of REL, which
-          are in the bytes to be relocated.
+        Returns `[R]` int64 offsets, symbol indices, machine-specific types, and addends; None for the addends of REL,
+        which are in the bytes to be relocated.
         """
         wide = self.bits == 64
         has_addends = self.sections["type"][self.checked_index(index)] == SHT_RELA
@@ -269,13 +262,9 @@ class ElfFile:
         return entries["offset"].astype(np.int64), symbols.astype(np.int64), types.astype(np.int64), addends
 
     def words(self, indices: Array) -> tuple[Array, Array]:
-        """The contents of several sections of 32-bit words (groups), concatenated.
+        """The concatenated contents of `[G]` sections of 32-bit words (groups).
 
-        Args:
-          indices: `[G]` sections.
-
-        Returns:
-          `[W]` int64 words, and for each the position of its section in `indices`.
+        Returns `[W]` int64 words, and for each the position of its section in `indices`.
         """
         chosen = self.sections[indices]
         starts = chosen["offset"].astype(np.uint64)

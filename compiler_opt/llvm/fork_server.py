@@ -61,11 +61,7 @@ class _Server:
         self._program = program
 
     def start(self, spec: ProcessSpec) -> Spawned | None:
-        """See `ForkServers.start`; also returns None if the child could not set up its state.
-
-        Raises:
-          OSError: the server does not answer.
-        """
+        """See `ForkServers.start`; None also if the child cannot set up its state; raises OSError without an answer."""
         environment = os.environ if spec.environment is None else spec.environment
         variables = [f"{name}={value}" for name, value in environment.items()]
         texts = (str(spec.cwd or Path.cwd()), *spec.command, *variables)
@@ -121,15 +117,14 @@ class ForkServers:
         self._num_replacements = 0
 
     def start(self, spec: ProcessSpec) -> Spawned | None:
-        """Starts a process in a new session with empty standard input.
+        """Starts a process in a new session with empty standard input, as a child of this process.
 
-        Returns:
-          a child of this process; None if it must be started by `spawn_directly`, which also reports any error.
+        Returns None if it must be started by `spawn_directly`, which also reports any error.
         """
         if spec.memory_bytes is None or spec.death_signal != signal.SIGKILL:
             return None
         program = shutil.which(spec.command[0])
-        if program is None or not Path(program).is_absolute() or not _loads_alike(spec.environment):
+        if program is None or not Path(program).is_absolute() or not _loader_variables_match(spec.environment):
             return None
         try:
             if program not in self._servers:
@@ -156,8 +151,7 @@ class ForkServers:
 def _working_server(library: Path, program: str, reply_timeout_s: float) -> _Server | None:
     """Starts a server and tries it out; None if the program ignores the library or is a script.
 
-    Raises:
-      OSError, subprocess.SubprocessError: the server fails.
+    Raises OSError or subprocess.SubprocessError if the server fails.
     """
     with contextlib.ExitStack() as failing:
         server = _Server(library, program, reply_timeout_s)
@@ -172,23 +166,16 @@ def _working_server(library: Path, program: str, reply_timeout_s: float) -> _Ser
     return None
 
 
-def _loads_alike(environment: Mapping[str, str] | None) -> bool:
+def _loader_variables_match(environment: Mapping[str, str] | None) -> bool:
     """Whether the loader would act the same under these variables as under this process's."""
     environment = os.environ if environment is None else environment
+    names = {name for name in (*environment, *os.environ) if name.startswith(_LOADERS_VARIABLES)}
     # Another preloaded library may replace main.
-    return "LD_PRELOAD" not in environment and _loader_variables(environment) == _loader_variables(os.environ)
-
-
-def _loader_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_LOADERS_VARIABLES)}
+    return "LD_PRELOAD" not in environment and all(environment.get(name) == os.environ.get(name) for name in names)
 
 
 def build_library(clang: Path) -> bytes:
-    """Compiles the library, which requires the C library's headers.
-
-    Raises:
-      ToolchainError: that fails.
-    """
+    """Compiles the library; raises ToolchainError if that fails, as it does without the C library's headers."""
     with scratch_directory() as scratch:
         library = scratch / "fork-server.so"
         command = [str(clang), "-O2", "-s", "-fPIC", "-shared", str(SOURCE), "-o", str(library)]
@@ -201,13 +188,7 @@ def build_library(clang: Path) -> bytes:
 def find_library(
     clang: Path, cache_dir: Path | None = None, build: Callable[[Path], bytes] = build_library
 ) -> Path | None:
-    """The library, from the cache or built now; None if that fails, which only costs time.
-
-    Args:
-      clang: the compiler to build it with.
-      cache_dir: by default the user's.
-      build: see `build_library`.
-    """
+    """The library, from the cache (by default the user's) or built now; None if that fails, which only costs time."""
     folder = (cache_dir or default_cache_dir()) / "plugins"
     path = folder / f"fork-server-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:20]}.so"
     # These separate the libraries in LD_PRELOAD.

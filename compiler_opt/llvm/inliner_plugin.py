@@ -2,24 +2,89 @@
 
 plugin = inliner_plugin(toolchain)                                   # ToolchainError says what is missing
 processes.run([..., load_option(plugin)], environment=environment(policy=blob, seed=1, log=log))
-inliner_log.read(log, features)
+read_log(log, features)
+
+The log is a training log, with the names of the functions in another file. Each observation has the features, then
+`inlining_default` (if known), `inlining_decision`, `caller`, `callee`, `inlined` and `logits` (if a policy decided).
 """
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.errors import ToolchainError
+from compiler_opt.errors import ProtocolError, ToolchainError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.inliner_log import DECISION
 from compiler_opt.llvm.interactive import compile_interactively, llvm_channel
 from compiler_opt.llvm.plugin import NATIVE, PluginKind, load_option, user_cache
 from compiler_opt.llvm.probe import TIMEOUT_S
+from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
+from compiler_opt.tensor_spec import TensorSpec
+
+DECISION, LOGITS = "inlining_decision", "logits"
+
+
+@dataclasses.dataclass(frozen=True)
+class InlinerLog:
+    """The T decisions of one compilation.
+
+    Attributes:
+      observations: the requested features of T observations, as raw bytes.
+      advice: `[T]` int64.
+      logits: `[T, 2]` float32; None unless a policy decided.
+      call_sites: callers, callees and outcomes.
+    """
+
+    observations: bytes
+    advice: np.ndarray
+    logits: np.ndarray | None
+    call_sites: CallSites
+
+
+def read_log(log: Path, features: Sequence[TensorSpec]) -> InlinerLog | None:
+    """Reads the log of a successful compilation; None if there was nothing to decide.
+
+    The functions' names are in `LOG.functions`. Raises ProtocolError if the log is damaged, or if its observations do
+    not begin with these features.
+    """
+    try:
+        content = log.read_bytes()
+        names = log.with_name(f"{log.name}.functions").read_bytes()
+    except FileNotFoundError:
+        return None
+    if not content:
+        return None
+    decoded = decode_log(content)
+    if decoded.left_bytes:
+        raise ProtocolError(f"log: its last {decoded.left_bytes} bytes are not a complete record")
+    if decoded.features[: len(features)] != tuple(features):
+        raise ProtocolError("log: the inliner plugin logs other features than the compiler sends over the channel")
+    arrays = decoded.arrays()
+    missing = [name for name in (DECISION, "caller", "callee", "inlined") if name not in arrays]
+    if missing:
+        raise ProtocolError(f"log: expected {', '.join(missing)} after the features, found none")
+    num_bytes = sum(spec.num_bytes for spec in features)
+    return InlinerLog(
+        # Contiguous first: otherwise numpy copies byte by byte.
+        np.ascontiguousarray(decoded.observations[:, :num_bytes]).tobytes(),
+        arrays[DECISION].reshape(-1),
+        arrays.get(LOGITS),
+        _call_sites(names, *(arrays[name].reshape(-1) for name in ("caller", "callee", "inlined"))),
+    )
+
+
+def _call_sites(names: bytes, callers: np.ndarray, callees: np.ndarray, inlined: np.ndarray) -> CallSites:
+    functions = tuple(names.decode("utf-8", "surrogateescape").split("\0")[:-1])
+    for column in (callers, callees):
+        if len(column) and not 0 <= column.min() <= column.max() < len(functions):
+            raise ProtocolError(f"log: a function index is out of range; there are {len(functions)} names")
+    return CallSites(functions, callers.astype(np.int32), callees.astype(np.int32), inlined != 0)
+
 
 SOURCES = tuple(
     NATIVE / name for name in ("inliner_plugin.cpp", "inline_advisor.h", "plugin_environment.h", "policy_network.h")
@@ -88,14 +153,8 @@ def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
 def differing_features(toolchain: Toolchain, plugin: Path, command: Sequence[str], scratch: Path) -> list[str]:
     """Names of the features whose values differ between plugin and channel under the default policy.
 
-    Args:
-      toolchain: the compiler; without a channel there is nothing to compare, and no difference.
-      plugin: the inliner's.
-      command: compiles a source that has inlining decisions.
-      scratch: a directory for temporary files.
-
-    Raises:
-      ToolchainError: the compiler fails with either.
+    The command compiles a source that has inlining decisions. Without a channel there is nothing to compare. Raises
+    ToolchainError if the compiler fails with either.
     """
     log, support = scratch / "probe.log", toolchain.problems[INLINING.problem]
     variables = environment(policy=None, log=log)

@@ -43,12 +43,7 @@ class FollowsContexts(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """How a compiler is connected to the channel.
-
-    Attributes:
-      arguments: appended to its command line.
-      environment: all of its environment variables; None for this process's.
-    """
+    """How a compiler is connected: arguments to append, and all environment variables; None for this process's."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str] | None = None
@@ -59,12 +54,9 @@ Connect = Callable[[Path], Connection]
 
 
 def llvm_channel(advisor: AdvisorFlags, *, include_default: bool = False, takes_llvm_options: bool = False) -> Connect:
-    """LLVM's own channel.
+    """LLVM's own channel; for `include_default` see `AdvisorFlags.interactive_options`.
 
-    Args:
-      advisor: the problem's options.
-      include_default: see `AdvisorFlags.interactive_options`.
-      takes_llvm_options: the program takes LLVM's options directly, as `opt` does, rather than after `-mllvm`.
+    With `takes_llvm_options` the program takes LLVM's options directly, as `opt` does, rather than after `-mllvm`.
     """
 
     def connect(base: Path) -> Connection:
@@ -84,12 +76,7 @@ _CONTEXT = b'{"context"'
 
 @dataclasses.dataclass(frozen=True)
 class FunctionOfDecisions:
-    """The function in which each of T decisions was made.
-
-    Attributes:
-      functions: distinct names.
-      indices: `[T]` int32, index into `functions`.
-    """
+    """The function in which each of T decisions was made: distinct names, and `[T]` int32 indices into them."""
 
     functions: tuple[str, ...]
     indices: np.ndarray
@@ -119,11 +106,9 @@ class InteractiveResult:
 
 
 def functions_of(contexts: Sequence[tuple[str, int]], num_decisions: int) -> FunctionOfDecisions | None:
-    """The context of each decision; None if a decision has none.
+    """The context of each of T decisions; None if a decision has none.
 
-    Args:
-      contexts: name and index of the first decision of each context, as in a channel or training log.
-      num_decisions: T.
+    `contexts` are names and indices of the first decision of each context, as in a channel or training log.
     """
     if not contexts or contexts[0][1] != 0:
         return None
@@ -233,19 +218,11 @@ def compile_interactively(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     file_bytes: int = DEFAULT_FILE_BYTES,
 ) -> InteractiveResult:
-    """Compiles once and answers every decision.
+    """Compiles once and answers every decision; if the compiler fails, see `InteractiveResult.process`.
 
-    Args:
-      command: the compiler's argument list, without the channel's arguments.
-      connect: the channel, such as `llvm_channel`.
-      start_deciding: given the header, returns the callable that makes the decisions.
-      scratch: a directory for the pipes.
-      timeout_s: wall-clock limit of the compilation in seconds.
-      memory_bytes: limit of the compiler's address space.
-      file_bytes: limit of each file that it writes.
-
-    Returns:
-      the decisions; if the compiler fails, see `InteractiveResult.process`.
+    `command` lacks the channel's arguments, which come from `connect`, such as `llvm_channel`. `start_deciding` gets
+    the header and returns what makes the decisions. `scratch` holds the pipes. The limits are wall-clock seconds, the
+    compiler's address space, and the size of each file that it writes.
 
     Raises:
       ProtocolError: the compiler's messages do not have the expected format.
@@ -287,7 +264,7 @@ def _converse(conversation: _Conversation, observations: int, child: processes.C
         if not events:
             return False
         ready = dict(events)
-        # POLLHUP without POLLIN: the writer has closed its end. As long as there was no writer, there is no event.
+        # POLLHUP without POLLIN: the writer has closed its end. Before a writer opens it, there is no event.
         if observations in ready:
             chunk = os.read(observations, 1 << 16)
             if chunk:

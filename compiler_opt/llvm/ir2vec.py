@@ -56,14 +56,7 @@ class InliningConfig:
     ir2vec_vocabulary: str = ""
 
     def vocabulary(self, advisor: AdvisorFlags) -> "Ir2VecVocabulary | None":
-        """The checked vocabulary, if one is set.
-
-        Args:
-          advisor: of the problem at hand.
-
-        Raises:
-          ConfigError: the file is not a vocabulary, or the problem is not inlining.
-        """
+        """The checked vocabulary, if one is set; raises ConfigError if it is invalid or the problem is not inlining."""
         if not self.ir2vec_vocabulary:
             return None
         if advisor != INLINING:
@@ -73,13 +66,7 @@ class InliningConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Ir2VecVocabulary:
-    """A checked vocabulary.
-
-    Attributes:
-      path: its file, absolute.
-      sha256: of the file, in hexadecimal.
-      dimensions: D, the length of its vectors.
-    """
+    """A checked vocabulary: its absolute path, the hexadecimal SHA-256 of its file, and the length D of its vectors."""
 
     path: Path
     sha256: str
@@ -154,15 +141,9 @@ def flattened(header: Header) -> Header:
 
 
 def check_same(made_by: Any, given: Ir2VecVocabulary | None, what: str) -> None:
-    """Checks that a policy or trace is used with the vocabulary that it was made with.
+    """Checks that a policy or trace (`what`) is used with the vocabulary that it was made with.
 
-    Args:
-      made_by: its recorded compiler, see `Toolchain.identity`.
-      given: the vocabulary in use, if any.
-      what: the policy or trace, for errors.
-
-    Raises:
-      PolicyError: the vocabularies differ.
+    `made_by` is the compiler that it records, see `Toolchain.identity`. Raises PolicyError if the vocabularies differ.
     """
     recorded = made_by.get(IDENTITY) if isinstance(made_by, Mapping) else None
     if recorded == (given.sha256 if given is not None else None):

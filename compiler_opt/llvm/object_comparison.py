@@ -70,19 +70,13 @@ class SectionDifference:
 def compare(
     original: ElfFile, rebuilt: ElfFile, ignored: Collection[str] = (), *, private_numbers: bool = True
 ) -> tuple[SectionDifference, ...]:
-    """The sections that differ, in the order of the original.
+    """The sections that differ between two relocatable objects, in the order of the original.
 
-    Args:
-      original: a relocatable object.
-      rebuilt: another one.
-      ignored: names of sections to ignore in both.
-      private_numbers: whether `.Lstr.3` and `.Lstr.52` are different symbols or parts of section names.
-
-    Raises:
-      ProtocolError: an object is malformed.
+    Sections with `ignored` names are ignored in both. Without `private_numbers`, `.Lstr.3` and `.Lstr.52` are the same,
+    as symbols and as parts of section names. Raises ProtocolError if an object is malformed.
     """
-    names = _Numbers()
-    first, second = (_Contents(file, ignored, names, private_numbers) for file in (original, rebuilt))
+    numbers: dict[Any, int] = {}
+    first, second = (_Contents(file, ignored, numbers, private_numbers) for file in (original, rebuilt))
     differences = []
     if original.identity() != rebuilt.identity():
         differences.append(SectionDifference(HEADER, None, None, 0))
@@ -102,26 +96,17 @@ def compare(
     return tuple(differences)
 
 
-class _Numbers:
-    """Numbers things; equal things of both objects get the same number."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-
-    def of(self, things: Iterator[Any]) -> Array:
-        """`[N]` int64."""
-        numbers = self._numbers
-        return np.fromiter((numbers.setdefault(thing, len(numbers)) for thing in things), np.int64)
-
-
 class _Contents:
     """The compared sections of one object, with contents that are comparable between objects.
+
+    Args:
+      numbers: numbers of symbols and sections, shared by both objects: equal ones get the same number.
 
     Attributes:
       sections: indices by key, in the order of the file.
     """
 
-    def __init__(self, file: ElfFile, ignored: Collection[str], numbers: _Numbers, private_numbers: bool) -> None:
+    def __init__(self, file: ElfFile, ignored: Collection[str], numbers: dict[Any, int], private_numbers: bool):
         self._file = file
         self._private_numbers = private_numbers
         self._numbers = numbers
@@ -179,13 +164,17 @@ class _Contents:
             return self._symbols_of(int(self._file.sections["link"][index]), indices)[:, None]
         return self._file.section_table(index, np.dtype(np.uint8))
 
+    def _numbered(self, things: Iterator[Any]) -> Array:
+        numbers = self._numbers
+        return np.fromiter((numbers.setdefault(thing, len(numbers)) for thing in things), np.int64)
+
     def _key(self, index: int) -> _Key | None:
         return self._keys[self._file.checked_index(index)]
 
     def _group(self, index: int) -> Array:
         words, _ = self._file.words(np.array([index]))
         members = (self._key(member) for member in words[1:].tolist())
-        kept = self._numbers.of(member for member in members if member is not None)
+        kept = self._numbered(member for member in members if member is not None)
         return np.concatenate([words[:1], kept])[:, None]
 
     def _relocations(self, index: int) -> Array:
@@ -213,7 +202,7 @@ class _Contents:
                 for section, shndx in zip(sections.tolist(), symbols["shndx"].tolist(), strict=True)
             ]
             fields = (symbols[name].tolist() for name in ("info", "other", "value", "size"))
-            numbers = self._numbers.of(zip(names, keys, *fields, strict=True))
+            numbers = self._numbered(zip(names, keys, *fields, strict=True))
             self._symbols[index] = numbers, np.array([key is not None for key in keys], bool)
         return self._symbols[index]
 

@@ -66,7 +66,7 @@ class PluginKind:
 
 
 def load_option(plugin: Path) -> str:
-    """The option with which clang and cc1 load a plugin."""
+    """The option that loads a plugin, for clang and cc1."""
     return f"-fpass-plugin={plugin}"
 
 
@@ -77,11 +77,7 @@ def user_cache() -> "PluginCache":
 
 
 def compile_sources(toolchain: Toolchain, kind: PluginKind, headers: Path) -> bytes:
-    """Compiles a plugin's sources to an object.
-
-    Raises:
-      ToolchainError: no compiler can.
-    """
+    """Compiles a plugin's sources to an object; raises ToolchainError if no compiler can."""
     sources = [str(source) for source in kind.sources if source.suffix != ".h"]
     options = [*FLAGS, *llvm_definitions(toolchain), "-isystem", str(headers), "-I", str(NATIVE), "-c", *sources]
     with scratch_directory() as scratch:
@@ -89,11 +85,7 @@ def compile_sources(toolchain: Toolchain, kind: PluginKind, headers: Path) -> by
 
 
 def link_plugin(toolchain: Toolchain, kind: PluginKind, compiled: bytes, extra_sources: Sequence[Path]) -> bytes:
-    """Links the object of `compile_sources` and extra C++ sources to a library, and tries it out.
-
-    Raises:
-      ToolchainError: no compiler can, or the library does not work in this one.
-    """
+    """Links the object of `compile_sources` and extra sources to a library; raises ToolchainError unless it works."""
     with scratch_directory() as scratch:
         (scratch / "plugin.o").write_bytes(compiled)
         standard_library = [word for word in llvm_definitions(toolchain) if word.startswith("-stdlib=")]
@@ -105,13 +97,7 @@ def link_plugin(toolchain: Toolchain, kind: PluginKind, compiled: bytes, extra_s
 
 
 class PluginCache:
-    """Builds plugins and keeps them in a folder that processes share.
-
-    Args:
-      folder: where plugins and objects are kept.
-      compile_sources: see the function of that name.
-      link: see `link_plugin`.
-    """
+    """Builds plugins and keeps them, with their objects, in a folder that processes share."""
 
     def __init__(
         self,
@@ -133,7 +119,7 @@ class PluginCache:
         key = (kind.name, toolchain.clang)
         if key not in self._results:
             try:
-                self._results[key] = self._kept(toolchain, kind)
+                self._results[key] = self._find_or_build(toolchain, kind)
             except CompilerOptError as error:
                 self._results[key] = str(error)
         result = self._results[key]
@@ -142,13 +128,9 @@ class PluginCache:
         return result
 
     def build(self, toolchain: Toolchain, kind: PluginKind, output: Path, extra_sources: Sequence[Path] = ()) -> None:
-        """Links and tries out a plugin with additional sources; its object is taken from the folder if possible.
+        """Links and tries out a plugin with more C++ sources, such as `native.embedded_source` of a policy.
 
-        Args:
-          toolchain: the compiler.
-          kind: which plugin.
-          output: the library to write.
-          extra_sources: C++ files to build in, such as `native.embedded_source` of a policy.
+        The plugin's object is taken from the folder if possible.
 
         Raises:
           ToolchainError: headers or a C++ compiler are missing, or the library does not work in this compiler.
@@ -162,7 +144,7 @@ class PluginCache:
             compiled = self._compile(toolchain, kind, headers)
         write_atomically(output, self._link(toolchain, kind, compiled, extra_sources))
 
-    def _kept(self, toolchain: Toolchain, kind: PluginKind) -> Path:
+    def _find_or_build(self, toolchain: Toolchain, kind: PluginKind) -> Path:
         headers = _checked_headers(toolchain, kind)
         library = self._folder / f"{_name(toolchain, kind, headers)}.so"
         with self._locked():

@@ -19,8 +19,6 @@ from compiler_opt.tensor_spec import TensorSpec
 TIMEOUT_S = 30.0
 """For one compilation of the tiny module; it takes some 30 ms."""
 
-_OPTIMISATION = {"inlining": "-Oz"}
-
 _INLINING_IR = """\
 declare i64 @read(i64)
 declare void @effect()
@@ -131,24 +129,16 @@ class Prober:
 
     def support(self, flags: AdvisorFlags) -> ProblemSupport:
         """The compiler's support of one problem; raises nothing if there is none."""
-        (development, logs_default), embedded = self._development(flags), self._embedded(flags)
-        header, misplaced, reason = None, False, ""
+        found = ProblemSupport(flags.problem, False, *self._development(flags), self._embedded(flags))
         try:
-            plain = self._converse(flags, include_default=False)
+            plain = self._converse(flags)
             misplaced = flags.include_default is not None and self._default_is_misplaced(flags, plain)
-            header = plain.header
         except ProtocolError as error:
-            reason = str(error)
-        return ProblemSupport(
-            flags.problem,
-            interactive=header is not None,
-            development=development,
-            logs_default=logs_default,
-            embedded=embedded,
-            features=header.features if header is not None else (),
-            advice=header.advice if header is not None else None,
-            default_in_callee_slot=misplaced,
-            reason=reason,
+            return dataclasses.replace(found, reason=str(error))
+        assert plain.header is not None
+        features, advice = plain.header.features, plain.header.advice
+        return dataclasses.replace(
+            found, interactive=True, features=features, advice=advice, default_in_callee_slot=misplaced
         )
 
     def features_with_embeddings(self, vocabulary: ir2vec.Ir2VecVocabulary) -> tuple[TensorSpec, ...]:
@@ -160,7 +150,7 @@ class Prober:
         what = f"{self._clang}: sends no embeddings by {ir2vec.OPTION}={vocabulary.path}"
         remedy = f"use a clang >= 22 and a vocabulary that it reads, or leave {ir2vec.SETTING} out"
         try:
-            header = self._converse(INLINING, include_default=False, options=vocabulary.options()).header
+            header = self._converse(INLINING, options=vocabulary.options()).header
         except ProtocolError as error:
             raise ToolchainError(f"{what}: {str(error).partition(' (command')[0]}; {remedy}") from None
         assert header is not None
@@ -180,11 +170,11 @@ class Prober:
         return "unable to load plugin" in result.stderr_tail
 
     def _converse(
-        self, flags: AdvisorFlags, *, include_default: bool, options: Sequence[str] = ()
+        self, flags: AdvisorFlags, *, include_default: bool = False, options: Sequence[str] = ()
     ) -> interactive.InteractiveResult:
         """Compiles over the channel; raises ProtocolError unless there is at least one decision."""
         result = interactive.compile_interactively(
-            [*self._command, self._optimisation(flags), *options],
+            [*self._command_for(flags), *options],
             connect=interactive.llvm_channel(flags, include_default=include_default),
             start_deciding=_STRATEGIES[flags.problem],
             scratch=self._scratch,
@@ -214,7 +204,7 @@ class Prober:
         path = self._scratch / f"{flags.problem}.log"
         options = flags.development_options(path)
         try:
-            result = processes.run([*self._command, self._optimisation(flags), *options], timeout_s=TIMEOUT_S)
+            result = processes.run([*self._command_for(flags), *options], timeout_s=TIMEOUT_S)
             log = read_log(path) if result.ok and path.is_file() else None
             decisions = len(log) if log is not None else 0
             # The last feature is the decision itself.
@@ -228,9 +218,8 @@ class Prober:
     def _embedded(self, flags: AdvisorFlags) -> bool:
         """Whether the release mode works without a channel; it fails unless a model is embedded."""
         self._output.unlink(missing_ok=True)
-        command = [*self._command, self._optimisation(flags), *flags.embedded_options()]
+        command = [*self._command_for(flags), *flags.embedded_options()]
         return processes.run(command, timeout_s=TIMEOUT_S).ok and self._output.is_file()
 
-    @staticmethod
-    def _optimisation(flags: AdvisorFlags) -> str:
-        return _OPTIMISATION.get(flags.problem, "-O2")
+    def _command_for(self, flags: AdvisorFlags) -> list[str]:
+        return [*self._command, "-Oz" if flags == INLINING else "-O2"]

@@ -16,9 +16,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from compiler_opt.llvm.process_result import ProcessResult as ProcessResult
 from compiler_opt.llvm.spawn import DEFAULT_MEMORY_BYTES as DEFAULT_MEMORY_BYTES
 from compiler_opt.llvm.spawn import ProcessOptions, ProcessSpec, Spawned, spawn_directly
+from compiler_opt.llvm.spawn import ProcessResult as ProcessResult
 from compiler_opt.llvm.spawn import die_with_parent as die_with_parent
 
 if TYPE_CHECKING:
@@ -133,13 +133,9 @@ def start(
 ) -> Iterator[Child]:
     """Starts a process that cannot outlive the `with` block.
 
-    Args:
-      command: argument list; the first element is the executable.
-      stderr: a file, open for reading and writing, for its standard error.
-      stdout: a file for its standard output.
-      capture_stdout: connect its standard output to `Child.stdout` by a pipe; with neither, it is discarded.
-      max_stderr_bytes: limit of its standard error; a process that exceeds it is killed. None for no limit.
-      options: limits, working directory and so on; see `ProcessSpec`.
+    Its standard error goes to the file `stderr`, open for reading and writing; if that exceeds `max_stderr_bytes`, the
+    process is killed. Its standard output goes to the file `stdout` or, with `capture_stdout`, by a pipe to
+    `Child.stdout`; with neither, it is discarded. For the options see `ProcessSpec`.
 
     Raises:
       ResourceError: the system cannot create another process.
@@ -176,14 +172,8 @@ def run(
 ) -> ProcessResult:
     """Runs a process to its end and captures its standard output; a failure is in the result, never an exception.
 
-    Args:
-      command: argument list.
-      timeout_s: wall-clock limit in seconds.
-      max_stdout_bytes: limit of its standard output; a process that exceeds it is killed.
-      options: limits, working directory and so on; see `ProcessSpec`.
-
-    Raises:
-      ResourceError, ToolchainError: see `start`.
+    It is killed at its time limit (wall-clock seconds), or if its standard output exceeds the limit. For the options
+    and errors see `start`.
     """
     deadline_s = time.monotonic() + timeout_s
     with (

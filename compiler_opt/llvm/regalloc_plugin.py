@@ -32,13 +32,7 @@ def regalloc_plugin(toolchain: Toolchain) -> Path:
 
 
 def options(plugin: Path, advisor: AdvisorFlags, nowhere: Path) -> list[str]:
-    """Clang arguments with which the plugin is asked for decisions, rather than LLVM's own channel.
-
-    Args:
-      plugin: the library.
-      advisor: the problem's options.
-      nowhere: what `make_nowhere` returns.
-    """
+    """Clang arguments that ask the plugin for decisions, rather than LLVM's own channel; see `make_nowhere`."""
     return [*llvm_channel(advisor)(nowhere).arguments, load_option(plugin)]
 
 
@@ -75,7 +69,7 @@ def environment(
 
 
 def plugin_channel(plugin: Path, advisor: AdvisorFlags, nowhere: Path) -> Connect:
-    """The plugin's channel; for the arguments see `options`."""
+    """The plugin's channel; `nowhere` is what `make_nowhere` returns."""
     return lambda base: Connection(options(plugin, advisor, nowhere), environment(channel=base))
 
 

@@ -1,7 +1,7 @@
-"""Parses optimisation remarks: caller, callee and outcome of each inlining decision.
+"""Parses optimisation remarks: the callsites of inlining decisions, and what register allocation costs each function.
 
-The channel sends features without names. The remarks of the pass `inline-ml` name every decision, in the channel's
-order:
+The channel sends features without names. The remarks of the pass `inline-ml` name the caller and the callee of every
+decision, in the channel's order:
 
     --- !Passed
     Pass:            inline-ml
@@ -19,10 +19,24 @@ than the compiler for the module. Only the three lines of interest are parsed; q
 Calls that must be inlined (`always_inline`) are not decisions. Nearly all are inlined earlier, but the inliner writes
 remarks for the rest, such as those of split coroutines. They are recognised by repeating the features of the preceding
 decision.
+
+The remarks of the pass `regalloc` have a function's costs, unless they are all 0 (`RAGreedy::reportStats` in
+`llvm/lib/CodeGen/RegAllocGreedy.cpp`):
+
+    --- !Missed
+    Pass:            regalloc
+    Name:            SpillReloadCopies          (the function's total; LoopSpillReloadCopies is part of it)
+    DebugLoc:        { File: a.c, Line: 3, Column: 10 }      (only with debug information)
+    Function:        name
+    Args:
+      - NumSpills:       '9'
+      - TotalSpillsCost: '8.312500e+01'         (spills, weighted by block frequency relative to the entry)
+      ...
 """
 
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Mapping
 
@@ -31,7 +45,8 @@ import yaml
 
 from compiler_opt.errors import ProtocolError
 
-REMARK_PASS = "inline-ml"
+INLINING_PASS = "inline-ml"
+REGALLOC_PASS = "regalloc"
 
 _REMARK = re.compile(
     rb"^Name: +(\w+)\n"
@@ -63,32 +78,27 @@ class CallSites:
     inlined: np.ndarray
 
 
-def options(path: str, passes: str = REMARK_PASS) -> list[str]:
+def options(path: str, passes: str = INLINING_PASS) -> list[str]:
     """The cc1 options for writing the remarks of `passes` (a regular expression) to `path`."""
     return ["-opt-record-file", path, "-opt-record-passes", passes, "-opt-record-format", "yaml"]
 
 
-def opt_options(path: str, passes: str = REMARK_PASS) -> list[str]:
+def opt_options(path: str, passes: str = INLINING_PASS) -> list[str]:
     """The same as `options`, for `opt`."""
     return [f"-pass-remarks-output={path}", f"-pass-remarks-filter={passes}", "-pass-remarks-format=yaml"]
 
 
 def parse_call_sites(remarks: bytes, features: Mapping[str, np.ndarray], advice: np.ndarray) -> CallSites:
-    """Parses the remarks of one compilation.
+    """Parses the remarks of one compilation, whose T decisions have features (`[T, ...]` by name) and advice (`[T]`).
 
     Remarks without a callee belong to no decision (`ForceStop`: the module is too big to ask the advisor).
-
-    Args:
-      remarks: as written by the compiler.
-      features: those of the T decisions, `[T, ...]` by name.
-      advice: `[T]`.
 
     Raises:
       ProtocolError: a name is not valid YAML, or the remarks do not match the decisions.
     """
     records = [(record, site) for record in remarks.split(b"\n--- ") if (site := _call_site(record)) is not None]
     if len(records) > len(advice):
-        records = _of_decisions(records, features, advice)
+        records = _drop_forced(records, features, advice)
     if len(records) != len(advice):
         raise ProtocolError(f"remarks: expected {len(advice)}, one per decision, found {len(records)}")
     found = [site for _, site in records]
@@ -115,13 +125,10 @@ _Record = tuple[bytes, tuple[bytes, bytes, bytes]]
 """A remark, with its outcome, caller and callee."""
 
 
-def _of_decisions(records: list[_Record], features: Mapping[str, np.ndarray], advice: np.ndarray) -> list[_Record]:
-    """Drops the remarks of calls that had to be inlined.
+def _drop_forced(records: list[_Record], features: Mapping[str, np.ndarray], advice: np.ndarray) -> list[_Record]:
+    """Drops the remarks of calls that had to be inlined; raises ProtocolError unless the rest match the decisions.
 
     Features change only with a decision, so the first of several remarks with the same features belongs to one.
-
-    Raises:
-      ProtocolError: the remarks do not match the decisions.
     """
     if not len(advice):
         return []
@@ -162,3 +169,61 @@ def function_name(scalar: bytes) -> str:
             raise ProtocolError(f"remarks: expected the name of a function, found {scalar[:80]!r}") from error
         return str(value)
     return scalar.decode("utf-8", "surrogateescape")
+
+
+_TOTAL = re.compile(
+    rb"^Name: +SpillReloadCopies\n"
+    rb"(?:DebugLoc: [^\n]*\n(?: [^\n]*\n)*)?"
+    rb"Function: +([^\n]+)\n"
+    rb"(?:Hotness: [^\n]*\n)?"
+    rb"Args: *\n((?: [^\n]*\n)*)",
+    re.MULTILINE,
+)
+_COST = re.compile(rb"^ +- Total(\w+)Cost: +'([^'\n]*)'$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class RegallocCosts:
+    """Executions, per call of a function, of the code that register allocation has added.
+
+    Attributes:
+      spills: stores to a stack slot.
+      folded_spills: other instructions into which such a store is folded.
+      reloads: loads from a stack slot.
+      folded_reloads: other instructions into which such a load is folded.
+      copies: register copies.
+    """
+
+    spills: float = 0.0
+    folded_spills: float = 0.0
+    reloads: float = 0.0
+    folded_reloads: float = 0.0
+    copies: float = 0.0
+
+
+# By LLVM's spelling, such as `FoldedSpills`.
+_FIELDS = {field.name.title().replace("_", "").encode(): field.name for field in dataclasses.fields(RegallocCosts)}
+
+
+def parse_costs(remarks: bytes) -> Mapping[str, RegallocCosts]:
+    """Parses the remarks of one compilation to costs by function, without those that cost nothing.
+
+    Raises:
+      ProtocolError: a cost is not a number, or a name is not valid YAML.
+    """
+    return {
+        function_name(match[1].strip()): RegallocCosts(
+            **{_FIELDS[kind]: _number(text) for kind, text in _COST.findall(match[2]) if kind in _FIELDS}
+        )
+        for match in _TOTAL.finditer(remarks)
+    }
+
+
+def _number(text: bytes) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise ProtocolError(f"remarks: expected the cost of a function, found {text[:80]!r}")
+    return value

@@ -24,8 +24,7 @@ _LOCK = "lock"
 def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
     """Creates a directory and removes it at the end; also removes those of dead owners beside it.
 
-    Args:
-      parent: where to create it; by default in a folder of the user's in the system's temporary directory.
+    `parent` is by default a folder of the user's in the system's temporary directory.
 
     Raises:
       OutputError: the parent cannot be written.
@@ -82,7 +81,7 @@ def sweep(base: Path) -> int:
         try:
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            # New, without its lock yet, unless it is old: a minute is ample.
+            # A new directory has no lock yet; after a minute, its owner must have died before locking it.
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < time.time() - 60:
                     shutil.rmtree(path, ignore_errors=True)

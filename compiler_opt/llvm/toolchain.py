@@ -67,11 +67,7 @@ class Toolchain:
         return any(support.development for support in self.problems.values())
 
     def tool(self, name: str) -> Path:
-        """Path of one of the tools.
-
-        Raises:
-          ToolchainError: it is not installed; the message names its package.
-        """
+        """Path of one of the tools; if it is not installed, raises ToolchainError, which names its package."""
         if name not in self.tools:
             raise ToolchainError(
                 f"{name}: not found beside {self.clang} nor as {name}-{self.version[0]} on PATH; "
@@ -104,11 +100,9 @@ class Toolchain:
 
 
 def find_clang(clang: str | Path | None = None, *, llvm_folders: Iterable[Path] | None = None) -> Path:
-    """Absolute path of the compiler to use.
+    """Absolute path of the compiler to use: a path or a name on PATH; for None, the newest clang installed.
 
-    Args:
-      clang: a path, or a name on PATH; None for the newest `clang` or `clang-NN` on PATH or in `llvm_folders`.
-      llvm_folders: installations of LLVM; by default `/usr/lib/llvm-*`, as on Debian and Ubuntu.
+    That is the newest `clang` or `clang-NN` on PATH or in `llvm_folders`, by default `/usr/lib/llvm-*`.
 
     Raises:
       ToolchainError: it is missing, not executable, not clang, or older than `OLDEST_MAJOR`.
@@ -135,15 +129,13 @@ def find_clang(clang: str | Path | None = None, *, llvm_folders: Iterable[Path] 
 
 
 def probe(clang: str | Path | None = None, embeddings: ir2vec.Ir2VecVocabulary | None = None) -> Toolchain:
-    """Finds a compiler and its tools, and tries out its features; takes some 0.5 s.
+    """Finds a compiler (see `find_clang`) and its tools, and tries out its features; takes some 0.5 s.
 
-    Args:
-      clang: see `find_clang`.
-      embeddings: the vocabulary to compute embeddings with.
+    With a vocabulary, the features of inlining include its embeddings. Missing tools and modes are reported later, by
+    `Toolchain.tool` and `Toolchain.require`.
 
     Raises:
-      ToolchainError: there is no usable compiler, or it supports no embeddings. Missing tools and modes are reported
-        later, by `Toolchain.tool` and `Toolchain.require`.
+      ToolchainError: there is no usable compiler, or it supports no embeddings.
     """
     path = find_clang(clang)
     version = _read_version(path)

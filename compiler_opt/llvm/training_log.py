@@ -76,11 +76,7 @@ def parse_json_line(line: bytes) -> dict[str, Any]:
 
 
 def parse_header(line: bytes) -> Header:
-    """Parses the first line of a channel.
-
-    Raises:
-      ProtocolError: a part is missing, or a tensor is malformed; the message names it.
-    """
+    """Parses the first line of a channel; raises ProtocolError, which names the part that is missing or malformed."""
     specs, advice, score = parse_tensors(line)
     if advice is None:
         raise ProtocolError("log header: expected the key 'advice', found none")
@@ -90,11 +86,7 @@ def parse_header(line: bytes) -> Header:
 # Every compilation begins with the same line; checking forty tensors takes longer than reading a log.
 @functools.lru_cache(maxsize=32)
 def parse_tensors(line: bytes) -> tuple[tuple[TensorSpec, ...], TensorSpec | None, TensorSpec | None]:
-    """Parses the first line of a log to features, advice and score.
-
-    Raises:
-      ProtocolError: one of them is malformed; the message names it.
-    """
+    """Parses the first line of a log to features, advice and score; raises ProtocolError if one is malformed."""
     value = parse_json_line(line)
     features = value.get("features")
     if not isinstance(features, list) or not features or len(features) > MAX_FEATURES:

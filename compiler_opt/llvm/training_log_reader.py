@@ -17,10 +17,10 @@ from compiler_opt.tensor_spec import TensorSpec
 _Buffer: TypeAlias = bytes | mmap.mmap
 
 _FEW = 64
-"""The number of records compared at once; it quadruples each time all were alike."""
+"""The number of records compared at once; it quadruples whenever all of them match."""
 
 _COPIED_BYTES = 1 << 19
-"""How much is copied at a time into columns, so that it stays in the core's cache between its two copies."""
+"""Columns are filled in pieces of this size, which stay in the core's cache between the two copies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _groups(blocks: Iterable[np.ndarray], length: int) -> Iterator[list[np.ndarr
         yield group
 
 
-def decode_log(content: bytes) -> TrainingLog:
+def decode_log(content: bytes | mmap.mmap) -> TrainingLog:
     """Reads a log; for a long one, without creating a Python object per observation.
 
     Once its first line is complete, a log may end anywhere, even within a record: complete records are kept.
@@ -109,7 +109,12 @@ def decode_log(content: bytes) -> TrainingLog:
     Raises:
       ProtocolError: the log is malformed; the message says at which byte.
     """
-    return _decode(content)
+    line = _line(content, 0)
+    if line is None:
+        raise ProtocolError("log: its first line is not complete")
+    scanner = _Scanner(line)
+    end = scanner.scan(content, len(line) + 1)
+    return scanner.take(content, len(content) - end)
 
 
 def read_log(path: Path) -> TrainingLog:
@@ -124,16 +129,7 @@ def read_log(path: Path) -> TrainingLog:
     with path.open("rb") as file:
         # A pipe has no size, and an empty file cannot be mapped.
         size = os.fstat(file.fileno()).st_size
-        return _decode(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else file.read())
-
-
-def _decode(content: _Buffer) -> TrainingLog:
-    line = _line(content, 0)
-    if line is None:
-        raise ProtocolError("log: its first line is not complete")
-    scanner = _Scanner(line)
-    end = scanner.scan(content, len(line) + 1)
-    return scanner.take(content, len(content) - end)
+        return decode_log(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else file.read())
 
 
 def _line(content: _Buffer, position: int) -> bytes | None:
@@ -228,12 +224,12 @@ class _Scanner:
         if kind == "outcome":
             return self._outcome(content, position, begin, value)
         if self._next not in (None, value):
-            raise self._wrong(position, f"expected observation {self._next}, found {value}")
-        return self._many(content, position, value) or self._observation(content, begin, value)
+            raise self._error(position, f"expected observation {self._next}, found {value}")
+        return self._equal_records(content, position, value) or self._observation(content, begin, value)
 
     def _parse(self, line: bytes, position: int) -> tuple[str, str | int]:
-        """Of what kind a line is, and the context's name or the observation's index."""
-        # As LLVM writes it, without a look at the JSON.
+        """The kind of a line, and the context's name or the observation's index."""
+        # Exactly as LLVM writes it: no need to parse JSON.
         if line == b'{"observation":%d}' % (self._next or 0):
             return "observation", self._next or 0
         if self._last is not None and line == b'{"outcome":%d}' % self._last:
@@ -245,7 +241,7 @@ class _Scanner:
                 return kind, content
             if kind in ("observation", "outcome") and type(content) is int and 0 <= content < 10**18:
                 return kind, content
-        raise self._wrong(position, f"expected a context, an observation or an outcome, found {line[:80]!r}")
+        raise self._error(position, f"expected a context, an observation or an outcome, found {line[:80]!r}")
 
     def _observation(self, content: _Buffer, begin: int, index: int) -> int | None:
         end = self._payload_end(content, begin + self._observation_bytes, f"observation {index}")
@@ -257,9 +253,9 @@ class _Scanner:
 
     def _outcome(self, content: _Buffer, position: int, begin: int, index: int) -> int | None:
         if self.score is None:
-            raise self._wrong(position, "found an outcome, but the header has no score")
+            raise self._error(position, "found an outcome, but the header has no score")
         if index != self._last:
-            raise self._wrong(position, f"expected the outcome of the observation before it, found that of {index}")
+            raise self._error(position, f"expected the outcome of the observation before it, found that of {index}")
         end = self._payload_end(content, begin + self._score_bytes, f"outcome {index}")
         if end is not None:
             self._outcomes.add(begin)
@@ -272,14 +268,13 @@ class _Scanner:
         if newline >= len(content):
             return None
         if content[newline] != ord("\n"):
-            raise self._wrong(newline, f"expected a newline after {what}")
+            raise self._error(newline, f"expected a newline after {what}")
         return newline + 1
 
-    def _many(self, content: _Buffer, position: int, index: int) -> int | None:
+    def _equal_records(self, content: _Buffer, position: int, index: int) -> int | None:
         """Reads equal-sized records: all or none have outcomes, and their numbers differ in the last three digits only.
 
-        Returns:
-          their end; None if not even the first is complete and written exactly as by LLVM.
+        Returns their end; None if not even the first is complete and exactly as LLVM writes it.
         """
         tried = min(self._expected, _num_alike(index))
         payload = position + len(b'{"observation":%d}\n' % index)
@@ -308,12 +303,12 @@ class _Scanner:
         self._next = index + count
         return position + count * distance
 
-    def _wrong(self, position: int, what: str) -> ProtocolError:
+    def _error(self, position: int, what: str) -> ProtocolError:
         return ProtocolError(f"log: at byte {position}: {what}")
 
 
 def _num_alike(index: int) -> int:
-    """How many numbers, from this one on, have the same digits except the last three, and equally many."""
+    """How many numbers, from this one on, differ in the last three digits only and have as many digits."""
     unit = min(10 ** len(str(index)), 1000)
     return unit - index % unit
 
@@ -336,7 +331,7 @@ def _num_lines(content: _Buffer, position: int, distance: int, count: int, befor
 
 @functools.lru_cache(maxsize=64)
 def _lines(before: bytes, first_digits: int, unit: int) -> bytes:
-    """The lines of all numbers that consist of these first digits, if not 0, and any below `unit`."""
+    """One line for each number that has these first digits (none if 0), followed by an ending below `unit`."""
     return _endings(unit).replace(b"?", before + (b"%d" % first_digits if first_digits else b""))
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.linker import linked_text_bytes
-from compiler_opt.llvm.object_file import read_text_bytes
+from compiler_opt.llvm.object_file import linked_text_bytes, read_text_bytes
 from compiler_opt.optimize.changes import Changes
 from compiler_opt.optimize.program import Kind, Program, Target, Variant, build_environment, targets_of_tests
 

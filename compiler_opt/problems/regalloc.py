@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.llvm import regalloc_remarks
 from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.llvm.regalloc_remarks import RegallocCosts
+from compiler_opt.llvm.remarks import REGALLOC_PASS, RegallocCosts, parse_costs
 from compiler_opt.problems.problem import Problem, Sites
 
 COPY_WEIGHT = 0.2
@@ -29,10 +28,10 @@ class RegallocProblem(Problem[Mapping[str, float], None]):
     """The score is the sum of the functions' weighted spills, reloads and copies; projects have no context."""
 
     score_name = "weighted spills, reloads and copies"
-    remark_pass = regalloc_remarks.REMARK_PASS
+    remark_pass = REGALLOC_PASS
 
     def measure(self, object_path: Path, remarks: bytes) -> dict[str, float]:
-        return function_scores(regalloc_remarks.parse_costs(remarks))
+        return function_scores(parse_costs(remarks))
 
     def project_context(
         self, measurements: Iterable[Mapping[str, float]], others: Iterable[Mapping[str, float]] = ()

@@ -16,9 +16,9 @@ from pathlib import Path
 import tqdm
 from absl import flags, logging
 
-from compiler_opt.corpus.builds import bazel_aquery, database, directory, params
-from compiler_opt.corpus.builds.objects import Build, listed
-from compiler_opt.corpus.making import extract, local_thinlto, sections
+from compiler_opt.corpus.builds import bazel_aquery, database, params
+from compiler_opt.corpus.builds.objects import Build, listed, objects_of_directory
+from compiler_opt.corpus.making import extract, thinlto
 from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import exclusive_directory
@@ -50,9 +50,9 @@ _OBJ_BASE_DIR = shared_flags.path(
 _CMD_FILTER = flags.DEFINE_string(
     "cmd_filter", None, "Only modules with an option that matches this regular expression anywhere, e.g. ^-Oz$."
 )
-_CMD_SECTION_NAME = flags.DEFINE_string("cmd_section_name", sections.COMMAND_SECTION, "The section of the options.")
+_CMD_SECTION_NAME = flags.DEFINE_string("cmd_section_name", extract.COMMAND_SECTION, "The section of the options.")
 _BITCODE_SECTION_NAME = flags.DEFINE_string(
-    "bitcode_section_name", sections.BITCODE_SECTION, "The section of the bitcode."
+    "bitcode_section_name", extract.BITCODE_SECTION, "The section of the bitcode."
 )
 _THINLTO_BUILD = flags.DEFINE_enum(
     "thinlto_build",
@@ -116,9 +116,9 @@ def _extract_local() -> None:
             "--cmd_filter: the modules of --thinlto_build=local have no options of their own; leave it out"
         )
     if _INPUT_TYPE.value == "params" and _INPUT.value:
-        link = local_thinlto.link_of_params(_INPUT.value, _base())
+        link = thinlto.link_of_params(_INPUT.value, _base())
     elif _INPUT_TYPE.value == "directory" or not _INPUT.value:
-        link = local_thinlto.link_of_directory(Path(_INPUT.value or _OBJ_BASE_DIR.value or "."))
+        link = thinlto.link_of_directory(Path(_INPUT.value or _OBJ_BASE_DIR.value or "."))
     else:
         raise ConfigError(
             f"--input_type={_INPUT_TYPE.value}: does not describe a link; give params or directory with "
@@ -131,7 +131,7 @@ def _extract_local() -> None:
         exclusive_directory(output_dir, "--output_dir"),
         tqdm.tqdm(total=total, unit="module", dynamic_ncols=True) as bar,
     ):
-        extraction = local_thinlto.extract(
+        extraction = thinlto.extract(
             link,
             output_dir,
             num_workers=entry_point.num_workers(_NUM_WORKERS.value),
@@ -151,7 +151,7 @@ def _build(path: Path) -> Build:
         return Build(tuple(database.objects_of_database(path, _base())))
     read = {
         "params": params.objects_of_params,
-        "directory": directory.objects_of_directory,
+        "directory": objects_of_directory,
         "bazel_aquery": bazel_aquery.objects_of_aquery,
     }
     return read[_INPUT_TYPE.value](path, _base())

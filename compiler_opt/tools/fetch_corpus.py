@@ -19,7 +19,7 @@ import tqdm
 from absl import flags
 
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.ready_made import builder, manifest, tables
+from compiler_opt.corpus.ready_made import builder, manifest
 from compiler_opt.corpus.ready_made.cross_compiling import Target
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import find_clang
@@ -50,7 +50,7 @@ _LIST = flags.DEFINE_bool("list", False, "Only list the sets, and the projects w
 def entry() -> None:
     if _LIST.value:
         known = manifest.load()
-        print(f"{tables.sets_table(known)}\n\n{tables.projects_table(known)}")
+        print(f"{manifest.sets_table(known)}\n\n{manifest.projects_table(known)}")
         return
     if not _OUTPUT_DIR.value:
         raise ConfigError("expected --output_dir, the folder that gets the corpora; see --help")

@@ -12,7 +12,7 @@ from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.builds.archive import objects_of_archive
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.making import local_thinlto
+from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.extract import ObjectFile, extract
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -177,7 +177,7 @@ def test_a_link_with_thinlto(pool: WorkerPool, newest: Toolchain, tmp_path: Path
     build = tmp_path / "build"
     objects = compile_for_lto(str(newest.clang), build, "-g")
     run(build, str(newest.clang), "-flto=thin", "-fuse-ld=lld", "-g", *objects, *KEEP, "-o", "program")
-    local_thinlto.extract(local_thinlto.link_of_directory(build), tmp_path / "corpus")
+    thinlto.extract(thinlto.link_of_directory(build), tmp_path / "corpus")
     corpus = Corpus.load(tmp_path / "corpus")
     results = verified(corpus, build, newest, pool)
     assert [result.describe() for result in results.values()] == ["identical"] * len(objects)

@@ -13,7 +13,7 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from compiler_opt.corpus.command_lines.thinlto import index_path
+from compiler_opt.corpus.command_lines.command_line import index_path
 from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus
 from compiler_opt.corpus.remote import is_url
 from tests.corpus.description_test import BITCODE, OPTIONS, refusal, write_corpus, write_description

@@ -13,8 +13,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError, ToolchainError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.results import NEVER_WORSE, Evaluation
-from compiler_opt.llvm.linker import linked_text_bytes
-from compiler_opt.llvm.object_file import read_object_sizes
+from compiler_opt.llvm.object_file import linked_text_bytes, read_object_sizes
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import ConstantPolicy, Decider

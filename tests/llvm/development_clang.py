@@ -25,7 +25,7 @@ import numpy as np
 
 from compiler_opt.llvm.advisors import ADVISORS, INLINING, REGALLOC_EVICTION, AdvisorFlags, mllvm
 from compiler_opt.llvm.interactive import InteractiveResult, compile_interactively, llvm_channel
-from compiler_opt.llvm.regalloc_remarks import REMARK_PASS, parse_costs
+from compiler_opt.llvm.remarks import REGALLOC_PASS, parse_costs
 from compiler_opt.llvm.remarks import options as remark_options
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header, parse_header
@@ -238,7 +238,7 @@ class Development:
         if self._flags != INLINING and self._remarks is None:
             arguments += [
                 word
-                for option in remark_options(str(self._scratch / "remarks"), REMARK_PASS)
+                for option in remark_options(str(self._scratch / "remarks"), REGALLOC_PASS)
                 for word in ([option] if "-cc1" in arguments else ["-Xclang", option])
             ]
         result = compile_interactively(

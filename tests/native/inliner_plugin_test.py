@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.llvm import inliner_log, inliner_plugin, plugin
+from compiler_opt.llvm import inliner_plugin, plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import uniforms
 from compiler_opt.policies.weights import NetworkWeights
@@ -123,7 +123,7 @@ def test_the_compilers_own_decisions_give_its_own_object(compiler: _Compiler, to
     made, said = compiler.run({"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)})
     assert said == ""
     assert made == compiler.plain()
-    read = inliner_log.read(log, toolchain.problems["inlining"].features)
+    read = inliner_plugin.read_log(log, toolchain.problems["inlining"].features)
     assert read is not None
     assert read.logits is None
     names = [read.call_sites.functions[index] for index in read.call_sites.callees]
@@ -141,7 +141,7 @@ def test_a_policy_decides_as_in_python(compiler: _Compiler, toolchain: Toolchain
         for temperature in (0.0, 2.5):
             variables |= {"MLGO_INLINER_TEMPERATURE": str(temperature), "MLGO_INLINER_SEED": str(seed + 2**63)}
             compiler.run(variables)
-            read = inliner_log.read(log, features)
+            read = inliner_plugin.read_log(log, features)
             assert read is not None
             assert read.logits is not None
             arrays = {
@@ -263,7 +263,7 @@ def test_nothing_to_decide_leaves_no_log(compiler: _Compiler, source: Path, tmp_
     log = tmp_path / "log"
     compiler.run({"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)})
     assert not log.exists()
-    assert inliner_log.read(log, ()) is None
+    assert inliner_plugin.read_log(log, ()) is None
 
 
 def test_a_log_of_many_blocks_is_whole(compiler: _Compiler, source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_log_of_many_blocks_is_whole(compiler: _Compiler, source: Path, toolch
     source.write_text(_SOURCE + callers)
     log = tmp_path / "log"
     compiler.run({"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)})
-    read = inliner_log.read(log, toolchain.problems["inlining"].features)
+    read = inliner_plugin.read_log(log, toolchain.problems["inlining"].features)
     assert read is not None
     assert log.stat().st_size > 1 << 20
     assert {f"c{n}" for n in range(2200)} <= set(read.call_sites.functions)
@@ -297,7 +297,7 @@ def test_the_linker_lets_it_decide(toolchain: Toolchain, library: Path, tmp_path
             env=inliner_plugin.environment(policy=blob, log=log, thinlto=True),
             check=True,
         )
-        read = inliner_log.read(log, features)
+        read = inliner_plugin.read_log(log, features)
         assert read is not None
         assert read.logits is not None
         assert {"one", "two"} & set(read.call_sites.functions)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.llvm import inliner_log, inliner_plugin, plugin, regalloc_plugin
+from compiler_opt.llvm import inliner_plugin, plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
@@ -121,7 +121,7 @@ def test_thinlto_is_left_to_the_compiler_unless_it_is_asked_for(toolchain: Toolc
     asked = [inliner_plugin.environment(policy=blob, log=path, thinlto=True) for path in (None, None, None, log)]
     programs = {_linked(toolchain, place, "thin", [load, "--thinlto-jobs=4"], variables) for variables in asked}
     assert len(programs) == 1
-    read = inliner_log.read(log, toolchain.problems["inlining"].features)
+    read = inliner_plugin.read_log(log, toolchain.problems["inlining"].features)
     assert read is not None and len(read.advice) >= _NUM_MODULES
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.llvm.regalloc_remarks import RegallocCosts
+from compiler_opt.llvm.remarks import RegallocCosts
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.regalloc import function_score
 

@@ -11,7 +11,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module, format_options
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.llvm.linker import linked_text_bytes
+from compiler_opt.llvm.object_file import linked_text_bytes
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.vocabulary import save_vocabulary

@@ -12,9 +12,9 @@ from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Trajectory
 from compiler_opt.errors import PolicyError, ToolchainError
-from compiler_opt.llvm import inliner_log, regalloc_plugin
+from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.inliner_plugin import can_build, environment, inliner_plugin
+from compiler_opt.llvm.inliner_plugin import can_build, environment, inliner_plugin, read_log
 from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
@@ -89,7 +89,7 @@ def _inline(compilation: Compilation, policy: Policy, plugin: Path, native: Path
     log_path = compilation.log_path
     variables = environment(policy=native, temperature=temperature, seed=compilation.seed, log=log_path)
     compilation.compile([load_option(plugin)], variables)
-    log = inliner_log.read(log_path, features)
+    log = read_log(log_path, features)
     if log is None:
         return None
     log_probs = None

@@ -11,15 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from compiler_opt.corpus.builds.objects import (
-    HEAD_BYTES,
-    OTHER,
-    Member,
-    ObjectFile,
-    kind_of,
-    name_below,
-    normal,
-)
+from compiler_opt.corpus.builds.objects import HEAD_BYTES, OTHER, Member, ObjectFile, kind_of, name_below, normal
 from compiler_opt.corpus.validation import checked_path, reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import open_regular, printable
@@ -33,11 +25,9 @@ _SPECIAL = ("/", "/SYM64/", "//", "__.SYMDEF", "__.SYMDEF SORTED", "__.SYMDEF_64
 
 
 def objects_of_archive(path: Path, base: Path) -> list[ObjectFile]:
-    """Lists the objects in an archive; module names are `lib/libx.a/member.o`, or paths of a thin archive's members.
+    """Lists the objects in an archive inside the folder `base`, to which module names are relative.
 
-    Args:
-      path: the archive, inside the base folder.
-      base: the folder that module names are relative to.
+    They are `lib/libx.a/member.o`, or the paths of a thin archive's members.
 
     Raises:
       CorpusError: it cannot be read, is not an archive, is truncated, or a member is outside the base folder.
@@ -108,9 +98,7 @@ class _Archive:
                 name, skipped = self._name(raw_name, start, size)
                 if name not in _SPECIAL:
                     yield Member(
-                        checked_path(name, f"{self._shown}: name of a member"),
-                        start + skipped,
-                        size - skipped,
+                        checked_path(name, f"{self._shown}: name of a member"), start + skipped, size - skipped
                     )
         raise self._error(f"expected at most {_MAX_MEMBERS} members, found more")
 

@@ -13,7 +13,7 @@ import msgspec
 
 from compiler_opt.corpus.builds import params, response_files
 from compiler_opt.corpus.builds.objects import OBJECT_SUFFIXES, Build, listed
-from compiler_opt.corpus.builds.reading import read_json
+from compiler_opt.corpus.validation import read_json
 from compiler_opt.errors import CorpusError
 
 MAX_BYTES = 1 << 30
@@ -73,9 +73,7 @@ class _Query(msgspec.Struct, rename="camel"):
 def objects_of_aquery(path: Path, base: Path | None = None) -> Build:
     """Lists the objects that the link actions of a query result take as inputs, directly or in archives.
 
-    Args:
-      path: the query result.
-      base: the folder that Bazel runs its actions in (`bazel info execution_root`); by default the working directory.
+    `base` is the folder that Bazel runs its actions in (`bazel info execution_root`); by default the working directory.
 
     Raises:
       CorpusError: it is not a query result, or has no link action; see also `params.objects_of_params`.

@@ -11,8 +11,7 @@ import msgspec
 from compiler_opt.checked_values import convert
 from compiler_opt.corpus.builds import response_files
 from compiler_opt.corpus.builds.objects import ObjectFile, name_below, normal, unique
-from compiler_opt.corpus.builds.reading import read_json
-from compiler_opt.corpus.validation import checked_path
+from compiler_opt.corpus.validation import checked_path, read_json
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 
@@ -54,9 +53,8 @@ class CompileCommand:
 def commands_of_database(path: Path) -> list[CompileCommand]:
     """The commands of a `compile_commands.json` that make objects, in its order.
 
-    Args:
-      path: the compilation database; entries have `command` or `arguments`, and may have `output`. Compiler launchers
-        such as ccache make no difference. Missing response files are not expanded.
+    Entries have `command` or `arguments`, and may have `output`. Compiler launchers such as ccache make no difference.
+    Missing response files are not expanded.
 
     Raises:
       CorpusError: the file is not a compilation database, or a response file includes itself or is too large.
@@ -80,11 +78,9 @@ def commands_of_database(path: Path) -> list[CompileCommand]:
 
 
 def objects_of_database(path: Path, base: Path | None = None) -> list[ObjectFile]:
-    """Lists the objects that a `compile_commands.json` makes, in its order, each once.
+    """Lists the objects that a `compile_commands.json` makes, in its order, each once; see `commands_of_database`.
 
-    Args:
-      path: the compilation database, see `commands_of_database`.
-      base: the folder that module names are relative to; by default the `directory` of each entry.
+    Module names are relative to `base`, by default the `directory` of each entry.
 
     Raises:
       CorpusError: the file is not a compilation database, or an object is outside the base folder.

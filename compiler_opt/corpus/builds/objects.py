@@ -31,12 +31,9 @@ _COFF_MACHINES = (b"\x4c\x01", b"\x64\x86", b"\x64\xaa", b"\xc4\x01")
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """A member of an archive.
+    """A member of an archive: its name, and the offset and size of its contents, in bytes.
 
-    Attributes:
-      name: of the member.
-      offset: of its contents in the archive; linkers name archive members by the offset of the header.
-      size: in bytes.
+    Linkers name a member by the offset of its header instead.
     """
 
     name: str
@@ -49,8 +46,8 @@ class ObjectFile:
     """An object of the build, and its module name.
 
     Attributes:
-      path: of the object or, for a member, of its archive.
-      name: of the module.
+      path: the object or, for a member, its archive.
+      name: the module's name.
       member: the object's place in an archive; None for a file.
     """
 
@@ -94,8 +91,7 @@ def normal(path: Path) -> Path:
 def unique(objects: Iterable[ObjectFile], where: str) -> tuple[ObjectFile, ...]:
     """Removes duplicate objects, keeping the order.
 
-    Raises:
-      CorpusError: two objects have the same module name; the message starts with `where`.
+    Raises CorpusError, whose message starts with `where`, if two objects have the same module name.
     """
     known: dict[str, ObjectFile] = {}
     for item in objects:
@@ -146,3 +142,54 @@ def kind_of_file(path: Path) -> str | None:
 def listed(paths: Sequence[str], limit: int = 3) -> str:
     """Formats the first few paths for a message."""
     return ", ".join(map(printable, paths[:limit])) + (f" and {len(paths) - limit} more" if len(paths) > limit else "")
+
+
+MAX_FILES = 1 << 22
+
+
+def objects_of_directory(folder: Path, base: Path | None = None) -> Build:
+    """Finds the objects in a tree, sorted by name. Module names are relative to `base`, by default the folder.
+
+    Files with an object's suffix count as objects whatever they contain; extraction refuses them with a reason.
+    Symlinks are skipped, since their targets would count twice or be outside the tree, and so are archives, since their
+    objects are usually in the tree as well.
+
+    Raises:
+      CorpusError: it is not a folder, cannot be read, or is outside the base folder.
+    """
+    root = normal(folder)
+    names_from = root if base is None else normal(base)
+    objects: list[ObjectFile] = []
+    skipped: dict[str, list[str]] = {}
+    for path in _files_below(root, folder):
+        name = name_below(names_from, path)
+        if name is None:
+            raise CorpusError(f"{folder}: is outside of {base}; give a folder that holds it with --obj_base_dir")
+        if path.is_symlink():
+            skipped.setdefault("links", []).append(name)
+            continue
+        kind = kind_of_file(path)
+        if kind in (ARCHIVE, THIN_ARCHIVE):
+            skipped.setdefault("archives", []).append(name)
+        elif kind in (None, OTHER) or (kind == BITCODE and path.suffix == ".bc"):
+            skipped.setdefault("files that are not objects", []).append(name)
+        else:
+            objects.append(ObjectFile(path, name))
+    objects.sort(key=lambda item: item.name)
+    return Build(tuple(objects), skipped)
+
+
+def _files_below(root: Path, shown: Path) -> list[Path]:
+    def fail(error: OSError) -> None:
+        raise CorpusError(
+            f"{error.filename}: cannot be read ({error.strerror}); give a folder of objects that can be read"
+        ) from None
+
+    if not root.is_dir():
+        raise CorpusError(f"{shown}: expected a folder of objects, found none; give the folder of a build")
+    paths: list[Path] = []
+    for parent, _, names in os.walk(root, onerror=fail):
+        paths += (Path(parent) / name for name in names)
+        if len(paths) > MAX_FILES:
+            raise CorpusError(f"{shown}: expected at most {MAX_FILES} files, found more; give a part of it")
+    return paths

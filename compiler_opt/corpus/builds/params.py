@@ -40,11 +40,9 @@ _SEPARATE = frozenset(
 
 
 def objects_of_params(path: Path, base: Path | None = None) -> Build:
-    """Lists the objects of a link.
+    """Lists the objects of a link by its parameter file, quoted as for lld and clang; it may include others by `@file`.
 
-    Args:
-      path: the parameter file, with the quoting of lld and clang; it may include others by `@file`.
-      base: the folder that its paths and module names are relative to; by default the working directory.
+    `base` is the folder that its paths and module names are relative to; by default the working directory.
 
     Raises:
       CorpusError: a file cannot be read, is too large or includes itself, or an archive is damaged.
@@ -58,8 +56,7 @@ def objects_of_params(path: Path, base: Path | None = None) -> Build:
 def objects_of_inputs(inputs: Iterable[str], base: Path, where: str) -> Build:
     """Lists the objects among the inputs of a link: files and members of archives, each once.
 
-    Raises:
-      CorpusError: an archive is damaged; the message starts with `where`.
+    Raises CorpusError, whose message starts with `where`, if an archive is damaged.
     """
     base = normal(base)
     objects: list[ObjectFile] = []

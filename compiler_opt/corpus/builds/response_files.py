@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.builds.reading import read_text
+from compiler_opt.corpus.validation import read_text
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 
@@ -46,28 +46,15 @@ def split(text: str) -> list[str]:
 
 
 def read(path: Path, what: str) -> list[str]:
-    """Reads the arguments in a response file.
-
-    Args:
-      path: the file.
-      what: the file to ask for in the message.
-
-    Raises:
-      CorpusError: it cannot be read, or is too large.
-    """
+    """Reads the arguments in a response file; raises CorpusError, which asks for `what`, if it cannot be read."""
     return split(read_text(path, MAX_FILE_BYTES, what))
 
 
 def expand(words: Sequence[str], directory: Path, where: str) -> list[str]:
     """Replaces each `@file` by the arguments in the file, recursively; keeps it if there is no such file.
 
-    Args:
-      words: the arguments of a command.
-      directory: the folder that all files are relative to.
-      where: starts the messages.
-
-    Raises:
-      CorpusError: a file includes itself, or files are nested too deeply, too many or too large.
+    Files are relative to the directory. Raises CorpusError, whose message starts with `where`, if a file includes
+    itself, or if files are nested too deeply, too many or too large.
     """
     if not any(word.startswith("@") for word in words):
         return list(words)

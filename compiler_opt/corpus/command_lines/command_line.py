@@ -20,9 +20,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from compiler_opt.corpus.command_lines import cc1_options, thinlto
+from compiler_opt.corpus.command_lines import cc1_options
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import shown
+
+INDEX_SUFFIX = ".thinlto.bc"
+INDEX_OPTION = "-fthinlto-index="
+_EMBED_OPTION = "-lto-embed-bitcode="
+_MERGED_OPTION = "-thinlto-assume-merged"
 
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:=+-]*")
 """The values of kept options: words, numbers and lists, but no paths and no `@file`."""
@@ -77,9 +82,46 @@ def compile_command(
     Raises:
       CorpusError: an option is not on the allow-list.
     """
-    recorded, is_thinlto = thinlto.without_index(options)
-    kept = [*checked_options(recorded, trusted), *(thinlto.own_index(bitcode) if is_thinlto else ())]
+    kept = list(checked_options(_without_index(options), trusted))
+    kept += _own_index(bitcode) if is_thinlto(options) else []
     return [str(clang), "-cc1", *kept, "-emit-obj", _ONE_TARGET, *extra, "-x", "ir", str(bitcode), "-o", str(output)]
+
+
+def is_thinlto(options: Sequence[str]) -> bool:
+    """Whether the options are a ThinLTO backend's."""
+    return any(option.startswith(INDEX_OPTION) for option in options)
+
+
+def _without_index(options: Sequence[str]) -> tuple[str, ...]:
+    """The options except those about the ThinLTO index."""
+    kept: list[str] = []
+    for option in options:
+        if kept and kept[-1] == "-mllvm" and option.lstrip("-").startswith((_EMBED_OPTION[1:], _MERGED_OPTION[1:])):
+            kept.pop()
+        elif not option.startswith(INDEX_OPTION):
+            kept.append(option)
+    return tuple(kept)
+
+
+def index_path(bitcode_path: Path | str) -> Path:
+    """The path of a module's index, next to its bitcode."""
+    return Path(f"{str(bitcode_path).removesuffix('.bc')}{INDEX_SUFFIX}")
+
+
+def _own_index(bitcode_path: Path | str) -> list[str]:
+    """The options that compile a module's bitcode with its own index.
+
+    Without `-thinlto-assume-merged`, clang would import again, from files that an untrusted index names.
+
+    Raises:
+      CorpusError: there is no index; clang would silently compile without it.
+    """
+    index = index_path(bitcode_path)
+    if not index.is_file():
+        raise CorpusError(
+            f"{index}: expected the module's ThinLTO index, found none; extract the corpus again, with --thinlto_build"
+        )
+    return [f"{INDEX_OPTION}{index}", "-mllvm", _MERGED_OPTION]
 
 
 def opt_command(
@@ -92,19 +134,16 @@ def opt_command(
     *,
     trusted: bool = False,
 ) -> list[str]:
-    """The command that optimises a module's bitcode by `opt`, up to code generation.
+    """The command that optimises a module's bitcode by `opt`, up to code generation; see `compile_command`.
 
     Args:
       opt: path of `opt`.
       options: the module's cc1 options.
       bitcode: the module's `.bc` file.
       output: the bitcode file to write; `compile_command` with `-disable-llvm-passes` compiles it to an object.
-      extra: our own LLVM options; trusted, and last so that they take precedence.
+      extra: our own LLVM options.
       passes: a pipeline for `opt -passes`; by default that of the module's `-O` level.
       trusted: keep options that are not on the allow-list.
-
-    Raises:
-      CorpusError: an option is not on the allow-list.
     """
     kept = checked_options(tuple(options), trusted)
     llvm_options = [value for name, value in itertools.pairwise(kept) if name == "-mllvm"]
@@ -163,11 +202,7 @@ _checked_and_cached = functools.lru_cache(maxsize=_MAX_CACHED)(_checked)
 
 
 def split_options(options: Sequence[str]) -> list[tuple[str, ...]]:
-    """Splits a command line into options, each with its separate value if it takes one.
-
-    Raises:
-      CorpusError: the last option's value is missing.
-    """
+    """Splits a command line into options with their values; raises CorpusError if the last one's value is missing."""
     return [words for _, words in _entries(options)]
 
 

@@ -39,11 +39,7 @@ class ProblemConfig:
         return bool(self.flags_to_add or self.flags_to_delete or self.flags_to_replace)
 
     def apply(self, options: tuple[str, ...]) -> tuple[str, ...]:
-        """Applies the changes to the options of a module.
-
-        Raises:
-          CorpusError: the last option's value is missing.
-        """
+        """Applies the changes to a module's options; raises CorpusError if the last option's value is missing."""
         if not self:
             return options
         changed: list[str] = []
@@ -58,10 +54,7 @@ class ProblemConfig:
         return (*changed, *self.flags_to_add)
 
     def check(self, *, trusted: bool = False) -> None:
-        """Checks the flags.
-
-        Args:
-          trusted: accept flags that are not on the allow-list.
+        """Checks the flags; `trusted` accepts flags that are not on the allow-list.
 
         Raises:
           ConfigError: a flag is not on the allow-list, or does not affect the compilation of bitcode.
@@ -81,11 +74,7 @@ class ProblemConfig:
 
     @classmethod
     def from_json(cls, about: Mapping[str, Any]) -> "ProblemConfig":
-        """Reads `to_json`'s entry in the metadata of a trace or policy.
-
-        Raises:
-          ConfigError: the entry is invalid.
-        """
+        """Reads `to_json`'s entry in the metadata of a trace or policy; raises ConfigError if it is invalid."""
         try:
             return convert(about.get("problem_config", {}), cls)
         except ValueError as error:

@@ -22,23 +22,16 @@ _MERGED = ("modules", "projects", "compiler")
 
 @dataclasses.dataclass(frozen=True)
 class Combination:
-    """The result of `combine`.
-
-    Attributes:
-      modules: number of modules by sub-folder, in the order of the description.
-      others: sub-folders that are not corpora.
-    """
+    """The result of `combine`: numbers of modules by sub-folder, in order, and the sub-folders that are not corpora."""
 
     modules: Mapping[str, int]
     others: tuple[str, ...]
 
 
 def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
-    """Writes the combined description of `root_dir` atomically.
+    """Writes the combined description of a folder atomically.
 
-    Args:
-      root_dir: the folder.
-      overwrite: also replace a description that lists modules outside the sub-folders.
+    With `overwrite` it also replaces a description that lists modules outside the sub-folders.
 
     Raises:
       CorpusError: there is nothing to combine, a sub-folder's corpus is damaged or leaves the folder, or two corpora
@@ -46,7 +39,10 @@ def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
       OutputError: the folder cannot be written, or is itself a corpus.
     """
     parts, others = _parts(root_dir)
-    contents = {name: _content(root_dir / name) for name in parts}
+    # `Corpus.load` has validated the descriptions; an absent `has_thinlto` is False.
+    contents: dict[str, dict[str, Any]] = {
+        name: {"has_thinlto": False, **json.loads((root_dir / name / DESCRIPTION_NAME).read_bytes())} for name in parts
+    }
     _check_same(root_dir, contents)
     first = next(iter(contents.values()))
     modules = [f"{name}/{module.name}" for name, part in parts.items() for module in part.modules]
@@ -93,13 +89,6 @@ def _parts(root_dir: Path) -> tuple[dict[str, Corpus], list[str]]:
             "that holds the corpora"
         )
     return parts, others
-
-
-def _content(folder: Path) -> dict[str, Any]:
-    """The raw description of a corpus, which `Corpus.load` has validated."""
-    content: dict[str, Any] = json.loads((folder / DESCRIPTION_NAME).read_bytes())
-    # The default of an absent key.
-    return {"has_thinlto": False, **content}
 
 
 def _check_same(root_dir: Path, contents: Mapping[str, Mapping[str, Any]]) -> None:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.corpus.command_lines.command_line import checked_options
-from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
+from compiler_opt.corpus.command_lines.command_line import INDEX_SUFFIX, checked_options
 from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
 from compiler_opt.corpus.validation import read_bitcode, resolved_within
 from compiler_opt.errors import ConfigError, CorpusError, OutputError
@@ -21,11 +20,7 @@ _SUFFIX = ".bc"
 
 
 def parse_args(text: str) -> tuple[str, ...]:
-    """Splits a string of options as a shell does, and checks them.
-
-    Raises:
-      ConfigError: they cannot be split, are not cc1 options, or are not on the allow-list.
-    """
+    """Splits a string of options as a shell does; raises ConfigError unless they are cc1 options on the allow-list."""
     try:
         options = tuple(shlex.split(text))
         checked_options(options)
@@ -39,8 +34,7 @@ def parse_args(text: str) -> tuple[str, ...]:
 def find_bitcode(input_dir: Path, output_dir: Path) -> list[Path]:
     """Finds the files `*.bc` below a folder, sorted, except those in `output_dir`.
 
-    Raises:
-      CorpusError: the folder is missing or cannot be read.
+    Raises CorpusError if the folder is missing or cannot be read.
     """
 
     def refuse(error: OSError) -> None:
@@ -67,13 +61,8 @@ def make(
 ) -> MadeCorpus:
     """Writes bitcode files as a corpus; the description comes last, so a partial corpus has none.
 
-    Args:
-      paths: the files, all in `input_dir`.
-      input_dir: module names are relative to it.
-      output_dir: the corpus folder.
-      options: cc1 options of every module.
-      overwrite: write into a folder that is not empty.
-      progress: called with 1 for each file done.
+    Module names are relative to `input_dir`, which has all files; `options` are the cc1 options of every module. For
+    the other arguments see `extract.extract`.
 
     Raises:
       CorpusError: none of the files is a module.

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from compiler_opt.corpus.builds import archive
 from compiler_opt.corpus.builds.objects import ARCHIVE, BITCODE, ObjectFile, kind_of_file, listed, normal
-from compiler_opt.corpus.making import sections
-from compiler_opt.corpus.making.local_thinlto import IMPORTED_SUFFIX
+from compiler_opt.corpus.making.extract import BITCODE_SECTION, read_object
+from compiler_opt.corpus.making.thinlto import IMPORTED_SUFFIX
 from compiler_opt.corpus.validation import resolved_within
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
@@ -48,14 +48,11 @@ class Originals:
         self._kept_objects: dict[Path, dict[str, list[str]]] = {}
 
     def find(self, name: str) -> ObjectFile:
-        """Finds the object that a module was extracted from.
-
-        Raises:
-          CorpusError: there is none, or it is reached by a symlink out of the folder.
-        """
+        """Finds the object that a module comes from; raises CorpusError if there is none, or it is outside the root."""
         path = self._root / name
         if not os.path.lexists(path):
-            if (holder := self._archive_of(name)) is not None:
+            parents = (self._root / parent for parent in PurePosixPath(name).parents)
+            if (holder := next((parent for parent in parents if parent.is_file()), None)) is not None:
                 return self._member(holder, name)
             if linked := self._linked(path):
                 return linked
@@ -75,23 +72,18 @@ class Originals:
           ProtocolError: it is not an ELF object, or damaged.
         """
         found = self.find(name)
-        file = ElfFile(Path(found.shown), sections.read_object(found))
-        code = b"".join(file.section_bytes(index) for index in file.sections_named(sections.BITCODE_SECTION))
+        file = ElfFile(Path(found.shown), read_object(found))
+        code = b"".join(file.section_bytes(index) for index in file.sections_named(BITCODE_SECTION))
         imported = self._root / f"{name}{IMPORTED_SUFFIX}"
         if not code and os.path.lexists(imported):
             self._check(imported)
-            code = sections.read_object(ObjectFile(imported, name))
+            code = read_object(ObjectFile(imported, name))
         return Original(file, code)
 
     def _check(self, path: Path) -> None:
         """Raises CorpusError unless the path is a file, and inside the folder."""
         if not resolved_within(path, self._root, "build it again, or give the folder of the objects").is_file():
             raise CorpusError(f"{printable(path)}: expected an object, found something else")
-
-    def _archive_of(self, name: str) -> Path | None:
-        """The archive that contains the module's object."""
-        parents = (self._root / parent for parent in PurePosixPath(name).parents)
-        return next((path for path in parents if path.is_file()), None)
 
     def _member(self, holder: Path, name: str) -> ObjectFile:
         self._check(holder)

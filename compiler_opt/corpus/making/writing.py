@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from compiler_opt.corpus import bitcode
-from compiler_opt.corpus.command_lines.thinlto import INDEX_SUFFIX
+from compiler_opt.corpus.command_lines.command_line import INDEX_SUFFIX
 from compiler_opt.corpus.description import DESCRIPTION_NAME
 from compiler_opt.corpus.module import check_name, format_options
 from compiler_opt.errors import CorpusError, OutputError, ProtocolError
@@ -65,11 +65,7 @@ class CorpusWriter:
     def write_module(self, name: str, code: bytes, options: Sequence[str] | None, index: bytes | None = None) -> None:
         """Writes the files of a module; may be called from several threads.
 
-        Args:
-          name: of the module.
-          code: its bitcode.
-          options: its cc1 options; None if the corpus has a `global_command_override`.
-          index: its ThinLTO index.
+        `options` are None if the corpus has a `global_command_override`; `index` is the ThinLTO index.
 
         Raises:
           CorpusError: the module's name is not a valid file name.
@@ -124,7 +120,7 @@ class CorpusWriter:
                 raise OutputError(f"{folder}: is a link that leaves {self._output_dir}; give another --output_dir")
             self._folders.add(folder)
         try:
-            # To wait for the disk after each of thousands of small files would take longer than to extract them.
+            # Waiting for the disk after each of thousands of small files would take longer than extracting them.
             write_atomically(path, content, durable=False)
         except OutputError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENAMETOOLONG:
@@ -140,14 +136,8 @@ def map_with_failures(
 ) -> tuple[list[_Result], list[tuple[_Source, str]]]:
     """Maps `work` over the sources, collecting failures instead of stopping.
 
-    Args:
-      work: raises CorpusError or ProtocolError for a source without a usable module.
-      sources: what the corpus is made of.
-      num_workers: sources processed at a time.
-      progress: called with 1 for each source done.
-
-    Returns:
-      the results, in order; and the sources that failed, with the reason.
+    `work` raises CorpusError or ProtocolError for a source without a usable module; `progress` is called with 1 for
+    each source done. Returns the results, in order, and the sources that failed, with the reason.
     """
 
     def work_one(source: _Source) -> _Result | CorpusError | ProtocolError:
@@ -174,18 +164,10 @@ def write_description(
     has_thinlto: bool = False,
     command_override: Sequence[str] | None = None,
 ) -> None:
-    """Writes `corpus_description.json` atomically.
+    """Writes `corpus_description.json` atomically; raises OutputError if the folder cannot be written.
 
-    Args:
-      output_dir: the corpus folder.
-      modules: names.
-      projects: names of the projects that prefix the modules' names.
-      version: of the newest LLVM that wrote any of the bitcode.
-      has_thinlto: each module has a ThinLTO index.
-      command_override: cc1 options of all modules, which have no `.cmd` files.
-
-    Raises:
-      OutputError: the folder cannot be written.
+    `projects` are names that prefix the modules' names; `version` is that of the newest LLVM that wrote any bitcode. A
+    corpus with a `command_override` (cc1 options of all modules) has no `.cmd` files.
     """
     content: dict[str, Any] = {"modules": list(modules), "has_thinlto": has_thinlto}
     if command_override is not None:

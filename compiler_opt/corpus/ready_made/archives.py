@@ -53,15 +53,9 @@ def fetch(archive: Archive, cache_dir: Path) -> Path:
 
 
 def unpack(path: Path, target: Path, *, only: str = ".", max_bytes: int = MAX_UNPACKED_BYTES) -> None:
-    """Unpacks the regular files of a tar archive into `target`, without its top-level folder.
+    """Unpacks the regular files of a tar archive, or of its folder `only`, without its top-level folder.
 
     Links and special files are skipped: no project needs them.
-
-    Args:
-      path: the archive.
-      target: gets the files, by their paths in the archive.
-      only: unpack only the files below this folder of the archive.
-      max_bytes: of all files together.
 
     Raises:
       CorpusError: it is not a tar archive, is too large, or a name in it leaves the folder.

@@ -22,7 +22,6 @@ from compiler_opt.corpus.making.extract import extract
 from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.corpus.ready_made import archives, manifest, resume
 from compiler_opt.corpus.ready_made.cross_compiling import OWN_TARGET, Target
-from compiler_opt.corpus.ready_made.tables import archives_of
 from compiler_opt.errors import CorpusError, OutputError
 from compiler_opt.files import default_cache_dir, exclusive_directory, nearest_folder, replaced_folder, write_json
 from compiler_opt.llvm import processes
@@ -87,7 +86,10 @@ def build(
     announce: Callable[[Plan], Any] = lambda _plan: None,
     known: manifest.Manifest | None = None,
 ) -> dict[str, Path]:
-    """Builds (or completes) the corpora of a set; keeps complete projects of the same compiler and flags.
+    """Builds (or completes) the corpora of a set, and returns the corpus folder of each split.
+
+    Complete projects of the same compiler and flags are kept. Projects that do not support the target's architecture
+    are skipped.
 
     Args:
       set_name: one of the sets in `projects.yaml`, e.g. `small`.
@@ -95,15 +97,11 @@ def build(
       clang: the compiler.
       cache_dir: where source archives are kept; by default the user's cache folder.
       level: one of `LEVELS`.
-      target: what to compile for; by default the compiler's default target.
+      target: the target to compile for; by default the compiler's.
       num_workers: compilers running at a time.
       progress: called after each module.
       announce: called with the plan before the build starts.
-      known: the sets and projects; by default those of `projects.yaml`. Projects that do not support the target's
-        architecture are skipped.
-
-    Returns:
-      The corpus folder of each split.
+      known: the sets and projects; by default those of `projects.yaml`.
 
     Raises:
       ConfigError: the target or its headers are missing.
@@ -182,7 +180,7 @@ class _Builder:
             # Projects of one archive share its download.
             groups = [
                 (archive, [task for task in todo if task.project.archive == archive])
-                for archive in archives_of(task.project for task in todo)
+                for archive in manifest.archives_of(task.project for task in todo)
             ]
             running = [pool.submit(self._make_group, *group) for group in groups]
             try:
@@ -253,7 +251,7 @@ class _Builder:
 
 
 def _plan(projects: Sequence[manifest.Project], cache_dir: Path) -> Plan:
-    missing = [archive for archive in archives_of(projects) if not archives.cached_path(archive, cache_dir).is_file()]
+    missing = (each for each in manifest.archives_of(projects) if not archives.cached_path(each, cache_dir).is_file())
     return Plan(
         tuple(projects),
         download_bytes=sum(archive.num_bytes for archive in missing),
@@ -310,11 +308,7 @@ def _describe(corpus_dir: Path, projects: Sequence[manifest.Project]) -> None:
 
 
 def _is_complete(target: Path, stamp: Mapping[str, Any]) -> bool:
-    """Whether a project's corpus exists and is up to date.
-
-    Raises:
-      OutputError: the folder is something else.
-    """
+    """Whether a project's corpus exists and is up to date; raises OutputError if the folder is something else."""
     if not target.exists():
         return False
     try:

@@ -8,7 +8,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from compiler_opt.corpus.description import explain_failure
+from compiler_opt.corpus.module import explain_failure
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
@@ -22,12 +22,7 @@ _TRIPLE = re.compile(r"[A-Za-z0-9_.]+(-[A-Za-z0-9_.]+){1,4}")
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A compilation target.
-
-    Attributes:
-      triple: e.g. `aarch64-linux-gnu`; None for the compiler's default.
-      sysroot: the root folder of the headers; None for the compiler's default.
-    """
+    """A triple such as `aarch64-linux-gnu`, and the root folder of its headers; None for the compiler's defaults."""
 
     triple: str | None = None
     sysroot: Path | None = None

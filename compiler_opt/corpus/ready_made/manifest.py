@@ -1,11 +1,14 @@
-"""Reads the manifest of the ready-made corpora, `projects.yaml`: archives, sources and flags of each project."""
+"""The manifest of the ready-made corpora, `projects.yaml`: archives, sources and flags of each project.
+
+Its Markdown tables are for `fetch_corpus --list` and the documentation.
+"""
 
 import dataclasses
 import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,14 +29,7 @@ SPLITS = ("train", "validation", "held_out")
 
 
 class Archive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A source distribution on the Python package index.
-
-    Attributes:
-      name: of the distribution.
-      version: of the distribution.
-      sha256: of the archive file, in hexadecimal.
-      num_bytes: of the archive file; 0 if unknown.
-    """
+    """A source distribution on the Python package index; `sha256` and `num_bytes` (0 if unknown) are of its file."""
 
     name: str
     version: str
@@ -42,12 +38,7 @@ class Archive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The size of a project's corpus, compiled with clang-22 at -Oz; zeros if unknown.
-
-    Attributes:
-      modules: number of modules.
-      num_bytes: of all files.
-    """
+    """The size of a project's corpus in modules and bytes, compiled with clang-22 at -Oz; zeros if unknown."""
 
     modules: NonNegativeInt = 0
     num_bytes: NonNegativeInt = msgspec.field(name="bytes", default=0)
@@ -100,12 +91,7 @@ class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """The projects and the sets.
-
-    Attributes:
-      projects: by name.
-      sets: names of projects by set and split: `sets["small"]["train"]`.
-    """
+    """The projects by name, and the names of projects by set and split: `sets["small"]["train"]`."""
 
     projects: Mapping[str, Project]
     sets: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -124,11 +110,7 @@ class Manifest:
         return Manifest(known, sets)
 
     def split(self, set_name: str) -> Mapping[str, tuple[Project, ...]]:
-        """The projects of a set by split.
-
-        Raises:
-          CorpusError: there is no such set.
-        """
+        """The projects of a set by split; raises CorpusError if there is no such set."""
         if set_name not in self.sets:
             raise CorpusError(f"there is no ready-made corpus {set_name!r}; there are: {', '.join(sorted(self.sets))}")
         return {split: tuple(self.projects[name] for name in names) for split, names in self.sets[set_name].items()}
@@ -224,3 +206,74 @@ def _matcher(patterns: Iterable[str]) -> Any:
         for pattern in patterns
     ]
     return re.compile("|".join(parts) or r"(?!)").fullmatch
+
+
+_NUMBERS = ("modules", "MB", "download, MB", "corpora, MB")
+
+
+def archives_of(projects: Iterable[Project]) -> list[Archive]:
+    """The archives of the projects, each once."""
+    return list(dict.fromkeys(project.archive for project in projects))
+
+
+def sets_table(known: Manifest) -> str:
+    """A table with a row per set: projects and modules of its splits, megabytes to download and of the corpora."""
+    rows = []
+    for name in known.sets:
+        splits = known.split(name)
+        projects = [project for split in splits.values() for project in split]
+        counts = [_count(splits.get(split, ())) for split in SPLITS]
+        download = sum(archive.num_bytes for archive in archives_of(projects))
+        corpus = sum(project.measured.num_bytes for project in projects)
+        rows.append([name, *counts, _count(projects), _megabytes(download), _megabytes(corpus)])
+    return _table(["set", *SPLITS, "together", "download, MB", "corpora, MB"], rows)
+
+
+def projects_table(known: Manifest) -> str:
+    """A table with a row per project that is in a set: split, size, licence, archive, and its sets."""
+    places: dict[str, tuple[int, str]] = {}
+    sets: dict[str, list[str]] = {}
+    for set_name, splits in known.sets.items():
+        for split, names in splits.items():
+            for name in names:
+                places[name] = (SPLITS.index(split), name)
+                sets.setdefault(name, []).append(set_name)
+    rows = []
+    for name in sorted(places, key=places.__getitem__):
+        project = known.projects[name]
+        rows.append(
+            [
+                name,
+                SPLITS[places[name][0]],
+                {"c": "C", "c++": "C++"}[project.language],
+                str(project.measured.modules),
+                _megabytes(project.measured.num_bytes),
+                project.licence,
+                f"{project.archive.name} {project.archive.version}",
+                ", ".join(sets[name]),
+            ]
+        )
+    return _table(["project", "split", "language", "modules", "MB", "licence", "archive", "sets"], rows)
+
+
+def _count(projects: Sequence[Project]) -> str:
+    return f"{len(projects)} projects, {sum(project.measured.modules for project in projects):,} modules"
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.1f}"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    rule = [
+        "-" * (width - 1) + ":" if head in _NUMBERS else "-" * width for head, width in zip(heads, widths, strict=True)
+    ]
+    lines = []
+    for row in (heads, rule, *rows):
+        cells = [
+            cell.ljust(width) if mark.endswith("-") else cell.rjust(width)
+            for cell, width, mark in zip(row, widths, rule, strict=True)
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -24,10 +24,7 @@ _STAMP_NAME = "stamp.json"
 def objects_folder(output_dir: Path, name: str, stamp: Mapping[str, Any]) -> Iterator[Path]:
     """The folder for the objects of one project, with those of an interrupted build; removed at the end if all is well.
 
-    Args:
-      output_dir: of all projects.
-      name: of the project.
-      stamp: what the objects depend on; objects with another stamp are removed.
+    `stamp` is what the objects depend on; objects with another stamp are removed.
 
     Raises:
       OutputError: the folder cannot be written.

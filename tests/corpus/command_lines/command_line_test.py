@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.command_lines.cc1_options import DROPPED, KEPT, REASONS, entries
 from compiler_opt.corpus.command_lines.command_line import checked_options, compile_command, opt_command
-from compiler_opt.corpus.making.sections import BITCODE_SECTION, COMMAND_SECTION, Reader
+from compiler_opt.corpus.making.extract import BITCODE_SECTION, COMMAND_SECTION, Reader
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.object_comparison import compare

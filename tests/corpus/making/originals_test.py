@@ -7,9 +7,9 @@ import pytest
 
 from compiler_opt.corpus.builds.archive import objects_of_archive
 from compiler_opt.corpus.builds.objects import ObjectFile
-from compiler_opt.corpus.making import local_thinlto
+from compiler_opt.corpus.making import thinlto
+from compiler_opt.corpus.making.extract import Reader
 from compiler_opt.corpus.making.originals import Originals
-from compiler_opt.corpus.making.sections import Reader
 from compiler_opt.errors import CorpusError
 from tests.corpus.builds.archive_test import archived
 from tests.corpus.builds.conftest import OBJECTS
@@ -61,7 +61,7 @@ def test_objects_that_the_linker_made(clang_path: str, tmp_path: Path) -> None:
     run(tmp_path, archiver, "qc", "lib/libother.a", "lib/other.o")
     command = [clang_path, "-flto=thin", "-fuse-ld=lld", *objects[:2], "lib/libother.a", *KEEP, "-o"]
     run(tmp_path, *command, "program.lto.x")
-    modules = local_thinlto.link_of_directory(tmp_path).modules
+    modules = thinlto.link_of_directory(tmp_path).modules
     originals = Originals(tmp_path)
     kept = {name: originals.find(name).path.relative_to(tmp_path).as_posix() for name, _ in modules}
     member = next(name for name in kept if name.startswith("lib/libother.a("))
@@ -72,7 +72,7 @@ def test_objects_that_the_linker_made(clang_path: str, tmp_path: Path) -> None:
     }
     for name, place in modules:
         found = originals.read(name)
-        assert found.code == Path(f"{place}{local_thinlto.IMPORTED_SUFFIX}").read_bytes()
+        assert found.code == Path(f"{place}{thinlto.IMPORTED_SUFFIX}").read_bytes()
         assert found.file.sections_named(".llvmbc") == []
     # A module that was not linked has no object; one of two links has two.
     with pytest.raises(CorpusError, match=r"other.o: is LLVM bitcode, .* link with -Wl,--save-temps=prelink"):

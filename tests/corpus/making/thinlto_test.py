@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
-from compiler_opt.corpus.builds.directory import objects_of_directory
-from compiler_opt.corpus.builds.objects import ObjectFile
-from compiler_opt.corpus.command_lines.command_line import compile_command
-from compiler_opt.corpus.command_lines.thinlto import index_path
+from compiler_opt.corpus.builds.objects import ObjectFile, objects_of_directory
+from compiler_opt.corpus.command_lines.command_line import compile_command, index_path
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.making import local_thinlto, thinlto
+from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.extract import extract
 from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
@@ -155,9 +153,9 @@ def test_a_local_build_is_rebuilt(clang_path: str, tmp_path: Path, compiled: lis
     (build / "link.params").write_text(" ".join(words))
     save = ["-Wl,--save-temps=import", "-Wl,--thinlto-emit-index-files", "-Wl,--lto-obj-path=native"]
     run(build, clang_path, "@link.params", *save)
-    link = local_thinlto.link_of_params(build / "link.params", build)
+    link = thinlto.link_of_params(build / "link.params", build)
     assert [name.partition("(")[0] for name, _ in link.modules] == inputs
-    local_thinlto.extract(link, tmp_path / "corpus", num_workers=2)
+    thinlto.extract(link, tmp_path / "corpus", num_workers=2)
     corpus = Corpus.load(tmp_path / "corpus")
     assert corpus.has_thinlto
     native = {path.read_bytes() for path in build.glob("native*")}
@@ -171,8 +169,8 @@ def test_a_folder_without_options_gets_lld_defaults(clang_path: str, tmp_path: P
     objects = compile_for_lto(clang_path, build)
     save = ["-Wl,--save-temps=import", "-Wl,--thinlto-emit-index-files", "-Wl,--lto-obj-path=native"]
     run(build, clang_path, "-flto=thin", "-fuse-ld=lld", *objects, *save, "-o", "program")
-    link = local_thinlto.link_of_directory(build)
-    extraction = local_thinlto.extract(link, tmp_path / "corpus")
+    link = thinlto.link_of_directory(build)
+    extraction = thinlto.extract(link, tmp_path / "corpus")
     assert extraction.modules == ("lib/help.o", "lib/other.o", "main.o")
     description = json.loads((tmp_path / "corpus" / "corpus_description.json").read_text())
     assert description["has_thinlto"] is True
@@ -182,30 +180,30 @@ def test_a_folder_without_options_gets_lld_defaults(clang_path: str, tmp_path: P
     # A damaged one is skipped, with the reason.
     (build / "main.o.thinlto.bc").write_bytes(b"")
     shutil.copy(build / "main.o", build / "lib" / "x.o.3.import.bc")
-    extraction = local_thinlto.extract(local_thinlto.link_of_directory(build), tmp_path / "rest")
+    extraction = thinlto.extract(thinlto.link_of_directory(build), tmp_path / "rest")
     assert extraction.modules == ("lib/help.o", "lib/other.o")
     assert [path.name for path, _ in extraction.failures] == ["x.o", "main.o"]
 
 
 def test_links_without_saved_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "link.params").write_text("a.o /usr/lib/crt1.o")
-    link = local_thinlto.link_of_params(tmp_path / "link.params", tmp_path)
+    link = thinlto.link_of_params(tmp_path / "link.params", tmp_path)
     assert link.skipped == ("a.o", "/usr/lib/crt1.o")
     with pytest.raises(CorpusError, match=r"saved no file that ends in .3.import.bc; link with -Wl,--save-temps"):
-        local_thinlto.extract(link, tmp_path / "corpus")
+        thinlto.extract(link, tmp_path / "corpus")
     with pytest.raises(CorpusError, match="expected the folder of a link"):
-        local_thinlto.link_of_directory(tmp_path / "gone")
+        thinlto.link_of_directory(tmp_path / "gone")
     assert not (tmp_path / "corpus").exists()
 
 
 def test_link_options_that_affect_code() -> None:
-    plain = local_thinlto.command_override(["-O1", "-mllvm", "-import-instr-limit=5"], "riscv64-linux-gnu")
+    plain = thinlto.command_override(["-O1", "-mllvm", "-import-instr-limit=5"], "riscv64-linux-gnu")
     # The linker's own -O concerns string merging.
     assert "-O2" in plain
     assert plain[-2:] == ["-mllvm", "-import-instr-limit=5"]
     assert plain[plain.index("-mrelocation-model") + 1] == "static"
     options = ["--plugin-opt=O3", "--plugin-opt=mcpu=sifive-u74", "-plugin-opt=-unroll-count=2", "--pie", "--lto-O1"]
-    other = local_thinlto.command_override(options, "riscv64-linux-gnu")
+    other = thinlto.command_override(options, "riscv64-linux-gnu")
     assert "-O1" in other
     assert "-vectorize-loops" not in other
     assert other[-4:] == ["-target-cpu", "sifive-u74", "-mllvm", "-unroll-count=2"]

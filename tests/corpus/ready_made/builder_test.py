@@ -16,9 +16,8 @@ from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.ready_made import builder
 from compiler_opt.corpus.ready_made.cross_compiling import OWN_TARGET, Target
-from compiler_opt.corpus.ready_made.manifest import Archive, Manifest, Measured, Project, Template
+from compiler_opt.corpus.ready_made.manifest import Archive, Manifest, Measured, Project, Template, archives_of
 from compiler_opt.corpus.ready_made.resume import FOLDER_NAME
-from compiler_opt.corpus.ready_made.tables import archives_of
 from compiler_opt.errors import CorpusError, OutputError, ToolchainError
 from compiler_opt.files import exclusive_directory
 

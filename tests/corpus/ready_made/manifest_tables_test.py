@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from compiler_opt.corpus.ready_made import manifest, tables
+from compiler_opt.corpus.ready_made import manifest
 from compiler_opt.corpus.ready_made.manifest import Archive, Manifest, Measured, Project
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "ready_made.md"
@@ -27,7 +27,7 @@ def cells(table: str) -> list[list[str]]:
 
 
 def test_a_set_is_the_sum_of_its_projects_and_has_each_archive_once() -> None:
-    assert cells(tables.sets_table(KNOWN))[2:] == [
+    assert cells(manifest.sets_table(KNOWN))[2:] == [
         [
             *("one", "2 projects, 1,200 modules", "0 projects, 0 modules", "1 projects, 3 modules"),
             # Downloads: 2.0 + 0.5; corpora: 3 + 1 + 0.25.
@@ -41,7 +41,7 @@ def test_a_set_is_the_sum_of_its_projects_and_has_each_archive_once() -> None:
 
 
 def test_projects_come_by_split_and_name_with_all_their_sets() -> None:
-    assert cells(tables.projects_table(KNOWN))[2:] == [
+    assert cells(manifest.projects_table(KNOWN))[2:] == [
         ["a", "train", "C++", "200", "1.0", "MIT", "shared 1.0", "one, two"],
         ["b", "train", "C++", "1000", "3.0", "MIT", "shared 1.0", "one"],
         ["c", "held_out", "C++", "3", "0.2", "MIT", "other 2.1", "one"],
@@ -49,12 +49,12 @@ def test_projects_come_by_split_and_name_with_all_their_sets() -> None:
 
 
 def test_tables_are_aligned() -> None:
-    for table in (tables.sets_table(KNOWN), tables.projects_table(KNOWN)):
+    for table in (manifest.sets_table(KNOWN), manifest.projects_table(KNOWN)):
         assert len({len(line) for line in table.splitlines()}) == 1
 
 
 def test_the_document_has_the_tables_as_they_are() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     known = manifest.load()
-    assert tables.sets_table(known) in text
-    assert tables.projects_table(known) in text
+    assert manifest.sets_table(known) in text
+    assert manifest.projects_table(known) in text

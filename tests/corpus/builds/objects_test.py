@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.corpus.builds.directory import objects_of_directory
-from compiler_opt.corpus.builds.objects import ObjectFile
+from compiler_opt.corpus.builds.objects import ObjectFile, objects_of_directory
 from compiler_opt.corpus.making.extract import extract
 from compiler_opt.errors import CorpusError
 from tests.corpus.builds.archive_test import archived

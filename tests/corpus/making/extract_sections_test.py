@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler_opt.corpus.builds.objects import Member, ObjectFile
-from compiler_opt.corpus.making.sections import BITCODE_SECTION, COMMAND_SECTION, Reader
+from compiler_opt.corpus.making.extract import BITCODE_SECTION, COMMAND_SECTION, Reader
 from compiler_opt.errors import CorpusError, ProtocolError
 from compiler_opt.llvm.elf import ElfFile
 
