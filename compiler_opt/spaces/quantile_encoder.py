@@ -75,8 +75,7 @@ class QuantileEncoder:
         keys.imag = values
         buckets = self._line.searchsorted(keys, "right") + self._places
         # NaN is sorted after the thresholds of all features.
-        result: np.ndarray = np.minimum(buckets, self._last_buckets)
-        return result
+        return np.minimum(buckets, self._last_buckets)
 
     def ranks(self, values: np.ndarray) -> np.ndarray:
         """The quantile ranks of values: `[..., F]` to `[..., F]` float32."""
@@ -112,8 +111,7 @@ def ordered(values: np.ndarray) -> np.ndarray:
     """Floating-point numbers as int64 in the same order, like `ordered` in `native/regalloc_policy.h`."""
     # Both zeros become one.
     bits = (np.asarray(values, np.float64) + 0.0).view(np.int64)
-    result: np.ndarray = np.where(bits >= 0, bits, bits ^ np.iinfo(np.int64).max)
-    return result
+    return np.where(bits >= 0, bits, bits ^ np.iinfo(np.int64).max)
 
 
 def _rounded_up(thresholds: Thresholds) -> Thresholds:

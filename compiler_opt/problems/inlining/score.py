@@ -76,5 +76,4 @@ def _decision_credit(cost: Mapping[str, float], mean: Mapping[str, float], sites
     inlined = np.unique(np.stack([sites.callees, sites.callers], axis=1)[sites.inlined], axis=0)
     passed_on = np.zeros(len(sites.functions))
     np.add.at(passed_on, inlined[:, 0], saved[inlined[:, 1]])
-    credit: np.ndarray = saved[sites.callers] + passed_on[sites.callers] + saved[sites.callees]
-    return credit
+    return saved[sites.callers] + passed_on[sites.callers] + saved[sites.callees]

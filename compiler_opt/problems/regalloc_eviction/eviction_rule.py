@@ -78,10 +78,8 @@ class EvictionRule(Rule):
         chosen = np.where(others.any(axis=1), chosen, np.where(may_fail, legal.shape[1] - 1, default))
         # If one must not be spilled, the weights of the others are lost.
         lost = (np.isinf(weight) & legal).any(axis=1)
-        result: np.ndarray = np.where(lost, default, chosen)
-        return result
+        return np.where(lost, default, chosen)
 
 
 def _logarithm(quantities: np.ndarray) -> np.ndarray:
-    result: np.ndarray = np.log(np.maximum(quantities, 0.0) + _SMALLEST)
-    return result
+    return np.log(np.maximum(quantities, 0.0) + _SMALLEST)

@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from tf_agents.networks import network
 from tf_agents.specs import tensor_spec
 
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.spaces.continuous import ActionQuantizer
 from compiler_opt.spaces.distributions import (
     gaussian_entropy,
@@ -22,7 +22,6 @@ from compiler_opt.spaces.distributions import (
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.learned_policy import outputs
-from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensor_spec import TensorSpec
 
 _MAX_LOG_DENSITY = 50.0

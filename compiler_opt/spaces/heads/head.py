@@ -24,9 +24,8 @@ from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.spaces.heads import networks
-from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder
 from compiler_opt.tensor_spec import TensorSpec
 

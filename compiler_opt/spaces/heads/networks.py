@@ -14,9 +14,8 @@ from tf_agents.specs import distribution_spec, tensor_spec
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.spaces.distributions import LOG_DEVIATION_RANGE, MIDDLE_LOG_DEVIATION
-from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, Thresholds
 
 ILLEGAL_LOGIT = -1e9

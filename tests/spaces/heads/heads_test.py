@@ -13,6 +13,7 @@ import tensorflow as tf  # noqa: E402
 
 from compiler_opt.errors import PolicyError  # noqa: E402
 from compiler_opt.llvm.training_log import Header  # noqa: E402
+from compiler_opt.policies.weights import NetworkConfig  # noqa: E402
 from compiler_opt.problems import problem as problems  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import learner as ppo  # noqa: E402
@@ -20,11 +21,9 @@ from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig  # noqa: 
 from compiler_opt.rl.behavioral_cloning.cloner import Cloner, Examples  # noqa: E402
 from compiler_opt.spaces.continuous import ActionQuantizer, Continuous, ContinuousPolicy  # noqa: E402
 from compiler_opt.spaces.distributions import log_softmax, smoothed_labels  # noqa: E402
-from compiler_opt.spaces.heads.binary import BinaryHead  # noqa: E402
+from compiler_opt.spaces.heads.categorical import BinaryHead, MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.heads.continuous import ContinuousHead  # noqa: E402
-from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
-from compiler_opt.spaces.network_config import NetworkConfig  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 
 _PLACES = 6

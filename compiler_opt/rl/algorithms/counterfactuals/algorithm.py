@@ -25,7 +25,7 @@ from compiler_opt.rl.algorithms.counterfactuals.samples import (
     save_samples,
 )
 from compiler_opt.rl.training_context import TrainingContext
-from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
+from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 
 _FINAL_STAGES = 10
 """Steps of the learning-rate schedule of final networks."""
