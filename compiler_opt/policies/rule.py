@@ -5,6 +5,7 @@ Legend: P parameters, T decisions.
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -84,9 +85,5 @@ class RulePolicy(Policy):
 
     def start(self, header: Header, seed: int) -> Decider:
         del seed
-        return deciding_by(
-            lambda features: self._rule.choose(self._values, features),
-            self._rule.used(header.names),
-            header,
-            self.name,
-        )
+        choose = functools.partial(self._rule.choose, self._values)
+        return deciding_by(choose, self._rule.used(header.names), header, self.name)

@@ -27,7 +27,7 @@ TRANSFORMS = ("x", "sqrt(x)", "x^2")
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig:
-    """The shape of the networks.
+    """The shape of the networks that are trained.
 
     Attributes:
       fc_layer_params: units of each hidden layer of the policy.
@@ -182,10 +182,9 @@ def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
 
 
 def _block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    rows, columns = np.sum([block.shape for block in blocks], axis=0)
-    result = np.zeros((rows, columns), np.float32)
-    row = column = 0
-    for block in blocks:
-        result[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
-    return result
+    return np.block(
+        [
+            [block if row == column else np.zeros((len(block), other.shape[1])) for column, other in enumerate(blocks)]
+            for row, block in enumerate(blocks)
+        ]
+    )

@@ -29,15 +29,9 @@ def categorical_entropy(log_probs: np.ndarray) -> np.ndarray:
 
 
 def smoothed_labels(actions: np.ndarray, legal: np.ndarray, smoothing: float) -> np.ndarray:
-    """Target probabilities for cloning: `1 - smoothing` for the action, the rest for the other legal actions.
+    """Target probabilities for cloning, `[N, A]` float32: `1 - smoothing` for the action `[N]`.
 
-    Args:
-      actions: `[N]`.
-      legal: `[N, A]` bool.
-      smoothing: from 0 to 1.
-
-    Returns:
-      `[N, A]` float32.
+    The other `legal` actions `[N, A]` share the rest.
     """
     chosen = np.arange(legal.shape[1]) == actions[:, np.newaxis]
     others = legal & ~chosen
@@ -47,14 +41,9 @@ def smoothed_labels(actions: np.ndarray, legal: np.ndarray, smoothing: float) ->
 
 
 def bernoulli_log_probs(actions: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """Log probabilities of actions 0 and 1.
+    """`[N]` float32 log probabilities of actions 0 and 1 `[N]`.
 
-    Args:
-      actions: `[N]`.
-      logits: `[N]` float64, logit of 1 minus logit of 0, over the temperature.
-
-    Returns:
-      `[N]` float32.
+    `logits` `[N]` float64 are the logit of 1 minus the logit of 0, over the temperature.
     """
     signs = 2 * actions.astype(np.float64) - 1
     return -np.logaddexp(0, -signs * logits).astype(np.float32)
@@ -69,20 +58,14 @@ def mean_and_log_deviation(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def learnable_log_deviation(deviation: float) -> float:
     """The logarithm of a deviation, or of the nearest that a network can learn."""
     # A network cannot reach the ends of the range.
-    within = 0.95 * LOG_DEVIATION_RANGE
-    wanted = math.log(max(deviation, 1e-9))
-    return min(max(wanted, MIDDLE_LOG_DEVIATION - within), MIDDLE_LOG_DEVIATION + within)
+    reach = 0.95 * LOG_DEVIATION_RANGE
+    return min(max(math.log(max(deviation, 1e-9)), MIDDLE_LOG_DEVIATION - reach), MIDDLE_LOG_DEVIATION + reach)
 
 
 def gaussian_log_density(actions: np.ndarray, mean: np.ndarray, log_deviation: np.ndarray) -> np.ndarray:
     """Log density of a Gaussian at each action; `[N]` to `[N]` float64."""
     distance = (np.asarray(actions, np.float64) - mean) / np.exp(log_deviation)
     return -0.5 * np.square(distance) - log_deviation - _HALF_LOG_TWO_PI
-
-
-def gaussian_entropy(log_deviation: np.ndarray) -> np.ndarray:
-    """`[N]` to `[N]` float64."""
-    return log_deviation + 0.5 * np.log(2 * np.pi * np.e)
 
 
 def normals(seed: int) -> Callable[[], float]:

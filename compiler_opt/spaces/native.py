@@ -19,7 +19,7 @@ W is the layer's width, padded with zeros to a multiple of 16.
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +99,7 @@ def embedded_source(blob: bytes, symbol: str = BLOB_SYMBOL) -> str:
 
 def byte_rows(content: bytes, per_row: int = 32) -> str:
     """The lines between the braces of a C array."""
-    rows: Iterable[bytes] = (content[start : start + per_row] for start in range(0, len(content), per_row))
+    rows = (content[start : start + per_row] for start in range(0, len(content), per_row))
     return "".join("    " + ",".join(map(str, row)) + ",\n" for row in rows)
 
 

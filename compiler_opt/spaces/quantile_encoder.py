@@ -9,7 +9,6 @@ layer (`spaces.heads.networks`) and TFLite (`export.tflite`).
 """
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -88,17 +87,15 @@ class QuantileEncoder:
         ]
         return np.concatenate(parts).reshape(values.shape)
 
-    @functools.cached_property
+    @property
     def integer_thresholds(self) -> tuple[Thresholds, ...]:
         """Thresholds of features that are int64, as int64."""
         return tuple(_rounded_up(thresholds) for thresholds in self.thresholds)
 
-    @functools.cached_property
+    @property
     def ordered_thresholds(self) -> tuple[Thresholds, ...]:
         """Thresholds of features that are float64, as int64 by `ordered`."""
-        return tuple(
-            dataclasses.replace(thresholds, values=ordered(thresholds.values)) for thresholds in self.thresholds
-        )
+        return tuple(dataclasses.replace(each, values=ordered(each.values)) for each in self.thresholds)
 
 
 def expand(ranks: np.ndarray) -> np.ndarray:

@@ -18,8 +18,7 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ResourceError
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.counterfactuals import CounterfactualPolicy
-from compiler_opt.policies.policy import ConstantPolicy, Policy
+from compiler_opt.policies.policy import ConstantPolicy, CounterfactualPolicy, Policy
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.learned_policy import LearnedPolicy

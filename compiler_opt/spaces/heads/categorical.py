@@ -22,7 +22,6 @@ from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.learned_policy import outputs
 from compiler_opt.spaces.masked_categorical import CandidateInputs
-from compiler_opt.spaces.quantile_encoder import QuantileEncoder
 from compiler_opt.tensor_spec import TensorSpec
 
 
@@ -129,8 +128,8 @@ class BinaryHead(RankedBinaryHead):
         return networks.integers_spec(self.features)
 
     def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        values = np.stack([observations[name] for name in weights.features], axis=-1)
-        return outputs(weights, QuantileEncoder(weights.quantiles).ranks(values)).astype(np.float64)
+        values = np.stack([observations[name] for name in self.features], axis=-1)
+        return outputs(weights, self.encoder.ranks(values)).astype(np.float64)
 
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
         return networks.integers_actor(self.features, self.quantiles, self.action_spec(action_name), config, seed)
@@ -146,7 +145,7 @@ class BinaryHead(RankedBinaryHead):
 
 
 class MaskedCategoricalHead(CategoricalHead):
-    """Advice is the place of a candidate; the last place is the no-op.
+    """Advice is the position of a candidate; the last one is the no-op.
 
     Observations are the candidates' quantile ranks `[N, C, F]` float32 and `legal` `[N, C]` float32, 1 or 0.
     """

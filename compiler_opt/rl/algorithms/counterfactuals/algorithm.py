@@ -11,8 +11,7 @@ from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.policies.counterfactuals import CounterfactualPolicy
-from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.policy import CounterfactualPolicy, Policy
 from compiler_opt.policies.weights import NetworkWeights, mean_network
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
