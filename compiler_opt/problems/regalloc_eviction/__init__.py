@@ -2,9 +2,8 @@
 
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
 from compiler_opt.problems.regalloc import RegallocProblem
-from compiler_opt.problems.regalloc_eviction.default_eviction import DefaultEviction
-from compiler_opt.problems.regalloc_eviction.eviction_rule import EvictionRule
 from compiler_opt.problems.regalloc_eviction.inputs import EvictionInputs
+from compiler_opt.problems.regalloc_eviction.rules import DefaultEviction, EvictionRule
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 
