@@ -7,12 +7,15 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, TypeAlias
 
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, policy_name
 from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Measurement
+
+SetAside: TypeAlias = dict[tuple[Path, str], str]
+"""Modules (root, name) that are no longer compiled because they end the worker, with the reason."""
 
 _LOG = logging.getLogger(__name__)
 _MAX_LOST = 2
@@ -20,7 +23,7 @@ _MAX_LOST = 2
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One rollout to do; see `rollout` for the fields."""
+    """A rollout to do; see `rollout` for the fields."""
 
     module: Module
     policy: Policy | None
@@ -42,21 +45,6 @@ class Task:
     job: Job
     num_lost: int = 0
     lost_s: float = 0.0
-
-
-class SetAside:
-    """Modules that are no longer compiled, because they end the worker."""
-
-    def __init__(self) -> None:
-        self._reasons: dict[tuple[Path, str], str] = {}
-
-    def add(self, module: Module, reason: str) -> None:
-        """Sets a module aside."""
-        self._reasons[module.root, module.name] = reason
-
-    def reason(self, module: Module) -> str | None:
-        """Why the module was set aside; None if it was not."""
-        return self._reasons.get((module.root, module.name))
 
 
 class Schedule(Generic[Measurement]):
@@ -85,7 +73,7 @@ class Schedule(Generic[Measurement]):
         for tasks in (self.waiting, self.suspects):
             for _ in range(len(tasks)):
                 task = tasks.popleft()
-                reason = self._set_aside.reason(task.job.module)
+                reason = self._set_aside.get((task.job.module.root, task.job.module.name))
                 if reason is None:
                     tasks.append(task)
                 else:
@@ -102,7 +90,6 @@ class Schedule(Generic[Measurement]):
         return bool(self._finished)
 
     def finish(self, task: Task, rollout: Rollout[Measurement]) -> None:
-        """Records the result of a task."""
         self._finished.append((task.job, rollout))
 
     def take_finished(self) -> Iterator[tuple[Job, Rollout[Measurement]]]:
@@ -120,12 +107,12 @@ class Schedule(Generic[Measurement]):
             return
         if not rollout.is_transient:
             _LOG.error("%s, again; the module is set aside", rollout.failure)
-            assert rollout.failure is not None
-            self._set_aside.add(task.job.module, f"{rollout.failure}, alone and not for the first time: set aside")
+            reason = f"{rollout.failure}, alone and not for the first time: set aside"
+            self._set_aside[task.job.module.root, task.job.module.name] = reason
         self.finish(task, rollout)
 
 
 def lost_rollout(job: Job, failure: str, *, is_transient: bool = False) -> Rollout[Any]:
-    """The failed rollout of a job that was lost."""
+    """The result of a job that was lost."""
     module, policy = job.module, policy_name(job.policy)
     return Rollout(module.name, module.project, policy, job.seed, failure=failure, is_transient=is_transient)

@@ -21,8 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.collect import backends
-from compiler_opt.collect.policy_folder import MAX_POLICIES, PolicyFolder
+from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout, rollout
 from compiler_opt.collect.schedule import Task, lost_rollout
 from compiler_opt.errors import CompilerOptError, ResourceError
@@ -31,9 +30,7 @@ from compiler_opt.llvm.fork_server import ForkServers, find_library
 from compiler_opt.llvm.processes import die_with_parent
 from compiler_opt.llvm.scratch import remove_folder
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import AnyProblem
-from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 _IO_TIMEOUT_S = 30
 _SMALL_BYTES = 1 << 16
@@ -56,37 +53,6 @@ class WorkerSettings:
     problem: AnyProblem
     num_workers: int
     policies: PolicyFolder
-
-
-class PickledPolicies:
-    """Policies as they are sent, each pickled once; learned ones are written to the folder of policies."""
-
-    def __init__(self, settings: WorkerSettings):
-        self._settings = settings
-        self._pickled: dict[int, tuple[Policy | None, bytes]] = {}
-
-    def get(self, policy: Policy | None) -> bytes:
-        """The policy, pickled.
-
-        Raises:
-          OSError: the disk is full.
-        """
-        found = self._pickled.get(id(policy))
-        if found is None:
-            while len(self._pickled) >= MAX_POLICIES:
-                del self._pickled[next(iter(self._pickled))]
-            # The policy is kept too: while it exists, no other object has its id.
-            found = self._pickled[id(policy)] = (policy, self._settings.policies.dumps(policy, self._write))
-        return found[1]
-
-    def _write(self, policy: LearnedPolicy) -> None:
-        settings = self._settings
-        for backend in backends.installed():
-            backend.write_policy(policy, settings.problem, settings.toolchain, settings.policies)
-
-    def forget(self) -> None:
-        """Has all policies pickled again: objects may have changed, or files disappeared."""
-        self._pickled.clear()
 
 
 class Worker:
