@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.collect.backends.development import TFLITE_FILE, with_seed
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
@@ -15,7 +16,6 @@ from compiler_opt.export.development import write_development_model
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.development_model import TFLITE_FILE, with_seed
 from compiler_opt.policies.policy import ConstantPolicy, Policy, ReplayPolicy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
