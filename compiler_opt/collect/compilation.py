@@ -83,9 +83,9 @@ class Compilation:
     """One compilation, by one or several compiler processes, and its cost.
 
     Attributes:
-      object_path: the object afterwards.
-      log_path: for a backend's log of decisions.
-      embeddings: the vocabulary of the embeddings that the compiler is to send, if any.
+      object_path: where the compiler writes the object.
+      log_path: where a backend's log of decisions is written.
+      embeddings: the vocabulary of the embeddings that the compiler sends, if any.
       file_bytes: limit on each file that the compiler writes.
       cpu_s: CPU seconds of the compiler so far.
     """
@@ -157,7 +157,6 @@ class Compilation:
 
     @functools.cached_property
     def _options(self) -> tuple[str, ...]:
-        """See `Module.options`."""
         return self.module.options()
 
     @property
@@ -168,9 +167,8 @@ class Compilation:
     def command(self, flags: Sequence[str] = (), *, call_sites: bool = False) -> list[str]:
         """The argument list of clang or, if it is the inliner, of `opt`.
 
-        Args:
-          flags: of the advisor, as clang takes them.
-          call_sites: whether to write the remarks that `call_sites` reads.
+        `flags` are the advisor's, as clang takes them; with `call_sites`, the compiler writes the remarks that
+        `call_sites` reads.
 
         Raises:
           ToolchainError: `opt` is missing.
@@ -202,12 +200,9 @@ class Compilation:
     def compile(
         self, flags: list[str], variables: Mapping[str, str] | None = None, *, call_sites: bool = False
     ) -> None:
-        """Compiles to `object_path`, without a channel.
+        """Compiles to `object_path`, without a channel; arguments as for `command`.
 
-        Args:
-          flags: of the advisor.
-          variables: the compiler's whole environment; by default ours.
-          call_sites: see `command`.
+        `variables` are the compiler's whole environment; by default ours.
 
         Raises:
           CompileError, CorpusError: the compiler failed.

@@ -1,4 +1,4 @@
-"""Stops a run in which most modules fail. Single failures are counted and logged, and stop nothing."""
+"""Stops a run in which most modules fail; single failures are counted and logged, and stop nothing."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,9 @@ _HOPELESS = 20
 
 
 def check_failures(failures: Mapping[str, str], attempts: int, what: str = "modules") -> None:
-    """Stops a run in which most modules fail.
+    """Raises CorpusError if more than half of the attempts failed.
 
-    Args:
-      failures: reasons by module, the first failure first.
-      attempts: number of compiled modules.
-      what: plural noun for the error message.
-
-    Raises:
-      CorpusError: more than half failed; the message gives the first reason.
+    The message gives the first of `failures`, the reasons by module; `what` is the plural noun in it.
     """
     if 2 * len(failures) > attempts:
         raise CorpusError(
@@ -41,11 +35,7 @@ class FailureWatch:
         self._done = 0
 
     def add(self, module: str, failure: str | None) -> None:
-        """Counts a module.
-
-        Raises:
-          CorpusError: the first modules have all failed; the message gives the first reason.
-        """
+        """Counts a module; raises CorpusError if the first ones have all failed."""
         self._done += 1
         if failure is not None:
             self._failures[module] = failure
@@ -53,5 +43,5 @@ class FailureWatch:
             self.finish()
 
     def finish(self) -> None:
-        """Raises CorpusError if more than half of the modules failed; the message gives the first reason."""
+        """Raises CorpusError if more than half of the modules failed."""
         check_failures(self._failures, self._done, self._what)

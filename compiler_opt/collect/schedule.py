@@ -5,7 +5,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeAlias
 
@@ -56,6 +56,7 @@ class Schedule(Generic[Measurement]):
     Attributes:
       waiting: tasks to do next.
       suspects: tasks to do after all others, one at a time.
+      finished: results that the caller has not taken yet.
     """
 
     def __init__(self, jobs: Iterable[Job], set_aside: SetAside):
@@ -63,7 +64,7 @@ class Schedule(Generic[Measurement]):
         self.suspects: deque[Task] = deque()
         self._remaining = iter(jobs)
         self._set_aside = set_aside
-        self._finished: deque[tuple[Job, Rollout[Measurement]]] = deque()
+        self.finished: deque[tuple[Job, Rollout[Measurement]]] = deque()
 
     def refill(self, count: int) -> None:
         """Fills `waiting` up to `count` tasks, or with all remaining jobs."""
@@ -81,21 +82,11 @@ class Schedule(Generic[Measurement]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no task is left to begin, after `refill`."""
+        """Whether no task is left to start, after `refill`."""
         return not self.waiting and not self.suspects
 
-    @property
-    def has_finished(self) -> bool:
-        """Whether results are available."""
-        return bool(self._finished)
-
     def finish(self, task: Task, rollout: Rollout[Measurement]) -> None:
-        self._finished.append((task.job, rollout))
-
-    def take_finished(self) -> Iterator[tuple[Job, Rollout[Measurement]]]:
-        """Yields new results."""
-        while self._finished:
-            yield self._finished.popleft()
+        self.finished.append((task.job, rollout))
 
     def lose(self, task: Task, rollout: Rollout[Measurement]) -> None:
         """Records that a task was lost; `rollout` is its result unless it is repeated."""

@@ -57,7 +57,7 @@ class TraceContext:
 
 
 def sample_modules(modules: Sequence[Module], rate: float, seed: int) -> list[Module]:
-    """Draws a share of the modules, at least one; keeps their order.
+    """Draws a share of the modules at random, at least one; keeps their order.
 
     Raises:
       ConfigError: the rate is not in (0, 1].
@@ -75,13 +75,9 @@ def default_trace(
     pool: WorkerPool[Measurement],
     settings: RolloutSettings = RolloutSettings(),
 ) -> Iterator[Rollout[Measurement]]:
-    """Compiles each module with the compiler's own decisions, and records them.
-
-    Yields:
-      a rollout per module, failed ones included, as they are done.
+    """Compiles each module with the compiler's own decisions, and records them; see `rollouts`.
 
     Raises:
-      CorpusError: most modules fail; the message gives the first reason.
       PolicyError: the compiler does not send its own decisions for this problem.
     """
     return rollouts(modules, problem.default_policy or DefaultPolicy(problem), pool, settings)
@@ -94,7 +90,7 @@ def rollouts(
     settings: RolloutSettings = RolloutSettings(),
     seed: int = 0,
 ) -> Iterator[Rollout[Measurement]]:
-    """Yields one rollout per module, as they are done.
+    """Yields a rollout per module as they are done, including failures.
 
     Raises:
       CorpusError: most modules fail; the message gives the first reason.
@@ -108,7 +104,7 @@ def rollouts(
 
 
 def contexts(rollout: Rollout[object], problem: AnyProblem) -> list[TraceContext]:
-    """The contexts of a rollout that has not failed; none if the module has nothing to decide."""
+    """The contexts of a successful rollout; none if the module has nothing to decide."""
     trajectory = rollout.trajectory
     if trajectory is None:
         return []
@@ -160,10 +156,10 @@ class TraceDescription:
     Attributes:
       path: the trace.
       about: everything in the description.
-      features: of each decision.
-      advice: the decision.
-      num_contexts: how many contexts there are.
-      num_decisions: how many decisions there are in all contexts.
+      features: specs of the features of each decision.
+      advice: spec of the decision.
+      num_contexts: number of contexts.
+      num_decisions: number of decisions in all contexts.
     """
 
     def __init__(self, path: Path):

@@ -53,7 +53,6 @@ class Verification:
 
     @property
     def is_identical(self) -> bool:
-        """Whether all sections are the same."""
         return self.failure is None and not self.differences
 
     @property
@@ -94,17 +93,9 @@ def verify(
     pool: WorkerPool,
     settings: RolloutSettings = RolloutSettings(),
 ) -> Iterator[Verification]:
-    """Compiles modules and compares them with the objects that they were extracted from.
+    """Compiles modules and compares them with the objects, in `original_dir`, that they were extracted from.
 
-    Args:
-      modules: of a corpus; see `originals.py` for how the object of each is found.
-      original_dir: the folder of the build's objects.
-      toolchain: the compiler of the pool.
-      pool: the workers.
-      settings: limits of one compilation.
-
-    Yields:
-      a verification per module, as they are done, including failures.
+    Yields a verification per module as they are done, including failures. `originals.py` finds the objects.
     """
     # Numbers, because names of modules may be as long as paths.
     kept = {module.name: pool.scratch / f"verified-{number}.o" for number, module in enumerate(modules)}
@@ -152,13 +143,7 @@ def explain(
 ) -> str | None:
     """Why a rebuilt object differs from the original; None unless a known reason covers all differences.
 
-    Args:
-      options: the recorded cc1 options.
-      code: the bitcode.
-      version: of the compiler that compiled the bitcode.
-      original: the object of the build.
-      rebuilt: the object compiled from the bitcode.
-      differences: between them.
+    `options` are the recorded cc1 options, `code` the bitcode, and `version` that of the compiler that compiled it.
     """
     # Section .comment names the front end that wrote the bitcode, so it is the same in both.
     writer = bitcode.producer_version(code[: bitcode.HEAD_BYTES])

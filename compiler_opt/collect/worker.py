@@ -40,14 +40,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 
 @dataclasses.dataclass(frozen=True)
 class WorkerSettings:
-    """Settings that all workers of a pool share.
-
-    Attributes:
-      toolchain: the compiler.
-      problem: what is decided.
-      num_workers: how many processes share the disk.
-      policies: the folder of learned policies, which the host writes.
-    """
+    """Settings that all workers of a pool share; `num_workers` of them share the disk."""
 
     toolchain: Toolchain
     problem: AnyProblem
@@ -120,7 +113,7 @@ class Worker:
         return task, answer
 
     def check_stopped(self) -> bool:
-        """Whether it is stopped (SIGSTOP) now and was at the last check."""
+        """Whether the process is stopped (SIGSTOP) now and was at the last check."""
         is_stopped = _state(self._process.pid) == "T"
         before, self.was_stopped = self.was_stopped, is_stopped
         return is_stopped and before
@@ -138,11 +131,11 @@ class Worker:
         return total
 
     def kill(self) -> None:
-        """Kills it, and its compilers with it; `close` must follow."""
+        """Kills the process, and its compilers with it; `close` must follow."""
         self._process.kill()
 
     def close(self) -> int:
-        """Waits for it to end and removes its folder; returns its exit code, or minus the signal that ended it."""
+        """Waits for the process to end and removes its folder; returns the exit code, or minus the signal."""
         self._process.join()
         code = self._process.exitcode or 0
         self._process.close()

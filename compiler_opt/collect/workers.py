@@ -85,7 +85,7 @@ class WorkerPool(Generic[Measurement]):
 
         Args:
           toolchain: the compiler.
-          problem: what is decided.
+          problem: what is decided and measured.
           num_workers: compilations at a time; None for one per CPU.
           slack_s: wall-clock seconds that a job may take beyond the timeouts of its compilations.
           patience_s: how long to wait for memory and disk before repeating a job that lacked them.
@@ -139,7 +139,8 @@ class WorkerPool(Generic[Measurement]):
             while True:
                 schedule.refill(2 * self.num_workers)
                 self._assign(schedule)
-                yield from schedule.take_finished()
+                while schedule.finished:
+                    yield schedule.finished.popleft()
                 if call != self._num_calls:
                     raise RuntimeError("WorkerPool.rollouts was called again before the earlier rollouts were done")
                 if schedule.is_empty and not self._busy():
@@ -215,12 +216,12 @@ class WorkerPool(Generic[Measurement]):
             self._selector.register(worker.connection, selectors.EVENT_READ, worker)
 
     def _has_room(self) -> bool:
-        disk_bytes = shutil.disk_usage(self._scratch).free
-        return self._available_bytes() >= _MIN_MEMORY_BYTES and disk_bytes >= _MIN_DISK_BYTES
+        has_disk = shutil.disk_usage(self._scratch).free >= _MIN_DISK_BYTES
+        return has_disk and self._available_bytes() >= _MIN_MEMORY_BYTES
 
     def _collect(self, schedule: Schedule[Measurement]) -> None:
         """Waits for workers, and takes their results."""
-        for key, _ in self._selector.select(0 if schedule.has_finished else _TICK_S):
+        for key, _ in self._selector.select(0 if schedule.finished else _TICK_S):
             worker: Worker = key.data
             try:
                 received = worker.receive()
