@@ -81,9 +81,10 @@ class GroupRelative(Advantages):
     def __call__(
         self, groups: Sequence[Group[Measurement, Context]], problem: Problem[Measurement, Context]
     ) -> list[list[np.ndarray]]:
-        by_decision = [self._decisions(group, problem) for group in groups]
+        by_decision = [self._credit(group, problem) for group in groups]
         known = [credit for group_credit in by_decision if group_credit is not None for credit in group_credit]
-        scale = _root_mean_square(np.concatenate(known)) if known else 1.0
+        root_mean_square = float(np.sqrt(np.mean(np.square(np.concatenate(known))))) if known else 0.0
+        scale = root_mean_square or 1.0
         advantages = []
         for group, group_credit in zip(groups, by_decision, strict=True):
             by_module = zip(group.trajectories(), _standardised(group.rewards(problem)), strict=True)
@@ -96,7 +97,7 @@ class GroupRelative(Advantages):
             advantages.append([values.astype(np.float32) for values in combined])
         return advantages
 
-    def _decisions(
+    def _credit(
         self, group: Group[Measurement, Context], problem: Problem[Measurement, Context]
     ) -> list[np.ndarray] | None:
         if self._config.credit == "module":
@@ -150,10 +151,6 @@ class MovingAverage(Advantages):
 
 def _standardised(values: np.ndarray) -> np.ndarray:
     """Scales values to mean 0 and deviation 1; zeros if all are equal."""
-    centred: np.ndarray = values - values.mean()
+    centred = values - values.mean()
     deviation = centred.std()
     return centred / deviation if deviation > 1e-9 else np.zeros_like(centred)
-
-
-def _root_mean_square(values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(values)))) or 1.0

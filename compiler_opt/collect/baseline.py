@@ -12,8 +12,7 @@ from tqdm import tqdm
 
 from compiler_opt.checked_values import Json
 from compiler_opt.collect import traces
-from compiler_opt.collect.failures import check_failures
-from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.rollout import Rollout, RolloutSettings, check_failures
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.files import read_checked_json, set_aside, write_checked_json
@@ -187,7 +186,7 @@ def measured_once(
     Args:
       path: the file.
       name: the key of the result in the file.
-      key: what else the result depends on.
+      key: what the result depends on, besides the modules.
       modules: those that are measured.
       measure: returns the result, and whether to keep it: not if the machine lacks memory or disk today.
 

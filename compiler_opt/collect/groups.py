@@ -128,15 +128,10 @@ def collect_groups(
     seed: tuple[int, ...],
     description: str = "",
 ) -> RolloutBatch[Measurement, Context]:
-    """Rolls out every module several times.
+    """Rolls out every module several times, under the policies of `collection_policy`.
 
-    Args:
-      modules: what to compile.
-      collection_policy: gives the policy of each rollout.
-      baseline: the default's scores; the largest modules are compiled first, so that no worker idles at the end.
-      pool: the workers.
-      seed: of all rollouts and of `collection_policy`.
-      description: the label of the progress bar.
+    The largest modules, by the baseline, are compiled first, so that no worker idles at the end. All rollouts and
+    `collection_policy` are seeded by `seed`; `description` is the label of the progress bar.
     """
     rng = np.random.default_rng(seed)
     settings = collection_policy.settings

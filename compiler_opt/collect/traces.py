@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 
 from compiler_opt.checked_values import Json, NonNegativeInt, convert, read_json
-from compiler_opt.collect.failures import FailureWatch
-from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
+from compiler_opt.collect.rollout import DefaultPolicy, FailureWatch, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, ProtocolError
@@ -111,8 +110,9 @@ def contexts(rollout: Rollout[object], problem: AnyProblem) -> list[TraceContext
     # The default decision is already the action. Policies may not observe it, unless the action space uses it.
     hidden = {problem.advisor.default_feature, problem.advisor.plugin_default_feature}
     hidden -= set(problem.action_space.optional_features)
+    # LLVM puts a batch dimension of 1 in front.
     features = tuple(
-        dataclasses.replace(spec, shape=decision_shape(spec))
+        dataclasses.replace(spec, shape=spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape)
         for spec in trajectory.header.features
         if spec.name not in hidden
     )
@@ -130,11 +130,6 @@ def contexts(rollout: Rollout[object], problem: AnyProblem) -> list[TraceContext
             reward=np.zeros(len(trajectory), np.float32),
         )
     ]
-
-
-def decision_shape(spec: TensorSpec) -> tuple[int, ...]:
-    """A feature's shape without the batch dimension of 1 that LLVM puts in front."""
-    return spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape
 
 
 def meta_path(path: Path) -> Path:

@@ -148,7 +148,8 @@ def explain(
     # Section .comment names the front end that wrote the bitcode, so it is the same in both.
     writer = bitcode.producer_version(code[: bitcode.HEAD_BYTES])
     if writer is not None and writer != version:
-        return f"made by another compiler: LLVM {_dotted(writer)}, compiled again by LLVM {_dotted(version)}"
+        first, second = (".".join(map(str, numbers)) for numbers in (writer, version))
+        return f"made by another compiler: LLVM {first}, compiled again by LLVM {second}"
 
     def only(*prefixes: str) -> bool:
         return all(difference.section.startswith(prefixes) for difference in differences)
@@ -167,7 +168,3 @@ def explain(
 def _names_module(options: Sequence[str]) -> bool:
     sanitizers = [option.partition("=")[2].split(",") for option in options if option.startswith("-fsanitize=")]
     return any("address" in kinds or "kernel-address" in kinds for kinds in sanitizers)
-
-
-def _dotted(version: Sequence[int]) -> str:
-    return ".".join(map(str, version))

@@ -53,10 +53,9 @@ class Worker:
 
     Attributes:
       connection: for its results; at end of file when it has died.
-      tasks: its tasks in order; it is working on the first.
+      tasks: its tasks in order; it works on the first.
       is_ready: whether it has started.
       begun_s: `time.monotonic()` when it was started, or began its first task.
-      was_stopped: whether it was stopped (SIGSTOP) at the last check.
     """
 
     def __init__(self, settings: WorkerSettings, scratch: Path):
@@ -76,7 +75,7 @@ class Worker:
         self._scratch = scratch
         self.tasks: deque[Task] = deque()
         self.is_ready = False
-        self.was_stopped = False
+        self._was_stopped = False
         self.begun_s = time.monotonic()
 
     def offer(self, task: Task, policy: bytes) -> bool:
@@ -115,8 +114,8 @@ class Worker:
     def check_stopped(self) -> bool:
         """Whether the process is stopped (SIGSTOP) now and was at the last check."""
         is_stopped = _state(self._process.pid) == "T"
-        before, self.was_stopped = self.was_stopped, is_stopped
-        return is_stopped and before
+        was_stopped, self._was_stopped = self._was_stopped, is_stopped
+        return is_stopped and was_stopped
 
     def memory_bytes(self) -> int:
         """Resident memory of the worker and its compilers."""

@@ -204,13 +204,9 @@ class UsesFeatures:
 def deciding_by(
     choose: Callable[[dict[str, np.ndarray]], np.ndarray], names: Sequence[str], header: Header, policy: str
 ) -> Decider:
-    """A decider that applies a function to each decision.
+    """A decider that applies `choose` to the named features of each decision, as the compiler sends them.
 
-    Args:
-      choose: the named features of one decision, as the compiler sends them, to the advice, `[1]`.
-      names: of the features.
-      header: the features that the compiler sends.
-      policy: its name in error messages.
+    `choose` returns the advice, `[1]`; `policy` is the policy's name for error messages.
 
     Raises:
       PolicyError: the compiler does not send all the features.

@@ -64,15 +64,7 @@ class Rule(UsesFeatures, abc.ABC):
 
     @abc.abstractmethod
     def choose(self, values: np.ndarray, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Decides T times.
-
-        Args:
-          values: `[P]`, the parameters.
-          features: T decisions, by name, as the compiler sends them.
-
-        Returns:
-          `[T]`, the advice.
-        """
+        """Decides T times: parameters `[P]` and features by name, as the compiler sends them, to advice `[T]`."""
 
 
 class RulePolicy(Policy):

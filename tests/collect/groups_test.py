@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.collect.baseline import Baseline
-from compiler_opt.collect.failures import FailureWatch, check_failures
 from compiler_opt.collect.groups import CollectionPolicy, RepeatedPolicy, RolloutBatch, collect_groups
-from compiler_opt.collect.rollout import Rollout, RolloutSettings, Trajectory
+from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings, Trajectory, check_failures
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CorpusError

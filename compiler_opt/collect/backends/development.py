@@ -135,13 +135,7 @@ def _seeded(compilation: Compilation, policy: Policy, model: Path | None) -> Ite
 def logged_trajectory(compilation: Compilation, policy: Policy, specs: tuple[TensorSpec, ...]) -> Trajectory | None:
     """Reads `compilation.log_path`, which has the compiler's features first and the decision last.
 
-    Args:
-      compilation: the compilation that wrote the log.
-      policy: who decided.
-      specs: the features of the trajectory's observations.
-
-    Returns:
-      the trajectory; None if it has no decisions.
+    The trajectory's observations have the features `specs`. Returns None if there are no decisions.
 
     Raises:
       ProtocolError: the log is damaged, or another compiler's.
