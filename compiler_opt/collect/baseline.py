@@ -42,7 +42,7 @@ class BaselineBuilder(Generic[Measurement, Context]):
     """Collects rollouts of the default; scores them at the end, since a score depends on the whole project.
 
     Attributes:
-      is_lasting: whether no rollout failed for lack of memory or disk, so that another time gives the same result.
+      is_lasting: whether measuring again would give the same: no rollout failed for lack of memory or disk.
     """
 
     def __init__(self, problem: Problem[Measurement, Context]):

@@ -47,7 +47,7 @@ class RolloutSettings:
         development mode for the compiler's own decisions, if available; otherwise the channel.
       inliner: the program that inlines: `clang`, which does all of the compilation, or `opt`, over the channel, whose
         output clang compiles to an object.
-      opt_passes: the pipeline that `opt` runs; by default that of the module's `-O` level. For modules that were
+      opt_passes: the pipeline that `opt` runs; by default, of the module's `-O` level. For modules that were
         captured right before inlining: `scc-oz-module-inliner`.
     """
 
@@ -104,7 +104,7 @@ class Compilation:
         """See `rollout` for the arguments.
 
         Raises:
-          ToolchainError: the compiler cannot hand over the problem's decisions.
+          ToolchainError: the compiler does not let policies take the problem's decisions.
           ConfigError: the settings contradict each other.
         """
         self.module = module
@@ -161,7 +161,7 @@ class Compilation:
 
     @property
     def names_call_sites(self) -> bool:
-        """Whether remarks are to name caller and callee of each decision."""
+        """Whether remarks must name caller and callee of each decision."""
         return self.settings.record_call_sites and self.advisor == INLINING
 
     def command(self, flags: Sequence[str] = (), *, call_sites: bool = False) -> list[str]:

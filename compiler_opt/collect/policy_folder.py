@@ -57,7 +57,7 @@ class PolicyFolder:
             remove_oldest(self._path.iterdir(), MAX_POLICIES)
 
     def dumps(self, policy: Policy | None, write: Callable[[LearnedPolicy], None]) -> bytes:
-        """Pickles a policy, with the key in place of each learned one, which is written to the folder.
+        """Pickles a policy, with keys in place of learned policies, which are written to the folder.
 
         `write` writes whatever else compilations under a learned policy read.
 

@@ -213,7 +213,7 @@ class FailureWatch:
 
 @contextlib.contextmanager
 def _tidied(scratch: Path, kept: Path | None) -> Iterator[None]:
-    """Removes new files from a folder, also those that a killed compiler left; keeps one, and folders."""
+    """Removes new files from a folder, including those of a killed compiler, except `kept` and folders."""
     before = set(scratch.iterdir())
     try:
         yield

@@ -159,7 +159,7 @@ def explain(
     if any(option.startswith("-split-dwarf") for option in options) and only(*_DEBUG_SECTIONS):
         return "-gsplit-dwarf puts debug information into another file, which a corpus may not write"
     if _names_module(options) and only(*_NAMING_SECTIONS):
-        return "AddressSanitizer writes down the name of the source file, and for bitcode that of the .bc file"
+        return "AddressSanitizer records the name of the compiled file, which for bitcode is the .bc file"
     if version[0] >= _FIRST_NOT_TO_FUSE and "-ffp-contract=fast" in options and only(*_CODE_SECTIONS):
         return f"clang >= {_FIRST_NOT_TO_FUSE} ignores -ffp-contract=fast for bitcode"
     return None

@@ -145,7 +145,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _single_threaded() -> Iterator[None]:
-    """Processes started in this context use one thread for linear algebra, unless the user's environment says more."""
+    """Processes started in this context use one thread for linear algebra, unless the user's environment sets it."""
     added = [name for name in _THREAD_VARIABLES if name not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
     try:

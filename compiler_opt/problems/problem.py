@@ -180,7 +180,7 @@ ENTRY_POINTS = "compiler_opt.problems"
 
 
 def names() -> tuple[str, ...]:
-    """The installed problems: the folders beside this file, and those that other packages offer by entry points."""
+    """The installed problems: the folders beside this file, and the entry points of other packages."""
     return tuple(sorted(_references()))
 
 
@@ -216,8 +216,8 @@ def recorded(metadata: Mapping[str, Json], origin: str) -> AnyProblem:
     name = str(metadata.get("problem", "inlining"))
     if name not in names():
         raise PolicyError(
-            f"{origin}: is for the problem {name!r}; expected one of {', '.join(names())}, or --compile_task with the "
-            "place of your own"
+            f"{origin}: is for the problem {name!r}; expected one of {', '.join(names())}, or "
+            "--compile_task=MODULE:PROBLEM of your own"
         )
     return load(name)
 

@@ -1,4 +1,4 @@
-"""A new action space touches nothing else: one in three without a mask, observed, cloned, and decided by greedily."""
+"""A new action space needs no change elsewhere: one of three actions without a mask, from cloning to decisions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ _HEADER = Header(
 
 
 class OneOfThree(ActionSpace):
-    """How often to unroll a loop, say."""
+    """For example, how often to unroll a loop."""
 
     def policy(
         self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""
@@ -78,13 +78,13 @@ class Unrolling(Problem):
 
 
 def _examples(seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """What the compiler sends, and what is right: 0, 1 or 2 by the size."""
+    """The compiler's features, and the right action by the size: 0, 1 or 2."""
     rng = np.random.default_rng(seed)
     size = rng.random((600, 1)).astype("f4")
     return {"other": rng.integers(0, 9, (600, 1)), "size": size}, (3 * size[:, 0]).astype(np.int64)
 
 
-def test_it_is_observed_cloned_and_decides(tmp_path: Path) -> None:
+def test_it_is_cloned_and_decides(tmp_path: Path) -> None:
     problem = Unrolling()
     assert problem.available_features(_HEADER.names) == ["size"]
     head = problem.head({"size": np.linspace(0, 1, 50)}, _HEADER.features)

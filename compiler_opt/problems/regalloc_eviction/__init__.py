@@ -8,7 +8,7 @@ from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 
 class LiveRangeEviction(RegallocProblem):
-    """The advice is one of several candidates, one of which is to evict nothing."""
+    """The advice is one of several candidates, the last of which evicts nothing."""
 
     name = "regalloc_eviction"
     advisor = REGALLOC_EVICTION

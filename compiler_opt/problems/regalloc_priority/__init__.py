@@ -40,7 +40,7 @@ class DefaultPriority(Policy):
 
     Source of the rules: `DefaultPriorityAdvisor::getPriority` in `llvm/lib/CodeGen/RegAllocGreedy.cpp`. First come
     ranges with a hint to a physical register, then ranges that span blocks and the remains of splitting, the longest
-    first; then ranges within one block, in program order; last those that wait to be split, the longest first. A
+    first; then ranges within one block, in program order; last ranges that wait to be split, the longest first. A
     register class can raise the priority of its ranges.
 
     The features do not show whether there is a hint, whether a range stays within its block, its place there, and its

@@ -60,7 +60,7 @@ class Head(abc.ABC):
         """Raises PolicyError unless decisions with such tensors can be cloned."""
         if (advice.dtype.kind == "f") != self.advice_is_float:
             found, expected = ("choice", "number") if self.advice_is_float else ("number", "choice")
-            raise PolicyError(f"{advice.name} is a {found} and no {expected}; make a trace of what is to be cloned")
+            raise PolicyError(f"{advice.name}: expected a {expected}, found a {found}; make a trace for this problem")
 
     def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Observations of N decisions, from arrays `[N, ...]` by the compiler's names."""
