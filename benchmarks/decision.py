@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from absl import flags
 
+from compiler_opt.collect.backends.development import TFLITE_FILE
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.development_model import TFLITE_FILE
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import NATIVE_FILE, include_directory, native_blob

@@ -2,7 +2,7 @@
 
 The few hottest functions dominate a total, and most of their score may be what no eviction changes: copies into the
 registers that calls need. The hottest modules are therefore compiled under the compiler's own rule and under many of
-the family that evolution searches (problems/regalloc_eviction/eviction_rule.py), sampled around it and, if a policy is
+the family that evolution searches (problems/regalloc_eviction/rules.py), sampled around it and, if a policy is
 given, around the policy's rule. Choosing the best of them for each module in hindsight saves more than any single
 policy will, which shows whether a total is worth training for. This is a large sample, not a bound.
 """

@@ -30,12 +30,41 @@ class Advantages(abc.ABC):
         """Returns `[T]` float32 for each rollout of each group."""
 
     def state(self) -> dict[str, Json]:
-        """The state to save in a checkpoint; JSON."""
+        """The state to save in a checkpoint."""
         return {}
 
     def restore(self, state: Mapping[str, Json]) -> None:
         """Restores what `state` returned."""
         del state
+
+
+@dataclasses.dataclass(frozen=True)
+class AdvantagesConfig:
+    """Which advantages, and their parameters.
+
+    Attributes:
+      kind: `group_relative`, or `moving_average` for the classical module reward.
+      credit: with `group_relative`, whose score a decision is credited with: `function` or `module`.
+      module_weight: with `function` credit, the weight of the module's reward.
+      decay: of the moving average.
+
+    Raises:
+      ValueError: an unknown kind or credit.
+    """
+
+    kind: str = "group_relative"
+    credit: str = "function"
+    module_weight: float = 0.1
+    decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("group_relative", "moving_average"):
+            raise ValueError(f"kind: expected 'group_relative' or 'moving_average', found {self.kind!r}")
+        if self.credit not in ("function", "module"):
+            raise ValueError(f"credit: expected 'function' or 'module', found {self.credit!r}")
+
+    def build(self) -> Advantages:
+        return MovingAverage(self) if self.kind == "moving_average" else GroupRelative(self)
 
 
 class GroupRelative(Advantages):
@@ -46,35 +75,32 @@ class GroupRelative(Advantages):
     the module's group-relative reward. With `credit="module"`, it is that reward, the same for all decisions.
     """
 
-    def __init__(self, credit: str = "function", module_weight: float = 0.1):
-        self._credit = credit
-        self._module_weight = module_weight
+    def __init__(self, config: AdvantagesConfig):
+        self._config = config
 
     def __call__(
         self, groups: Sequence[Group[Measurement, Context]], problem: Problem[Measurement, Context]
     ) -> list[list[np.ndarray]]:
-        by_module = [_standardised(group.rewards(problem)) for group in groups]
-        by_decision = [self._decisions(group, problem) for group in groups]
+        by_decision = [self._credit(group, problem) for group in groups]
         known = [credit for group_credit in by_decision if group_credit is not None for credit in group_credit]
-        scale = _root_mean_square(np.concatenate(known)) if known else 1.0
+        root_mean_square = float(np.sqrt(np.mean(np.square(np.concatenate(known))))) if known else 0.0
+        scale = root_mean_square or 1.0
         advantages = []
-        for group, module_advantages, group_credit in zip(groups, by_module, by_decision, strict=True):
-            lengths = [len(trajectory) for trajectory in group.trajectories()]
-            whole = [np.full(length, value) for length, value in zip(lengths, module_advantages, strict=True)]
-            if group_credit is None:
-                combined = whole
-            else:
+        for group, group_credit in zip(groups, by_decision, strict=True):
+            by_module = zip(group.trajectories(), _standardised(group.rewards(problem)), strict=True)
+            combined = [np.full(len(trajectory), value) for trajectory, value in by_module]
+            if group_credit is not None:
                 combined = [
-                    credit / scale + self._module_weight * value
-                    for credit, value in zip(group_credit, whole, strict=True)
+                    credit / scale + self._config.module_weight * values
+                    for credit, values in zip(group_credit, combined, strict=True)
                 ]
             advantages.append([values.astype(np.float32) for values in combined])
         return advantages
 
-    def _decisions(
+    def _credit(
         self, group: Group[Measurement, Context], problem: Problem[Measurement, Context]
     ) -> list[np.ndarray] | None:
-        if self._credit == "module":
+        if self._config.credit == "module":
             return None
         sites = [trajectory.sites for trajectory in group.trajectories()]
         known = [site for site in sites if site is not None]
@@ -89,13 +115,13 @@ class GroupRelative(Advantages):
 class MovingAverage(Advantages):
     """The classical reward: compares a module's score with the moving average of its own past scores.
 
-    All decisions of the module have the same; the learner subtracts the value network's prediction.
+    All decisions of a rollout get the same; the learner subtracts the value network's prediction.
     """
 
     uses_value_network = True
 
-    def __init__(self, decay: float = 0.9):
-        self._decay = decay
+    def __init__(self, config: AdvantagesConfig):
+        self._decay = config.decay
         self._average: dict[str, float] = {}
 
     def __call__(
@@ -123,43 +149,8 @@ class MovingAverage(Advantages):
         self._average = dict(state["average"])
 
 
-@dataclasses.dataclass(frozen=True)
-class AdvantagesConfig:
-    """Which advantages, and their parameters.
-
-    Attributes:
-      kind: `group_relative`, or `moving_average` for the classical module reward.
-      credit: with `group_relative`, whose score a decision is credited with: `function` or `module`.
-      module_weight: with `function` credit, the weight of the module's own advantage.
-      decay: of the moving average.
-
-    Raises:
-      ValueError: an unknown kind or credit.
-    """
-
-    kind: str = "group_relative"
-    credit: str = "function"
-    module_weight: float = 0.1
-    decay: float = 0.9
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("group_relative", "moving_average"):
-            raise ValueError(f"kind: expected 'group_relative' or 'moving_average', found {self.kind!r}")
-        if self.credit not in ("function", "module"):
-            raise ValueError(f"credit: expected 'function' or 'module', found {self.credit!r}")
-
-    def build(self) -> Advantages:
-        if self.kind == "moving_average":
-            return MovingAverage(self.decay)
-        return GroupRelative(self.credit, self.module_weight)
-
-
 def _standardised(values: np.ndarray) -> np.ndarray:
     """Scales values to mean 0 and deviation 1; zeros if all are equal."""
-    centred: np.ndarray = values - values.mean()
+    centred = values - values.mean()
     deviation = centred.std()
     return centred / deviation if deviation > 1e-9 else np.zeros_like(centred)
-
-
-def _root_mean_square(values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(values)))) or 1.0

@@ -12,8 +12,7 @@ from tqdm import tqdm
 
 from compiler_opt.checked_values import Json
 from compiler_opt.collect import traces
-from compiler_opt.collect.failures import check_failures
-from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.rollout import Rollout, RolloutSettings, check_failures
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.files import read_checked_json, set_aside, write_checked_json
@@ -38,19 +37,12 @@ class Baseline(Generic[Context]):
     failures: Mapping[str, str]
     cpu_s: float
 
-    def to_json(self) -> dict[str, Json]:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Json]) -> "Baseline[Context]":
-        return cls(**{field.name: value[field.name] for field in dataclasses.fields(cls)})
-
 
 class BaselineBuilder(Generic[Measurement, Context]):
     """Collects rollouts of the default; scores them at the end, since a score depends on the whole project.
 
     Attributes:
-      is_lasting: whether no rollout failed for lack of memory or disk, so that another time gives the same result.
+      is_lasting: whether measuring again would give the same: no rollout failed for lack of memory or disk.
     """
 
     def __init__(self, problem: Problem[Measurement, Context]):
@@ -62,7 +54,7 @@ class BaselineBuilder(Generic[Measurement, Context]):
         self._cpu_s = 0.0
 
     def add(self, rollout: Rollout[Measurement], *, is_default: bool = True) -> None:
-        """Takes the rollout of a module, by the default or by one of the problem's `context_policies`."""
+        """Adds a rollout of the default or of one of the problem's `context_policies`."""
         self._cpu_s += rollout.cpu_s
         self.is_lasting &= not rollout.is_transient
         if rollout.measurement is None:
@@ -74,11 +66,7 @@ class BaselineBuilder(Generic[Measurement, Context]):
             self._others[rollout.project].append(rollout.measurement)
 
     def build(self) -> Baseline[Context]:
-        """Scores all modules.
-
-        Raises:
-          CorpusError: most modules have failed; the message gives the first reason.
-        """
+        """Scores all modules; raises CorpusError, with the first reason, if most have failed."""
         check_failures(self._failures, len(self._failures) + sum(map(len, self._measurements.values())))
         contexts = {
             project: self._problem.project_context(found.values(), self._others[project])
@@ -98,7 +86,7 @@ def measure_baseline(
     """Compiles every module plainly, and under the problem's `context_policies`.
 
     Raises:
-      CorpusError: most modules fail; the message gives the first reason.
+      CorpusError: most modules fail.
     """
     return _measured(modules, pool, problem).build()
 
@@ -110,14 +98,15 @@ def cached_baseline(
     pool: WorkerPool[Measurement],
     problem: Problem[Measurement, Context],
 ) -> Baseline[Context]:
-    """`measure_baseline`, or its result of last time for the same key (corpus and compiler); see `measured_once`."""
+    """`measure_baseline`, or its last result for the same key (corpus and compiler); see `measured_once`."""
 
     def measure() -> tuple[dict[str, Json], bool]:
-        _LOG.info("measuring what the default makes of %d modules", len(modules))
+        _LOG.info("measuring the default's scores of %d modules", len(modules))
         builder = _measured(modules, pool, problem)
-        return builder.build().to_json(), builder.is_lasting
+        return dataclasses.asdict(builder.build()), builder.is_lasting
 
-    return Baseline.from_json(measured_once(path, "baseline", key, modules, measure))
+    stored = measured_once(path, "baseline", key, modules, measure)
+    return Baseline(**{field.name: stored[field.name] for field in dataclasses.fields(Baseline)})
 
 
 def _measured(
@@ -154,7 +143,7 @@ def count_decisions(
     """Compiles every module under the default, and counts the decisions.
 
     Raises:
-      CorpusError: most modules fail; the message gives the first reason.
+      CorpusError: most modules fail.
       PolicyError: the compiler does not send its own decisions for this problem.
     """
     counts, failures, is_lasting = {}, {}, True
@@ -177,7 +166,7 @@ def cached_decision_counts(
     problem: AnyProblem,
     settings: RolloutSettings = RolloutSettings(),
 ) -> dict[str, int]:
-    """The counts of `count_decisions`, or those of last time for the same key; see `measured_once`."""
+    """The counts of `count_decisions`, or the last ones for the same key; see `measured_once`."""
 
     def count() -> tuple[dict[str, int], bool]:
         _LOG.info("counting the decisions of %d modules", len(modules))
@@ -190,12 +179,14 @@ def cached_decision_counts(
 def measured_once(
     path: Path, name: str, key: Mapping[str, Json], modules: Sequence[Module], measure: Callable[[], tuple[Json, bool]]
 ) -> Json:
-    """The result of `measure`, or its result of last time for the same key and modules; a damaged file is set aside.
+    """The result of `measure`, or the last one in the file `path` for the same modules and key (corpus and compiler).
+
+    A damaged file is set aside.
 
     Args:
       path: the file.
       name: the key of the result in the file.
-      key: what else the result depends on (corpus and compiler).
+      key: what the result depends on, besides the modules.
       modules: those that are measured.
       measure: returns the result, and whether to keep it: not if the machine lacks memory or disk today.
 

@@ -45,7 +45,7 @@ class RolloutSettings:
         development mode for the compiler's own decisions, if available; otherwise the channel.
       inliner: the program that inlines: `clang`, which does all of the compilation, or `opt`, over the channel, whose
         output clang compiles to an object.
-      opt_passes: the pipeline that `opt` runs; by default that of the module's `-O` level. For modules that were
+      opt_passes: the pipeline that `opt` runs; by default, of the module's `-O` level. For modules that were
         captured right before inlining: `scc-oz-module-inliner`.
     """
 
@@ -81,9 +81,9 @@ class Compilation:
     """One compilation, by one or several compiler processes, and its cost.
 
     Attributes:
-      object_path: the object afterwards.
-      log_path: for a backend's log of decisions.
-      embeddings: the vocabulary of the embeddings that the compiler is to send, if any.
+      object_path: where the compiler writes the object.
+      log_path: where a backend's log of decisions is written.
+      embeddings: the vocabulary of the embeddings that the compiler sends, if any.
       file_bytes: limit on each file that the compiler writes.
       cpu_s: CPU seconds of the compiler so far.
     """
@@ -102,7 +102,7 @@ class Compilation:
         """See `rollout` for the arguments.
 
         Raises:
-          ToolchainError: the compiler cannot hand over the problem's decisions.
+          ToolchainError: the compiler does not let policies take the problem's decisions.
           ConfigError: the settings contradict each other.
         """
         self.module = module
@@ -155,20 +155,18 @@ class Compilation:
 
     @functools.cached_property
     def _options(self) -> tuple[str, ...]:
-        """See `Module.options`."""
         return self.module.options()
 
     @property
     def names_call_sites(self) -> bool:
-        """Whether remarks are to name caller and callee of each decision."""
+        """Whether remarks must name caller and callee of each decision."""
         return self.settings.record_call_sites and self.advisor == INLINING
 
     def command(self, flags: Sequence[str] = (), *, call_sites: bool = False) -> list[str]:
         """The argument list of clang or, if it is the inliner, of `opt`.
 
-        Args:
-          flags: of the advisor, as clang takes them.
-          call_sites: whether to write the remarks that `call_sites` reads.
+        `flags` are the advisor's, as clang takes them; with `call_sites`, the compiler writes the remarks that
+        `call_sites` reads.
 
         Raises:
           ToolchainError: `opt` is missing.
@@ -200,12 +198,9 @@ class Compilation:
     def compile(
         self, flags: list[str], variables: Mapping[str, str] | None = None, *, call_sites: bool = False
     ) -> None:
-        """Compiles to `object_path`, without a channel.
+        """Compiles to `object_path`, without a channel; arguments as for `command`.
 
-        Args:
-          flags: of the advisor.
-          variables: the compiler's whole environment; by default ours.
-          call_sites: see `command`.
+        `variables` are the compiler's whole environment; by default ours.
 
         Raises:
           CompileError, CorpusError: the compiler failed.

@@ -8,7 +8,6 @@ Legend: G rollouts of a group.
 
 import abc
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Generic
 
@@ -129,15 +128,10 @@ def collect_groups(
     seed: tuple[int, ...],
     description: str = "",
 ) -> RolloutBatch[Measurement, Context]:
-    """Rolls out every module several times.
+    """Rolls out every module several times, under the policies of `collection_policy`.
 
-    Args:
-      modules: what to compile.
-      collection_policy: gives the policy of each rollout.
-      baseline: the default's scores; the largest modules are compiled first, so that no worker idles at the end.
-      pool: the workers.
-      seed: of all rollouts and of `collection_policy`.
-      description: the label of the progress bar.
+    The largest modules, by the baseline, are compiled first, so that no worker idles at the end. All rollouts and
+    `collection_policy` are seeded by `seed`; `description` is the label of the progress bar.
     """
     rng = np.random.default_rng(seed)
     settings = collection_policy.settings
@@ -148,15 +142,13 @@ def collect_groups(
             policies: Sequence[Sequence[Policy]], num_before: Sequence[int]
         ) -> list[list[Attempt[Measurement]]]:
             """Rolls out each module under its policies; `num_before` are its earlier rollouts, for the seeds."""
-            planned = []
+            jobs = []
             for index, (module, own) in enumerate(zip(by_size, policies, strict=True)):
                 seeds = _seeds((*seed, index), num_before[index], len(own))
-                jobs_of_module = [Job(module, policy, each, settings) for policy, each in zip(own, seeds, strict=True)]
-                planned.append(list(zip(own, jobs_of_module, strict=True)))
-            jobs = [job for _, job in itertools.chain.from_iterable(planned)]
+                jobs += [Job(module, policy, each, settings) for policy, each in zip(own, seeds, strict=True)]
             progress.total = (progress.total or 0) + len(jobs)
-            done = dict(zip(map(id, jobs), rollouts_in_order(jobs, pool, progress), strict=True))
-            return [[Attempt(policy, done[id(job)]) for policy, job in pairs] for pairs in planned]
+            rollouts = iter(rollouts_in_order(jobs, pool, progress))
+            return [[Attempt(policy, next(rollouts)) for policy in own] for own in policies]
 
         firsts = roll_out([collection_policy.policies(module, rng) for module in by_size], [0] * len(by_size))
         laters = roll_out(

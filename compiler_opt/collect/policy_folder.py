@@ -39,7 +39,7 @@ class PolicyFolder:
         """The path of a policy's file, which is written unless it exists.
 
         Raises:
-          OSError: it cannot be written.
+          OSError: the file cannot be written.
         """
         path = self.path(policy) / name
         if not path.exists():
@@ -57,14 +57,12 @@ class PolicyFolder:
             remove_oldest(self._path.iterdir(), MAX_POLICIES)
 
     def dumps(self, policy: Policy | None, write: Callable[[LearnedPolicy], None]) -> bytes:
-        """Pickles a policy, with the key in place of each learned one, which is written to the folder.
+        """Pickles a policy, with keys in place of learned policies, which are written to the folder.
 
-        Args:
-          policy: what to send.
-          write: writes whatever else compilations under a learned policy read.
+        `write` writes whatever else compilations under a learned policy read.
 
         Raises:
-          OSError: it cannot be written.
+          OSError: a file cannot be written.
         """
         buffer = io.BytesIO()
         _Pickler(buffer, self, write).dump(policy)

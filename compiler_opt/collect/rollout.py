@@ -3,14 +3,15 @@
     rollout(module, policy, problem, toolchain) -> Rollout(trajectory, measurement, cost in CPU seconds, failure?)
 
 Nothing else here compiles modules: default traces, training, evaluation and imitation all call it. `collect.backends`
-are the ways in which decisions get into the compiler.
+are the ways in which decisions get into the compiler. A module that fails is counted and logged; a run stops only if
+most modules fail (`check_failures`, `FailureWatch`).
 """
 
 import contextlib
 import dataclasses
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -30,6 +31,9 @@ from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Context, Measurement, Problem, Sites
 
 T_co = TypeVar("T_co", covariant=True)
+
+_HOPELESS = 20
+"""If this many compilations fail and none succeeds, the others will fail too."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,9 +172,48 @@ def policy_name(policy: Policy | None) -> str:
     return policy.name if policy is not None else "compiler"
 
 
+def check_failures(failures: Mapping[str, str], attempts: int, what: str = "modules") -> None:
+    """Raises CorpusError if more than half of the attempts failed.
+
+    The message gives the first of `failures`, the reasons by module; `what` is the plural noun in it.
+    """
+    if 2 * len(failures) > attempts:
+        raise CorpusError(
+            f"{len(failures)} of {attempts} {what} failed to compile; the first: {next(iter(failures.values()))}"
+        )
+
+
+class FailureWatch:
+    """Counts failures as modules are done; stops early if the first ones all fail.
+
+    watch = FailureWatch(len(modules))
+    for rollout in ...:
+        watch.add(rollout.module, rollout.failure)
+    watch.finish()
+    """
+
+    def __init__(self, num_modules: int, what: str = "modules"):
+        self._num_modules = num_modules
+        self._what = what
+        self._failures: dict[str, str] = {}
+        self._done = 0
+
+    def add(self, module: str, failure: str | None) -> None:
+        """Counts a module; raises CorpusError if the first ones have all failed."""
+        self._done += 1
+        if failure is not None:
+            self._failures[module] = failure
+        if len(self._failures) == self._done >= min(_HOPELESS, self._num_modules):
+            self.finish()
+
+    def finish(self) -> None:
+        """Raises CorpusError if more than half of the modules failed."""
+        check_failures(self._failures, self._done, self._what)
+
+
 @contextlib.contextmanager
 def _tidied(scratch: Path, kept: Path | None) -> Iterator[None]:
-    """Removes new files from a folder, also those that a killed compiler left; keeps one, and folders."""
+    """Removes new files from a folder, including those of a killed compiler, except `kept` and folders."""
     before = set(scratch.iterdir())
     try:
         yield

@@ -5,14 +5,17 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, TypeAlias
 
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, policy_name
 from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Measurement
+
+SetAside: TypeAlias = dict[tuple[Path, str], str]
+"""Modules (root, name) that are no longer compiled because they end the worker, with the reason."""
 
 _LOG = logging.getLogger(__name__)
 _MAX_LOST = 2
@@ -20,7 +23,7 @@ _MAX_LOST = 2
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One rollout to do; see `rollout` for the fields."""
+    """A rollout to do; see `rollout` for the fields."""
 
     module: Module
     policy: Policy | None
@@ -44,21 +47,6 @@ class Task:
     lost_s: float = 0.0
 
 
-class SetAside:
-    """Modules that are no longer compiled, because they end the worker."""
-
-    def __init__(self) -> None:
-        self._reasons: dict[tuple[Path, str], str] = {}
-
-    def add(self, module: Module, reason: str) -> None:
-        """Sets a module aside."""
-        self._reasons[module.root, module.name] = reason
-
-    def reason(self, module: Module) -> str | None:
-        """Why the module was set aside; None if it was not."""
-        return self._reasons.get((module.root, module.name))
-
-
 class Schedule(Generic[Measurement]):
     """The jobs of one call.
 
@@ -68,6 +56,7 @@ class Schedule(Generic[Measurement]):
     Attributes:
       waiting: tasks to do next.
       suspects: tasks to do after all others, one at a time.
+      finished: results that the caller has not taken yet.
     """
 
     def __init__(self, jobs: Iterable[Job], set_aside: SetAside):
@@ -75,7 +64,7 @@ class Schedule(Generic[Measurement]):
         self.suspects: deque[Task] = deque()
         self._remaining = iter(jobs)
         self._set_aside = set_aside
-        self._finished: deque[tuple[Job, Rollout[Measurement]]] = deque()
+        self.finished: deque[tuple[Job, Rollout[Measurement]]] = deque()
 
     def refill(self, count: int) -> None:
         """Fills `waiting` up to `count` tasks, or with all remaining jobs."""
@@ -85,7 +74,7 @@ class Schedule(Generic[Measurement]):
         for tasks in (self.waiting, self.suspects):
             for _ in range(len(tasks)):
                 task = tasks.popleft()
-                reason = self._set_aside.reason(task.job.module)
+                reason = self._set_aside.get((task.job.module.root, task.job.module.name))
                 if reason is None:
                     tasks.append(task)
                 else:
@@ -93,22 +82,11 @@ class Schedule(Generic[Measurement]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no task is left to begin, after `refill`."""
+        """Whether no task is left to start, after `refill`."""
         return not self.waiting and not self.suspects
 
-    @property
-    def has_finished(self) -> bool:
-        """Whether results are available."""
-        return bool(self._finished)
-
     def finish(self, task: Task, rollout: Rollout[Measurement]) -> None:
-        """Records the result of a task."""
-        self._finished.append((task.job, rollout))
-
-    def take_finished(self) -> Iterator[tuple[Job, Rollout[Measurement]]]:
-        """Yields new results."""
-        while self._finished:
-            yield self._finished.popleft()
+        self.finished.append((task.job, rollout))
 
     def lose(self, task: Task, rollout: Rollout[Measurement]) -> None:
         """Records that a task was lost; `rollout` is its result unless it is repeated."""
@@ -120,12 +98,12 @@ class Schedule(Generic[Measurement]):
             return
         if not rollout.is_transient:
             _LOG.error("%s, again; the module is set aside", rollout.failure)
-            assert rollout.failure is not None
-            self._set_aside.add(task.job.module, f"{rollout.failure}, alone and not for the first time: set aside")
+            reason = f"{rollout.failure}, alone and not for the first time: set aside"
+            self._set_aside[task.job.module.root, task.job.module.name] = reason
         self.finish(task, rollout)
 
 
 def lost_rollout(job: Job, failure: str, *, is_transient: bool = False) -> Rollout[Any]:
-    """The failed rollout of a job that was lost."""
+    """The result of a job that was lost."""
     module, policy = job.module, policy_name(job.policy)
     return Rollout(module.name, module.project, policy, job.seed, failure=failure, is_transient=is_transient)

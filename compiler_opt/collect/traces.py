@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 
 from compiler_opt.checked_values import Json, NonNegativeInt, convert, read_json
-from compiler_opt.collect.failures import FailureWatch
-from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
+from compiler_opt.collect.rollout import DefaultPolicy, FailureWatch, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, ProtocolError
@@ -57,7 +56,7 @@ class TraceContext:
 
 
 def sample_modules(modules: Sequence[Module], rate: float, seed: int) -> list[Module]:
-    """Draws a share of the modules, at least one; keeps their order.
+    """Draws a share of the modules at random, at least one; keeps their order.
 
     Raises:
       ConfigError: the rate is not in (0, 1].
@@ -75,13 +74,9 @@ def default_trace(
     pool: WorkerPool[Measurement],
     settings: RolloutSettings = RolloutSettings(),
 ) -> Iterator[Rollout[Measurement]]:
-    """Compiles each module with the compiler's own decisions, and records them.
-
-    Yields:
-      a rollout per module, failed ones included, as they are done.
+    """Compiles each module with the compiler's own decisions, and records them; see `rollouts`.
 
     Raises:
-      CorpusError: most modules fail; the message gives the first reason.
       PolicyError: the compiler does not send its own decisions for this problem.
     """
     return rollouts(modules, problem.default_policy or DefaultPolicy(problem), pool, settings)
@@ -94,7 +89,7 @@ def rollouts(
     settings: RolloutSettings = RolloutSettings(),
     seed: int = 0,
 ) -> Iterator[Rollout[Measurement]]:
-    """Yields one rollout per module, as they are done.
+    """Yields a rollout per module as they are done, including failures.
 
     Raises:
       CorpusError: most modules fail; the message gives the first reason.
@@ -108,15 +103,16 @@ def rollouts(
 
 
 def contexts(rollout: Rollout[object], problem: AnyProblem) -> list[TraceContext]:
-    """The contexts of a rollout that has not failed; none if the module has nothing to decide."""
+    """The contexts of a successful rollout; none if the module has nothing to decide."""
     trajectory = rollout.trajectory
     if trajectory is None:
         return []
     # The default decision is already the action. Policies may not observe it, unless the action space uses it.
     hidden = {problem.advisor.default_feature, problem.advisor.plugin_default_feature}
     hidden -= set(problem.action_space.optional_features)
+    # LLVM puts a batch dimension of 1 in front.
     features = tuple(
-        dataclasses.replace(spec, shape=decision_shape(spec))
+        dataclasses.replace(spec, shape=spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape)
         for spec in trajectory.header.features
         if spec.name not in hidden
     )
@@ -134,11 +130,6 @@ def contexts(rollout: Rollout[object], problem: AnyProblem) -> list[TraceContext
             reward=np.zeros(len(trajectory), np.float32),
         )
     ]
-
-
-def decision_shape(spec: TensorSpec) -> tuple[int, ...]:
-    """A feature's shape without the batch dimension of 1 that LLVM puts in front."""
-    return spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape
 
 
 def meta_path(path: Path) -> Path:
@@ -160,10 +151,10 @@ class TraceDescription:
     Attributes:
       path: the trace.
       about: everything in the description.
-      features: of each decision.
-      advice: the decision.
-      num_contexts: how many contexts there are.
-      num_decisions: how many decisions there are in all contexts.
+      features: specs of the features of each decision.
+      advice: spec of the decision.
+      num_contexts: number of contexts.
+      num_decisions: number of decisions in all contexts.
     """
 
     def __init__(self, path: Path):

@@ -53,7 +53,6 @@ class Verification:
 
     @property
     def is_identical(self) -> bool:
-        """Whether all sections are the same."""
         return self.failure is None and not self.differences
 
     @property
@@ -94,17 +93,9 @@ def verify(
     pool: WorkerPool,
     settings: RolloutSettings = RolloutSettings(),
 ) -> Iterator[Verification]:
-    """Compiles modules and compares them with the objects that they were extracted from.
+    """Compiles modules and compares them with the objects, in `original_dir`, that they were extracted from.
 
-    Args:
-      modules: of a corpus; see `originals.py` for how the object of each is found.
-      original_dir: the folder of the build's objects.
-      toolchain: the compiler of the pool.
-      pool: the workers.
-      settings: limits of one compilation.
-
-    Yields:
-      a verification per module, as they are done, including failures.
+    Yields a verification per module as they are done, including failures. `originals.py` finds the objects.
     """
     # Numbers, because names of modules may be as long as paths.
     kept = {module.name: pool.scratch / f"verified-{number}.o" for number, module in enumerate(modules)}
@@ -152,18 +143,13 @@ def explain(
 ) -> str | None:
     """Why a rebuilt object differs from the original; None unless a known reason covers all differences.
 
-    Args:
-      options: the recorded cc1 options.
-      code: the bitcode.
-      version: of the compiler that compiled the bitcode.
-      original: the object of the build.
-      rebuilt: the object compiled from the bitcode.
-      differences: between them.
+    `options` are the recorded cc1 options, `code` the bitcode, and `version` that of the compiler that compiled it.
     """
     # Section .comment names the front end that wrote the bitcode, so it is the same in both.
     writer = bitcode.producer_version(code[: bitcode.HEAD_BYTES])
     if writer is not None and writer != version:
-        return f"made by another compiler: LLVM {_dotted(writer)}, compiled again by LLVM {_dotted(version)}"
+        first, second = (".".join(map(str, numbers)) for numbers in (writer, version))
+        return f"made by another compiler: LLVM {first}, compiled again by LLVM {second}"
 
     def only(*prefixes: str) -> bool:
         return all(difference.section.startswith(prefixes) for difference in differences)
@@ -173,7 +159,7 @@ def explain(
     if any(option.startswith("-split-dwarf") for option in options) and only(*_DEBUG_SECTIONS):
         return "-gsplit-dwarf puts debug information into another file, which a corpus may not write"
     if _names_module(options) and only(*_NAMING_SECTIONS):
-        return "AddressSanitizer writes down the name of the source file, and for bitcode that of the .bc file"
+        return "AddressSanitizer records the name of the compiled file, which for bitcode is the .bc file"
     if version[0] >= _FIRST_NOT_TO_FUSE and "-ffp-contract=fast" in options and only(*_CODE_SECTIONS):
         return f"clang >= {_FIRST_NOT_TO_FUSE} ignores -ffp-contract=fast for bitcode"
     return None
@@ -182,7 +168,3 @@ def explain(
 def _names_module(options: Sequence[str]) -> bool:
     sanitizers = [option.partition("=")[2].split(",") for option in options if option.startswith("-fsanitize=")]
     return any("address" in kinds or "kernel-address" in kinds for kinds in sanitizers)
-
-
-def _dotted(version: Sequence[int]) -> str:
-    return ".".join(map(str, version))

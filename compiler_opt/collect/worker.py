@@ -21,8 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.collect import backends
-from compiler_opt.collect.policy_folder import MAX_POLICIES, PolicyFolder
+from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout, rollout
 from compiler_opt.collect.schedule import Task, lost_rollout
 from compiler_opt.errors import CompilerOptError, ResourceError
@@ -31,9 +30,7 @@ from compiler_opt.llvm.fork_server import ForkServers, find_library
 from compiler_opt.llvm.processes import die_with_parent
 from compiler_opt.llvm.scratch import remove_folder
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import AnyProblem
-from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 _IO_TIMEOUT_S = 30
 _SMALL_BYTES = 1 << 16
@@ -43,14 +40,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 
 @dataclasses.dataclass(frozen=True)
 class WorkerSettings:
-    """Settings that all workers of a pool share.
-
-    Attributes:
-      toolchain: the compiler.
-      problem: what is decided.
-      num_workers: how many processes share the disk.
-      policies: the folder of learned policies, which the host writes.
-    """
+    """Settings that all workers of a pool share; `num_workers` of them share the disk."""
 
     toolchain: Toolchain
     problem: AnyProblem
@@ -58,46 +48,14 @@ class WorkerSettings:
     policies: PolicyFolder
 
 
-class PickledPolicies:
-    """Policies as they are sent, each pickled once; learned ones are written to the folder of policies."""
-
-    def __init__(self, settings: WorkerSettings):
-        self._settings = settings
-        self._pickled: dict[int, tuple[Policy | None, bytes]] = {}
-
-    def get(self, policy: Policy | None) -> bytes:
-        """The policy, pickled.
-
-        Raises:
-          OSError: the disk is full.
-        """
-        found = self._pickled.get(id(policy))
-        if found is None:
-            while len(self._pickled) >= MAX_POLICIES:
-                del self._pickled[next(iter(self._pickled))]
-            # The policy is kept too: while it exists, no other object has its id.
-            found = self._pickled[id(policy)] = (policy, self._settings.policies.dumps(policy, self._write))
-        return found[1]
-
-    def _write(self, policy: LearnedPolicy) -> None:
-        settings = self._settings
-        for backend in backends.installed():
-            backend.write_policy(policy, settings.problem, settings.toolchain, settings.policies)
-
-    def forget(self) -> None:
-        """Has all policies pickled again: objects may have changed, or files disappeared."""
-        self._pickled.clear()
-
-
 class Worker:
     """The pool's handle of a worker process.
 
     Attributes:
       connection: for its results; at end of file when it has died.
-      tasks: its tasks in order; it is working on the first.
+      tasks: its tasks in order; it works on the first.
       is_ready: whether it has started.
       begun_s: `time.monotonic()` when it was started, or began its first task.
-      was_stopped: whether it was stopped (SIGSTOP) at the last check.
     """
 
     def __init__(self, settings: WorkerSettings, scratch: Path):
@@ -117,7 +75,7 @@ class Worker:
         self._scratch = scratch
         self.tasks: deque[Task] = deque()
         self.is_ready = False
-        self.was_stopped = False
+        self._was_stopped = False
         self.begun_s = time.monotonic()
 
     def offer(self, task: Task, policy: bytes) -> bool:
@@ -154,10 +112,10 @@ class Worker:
         return task, answer
 
     def check_stopped(self) -> bool:
-        """Whether it is stopped (SIGSTOP) now and was at the last check."""
+        """Whether the process is stopped (SIGSTOP) now and was at the last check."""
         is_stopped = _state(self._process.pid) == "T"
-        before, self.was_stopped = self.was_stopped, is_stopped
-        return is_stopped and before
+        was_stopped, self._was_stopped = self._was_stopped, is_stopped
+        return is_stopped and was_stopped
 
     def memory_bytes(self) -> int:
         """Resident memory of the worker and its compilers."""
@@ -172,11 +130,11 @@ class Worker:
         return total
 
     def kill(self) -> None:
-        """Kills it, and its compilers with it; `close` must follow."""
+        """Kills the process, and its compilers with it; `close` must follow."""
         self._process.kill()
 
     def close(self) -> int:
-        """Waits for it to end and removes its folder; returns its exit code, or minus the signal that ended it."""
+        """Waits for the process to end and removes its folder; returns the exit code, or minus the signal."""
         self._process.join()
         code = self._process.exitcode or 0
         self._process.close()
@@ -187,7 +145,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _single_threaded() -> Iterator[None]:
-    """Processes started in this context use one thread for linear algebra, unless the user's environment says more."""
+    """Processes started in this context use one thread for linear algebra, unless the user's environment sets it."""
     added = [name for name in _THREAD_VARIABLES if name not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
     try:

@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic
 
+from compiler_opt.collect import backends
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.schedule import Job as Job
 from compiler_opt.collect.schedule import Schedule, SetAside, Task, lost_rollout
-from compiler_opt.collect.worker import PickledPolicies, Worker, WorkerSettings
+from compiler_opt.collect.worker import Worker, WorkerSettings
 from compiler_opt.errors import ResourceError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import describe_exit
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems.problem import Measurement, Problem
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 _TICK_S = 0.5
 _START_TIMEOUT_S = 300.0
@@ -83,7 +85,7 @@ class WorkerPool(Generic[Measurement]):
 
         Args:
           toolchain: the compiler.
-          problem: what is decided.
+          problem: what is decided and measured.
           num_workers: compilations at a time; None for one per CPU.
           slack_s: wall-clock seconds that a job may take beyond the timeouts of its compilations.
           patience_s: how long to wait for memory and disk before repeating a job that lacked them.
@@ -101,7 +103,7 @@ class WorkerPool(Generic[Measurement]):
         self._num_started = 0
         self._failed_starts = 0
         self._watched_s = 0.0
-        self._set_aside = SetAside()
+        self._set_aside: SetAside = {}
 
     @property
     def scratch(self) -> Path:
@@ -112,7 +114,6 @@ class WorkerPool(Generic[Measurement]):
         self._scratch = self._stack.enter_context(scratch_directory())
         self.policies = PolicyFolder(self._scratch / "policies")
         self._settings = WorkerSettings(self._toolchain, self._problem, self.num_workers, self.policies)
-        self._pickled = PickledPolicies(self._settings)
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
         return self
 
@@ -130,7 +131,6 @@ class WorkerPool(Generic[Measurement]):
             dropped.
         """
         self._end(*self._busy())
-        self._pickled.forget()
         self.policies.prune()
         self._num_calls += 1
         call = self._num_calls
@@ -139,7 +139,8 @@ class WorkerPool(Generic[Measurement]):
             while True:
                 schedule.refill(2 * self.num_workers)
                 self._assign(schedule)
-                yield from schedule.take_finished()
+                while schedule.finished:
+                    yield schedule.finished.popleft()
                 if call != self._num_calls:
                     raise RuntimeError("WorkerPool.rollouts was called again before the earlier rollouts were done")
                 if schedule.is_empty and not self._busy():
@@ -179,11 +180,8 @@ class WorkerPool(Generic[Measurement]):
 
     def _offer(self, worker: Worker, tasks: deque[Task], schedule: Schedule[Measurement]) -> None:
         task = tasks[0]
-        if task.num_lost:
-            # Perhaps a file of its policy was removed.
-            self._pickled.forget()
         try:
-            policy = self._pickled.get(task.job.policy)
+            policy = self.policies.dumps(task.job.policy, self._write_policy)
         except OSError as error:
             if error.errno not in ResourceError.ERRNOS:
                 raise
@@ -195,6 +193,10 @@ class WorkerPool(Generic[Measurement]):
                 tasks.popleft()
         except OSError:
             self._lose(worker, schedule)
+
+    def _write_policy(self, policy: LearnedPolicy) -> None:
+        for backend in backends.installed():
+            backend.write_policy(policy, self._problem, self._toolchain, self.policies)
 
     def _start_workers(self, wanted: int) -> None:
         """Starts workers until there are as many as wanted and allowed.
@@ -214,12 +216,12 @@ class WorkerPool(Generic[Measurement]):
             self._selector.register(worker.connection, selectors.EVENT_READ, worker)
 
     def _has_room(self) -> bool:
-        disk_bytes = shutil.disk_usage(self._scratch).free
-        return self._available_bytes() >= _MIN_MEMORY_BYTES and disk_bytes >= _MIN_DISK_BYTES
+        has_disk = shutil.disk_usage(self._scratch).free >= _MIN_DISK_BYTES
+        return has_disk and self._available_bytes() >= _MIN_MEMORY_BYTES
 
     def _collect(self, schedule: Schedule[Measurement]) -> None:
         """Waits for workers, and takes their results."""
-        for key, _ in self._selector.select(0 if schedule.has_finished else _TICK_S):
+        for key, _ in self._selector.select(0 if schedule.finished else _TICK_S):
             worker: Worker = key.data
             try:
                 received = worker.receive()

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.collect.failures import FailureWatch
-from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module

@@ -2,9 +2,9 @@
 
 import functools
 
+from compiler_opt.collect.backends.development import OUTPUT_SPEC_FILE, TFLITE_FILE
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.errors import OutputError, PolicyError
-from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE
 from compiler_opt.policies.policy import Policy
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensorflow_loading import load_tensorflow

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from compiler_opt.collect.backends.development import LOGITS, OUTPUT_SPEC_FILE, SEED_MARKS, TFLITE_FILE
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.scratch import scratch_for_libraries
-from compiler_opt.policies.development_model import LOGITS, OUTPUT_SPEC_FILE, SEED_MARKS, TFLITE_FILE
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder
 from compiler_opt.tensor_spec import TensorSpec
@@ -72,7 +72,7 @@ def tflite_files(weights: NetworkWeights, action_name: str, *, temperature: floa
     Args:
       weights: of the policy.
       action_name: the advice's name, such as `inlining_decision`.
-      temperature: 0 to decide greedily; over 0 to sample, see `policies.development_model` for the seed.
+      temperature: 0 to decide greedily; over 0 to sample, see `collect.backends.development` for the seed.
 
     Returns:
       contents of `model.tflite` and `output_spec.json` by name.

@@ -39,7 +39,7 @@ class ModelCard:
       compiler: with which it was trained: `version`, `version_text`, `target`.
       corpus: on which it was trained: `name`, `num_modules`, `projects`.
       algorithm: by which it was trained.
-      seeds: by what they seed.
+      seeds: by purpose, such as `training`.
       training: further facts, such as iterations, compiles, minutes.
       results: measurements, each with its conditions.
     """

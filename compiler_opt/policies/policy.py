@@ -1,4 +1,4 @@
-"""The protocol of policies, and policies that need no learning.
+"""The protocol of policies, and policies without a network.
 
 decider = policy.start(header, seed)          # once per compilation
 advice = decider(observation)                 # once per decision
@@ -7,7 +7,9 @@ decider.sampled_actions()                     # and the actions, if advice is a 
 """
 
 import abc
-from collections.abc import Callable, Collection, Sequence
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -131,8 +133,62 @@ class ReplayPolicy(Policy):
         return FunctionDecider(replay)
 
 
+@dataclasses.dataclass(frozen=True)
+class Counterfactual:
+    """A changed decision of a function.
+
+    Attributes:
+      decision: its index among the function's decisions, from 0.
+      advice: given instead.
+    """
+
+    decision: int
+    advice: int
+
+
+class CounterfactualPolicy(Policy):
+    """Decides as another policy, except for one decision of each function.
+
+    Unless the other policy samples, the function is compiled alike up to that decision, so any difference in the end is
+    due to it.
+
+    Attributes:
+      counterfactuals: by function.
+    """
+
+    name = "counterfactual"
+
+    def __init__(self, policy: Policy, counterfactuals: Mapping[str, Counterfactual]):
+        self.needs_default = policy.needs_default
+        self.counterfactuals = dict(counterfactuals)
+        self._policy = policy
+
+    def start(self, header: Header, seed: int) -> Decider:
+        return _CounterfactualDecider(self._policy.start(header, seed), self.counterfactuals)
+
+
+class _CounterfactualDecider(Decider):
+    def __init__(self, decider: Decider, counterfactuals: Mapping[str, Counterfactual]):
+        self._decider = decider
+        self._counterfactuals = counterfactuals
+        self._num_decisions: Counter[str] = Counter()
+        self._context: str | None = None
+
+    def enter(self, context: str) -> None:
+        self._context = context
+
+    def __call__(self, observation: bytes) -> int | float:
+        if self._context is None:
+            raise ProtocolError("channel: a decision without the name of its function")
+        advice = self._decider(observation)
+        other = self._counterfactuals.get(self._context)
+        decision = self._num_decisions[self._context]
+        self._num_decisions[self._context] += 1
+        return other.advice if other is not None and other.decision == decision else advice
+
+
 class UsesFeatures:
-    """Something that reads features by name."""
+    """Reads features by name."""
 
     features: tuple[str, ...]
     """Features that the compiler must send."""
@@ -148,13 +204,9 @@ class UsesFeatures:
 def deciding_by(
     choose: Callable[[dict[str, np.ndarray]], np.ndarray], names: Sequence[str], header: Header, policy: str
 ) -> Decider:
-    """A decider that applies a function to each decision.
+    """A decider that applies `choose` to the named features of each decision, as the compiler sends them.
 
-    Args:
-      choose: features of one decision by name, as the compiler sends them, to the advice, `[1]`.
-      names: of the features.
-      header: the features that the compiler sends.
-      policy: its name in error messages.
+    `choose` returns the advice, `[1]`; `policy` is the policy's name for error messages.
 
     Raises:
       PolicyError: the compiler does not send all the features.

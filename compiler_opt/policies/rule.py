@@ -5,6 +5,7 @@ Legend: P parameters, T decisions.
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -63,15 +64,7 @@ class Rule(UsesFeatures, abc.ABC):
 
     @abc.abstractmethod
     def choose(self, values: np.ndarray, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Decides T times.
-
-        Args:
-          values: `[P]`, the parameters.
-          features: T decisions, by name, as the compiler sends them.
-
-        Returns:
-          `[T]`, the advice.
-        """
+        """Decides T times: parameters `[P]` and features by name, as the compiler sends them, to advice `[T]`."""
 
 
 class RulePolicy(Policy):
@@ -84,9 +77,5 @@ class RulePolicy(Policy):
 
     def start(self, header: Header, seed: int) -> Decider:
         del seed
-        return deciding_by(
-            lambda features: self._rule.choose(self._values, features),
-            self._rule.used(header.names),
-            header,
-            self.name,
-        )
+        choose = functools.partial(self._rule.choose, self._values)
+        return deciding_by(choose, self._rule.used(header.names), header, self.name)

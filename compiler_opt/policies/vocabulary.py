@@ -6,13 +6,13 @@ value of 30% of the decisions is on 30% of the lines). The rank of a value is th
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from compiler_opt.errors import OutputError, PolicyError
-from compiler_opt.files import replaced_folder, write_atomically
+from compiler_opt.files import read_regular, replaced_folder, write_atomically
 
 SUFFIX = ".buckets"
 
@@ -30,18 +30,12 @@ def save_vocabulary(directory: Path, quantiles: Mapping[str, np.ndarray]) -> Non
     for feature, values in quantiles.items():
         _check(_path(directory, feature), values.tolist())
     is_new = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
-    with _new_folder(directory) if is_new else contextlib.nullcontext(directory) as folder:
-        for feature, values in quantiles.items():
-            # repr gives the shortest text that reads back as the same number.
-            text = "".join(f"{value!r}\n" for value in values.tolist())
-            write_atomically(_path(folder, feature), text.encode())
-
-
-@contextlib.contextmanager
-def _new_folder(directory: Path) -> Iterator[Path]:
     try:
-        with replaced_folder(directory) as partial:
-            yield partial
+        with replaced_folder(directory) if is_new else contextlib.nullcontext(directory) as folder:
+            for feature, values in quantiles.items():
+                # repr gives the shortest text that reads back as the same number.
+                text = "".join(f"{value!r}\n" for value in values.tolist())
+                write_atomically(_path(folder, feature), text.encode())
     except OSError as error:
         raise OutputError(f"{directory}: cannot be written: {error.strerror}; choose another folder") from error
 
@@ -69,12 +63,9 @@ def _path(directory: Path, feature: str) -> Path:
 
 def _read(path: Path) -> np.ndarray:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
+        data = read_regular(path, _MAX_FILE_BYTES)
     except OSError as error:
         raise PolicyError(f"{path}: cannot be read ({error.strerror}); {_REMAKE}") from None
-    if len(data) > _MAX_FILE_BYTES:
-        raise PolicyError(f"{path}: larger than any vocabulary ({_MAX_FILE_BYTES} bytes); {_REMAKE}")
     values: list[float] = []
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():

@@ -1,4 +1,4 @@
-"""The weights of a policy network with its vocabulary, and their file.
+"""Policy networks: the shape to train, and the weights with their vocabulary and file.
 
 Legend: F features, H units of the first layer, A outputs.
 """
@@ -23,6 +23,24 @@ _MAX_FILE_BYTES = 1 << 28
 
 TRANSFORMS = ("x", "sqrt(x)", "x^2")
 """The first layer's inputs for a feature with quantile rank x: 3 per feature, in this order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """The shape of the networks that are trained.
+
+    Attributes:
+      fc_layer_params: units of each hidden layer of the policy.
+      value_fc_layer_params: units of each hidden layer of the value network, which only learns.
+    """
+
+    fc_layer_params: tuple[int, ...] = (64, 64)
+    value_fc_layer_params: tuple[int, ...] = (32,)
+
+    def __post_init__(self) -> None:
+        for name in ("fc_layer_params", "value_fc_layer_params"):
+            if any(units < 1 for units in getattr(self, name)):
+                raise ValueError(f"{name}: expected units of at least 1, found {getattr(self, name)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +96,7 @@ class NetworkWeights:
         *hidden, last = zip(self.kernels, self.biases, strict=True)
         for kernel, bias in hidden:
             activations = np.maximum(activations @ kernel + bias, 0)
-        result: np.ndarray = activations @ last[0] + last[1]
-        return result
+        return activations @ last[0] + last[1]
 
     def card(self) -> model_card.ModelCard:
         """Its model card, without results."""
@@ -165,10 +182,9 @@ def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
 
 
 def _block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    rows, columns = np.sum([block.shape for block in blocks], axis=0)
-    result = np.zeros((rows, columns), np.float32)
-    row = column = 0
-    for block in blocks:
-        result[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
-    return result
+    return np.block(
+        [
+            [block if row == column else np.zeros((len(block), other.shape[1])) for column, other in enumerate(blocks)]
+            for row, block in enumerate(blocks)
+        ]
+    )

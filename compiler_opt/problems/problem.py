@@ -1,4 +1,4 @@
-"""The protocol of a decision problem; each problem has a folder here, with the same file names in it."""
+"""The protocol of a decision problem, and loading problems by name; each problem has a folder here."""
 
 import abc
 import importlib
@@ -26,7 +26,6 @@ from compiler_opt.tensor_spec import TensorSpec
 if TYPE_CHECKING:
     from compiler_opt.spaces.heads.head import Head
 
-
 Measurement = TypeVar("Measurement")
 """What a worker reads from one compilation; picklable, and small enough to send between processes."""
 
@@ -50,10 +49,10 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
     """Also the name of its folder here, and of its folder of gin files."""
 
     advisor: AdvisorFlags
-    """The compiler's decisions; several problems may score the same decisions differently."""
+    """Which decisions of the compiler; several problems may score the same decisions differently."""
 
     feature_names: tuple[str, ...]
-    """What networks observe, in order (of each candidate, if there are several); the compiler may offer more."""
+    """A network's inputs, in order (of each candidate, if there are several); the compiler may offer more."""
 
     action_space: ActionSpace
     """The kind of action, which determines how policies learn and decide."""
@@ -78,11 +77,7 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
 
     @abc.abstractmethod
     def measure(self, object_path: Path, remarks: bytes) -> Measurement:
-        """Reads what the score needs from a compilation's output.
-
-        Args:
-          object_path: the object file.
-          remarks: of `remark_pass`; empty without one.
+        """Reads what the score needs from an object file and the remarks of `remark_pass`, if there is one.
 
         Raises:
           ProtocolError: the object or the remarks are damaged.
@@ -130,11 +125,7 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
         return self.action_space.native_form(weights, self.name)
 
     def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "Head":
-        """The trainable side of the action space; imports TensorFlow.
-
-        Args:
-          quantiles: the vocabulary; features that the problem does not support are left out.
-          compiler_features: the features that the compiler sends.
+        """The trainable side of the action space, for those features of the vocabulary that the problem supports.
 
         Raises:
           PolicyError: the compiler does not send what the problem needs.
@@ -189,15 +180,12 @@ ENTRY_POINTS = "compiler_opt.problems"
 
 
 def names() -> tuple[str, ...]:
-    """The installed problems: the folders beside this file, and those that other packages offer by entry points."""
+    """The installed problems: the folders beside this file, and the entry points of other packages."""
     return tuple(sorted(_references()))
 
 
 def load(name: str) -> AnyProblem:
-    """Loads a problem, which may run code of other packages.
-
-    Args:
-      name: of an installed problem, or the place to import one from: `MODULE:ATTRIBUTE`.
+    """Loads a problem by its name or, from any package, by `MODULE:ATTRIBUTE`, which runs that package's code.
 
     Raises:
       ConfigError: there is no such problem.
@@ -222,18 +210,14 @@ def recorded(metadata: Mapping[str, Json], origin: str) -> AnyProblem:
 
     It must be installed: metadata may come from anybody, and must not choose what is imported.
 
-    Args:
-      metadata: of the policy or trace.
-      origin: its name in error messages.
-
     Raises:
-      PolicyError: the problem is not installed.
+      PolicyError: the problem is not installed; the message begins with `origin`.
     """
     name = str(metadata.get("problem", "inlining"))
     if name not in names():
         raise PolicyError(
-            f"{origin}: is for the problem {name!r}; expected one of {', '.join(names())}, or --compile_task with the "
-            "place of your own"
+            f"{origin}: is for the problem {name!r}; expected one of {', '.join(names())}, or "
+            "--compile_task=MODULE:PROBLEM of your own"
         )
     return load(name)
 
@@ -244,8 +228,7 @@ def load_policy(directory: Path, *, name: str = "policy") -> LearnedPolicy:
     Raises:
       PolicyError: there is none, it is damaged, or its problem is not installed.
     """
-    metadata = NetworkWeights.load(directory).metadata
-    return recorded(metadata, str(directory)).load_policy(directory, name=name)
+    return recorded(NetworkWeights.load(directory).metadata, str(directory)).load_policy(directory, name=name)
 
 
 def _references() -> dict[str, str]:

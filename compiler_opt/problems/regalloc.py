@@ -66,15 +66,7 @@ def function_scores(costs: Mapping[str, RegallocCosts]) -> dict[str, float]:
 
 
 def function_credit(group: Sequence[Mapping[str, float]], sites: Sequence[FunctionOfDecisions]) -> list[np.ndarray]:
-    """Credits each decision of a group of rollouts of one module.
-
-    Args:
-      group: each rollout's scores by function.
-      sites: the function of each decision, for each rollout.
-
-    Returns:
-      for each rollout `[T]` float64, how much less its function scores than the group's mean.
-    """
+    """Credits each decision of a group of rollouts of one module: how much its function is below the group's mean."""
     names = {name for scores in group for name in scores}
     mean = {name: sum(scores.get(name, 0.0) for scores in group) / len(group) for name in names}
     credit = []

@@ -27,7 +27,7 @@ from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.ir2vec import InliningConfig, check_same
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.vocabulary import SUFFIX, load_vocabulary, save_vocabulary
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl import algorithms, run_settings
@@ -36,7 +36,6 @@ from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
 from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.training_context import TrainingContext
-from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 TRACE, VOCABULARY, WARM_START, TRAINING = "default_trace.tfrecord", "vocabulary", "warm_start", "training"

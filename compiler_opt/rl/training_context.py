@@ -18,10 +18,9 @@ from compiler_opt.corpus.sampling import ModuleSampler, make_sampler
 from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.config import TrainingConfig
-from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:

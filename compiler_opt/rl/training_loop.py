@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler_opt.collect.failures import check_failures
 from compiler_opt.collect.groups import RolloutBatch, collect_groups
+from compiler_opt.collect.rollout import check_failures
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import ModuleSampler
 from compiler_opt.errors import ConfigError

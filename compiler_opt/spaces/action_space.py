@@ -56,17 +56,12 @@ class ActionSpace(abc.ABC):
         """
 
     def supported_features(self, feature_names: Sequence[str], compiler_features: Iterable[str]) -> tuple[str, ...]:
-        """All features that a policy may observe.
-
-        Args:
-          feature_names: of the problem.
-          compiler_features: those that the compiler sends.
-        """
+        """All features that a policy may observe, for a problem with `feature_names` and this compiler."""
         del compiler_features
         return tuple(feature_names)
 
     def available_features(self, feature_names: Sequence[str], compiler_features: Collection[str]) -> list[str]:
-        """The supported features that the compiler offers; arguments as for `supported_features`.
+        """The supported features that the compiler offers.
 
         Raises:
           PolicyError: the compiler does not send a feature that every policy needs.
@@ -91,10 +86,6 @@ class ActionSpace(abc.ABC):
 
     def native_form(self, weights: NetworkWeights, problem: str) -> bytes:
         """The form in which our plugins run a network, see `spaces.native`.
-
-        Args:
-          weights: of the policy.
-          problem: its name.
 
         Raises:
           PolicyError: the action space or the network has no native form.

@@ -28,7 +28,7 @@ from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 from compiler_opt.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
-    from compiler_opt.spaces.heads.binary import BinaryHead, RankedBinaryHead
+    from compiler_opt.spaces.heads.categorical import RankedBinaryHead
 
 _MAX_TABLES = 8
 """Cached tables: a run has one policy at a time, an evaluation a few."""
@@ -44,10 +44,8 @@ class Binary(ActionSpace):
     ) -> "BinaryPolicy":
         return BinaryPolicy(weights, temperature=temperature, name=name, origin=origin)
 
-    def head(
-        self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]
-    ) -> "BinaryHead | RankedBinaryHead":
-        from compiler_opt.spaces.heads.binary import BinaryHead, RankedBinaryHead
+    def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "RankedBinaryHead":
+        from compiler_opt.spaces.heads.categorical import BinaryHead, RankedBinaryHead
 
         head_class = RankedBinaryHead if ir2vec.components(quantiles) else BinaryHead
         return head_class(quantiles, compiler_features)
@@ -169,8 +167,7 @@ class _IntegerDecider(_BinaryDecider):
             np.maximum(activations, 0, out=activations)
             activations = activations.dot(kernel)
             activations += bias
-        result: np.ndarray = activations
-        return result
+        return activations
 
 
 class _NumberDecider(_BinaryDecider):

@@ -19,49 +19,34 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 def log_softmax(logits: np.ndarray) -> np.ndarray:
     """`[N, A]` to `[N, A]`; minus infinity stays minus infinity."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    result: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return result
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def categorical_entropy(log_probs: np.ndarray) -> np.ndarray:
     """`[N, A]`, minus infinity for illegal actions, to `[N]`."""
     possible = np.where(np.isfinite(log_probs), log_probs, 0.0)
-    result: np.ndarray = -(np.exp(log_probs) * possible).sum(axis=-1)
-    return result
+    return -(np.exp(log_probs) * possible).sum(axis=-1)
 
 
 def smoothed_labels(actions: np.ndarray, legal: np.ndarray, smoothing: float) -> np.ndarray:
-    """Target probabilities for cloning: `1 - smoothing` for the action, the rest for the other legal actions.
+    """Target probabilities for cloning, `[N, A]` float32: `1 - smoothing` for the action `[N]`.
 
-    Args:
-      actions: `[N]`.
-      legal: `[N, A]` bool.
-      smoothing: from 0 to 1.
-
-    Returns:
-      `[N, A]` float32.
+    The other `legal` actions `[N, A]` share the rest.
     """
     chosen = np.arange(legal.shape[1]) == actions[:, np.newaxis]
     others = legal & ~chosen
     count = others.sum(axis=-1, keepdims=True)
     share = np.where(count > 0, smoothing, 0.0)
-    result: np.ndarray = np.where(chosen, 1 - share, others * share / np.maximum(count, 1)).astype(np.float32)
-    return result
+    return np.where(chosen, 1 - share, others * share / np.maximum(count, 1)).astype(np.float32)
 
 
 def bernoulli_log_probs(actions: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """Log probabilities of actions 0 and 1.
+    """`[N]` float32 log probabilities of actions 0 and 1 `[N]`.
 
-    Args:
-      actions: `[N]`.
-      logits: `[N]` float64, logit of 1 minus logit of 0, over the temperature.
-
-    Returns:
-      `[N]` float32.
+    `logits` `[N]` float64 are the logit of 1 minus the logit of 0, over the temperature.
     """
     signs = 2 * actions.astype(np.float64) - 1
-    log_probs: np.ndarray = -np.logaddexp(0, -signs * logits).astype(np.float32)
-    return log_probs
+    return -np.logaddexp(0, -signs * logits).astype(np.float32)
 
 
 def mean_and_log_deviation(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -73,22 +58,14 @@ def mean_and_log_deviation(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def learnable_log_deviation(deviation: float) -> float:
     """The logarithm of a deviation, or of the nearest that a network can learn."""
     # A network cannot reach the ends of the range.
-    within = 0.95 * LOG_DEVIATION_RANGE
-    wanted = math.log(max(deviation, 1e-9))
-    return min(max(wanted, MIDDLE_LOG_DEVIATION - within), MIDDLE_LOG_DEVIATION + within)
+    reach = 0.95 * LOG_DEVIATION_RANGE
+    return min(max(math.log(max(deviation, 1e-9)), MIDDLE_LOG_DEVIATION - reach), MIDDLE_LOG_DEVIATION + reach)
 
 
 def gaussian_log_density(actions: np.ndarray, mean: np.ndarray, log_deviation: np.ndarray) -> np.ndarray:
     """Log density of a Gaussian at each action; `[N]` to `[N]` float64."""
     distance = (np.asarray(actions, np.float64) - mean) / np.exp(log_deviation)
-    density: np.ndarray = -0.5 * np.square(distance) - log_deviation - _HALF_LOG_TWO_PI
-    return density
-
-
-def gaussian_entropy(log_deviation: np.ndarray) -> np.ndarray:
-    """`[N]` to `[N]` float64."""
-    entropy: np.ndarray = log_deviation + 0.5 * np.log(2 * np.pi * np.e)
-    return entropy
+    return -0.5 * np.square(distance) - log_deviation - _HALF_LOG_TWO_PI
 
 
 def normals(seed: int) -> Callable[[], float]:

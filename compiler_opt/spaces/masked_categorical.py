@@ -23,7 +23,7 @@ from compiler_opt.spaces.native import native_blob
 from compiler_opt.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
-    from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
+    from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 
 
 class CandidateInputs(UsesFeatures, abc.ABC):
@@ -66,7 +66,7 @@ class MaskedCategorical(ActionSpace):
     def head(
         self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]
     ) -> "MaskedCategoricalHead":
-        from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
+        from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 
         return MaskedCategoricalHead(quantiles, self.inputs, compiler_features)
 

@@ -19,7 +19,7 @@ W is the layer's width, padded with zeros to a multiple of 16.
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 NATIVE_FILE = "network.mlgo"
 VERSION = 1
 BLOB_SYMBOL = "mlgo_policy_blob"
-"""The symbol in a generated source; that of its size has the suffix `_size`."""
+"""The symbol in a generated source; its size has the suffix `_size`."""
 
 _MAGIC = b"mlgo-net"
 _LANE = 16
@@ -99,7 +99,7 @@ def embedded_source(blob: bytes, symbol: str = BLOB_SYMBOL) -> str:
 
 def byte_rows(content: bytes, per_row: int = 32) -> str:
     """The lines between the braces of a C array."""
-    rows: Iterable[bytes] = (content[start : start + per_row] for start in range(0, len(content), per_row))
+    rows = (content[start : start + per_row] for start in range(0, len(content), per_row))
     return "".join("    " + ",".join(map(str, row)) + ",\n" for row in rows)
 
 
@@ -118,7 +118,7 @@ def _check_limits(weights: NetworkWeights, widths: list[int]) -> None:
             raise PolicyError(f"policy network: expected 1 to {limit} {what} for the native form, found {found}")
     odd = [name for name in weights.features if not name or "\0" in name]
     if odd:
-        raise PolicyError(f"policy network: {odd[0]!r} is no name of a feature")
+        raise PolicyError(f"policy network: {odd[0]!r} is not the name of a feature")
 
 
 def _lanes(rows: np.ndarray) -> np.ndarray:

@@ -9,7 +9,6 @@ layer (`spaces.heads.networks`) and TFLite (`export.tflite`).
 """
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -75,8 +74,7 @@ class QuantileEncoder:
         keys.imag = values
         buckets = self._line.searchsorted(keys, "right") + self._places
         # NaN is sorted after the thresholds of all features.
-        result: np.ndarray = np.minimum(buckets, self._last_buckets)
-        return result
+        return np.minimum(buckets, self._last_buckets)
 
     def ranks(self, values: np.ndarray) -> np.ndarray:
         """The quantile ranks of values: `[..., F]` to `[..., F]` float32."""
@@ -89,17 +87,15 @@ class QuantileEncoder:
         ]
         return np.concatenate(parts).reshape(values.shape)
 
-    @functools.cached_property
+    @property
     def integer_thresholds(self) -> tuple[Thresholds, ...]:
         """Thresholds of features that are int64, as int64."""
         return tuple(_rounded_up(thresholds) for thresholds in self.thresholds)
 
-    @functools.cached_property
+    @property
     def ordered_thresholds(self) -> tuple[Thresholds, ...]:
         """Thresholds of features that are float64, as int64 by `ordered`."""
-        return tuple(
-            dataclasses.replace(thresholds, values=ordered(thresholds.values)) for thresholds in self.thresholds
-        )
+        return tuple(dataclasses.replace(each, values=ordered(each.values)) for each in self.thresholds)
 
 
 def expand(ranks: np.ndarray) -> np.ndarray:
@@ -112,8 +108,7 @@ def ordered(values: np.ndarray) -> np.ndarray:
     """Floating-point numbers as int64 in the same order, like `ordered` in `native/regalloc_policy.h`."""
     # Both zeros become one.
     bits = (np.asarray(values, np.float64) + 0.0).view(np.int64)
-    result: np.ndarray = np.where(bits >= 0, bits, bits ^ np.iinfo(np.int64).max)
-    return result
+    return np.where(bits >= 0, bits, bits ^ np.iinfo(np.int64).max)
 
 
 def _rounded_up(thresholds: Thresholds) -> Thresholds:

@@ -1,4 +1,4 @@
-"""What is measured is kept; a file that is damaged is set aside, named, and measured again."""
+"""Measurements are kept in files; a damaged file is set aside, named, and measured again."""
 
 import logging
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_it_is_measured_once_for_a_key(tmp_path: Path) -> None:
         assert measure.calls == calls
 
 
-def test_what_does_not_last_is_not_kept(tmp_path: Path) -> None:
+def test_transient_results_are_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
     assert measured_once(path, "baseline", {}, [], _Counter(is_lasting=False)) == {"a": 1.5}
     assert not path.exists()
@@ -66,7 +66,7 @@ def test_a_damaged_file_is_set_aside(damage: str, tmp_path: Path, caplog: pytest
     assert path.read_bytes() == good
 
 
-def test_decisions_are_counted_as_rollouts_meet_them(toolchain: Toolchain, tmp_path: Path) -> None:
+def test_decisions_are_counted(toolchain: Toolchain, tmp_path: Path) -> None:
     problem = problems.load("inlining")
     (tmp_path / "corpus").mkdir()
     modules = make_small_corpus(tmp_path / "corpus", str(toolchain.clang)).modules
@@ -79,7 +79,7 @@ def test_decisions_are_counted_as_rollouts_meet_them(toolchain: Toolchain, tmp_p
     path = tmp_path / "decisions.json"
     with WorkerPool(toolchain, INLINING_PROBLEM, 1) as pool:
         assert cached_decision_counts(path, {"corpus": "x"}, modules, pool, problem) == expected
-        # The same again is read; for another key, or when a module fails, it is counted.
+        # For the same key, the file is read; for another, or if a module failed, decisions are counted again.
         write_checked_json(path, {**read_checked_json(path), "counts": {"read": 1}})
         assert cached_decision_counts(path, {"corpus": "x"}, modules, pool, problem) == {"read": 1}
         modules[0].command_path.write_bytes(b"-cc1\0-load\0x.so\0")

@@ -1,4 +1,4 @@
-"""Compilations in development mode; the compiler is `tests/llvm/development_clang.py`, and compiles by a real one."""
+"""Compilations in development mode, by `tests/llvm/development_clang.py`, which wraps a real clang."""
 
 import dataclasses
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.collect.backends.development import TFLITE_FILE, with_seed
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
@@ -15,7 +16,6 @@ from compiler_opt.export.development import write_development_model
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.development_model import TFLITE_FILE, with_seed
 from compiler_opt.policies.policy import ConstantPolicy, Policy, ReplayPolicy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
@@ -34,7 +34,7 @@ _ADVICE = "inlining_decision"
 
 
 class Place:
-    """A corpus, a compiler with development mode, and rollouts by it."""
+    """A corpus, a compiler with development mode, and its rollouts."""
 
     def __init__(self, root: Path, toolchain: Toolchain):
         for name in ("inlining", "eviction", "scratch"):
@@ -114,7 +114,7 @@ def _check_same(found: Rollout, expected: Rollout) -> None:
     assert repr(found.trajectory.sites) == repr(expected.trajectory.sites)
 
 
-def test_a_greedy_network_gives_what_it_gives_over_the_channel(place: Place) -> None:
+def test_a_greedy_network_decides_as_over_the_channel(place: Place) -> None:
     policy = BinaryPolicy(place.weights)
     for module in (_AREA, "plain/data.c.o"):
         development = place.rollout(module, policy, _DEVELOPMENT)
@@ -129,7 +129,7 @@ def test_a_greedy_network_gives_what_it_gives_over_the_channel(place: Place) -> 
     assert [path.name for path in (place.root / "policies").iterdir()] == [policy.key]
 
 
-def test_without_a_model_it_is_the_default_trace(place: Place) -> None:
+def test_without_a_model_the_default_decides(place: Place) -> None:
     default = DefaultPolicy(_INLINING)
     development = place.rollout(_AREA, default, _DEVELOPMENT)
     content = place.object.read_bytes()
@@ -151,7 +151,7 @@ def test_a_network_that_samples(place: Place) -> None:
     assert first == again
     assert trajectories[2].advice.tolist() != first
     for trajectory in trajectories:
-        # By the numpy network, from the features of the log.
+        # Computed by the numpy network from the features in the log.
         logits = policy.logits(trajectory.features()).astype(np.float64) / policy.temperature
         both = logits - np.logaddexp(logits[:, :1], logits[:, 1:])
         assert trajectory.log_probs is not None and trajectory.log_probs.dtype == np.float32
@@ -164,11 +164,11 @@ def test_a_network_that_samples(place: Place) -> None:
     assert list((place.root / "scratch").iterdir()) == []
 
 
-def test_evictions_come_with_llvms_score(place: Place) -> None:
+def test_evictions_have_llvms_score(place: Place) -> None:
     default = _EVICTION.default_policy
     channel = place.rollout("loops/called.c.o", default, _CHANNEL, problem=_EVICTION)
     content = place.object.read_bytes()
-    # Where nothing else tells the compiler's own decisions, the development mode is what `auto` takes.
+    # `auto` takes the development mode if nothing else sends the compiler's own decisions.
     without_plugin = dataclasses.replace(place.compiler, plugin_headers=None)
     for settings, compiler in ((_DEVELOPMENT, None), (RolloutSettings(), without_plugin)):
         result = place.rollout("loops/called.c.o", default, settings, problem=_EVICTION, toolchain=compiler)
@@ -202,9 +202,7 @@ def test_evictions_come_with_llvms_score(place: Place) -> None:
         ("dies", "stack smashed"),
     ],
 )
-def test_a_compiler_that_misbehaves_is_a_failure_that_names_the_module(
-    place: Place, behaviour: str, message: str
-) -> None:
+def test_a_broken_log_is_a_failure_that_names_the_module(place: Place, behaviour: str, message: str) -> None:
     compiler = place.with_behaviour(behaviour)
     result = place.rollout(_AREA, DefaultPolicy(_INLINING), _DEVELOPMENT, toolchain=compiler)
     assert result.failure is not None and result.trajectory is None and result.measurement is None
@@ -212,7 +210,7 @@ def test_a_compiler_that_misbehaves_is_a_failure_that_names_the_module(
     assert list((place.root / "scratch").iterdir()) == []
 
 
-def test_what_it_cannot_do_is_refused(place: Place) -> None:
+def test_unsupported_policies_are_refused(place: Place) -> None:
     with pytest.raises(ToolchainError, match="has no development mode for inlining"):
         place.rollout(_AREA, DefaultPolicy(_INLINING), _DEVELOPMENT, toolchain=place.stock)
     with pytest.raises(PolicyError, match="'constant 0' cannot decide as a TFLite model"):
@@ -258,7 +256,7 @@ def test_a_model_that_was_not_converted_for_sampling_is_refused() -> None:
         with_seed(b"something else", 1)
 
 
-def test_a_built_in_model_decides_unseen(place: Place) -> None:
+def test_a_built_in_model_leaves_no_trajectory(place: Place) -> None:
     policy = BinaryPolicy(place.weights)
     expected = place.rollout(_AREA, policy, _DEVELOPMENT)
     content = place.object.read_bytes()

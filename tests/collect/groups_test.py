@@ -1,4 +1,4 @@
-"""An iteration's rollouts by a pool that compiles nothing: who decides, by which seeds, and what becomes a group."""
+"""An iteration's rollouts by a pool that compiles nothing: policies, seeds and groups."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.collect.baseline import Baseline
-from compiler_opt.collect.failures import FailureWatch, check_failures
 from compiler_opt.collect.groups import CollectionPolicy, RepeatedPolicy, RolloutBatch, collect_groups
-from compiler_opt.collect.rollout import Rollout, RolloutSettings, Trajectory
+from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings, Trajectory, check_failures
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CorpusError
@@ -26,7 +25,7 @@ _BASELINE = Baseline({"small": 1.0, "empty": 2.0, "large": 9.0, "broken": 4.0, "
 
 
 class _Pool:
-    """In `empty` nothing is decided, `broken` always fails, and `fragile` under policies of that name."""
+    """`empty` has no decisions, `broken` always fails, and `fragile` fails under policies of that name."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
@@ -34,7 +33,7 @@ class _Pool:
     def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout]]:
         jobs = list(jobs)
         self.jobs += jobs
-        # As they are done, which is in no order.
+        # Results come in no particular order.
         for job in random.Random(0).sample(jobs, len(jobs)):
             name, policy = job.module.name, str(job.policy.name if job.policy is not None else None)
             failure = f"{name}: no luck" if name == "broken" or (name, policy) == ("fragile", "bad") else None
@@ -43,7 +42,7 @@ class _Pool:
 
 
 class _WithFollowUps(CollectionPolicy):
-    """Two rollouts, and as many more as the random generator says."""
+    """Two rollouts, and a random number of follow-ups."""
 
     settings = RolloutSettings()
     min_decided = 2
@@ -61,9 +60,9 @@ def _collect(policy: CollectionPolicy, seed: int = 1) -> tuple[RolloutBatch, lis
     return collect_groups(_MODULES, policy, _BASELINE, cast(WorkerPool, pool), seed=(seed, 0)), pool.jobs
 
 
-def test_a_group_has_rollouts_that_decided_in_the_order_of_their_seeds() -> None:
+def test_a_group_has_the_rollouts_with_decisions_in_the_order_of_seeds() -> None:
     batch, jobs = _collect(RepeatedPolicy(ConstantPolicy(0, "good"), 3, RolloutSettings()))
-    # Those with the largest scores come first.
+    # The modules with the largest scores come first.
     assert [group.module for group in batch.groups] == ["large", "fragile", "small"]
     assert [job.module.name for job in jobs[::3]] == ["large", "broken", "fragile", "empty", "small"]
     for group in batch.groups:
@@ -81,9 +80,9 @@ def test_the_same_seed_collects_the_same() -> None:
     assert seeds[0] == seeds[1] != seeds[2]
 
 
-def test_follow_ups_know_what_came_before_and_are_no_part_of_the_group() -> None:
+def test_follow_ups_depend_on_the_first_rollouts_and_stay_apart() -> None:
     batch, jobs = _collect(_WithFollowUps())
-    # Of `fragile` only one of two rollouts is good, which is too few.
+    # Only one of two rollouts of `fragile` succeeds, which is too few.
     assert [group.module for group in batch.groups] == ["large", "small"]
     for group in batch.groups:
         assert [attempt.policy.name for attempt in group.attempts] == ["good", "bad"]
@@ -93,14 +92,14 @@ def test_follow_ups_know_what_came_before_and_are_no_part_of_the_group() -> None
     assert batch.num_compiles == len(jobs) == len({job.seed for job in jobs}) > 15
 
 
-def test_a_run_stops_when_most_modules_fail_however_alike_the_reasons_are() -> None:
+def test_a_run_stops_when_most_modules_fail() -> None:
     batch, _ = _collect(_WithFollowUps())
     check_failures(batch.failed_modules, 2)
     with pytest.raises(CorpusError, match="1 of 1 modules failed to compile; the first: broken: no luck"):
         check_failures(batch.failed_modules, 1)
 
 
-def test_of_few_modules_all_must_fail_for_a_run_to_stop_early() -> None:
+def test_with_few_modules_a_run_stops_early_only_if_all_fail() -> None:
     watch = FailureWatch(3)
     watch.add("a", "a: no luck")
     watch.add("b", "b: no luck")

@@ -1,4 +1,4 @@
-"""Compilations with embeddings: the same decisions and objects, more features, and over the channel alone."""
+"""Compilations with embeddings: the same decisions and objects, more features, over the channel only."""
 
 import dataclasses
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_the_default_decides_the_same(seeing: Toolchain, blind: Toolchain, corpu
     assert num_decisions > 10
 
 
-def test_a_policy_decides_by_them(seeing: Toolchain, blind: Toolchain, corpus: Corpus, tmp_path: Path) -> None:
+def test_a_policy_observes_embeddings(seeing: Toolchain, blind: Toolchain, corpus: Corpus, tmp_path: Path) -> None:
     first = rollout(corpus.modules[0], RandomPolicy(), _INLINING, seeing, scratch=tmp_path).trajectory
     assert first is not None
     policy = BinaryPolicy(random_network(first.features()), temperature=1.0)

@@ -1,4 +1,4 @@
-"""Inlining by `opt` instead of clang: the same decisions, and the object that clang makes of the result."""
+"""Inlining by `opt` instead of clang: the same decisions, and the object that clang compiles from the result."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ _OPT = RolloutSettings(inliner="opt", record_call_sites=True)
 
 
 class Place:
-    """A corpus and rollouts of it."""
+    """A corpus and its rollouts."""
 
     def __init__(self, root: Path, toolchain: Toolchain):
         (root / "corpus").mkdir()
@@ -51,7 +51,7 @@ def place(toolchain: Toolchain, tmp_path: Path) -> Place:
     return Place(tmp_path, toolchain)
 
 
-def test_the_default_replayed_gives_what_opt_makes_of_itself(place: Place) -> None:
+def test_the_replayed_default_gives_the_plain_object(place: Place) -> None:
     for module in place.corpus.modules:
         plain, expected = place.rollout(module.name, None, _OPT)
         default, found = place.rollout(module.name, DefaultPolicy(_INLINING), _OPT)
@@ -61,7 +61,7 @@ def test_the_default_replayed_gives_what_opt_makes_of_itself(place: Place) -> No
 
 
 @pytest.mark.parametrize("policy", [DefaultPolicy(_INLINING), RandomPolicy()], ids=["default", "random"])
-def test_it_decides_as_clang_does(place: Place, policy: Policy) -> None:
+def test_decisions_are_those_of_clang(place: Place, policy: Policy) -> None:
     """On these modules the objects are the same, too; not always on others, see docs/development_mode.md."""
     for module in ("shapes/area.cpp.o", "plain/list.c.o"):
         (by_clang, expected), (by_opt, found) = (place.rollout(module, policy, settings) for settings in (_CLANG, _OPT))
@@ -81,7 +81,7 @@ def test_the_inliners_own_pipeline(place: Place) -> None:
     assert sizes[0] > sizes[1] >= 1
 
 
-def test_what_opt_cannot_do_is_refused(place: Place, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_settings_that_opt_does_not_support_are_refused(place: Place, toolchain: Toolchain, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="inliner: expected one of clang, opt; found 'llc'"):
         RolloutSettings(inliner="llc")
     with pytest.raises(ConfigError, match="over the channel only; found the backend 'plugin'"):

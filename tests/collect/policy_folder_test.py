@@ -1,4 +1,4 @@
-"""Learned policies travel as keys: the host writes what they need once, and it may get lost."""
+"""Learned policies are sent as keys; the host writes their files once, and again if they are lost."""
 
 import shutil
 from collections.abc import Callable
@@ -18,8 +18,7 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ResourceError
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.counterfactuals import CounterfactualPolicy
-from compiler_opt.policies.policy import ConstantPolicy, Policy
+from compiler_opt.policies.policy import ConstantPolicy, CounterfactualPolicy, Policy
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -41,7 +40,7 @@ def _network(temperature: float = 0.0) -> BinaryPolicy:
     return BinaryPolicy(weights_for({name: np.arange(99.0) for name in PROBLEM.feature_names}), temperature=temperature)
 
 
-def test_a_policy_arrives_as_it_was_also_within_another(tmp_path: Path) -> None:
+def test_policies_survive_pickling_also_within_another(tmp_path: Path) -> None:
     folder, network = PolicyFolder(tmp_path), _network(1.5)
     written: list[LearnedPolicy] = []
     nested = CounterfactualPolicy(network, {})
@@ -61,7 +60,7 @@ def test_a_policy_arrives_as_it_was_also_within_another(tmp_path: Path) -> None:
         folder.reader()(content)
 
 
-def test_old_policies_go(tmp_path: Path) -> None:
+def test_old_policies_are_removed(tmp_path: Path) -> None:
     folder, policies = PolicyFolder(tmp_path), [_network() for _ in range(MAX_POLICIES + 2)]
     folder.prune()
     for policy in policies:
@@ -110,14 +109,14 @@ def test_a_policy_that_cannot_be_written_is_a_transient_failure(corpus: Corpus, 
 
 
 class _Full(BinaryPolicy):
-    """Stands for a policy that no longer fits on the disk."""
+    """A policy that no longer fits on the disk."""
 
     def __reduce__(self) -> tuple[object, ...]:
         raise OSError(28, "No space left on device")
 
 
 class _Echo(Backend):
-    """A backend of a test's own: compiles plainly where it likes the policy's name."""
+    """Compiles plainly under a policy named `echo`, and takes no other."""
 
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
         return (lambda: compilation.compile([])) if policy.name == "echo" else None

@@ -1,4 +1,4 @@
-"""Rollouts by real compilers: what the default decides gives what the compiler makes of itself."""
+"""Rollouts by real compilers; the replayed default gives the same object as a plain compilation."""
 
 import dataclasses
 import itertools
@@ -95,7 +95,7 @@ def test_a_random_rollout_is_the_same_for_the_same_seed(corpus: Corpus, toolchai
 
 
 def _network(trajectory: Trajectory) -> NetworkWeights:
-    """A network whose weights are random, over the features of a trajectory."""
+    """A network with random weights over the features of a trajectory."""
     columns = {name: values.reshape(-1) for name, values in trajectory.features().items()}
     return weights_for({name: columns[name] for name in _INLINING.feature_names}, hidden=(16, 8))
 
@@ -154,7 +154,7 @@ def test_plugin_and_channel_give_the_same_rollouts(
         assert credits is not None
         np.testing.assert_array_equal(credits[0], credits[1])
     assert len(advice) > 4
-    # What stays for the next rollout: the network, once for each policy.
+    # Only the network stays for the next rollout, once for each policy.
     assert [path.name for path in scratch.iterdir()] == ["policies"]
     assert [path.name for path in scratch.glob("policies/*/*")] == ["network.mlgo"] * 3
 
@@ -174,7 +174,7 @@ def test_without_headers_the_channel_is_used(corpus: Corpus, toolchain: Toolchai
     default = DefaultPolicy(_INLINING)
     result = rollout(_area(corpus), default, _INLINING, bare, scratch=scratch)
     assert result.trajectory is not None
-    # A copy, so that what is known of the plugin for this compiler is not asked.
+    # A copy, for which no plugin is cached.
     elsewhere = dataclasses.replace(bare, clang=scratch.parent / "clang")
     shutil.copy(toolchain.clang, elsewhere.clang)
     settings = RolloutSettings(backend="plugin")
@@ -245,7 +245,7 @@ _HUGE = "@global = global i8 1, align 4294967296\n"
 
 
 @pytest.mark.parametrize("policy", [None, ConstantPolicy(1)])
-def test_an_object_without_end_is_a_failure_and_leaves_nothing(
+def test_an_endless_object_is_a_failure_and_is_removed(
     policy: ConstantPolicy | None, corpus: Corpus, toolchain: Toolchain, scratch: Path
 ) -> None:
     module = _area(corpus)
@@ -256,14 +256,14 @@ def test_an_object_without_end_is_a_failure_and_leaves_nothing(
     result = rollout(module, policy, _INLINING, toolchain, scratch=scratch, settings=settings)
     assert "SIGXFSZ" in (result.failure or "") and not result.is_transient
     assert list(scratch.iterdir()) == []
-    # With less room than that on the disk, it may be the disk's fault.
+    # If the disk has less room than the limit, the failure is transient.
     result = rollout(module, policy, _INLINING, toolchain, scratch=scratch, settings=settings, scratch_bytes=1 << 20)
     assert result.failure is not None and result.is_transient
     assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize(("leaves", "is_transient"), [("exit 1", False), ("kill -KILL $$", True)])
-def test_what_a_killed_compiler_leaves_is_removed(
+def test_files_of_a_killed_compiler_are_removed(
     leaves: str, is_transient: bool, corpus: Corpus, toolchain: Toolchain, scratch: Path
 ) -> None:
     clang = scratch.parent / "clang"
@@ -291,6 +291,6 @@ def test_bitcode_of_a_newer_compiler_is_explained(tmp_path: Path, scratch: Path)
     assert json.loads((root / "corpus_description.json").read_text())["modules"]
     results = [rollout(module, None, _INLINING, probe("clang-19"), scratch=scratch) for module in corpus.modules]
     failures = [result.failure for result in results if result.failure is not None]
-    # Whether an attribute unknown to the older one occurs depends on the code; that it is explained when it does, not.
+    # Not all code has an attribute that the older compiler does not know; if it fails, the message explains it.
     for failure in failures:
         assert "newer" in failure

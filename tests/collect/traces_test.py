@@ -1,4 +1,4 @@
-"""Default traces, without a compiler: what is sampled, what goes into a context, when a run gives up."""
+"""Default traces, without a compiler: which modules are sampled, what is in a context, and when a run stops."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,15 +26,15 @@ def _rollout(module: str, trajectory: Trajectory | None = None, failure: str | N
 
 
 class _Pool:
-    """Fails the modules whose numbers it is given, and counts how many it was asked for."""
+    """Fails the modules with the given numbers, and counts the modules that it has compiled."""
 
     def __init__(self, failing: Iterable[int]):
         self._failing = {MODULES[index].name for index in failing}
-        self.asked = 0
+        self.num_compiled = 0
 
     def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout]]:
         for job in jobs:
-            self.asked += 1
+            self.num_compiled += 1
             name = job.module.name
             yield job, _rollout(name, failure=f"{name}: no such luck" if name in self._failing else None)
 
@@ -43,7 +43,7 @@ def _default_trace(pool: _Pool) -> list[Rollout]:
     return list(traces.default_trace(MODULES, _INLINING, cast(WorkerPool, pool)))
 
 
-def test_a_sample_is_a_share_of_the_modules_in_their_order_and_the_same_for_the_same_seed() -> None:
+def test_a_sample_keeps_the_order_and_depends_on_the_seed() -> None:
     sample = traces.sample_modules(MODULES, 0.4, seed=3)
     assert len(sample) == 12
     assert sample == [module for module in MODULES if module in sample]
@@ -65,14 +65,14 @@ def test_a_few_failures_are_passed_on() -> None:
     assert len(found) == 30
 
 
-def test_a_run_in_which_every_module_fails_stops_soon_with_the_first_reason() -> None:
+def test_a_run_stops_early_if_every_module_fails() -> None:
     pool = _Pool(failing=range(30))
     with pytest.raises(CorpusError, match=r"20 of 20 modules failed to compile; the first: p/0\.o: no such luck"):
         _default_trace(pool)
-    assert pool.asked == 20
+    assert pool.num_compiled == 20
 
 
-def test_one_good_module_makes_it_go_on_but_most_must_be_good_in_the_end() -> None:
+def test_a_run_stops_at_the_end_if_most_modules_failed() -> None:
     with pytest.raises(CorpusError, match="16 of 30 modules"):
         _default_trace(_Pool(failing=[*range(5), *range(19, 30)]))
 
@@ -101,5 +101,8 @@ def test_a_module_without_decisions_has_no_context() -> None:
 
 
 @pytest.mark.parametrize(("shape", "expected"), [((), ()), ((1,), ()), ((1, 33), (33,)), ((33,), (33,))])
-def test_the_batch_dimension_goes(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    assert traces.decision_shape(TensorSpec("x", _INT64, shape)) == expected
+def test_the_batch_dimension_is_left_out(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    header = Header((TensorSpec("x", _INT64, shape),), TensorSpec("inlining_decision", _INT64, (1,)))
+    trajectory = Trajectory(header, bytes(3 * header.features[0].num_bytes), np.array([1, 0, 1]), None, None)
+    (context,) = traces.contexts(_rollout("p/0.o", trajectory), _INLINING)
+    assert context.features[0].shape == expected and context.values["x"].shape == (3, *expected)

@@ -1,4 +1,4 @@
-"""Corpora of real builds are rebuilt and compared; what was changed on purpose is found and named."""
+"""Corpora of real builds are rebuilt and compared; deliberate changes are found and named."""
 
 import shutil
 import subprocess
@@ -57,7 +57,7 @@ SPOILT: Mapping[str, tuple[str, str]] = {
 
 
 def build(root: Path, clang: Path, sources: Mapping[str, tuple[str, str]]) -> Corpus:
-    """Builds into `root/build`, and extracts that."""
+    """Builds into `root/build`, and extracts a corpus from it."""
     (root / "build").mkdir(parents=True)
     objects = []
     for name, (text, options) in sources.items():
@@ -101,7 +101,7 @@ def test_a_corpus_rebuilds_its_objects(toolchain: Toolchain, tmp_path: Path) -> 
 
 def test_another_compiler_explains_everything(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
     older = probe("clang-19")
-    # Enough code to come out otherwise.
+    # Enough code that compilers differ.
     source = (
         "#include <map>\nint count(std::map<int, long> &seen, int word) { return int(++seen[word] + seen.erase(9)); }"
     )
@@ -112,10 +112,10 @@ def test_another_compiler_explains_everything(pool: WorkerPool, newest: Toolchai
     assert "made by another compiler: LLVM {}, compiled again by LLVM {}".format(*versions) in result.describe()
 
 
-def test_what_is_wrong_is_named(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
+def test_errors_name_the_module(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
     corpus = build(tmp_path, newest.clang, SPOILT)
     folder = tmp_path / "build"
-    # The corpus says something else than the build did.
+    # The corpus's options differ from the build's.
     command = tmp_path / "corpus" / "changed.c.o.cmd"
     command.write_bytes(command.read_bytes().replace(b"-O2\0", b"-O0\0"))
     (folder / "gone.c.o").unlink()
@@ -127,7 +127,7 @@ def test_what_is_wrong_is_named(pool: WorkerPool, newest: Toolchain, tmp_path: P
 
     results = verified(corpus, folder, newest, pool)
     words = {
-        "asan.c.o": "AddressSanitizer writes down the name of the source file",
+        "asan.c.o": "AddressSanitizer records the name of the compiled file",
         "dwo.c.o": "-gsplit-dwarf puts debug information into another file",
         "changed.c.o": ".text: ",
         "coverage.c.o": "'-fprofile-instrument=clang' is not an option that a corpus may use",
@@ -146,8 +146,8 @@ def test_what_is_wrong_is_named(pool: WorkerPool, newest: Toolchain, tmp_path: P
     }
 
 
-def test_reasons_reach_no_further_than_what_they_explain(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
-    """An option that explains one difference is no excuse for others."""
+def test_an_explanation_must_cover_all_differences(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
+    """An option that explains one difference does not explain others."""
     corpus = build(tmp_path, newest.clang, {name: SPOILT[name] for name in ("asan.c", "dwo.c")})
     for name in ("asan.c", "dwo.c"):
         command = tmp_path / "corpus" / f"{name}.o.cmd"
@@ -156,8 +156,8 @@ def test_reasons_reach_no_further_than_what_they_explain(pool: WorkerPool, newes
     assert not any(result.is_good for result in results.values())
 
 
-def test_modules_without_a_file_of_their_own(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
-    """Members of archives, and what a link with ThinLTO has compiled, are compared; a part of `ld -r` is named."""
+def test_modules_of_archives_and_links(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
+    """Members of archives and the objects of a ThinLTO link are compared; a part of `ld -r` is named."""
     folder = tmp_path / "build"
     folder.mkdir()
     for name, text in (("a.c", C), ("b.c", "int second(void) { return 2; }")):

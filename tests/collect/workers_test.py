@@ -1,4 +1,4 @@
-"""The worker pool: all jobs are done, whatever happens to the workers."""
+"""The worker pool does all jobs, whatever happens to the workers."""
 
 import dataclasses
 import os
@@ -69,7 +69,7 @@ def test_a_killed_worker_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
             results.append(result)
         assert len(results) == 12
         assert [result.failure for result in results if result.failure] == []
-        # Idle ones, too; the stopped take nothing up.
+        # Idle workers, too; stopped ones take no jobs.
         for signal_number in (signal.SIGKILL, signal.SIGSTOP):
             before = _workers()
             assert before
@@ -81,17 +81,8 @@ def test_a_killed_worker_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
     assert _workers() == []
 
 
-class _Counted(ConstantPolicy):
-    num_pickled = 0
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        _Counted.num_pickled += 1
-        return ConstantPolicy, (0,)
-
-
-def test_what_a_call_leaves_undone_is_dropped(corpus: Corpus, newest: Toolchain) -> None:
-    policy = _Counted(0)
-    jobs = [Job(corpus.modules[0], policy, seed) for seed in range(8)]
+def test_a_new_call_drops_unfinished_jobs(corpus: Corpus, newest: Toolchain) -> None:
+    jobs = [Job(corpus.modules[0], ConstantPolicy(0), seed) for seed in range(8)]
     with WorkerPool(newest, INLINING_PROBLEM, 1) as pool:
         left = pool.rollouts(jobs)
         next(left)
@@ -100,11 +91,10 @@ def test_what_a_call_leaves_undone_is_dropped(corpus: Corpus, newest: Toolchain)
         del left
         assert sorted(job.seed for job, _ in (*found, *later)) == [3, 4]
         assert [job.seed for job, _ in pool.rollouts(jobs[7:])] == [7]
-    assert _Counted.num_pickled == 3
 
 
 def _in_place_of(clang: Path, folder: Path, script: str) -> Path:
-    """A compiler that first runs a script; MODULE is what it compiles, STARTED a file with a line per compilation."""
+    """A compiler that first runs a script; MODULE has its arguments, the file STARTED a line per compilation."""
     path = folder / "clang"
     head = f'#!/bin/bash\nSTARTED={folder}/started MODULE="$*"\necho >> $STARTED\n'
     path.write_text(f'{head}{script}\nexec {clang} "$@"\n')
@@ -129,7 +119,7 @@ def test_a_module_that_ends_its_worker_is_found_and_set_aside(
         (failed,) = [result for result in results if result.failure]
         assert failed.module == poison and failed.failure is not None and poison in failed.failure
         assert poison in caplog.text and "alone" in caplog.text
-        # It was tried twice, the others once; whether it is tried again depends on whose doing that was.
+        # It was tried twice, the others once; it is only tried again if the machine was to blame.
         assert _starts(tmp_path) == len(modules) + 1
         if "KILL" in how:
             assert "died (SIGKILL)" in failed.failure and not failed.is_transient
@@ -141,13 +131,13 @@ def test_a_module_that_ends_its_worker_is_found_and_set_aside(
 
 
 class _Endless(ConstantPolicy):
-    """Whoever receives it comes to nothing more."""
+    """Whoever unpickles it hangs."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return signal.pause, ()
 
 
-def test_a_worker_that_does_not_end_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
+def test_a_worker_that_hangs_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
     settings = RolloutSettings(timeout_s=0.1)
     jobs = [Job(corpus.modules[0], _Endless(0), 0, settings), Job(corpus.modules[0], ConstantPolicy(0), 1)]
     with WorkerPool(newest, INLINING_PROBLEM, 2, slack_s=0.1) as pool:
@@ -155,7 +145,7 @@ def test_a_worker_that_does_not_end_is_replaced(corpus: Corpus, newest: Toolchai
     assert "did not answer" in (failures[0] or "")
 
 
-def test_what_the_machine_lacks_is_waited_for_and_never_kept(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
+def test_transient_failures_are_repeated_and_never_kept(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
     module, problem, path = corpus.modules[:1], problems.load("inlining"), tmp_path / "baseline.json"
     once = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -KILL $$; }}"
     always = f"[ -e {tmp_path}/enough ] || {{ echo No space left on device >&2; exit 1; }}"
@@ -166,7 +156,7 @@ def test_what_the_machine_lacks_is_waited_for_and_never_kept(corpus: Corpus, new
         _in_place_of(newest.clang, tmp_path, always)
         with pytest.raises(CorpusError, match="out of memory or disk"):
             cached_baseline(path, {}, module, pool, problem)
-        # Not set aside, nor remembered.
+        # Neither set aside nor cached.
         assert not path.exists()
         ((_, result),) = pool.rollouts([Job(module[0], None)])
         assert result.failure is not None and result.is_transient
@@ -189,11 +179,11 @@ def test_when_memory_runs_short_fewer_work_at_a_time(corpus: Corpus, newest: Too
     with WorkerPool(toolchain, INLINING_PROBLEM, 2, available_bytes=available_bytes) as pool:
         results = [result for _, result in pool.rollouts(Job(module, None) for module in corpus.modules[:2])]
     assert [result.failure for result in results] == [None, None]
-    # One of two under way was ended, and done again.
+    # One of two jobs was ended, and repeated.
     assert _starts(tmp_path) == 3
 
 
-def test_memory_is_what_the_tightest_cgroup_leaves(tmp_path: Path) -> None:
+def test_available_memory_is_limited_by_the_tightest_cgroup(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     (tmp_path / "self").mkdir()
@@ -254,7 +244,7 @@ def test_nothing_outlives_the_host(signal_number: int, corpus: Corpus, tmp_path:
     if signal_number == signal.SIGINT:
         assert list(temporary.iterdir()) == []
         return
-    # After SIGKILL, whoever comes next tidies up.
+    # After SIGKILL, the next process removes the files.
     tidy = "from compiler_opt.llvm.scratch import scratch_directory\nwith scratch_directory(): pass"
     subprocess.run(
         [sys.executable, "-c", tidy], check=True, env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(temporary)}

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
-from compiler_opt.problems.inlining.signature import FEATURES
+from compiler_opt.problems.inlining import FEATURES
 
 LEAN = """
 struct box { int kind; int a[3]; };

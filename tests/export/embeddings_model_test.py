@@ -12,11 +12,10 @@ from compiler_opt.export.formats import export_policy
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.heads.networks import assign
-from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensor_spec import TensorSpec
 from tests.ir2vec_vocabulary import random_network
 

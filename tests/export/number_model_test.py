@@ -17,7 +17,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.regalloc_priority import signature
+from compiler_opt.problems.regalloc_priority import ADVICE, FEATURES
 from compiler_opt.spaces.continuous import ContinuousPolicy
 from tests.small_corpus import make_busy_corpus
 
@@ -42,12 +42,12 @@ def sent(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> tupl
 def _weights(features: dict[str, np.ndarray]) -> NetworkWeights:
     """Random, over the quantiles of what was sent; its advice goes beyond both ends of the scale."""
     rng = np.random.default_rng(1)
-    columns = [np.nan_to_num(features[name].reshape(-1)).astype("f8") for name in signature.FEATURES]
+    columns = [np.nan_to_num(features[name].reshape(-1)).astype("f8") for name in FEATURES]
     sizes = (3 * len(columns), 16, 16, 2)
     kernels = [rng.normal(0, np.sqrt(2 / rows), (rows, width)) for rows, width in itertools.pairwise(sizes)]
     kernels[-1] *= 8
     return NetworkWeights(
-        signature.FEATURES,
+        FEATURES,
         tuple(np.quantile(column, np.linspace(0, 1, 40), method="inverted_cdf") for column in columns),
         tuple(kernel.astype("f4") for kernel in kernels),
         tuple(rng.normal(0, 0.3, size).astype("f4") for size in sizes[1:]),
@@ -60,7 +60,7 @@ def test_the_saved_model_advises_as_numpy_does(sent: tuple[Header, bytes], tmp_p
     features = header.decode(observations)
     weights = _weights(features)
     save_policy(tmp_path / "policy", weights, _PROBLEM.action_space, header.advice.name, header.features)
-    decide = ContinuousPolicy(weights, signature.ADVICE).start(header, 0)
+    decide = ContinuousPolicy(weights, ADVICE).start(header, 0)
     size = header.observation_bytes
     expected = np.array(
         [decide(observations[start : start + size]) for start in range(0, len(observations), size)], "f4"
@@ -76,11 +76,11 @@ def test_the_saved_model_advises_as_numpy_does(sent: tuple[Header, bytes], tmp_p
         inputs = {name: tf.reshape(value, [1]) for name, value in row.items()}
         return signature_of_model(**inputs, **others)[header.advice.name][0]
 
-    rows = {name: features[name].reshape(-1) for name in signature.FEATURES}
+    rows = {name: features[name].reshape(-1) for name in FEATURES}
     found = tf.function(lambda rows: tf.map_fn(advise, rows, fn_output_signature=tf.float32))(rows).numpy()
     np.testing.assert_array_equal(found, np.rint(found))
     # TensorFlow's sums differ from numpy's by rounding errors; a step of the advice is less than that.
-    np.testing.assert_allclose(signature.ADVICE.to_actions(found), signature.ADVICE.to_actions(expected), atol=1e-4)
+    np.testing.assert_allclose(ADVICE.to_actions(found), ADVICE.to_actions(expected), atol=1e-4)
     names = {path.name for path in (tmp_path / "policy").iterdir()}
     assert {"saved_model.pb", "network.npz", "model_card.json"} <= names
     assert not {"network.mlgo", "model.tflite", "output_spec.json"} & names

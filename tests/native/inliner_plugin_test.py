@@ -13,7 +13,7 @@ from compiler_opt.llvm import inliner_plugin, plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import uniforms
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining.signature import FEATURES
+from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import embedded_source, native_blob
 

@@ -20,11 +20,10 @@ from compiler_opt.llvm import plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.llvm.training_log_reader import decode_log
-from compiler_opt.policies.counterfactuals import CounterfactualPolicy
-from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
+from compiler_opt.policies.policy import CounterfactualPolicy, Decider, FeaturePolicy, Policy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
-from compiler_opt.problems.regalloc_eviction.default_eviction import rebuilt_choices
+from compiler_opt.problems.regalloc_eviction.rules import rebuilt_choices
 from compiler_opt.spaces.continuous import Continuous
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 from compiler_opt.spaces.native import native_blob

@@ -1,4 +1,4 @@
-"""Model cards: what training leaves, written and read, and held against the weights."""
+"""Model cards: written, read, and compared with the weights."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ def _save(directory: Path) -> NetworkWeights:
     return weights
 
 
-def test_it_says_what_training_left() -> None:
+def test_it_has_the_metadata_of_training() -> None:
     card = _weights().card()
     assert card.problem == "inlining"
     assert card.features == ("cost", "users")
@@ -93,7 +93,7 @@ def test_a_card_of_other_weights_is_refused(tmp_path: Path) -> None:
     assert str(tmp_path) in str(info.value) and "\n" not in str(info.value)
 
 
-def test_the_checksum_is_of_what_decides() -> None:
+def test_the_checksum_covers_what_decides() -> None:
     weights = _weights()
     others = [
         dataclasses.replace(weights, features=("users", "cost")),

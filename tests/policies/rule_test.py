@@ -1,4 +1,4 @@
-"""A rule with numbers: what it is told, what it answers, and what is refused."""
+"""Rules with parameters: features, advice, and errors."""
 
 from collections.abc import Mapping
 
@@ -33,24 +33,24 @@ def _bytes(*columns: list[float]) -> bytes:
     return b"".join(np.array(column, np.float32).tobytes() for column in columns)
 
 
-def test_it_decides_by_its_numbers() -> None:
+def test_it_decides_by_its_parameters() -> None:
     rule = _Weighed()
     observation = _bytes([3.0, 2.0, 4.0])
     assert RulePolicy(rule, rule.start()).start(_header("costs"), 0)(observation) == 1
     assert RulePolicy(rule, [-1.0, 0.0]).start(_header("costs"), 0)(observation) == 2
 
 
-def test_what_is_optional_is_used_where_it_is_sent() -> None:
+def test_an_optional_feature_is_used_if_sent() -> None:
     decider = RulePolicy(_Weighed(), [1.0, 5.0]).start(_header("costs", "bonus"), 0)
     assert decider(_bytes([3.0, 2.0, 4.0], [1.0, 0.0, 0.0])) == 0
 
 
-def test_a_compiler_that_does_not_send_enough_is_named() -> None:
+def test_a_missing_feature_is_named() -> None:
     with pytest.raises(PolicyError, match="does not send the features costs"):
         RulePolicy(_Weighed(), [1.0, 0.0]).start(_header("bonus"), 0)
 
 
-def test_numbers_have_names() -> None:
+def test_parameters_have_names() -> None:
     rule = _Weighed()
     assert rule.named(np.array([2.0, 3.0])) == {"power": 2.0, "bonus": 3.0}
     assert rule.values({"bonus": 3.0, "power": 2.0}).tolist() == [2.0, 3.0]

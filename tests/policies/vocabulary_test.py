@@ -1,4 +1,4 @@
-"""Vocabularies: what is written is read again, and what is wrong is named."""
+"""Vocabularies are written and read; errors name the file."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ QUANTILES = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(QUANTILES, QUANTILES)
-def test_what_is_saved_is_loaded(tmp_path: Path, first: list[float], second: list[float]) -> None:
+def test_a_saved_vocabulary_is_loaded(tmp_path: Path, first: list[float], second: list[float]) -> None:
     save_vocabulary(tmp_path / "vocabulary", {"a": np.array(first), "b": np.array(second)})
     loaded = load_vocabulary(tmp_path / "vocabulary", ["b", "a"])
     assert list(loaded) == ["b", "a"]
@@ -69,7 +69,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
         (b"-inf\n1\n", "expected finite numbers, found -inf"),
     ],
 )
-def test_what_is_no_vocabulary_is_refused_by_name(tmp_path: Path, content: bytes, complaint: str) -> None:
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: bytes, complaint: str) -> None:
     (tmp_path / "cost.buckets").write_bytes(content)
     with pytest.raises(PolicyError, match=complaint) as caught:
         load_vocabulary(tmp_path, ["cost"])

@@ -1,4 +1,4 @@
-"""A policy network's file against damage, and weights that do not belong together."""
+"""The file of a policy network, damage to it, and weights that do not belong together."""
 
 import itertools
 import json
@@ -97,8 +97,8 @@ _GOOD_ARRAYS = {
     ],
     ids=str,
 )
-def test_a_file_that_says_something_odd_is_refused(header: dict[str, Any], tmp_path: Path) -> None:
-    """And not half-way through an evaluation: by what loads the policy."""
+def test_a_file_with_wrong_values_is_refused(header: dict[str, Any], tmp_path: Path) -> None:
+    """On loading, not half-way through an evaluation."""
     arrays = {**_GOOD_ARRAYS, **{name: header.pop(name) for name in list(header) if name in _GOOD_ARRAYS}}
     text = json.dumps({**_GOOD_HEADER, **header})
     save_arrays(tmp_path / NETWORK_FILE, {**arrays, "header": np.frombuffer(text.encode(), np.uint8)})
@@ -107,7 +107,7 @@ def test_a_file_that_says_something_odd_is_refused(header: dict[str, Any], tmp_p
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
 
 
-def test_the_file_that_these_are_made_of_is_good(tmp_path: Path) -> None:
+def test_the_undamaged_file_is_loaded(tmp_path: Path) -> None:
     header = {"header": np.frombuffer(json.dumps(_GOOD_HEADER).encode(), np.uint8)}
     save_arrays(tmp_path / NETWORK_FILE, {**_GOOD_ARRAYS, **header})
     assert NetworkWeights.load(tmp_path).features == ("a", "b")

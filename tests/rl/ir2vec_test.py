@@ -10,15 +10,14 @@ import pytest
 from compiler_opt.llvm.ir2vec import components, read_vocabulary
 from compiler_opt.policies.model_card import MARKDOWN_FILE, ModelCard
 from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import training_context
 from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
 from compiler_opt.rl.behavioral_cloning.cloner import Cloner, Examples
 from compiler_opt.rl.quantiles import trace_quantiles
 from compiler_opt.rl.trace_files import Trace
-from compiler_opt.spaces.heads.binary import RankedBinaryHead
-from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.spaces.heads.categorical import RankedBinaryHead
 from tests import programs
 from tests.ir2vec_vocabulary import write_vocabulary
 from tests.small_corpus import make_small_corpus

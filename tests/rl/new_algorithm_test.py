@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining.signature import FEATURES
+from compiler_opt.problems.inlining import FEATURES
 from tests import programs
 from tests.small_corpus import make_small_corpus
 

@@ -9,9 +9,9 @@ import pytest
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.run_settings import describe, name_differences
-from compiler_opt.spaces.network_config import NetworkConfig
 from tests.small_corpus import make_small_corpus
 
 

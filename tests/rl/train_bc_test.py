@@ -9,7 +9,7 @@ import pytest
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.policies.vocabulary import load_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining.signature import FEATURES
+from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.rl.trace_files import TraceWriter
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tensor_spec import TensorSpec

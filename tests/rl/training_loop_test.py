@@ -15,7 +15,7 @@ import pytest
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining.signature import FEATURES
+from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests import programs
 from tests.small_corpus import make_small_corpus

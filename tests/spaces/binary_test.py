@@ -1,4 +1,4 @@
-"""Binary policies against the same computation written out."""
+"""Binary policies against a plain computation of the network."""
 
 import dataclasses
 import itertools
@@ -52,9 +52,9 @@ def _slow_logits(weights: NetworkWeights, values: dict[str, int]) -> list[float]
 
 @settings(max_examples=50)
 @given(st.integers(0, 1000), st.lists(st.integers(-(2**62), 2**62) | st.integers(-20, 20), min_size=6, max_size=6))
-def test_decisions_are_those_of_the_network_written_out(seed: int, values: list[int]) -> None:
+def test_decisions_equal_the_plain_computation(seed: int, values: list[int]) -> None:
     weights = _weights(seed)
-    # The compiler sends one feature more than the policy knows, and in another order.
+    # The compiler sends one more feature than the policy observes, in another order.
     names = ("extra", *reversed(weights.features))
     by_name = dict(zip(names, values, strict=True))
     expected = _slow_logits(weights, by_name)
@@ -74,7 +74,7 @@ def test_quantiles_may_lie_far_apart() -> None:
         assert decide(np.array([value]).tobytes()) == int(on > off)
 
 
-def test_sampling_follows_the_probabilities_and_tells_them() -> None:
+def test_samples_follow_the_recorded_probabilities() -> None:
     weights = _weights(3)
     observation = np.arange(5).tobytes()
     off, on = _slow_logits(weights, {f"f{index}": index for index in range(5)})

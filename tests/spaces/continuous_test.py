@@ -1,4 +1,4 @@
-"""A policy that answers with a number: what the compiler is told, and what learning is."""
+"""Continuous policies: the advice for the compiler, and the actions and log probabilities for learning."""
 
 import itertools
 import math
@@ -50,7 +50,7 @@ def _observation(size: int, weight: float) -> bytes:
 def test_advice_is_whole_and_keeps_the_order(actions: list[float], lowest: float, width: float, steps: int) -> None:
     scale = ActionQuantizer(lowest, lowest + width, steps + 10)
     advice = scale.to_advice(np.sort(actions))
-    # As the compiler takes it.
+    # As the compiler converts it.
     unsigned = advice.astype(np.uint32)
     np.testing.assert_array_equal(unsigned, advice)
     assert (np.diff(unsigned.astype(np.int64)) >= 0).all()
@@ -69,12 +69,12 @@ def test_each_advice_has_an_action() -> None:
 
 
 @pytest.mark.parametrize(("lowest", "highest", "steps"), [(1, 1, 9), (2, 1, 9), (0, 1, 0), (0, 1 << 24, 1)])
-def test_a_scale_without_steps_or_with_too_many_is_refused(lowest: float, highest: float, steps: int) -> None:
+def test_a_quantizer_without_steps_or_with_too_many_is_refused(lowest: float, highest: float, steps: int) -> None:
     with pytest.raises(ValueError, match="expected 1 to 16777215 steps"):
         ActionQuantizer(lowest, highest, steps)
 
 
-def test_it_answers_as_the_straightforward_computation() -> None:
+def test_decisions_equal_the_plain_computation() -> None:
     rng, weights = np.random.default_rng(1), _weights(2)
     policy = ContinuousPolicy(weights, _SCALE)
     decide = policy.start(_HEADER, 0)
@@ -92,7 +92,7 @@ def test_it_answers_as_the_straightforward_computation() -> None:
     assert decide.log_probs() is None and decide.sampled_actions() is None
 
 
-def test_it_draws_around_the_mean_and_says_how_likely_that_was() -> None:
+def test_samples_follow_the_recorded_density() -> None:
     weights, temperature = _weights(2), 0.5
     observation = _observation(40, 0.25)
     raw = outputs(weights, QuantileEncoder(weights.quantiles).ranks(np.array([[40, 0.25]])))
@@ -114,7 +114,7 @@ def test_it_draws_around_the_mean_and_says_how_likely_that_was() -> None:
     assert [again(observation) for _ in range(50)] == advice[:50].tolist()
 
 
-def test_every_deviation_can_be_taught_that_a_network_can_say() -> None:
+def test_labels_stay_within_what_a_network_can_represent() -> None:
     for deviation in (0.0, 1e-6, 0.03, 0.1, 1.0, 100.0):
         raw = np.linspace(-3, 3, 2001)
         said = mean_and_log_deviation(np.stack([np.zeros_like(raw), raw], axis=-1))[1]
@@ -123,7 +123,7 @@ def test_every_deviation_can_be_taught_that_a_network_can_say() -> None:
     assert math.exp(learnable_log_deviation(0.0)) < 0.01
 
 
-def test_what_does_not_fit_is_refused_by_name() -> None:
+def test_policies_and_compilers_that_do_not_fit_are_refused() -> None:
     with pytest.raises(PolicyError, match="expected a network with 2 outputs, found 1"):
         ContinuousPolicy(_weights(1, num_outputs=1), _SCALE)
     policy = ContinuousPolicy(_weights(1), _SCALE)

@@ -1,4 +1,4 @@
-"""A policy that chooses among candidates: legal ones only, and as the straightforward computation has it."""
+"""Masked categorical policies choose legal candidates only, and equal a plain computation."""
 
 import itertools
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ def test_the_only_legal_candidate_is_chosen_for_any_weights(
         assert decide.log_probs() == [0.0]
 
 
-def test_it_decides_as_the_straightforward_computation() -> None:
+def test_decisions_equal_the_plain_computation() -> None:
     rng, weights, inputs = np.random.default_rng(1), _weights(2), _Inputs()
     decide = MaskedCategoricalPolicy(weights, inputs).start(_HEADER, 0)
     chosen = set()
@@ -90,7 +90,7 @@ def test_it_decides_as_the_straightforward_computation() -> None:
     assert chosen == set(range(_PLACES))
 
 
-def test_it_draws_in_proportion_and_says_how_likely_that_was() -> None:
+def test_samples_follow_the_recorded_probabilities() -> None:
     rng, weights, inputs = np.random.default_rng(1), _weights(2, scale=0.7), _Inputs()
     mask = np.array([1, 0, 1, 1, 1])
     observation = _observation(rng, mask)
@@ -109,7 +109,7 @@ def test_it_draws_in_proportion_and_says_how_likely_that_was() -> None:
     assert [again(observation) for _ in range(50)] == drawn[:50].tolist()
 
 
-def test_what_does_not_fit_is_refused_by_name() -> None:
+def test_policies_and_compilers_that_do_not_fit_are_refused() -> None:
     with pytest.raises(PolicyError, match="expected a network with 1 outputs, found 2"):
         MaskedCategoricalPolicy(_weights(1, num_outputs=2), _Inputs())
     with pytest.raises(PolicyError, match="expected a network with 2 outputs, found 1"):

@@ -30,12 +30,15 @@ def _with_shape(num_features: int, *widths: int) -> NetworkWeights:
         (_with_shape(513, 2), "1 to 512 features for the native form, found 513"),
         (_with_shape(1, *[2] * 17), "1 to 16 layers for the native form, found 17"),
         (_with_shape(1, 1025, 2), "1 to 1024 units in a layer for the native form, found 1025"),
-        (NetworkWeights(("a\0b",), (np.zeros(1),), (np.zeros((3, 2)),), (np.zeros(2),)), "is no name of a feature"),
-        (NetworkWeights(("",), (np.zeros(1),), (np.zeros((3, 2)),), (np.zeros(2),)), "is no name of a feature"),
+        (
+            NetworkWeights(("a\0b",), (np.zeros(1),), (np.zeros((3, 2)),), (np.zeros(2),)),
+            "not the name of a feature",
+        ),
+        (NetworkWeights(("",), (np.zeros(1),), (np.zeros((3, 2)),), (np.zeros(2),)), "not the name of a feature"),
         (NetworkWeights(("a",), (np.zeros(1),), (np.full((3, 2), 3e38),), (np.zeros(2),)), "overflows"),
     ],
 )
-def test_what_the_evaluator_cannot_hold_is_refused(weights: NetworkWeights, words: str) -> None:
+def test_networks_beyond_the_limits_are_refused(weights: NetworkWeights, words: str) -> None:
     with pytest.raises(PolicyError, match=words):
         native_blob(weights)
 
@@ -48,7 +51,7 @@ def test_quantiles_at_the_ends_of_64_bits(tmp_path: Path) -> None:
     weights = NetworkWeights(names, columns, shape.kernels, shape.biases)
     values = [limits.min, -4, -3, -1, 0, 1, 2, 2**62 - 1, 2**62, limits.max]
     features = np.array(list(itertools.product(values, values)))
-    # Compared as Python's integers, of any size.
+    # The reference compares Python's integers, which have any size.
     positions = np.array(
         [
             [

@@ -1,4 +1,4 @@
-"""The one encoder against the definition of a rank written out, and its forms against one another."""
+"""The encoder against the definition of a rank, and its forms against one another."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_a_rank_is_the_share_of_quantiles_up_to_the_value(columns: list[list[flo
     ]
     encoder = QuantileEncoder([np.array(column) for column in columns])
     np.testing.assert_array_equal(encoder.ranks(np.array(values)), np.array(expected, np.float32))
-    # The thresholds of the other forms: as sorted integers, and for features that are integers.
+    # The thresholds of the other forms: floating-point numbers as integers in the same order, and integers.
     for value, rank, thresholds in zip(values, expected, encoder.ordered_thresholds, strict=True):
         assert thresholds.ranks[(thresholds.values <= ordered(np.array(value))).sum()] == np.float32(rank)
     whole = np.floor(np.clip(values, -(2.0**62), 2.0**62))
@@ -42,12 +42,12 @@ def test_shapes_types_and_odd_values() -> None:
         np.testing.assert_array_equal(found, expected)
     assert encoder.ranks(np.array([np.inf, -np.inf])).tolist() == [1, 0]
     assert encoder.ranks(np.array([-0.0, 2.0])).tolist() == [0.75, 1]
-    # What is no number comes last, as in C++.
+    # NaN comes last, as in C++.
     assert encoder.ranks(np.array([np.nan, np.nan])).tolist() == [1, 1]
     assert encoder.ranks(np.empty((0, 2))).shape == (0, 2)
 
 
-def test_many_values_are_encoded_as_one_is() -> None:
+def test_many_values_are_encoded_like_one() -> None:
     rng = np.random.default_rng(1)
     encoder = QuantileEncoder([np.sort(rng.normal(size=size)) for size in (3, 64, 1000)])
     values = rng.normal(size=(70, 500, 3)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A new action space touches nothing else: one in three without a mask, observed, cloned, and decided by greedily."""
+"""A new action space needs no change elsewhere: one of three actions without a mask, from cloning to decisions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,14 +11,13 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, deciding_by
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
 from compiler_opt.rl.behavioral_cloning.cloner import Cloner, Examples
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.heads.categorical import CategoricalHead
 from compiler_opt.spaces.learned_policy import LearnedPolicy, outputs
-from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensor_spec import TensorSpec
 
 _HEADER = Header(
@@ -28,7 +27,7 @@ _HEADER = Header(
 
 
 class OneOfThree(ActionSpace):
-    """How often to unroll a loop, say."""
+    """For example, how often to unroll a loop."""
 
     def policy(
         self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""
@@ -79,13 +78,13 @@ class Unrolling(Problem):
 
 
 def _examples(seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """What the compiler sends, and what is right: 0, 1 or 2 by the size."""
+    """The compiler's features, and the right action by the size: 0, 1 or 2."""
     rng = np.random.default_rng(seed)
     size = rng.random((600, 1)).astype("f4")
     return {"other": rng.integers(0, 9, (600, 1)), "size": size}, (3 * size[:, 0]).astype(np.int64)
 
 
-def test_it_is_observed_cloned_and_decides(tmp_path: Path) -> None:
+def test_it_is_cloned_and_decides(tmp_path: Path) -> None:
     problem = Unrolling()
     assert problem.available_features(_HEADER.names) == ["size"]
     head = problem.head({"size": np.linspace(0, 1, 50)}, _HEADER.features)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from compiler_opt.errors import ConfigError, PolicyError
 
-if TYPE_CHECKING:  # Compilations check the name of their backend here.
+if TYPE_CHECKING:  # `RolloutSettings` checks the names of the backends.
     from compiler_opt.collect.compilation import Compilation
     from compiler_opt.collect.policy_folder import PolicyFolder
     from compiler_opt.collect.rollout import Trajectory

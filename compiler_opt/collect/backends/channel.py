@@ -11,12 +11,7 @@ from compiler_opt.collect.rollout import Trajectory
 from compiler_opt.errors import ProtocolError, ToolchainError
 from compiler_opt.llvm import ir2vec, regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.interactive import (
-    Connect,
-    InteractiveResult,
-    compile_interactively,
-    llvm_channel,
-)
+from compiler_opt.llvm.interactive import Connect, InteractiveResult, compile_interactively, llvm_channel
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy, ReplayPolicy
 from compiler_opt.problems.problem import Sites
@@ -83,9 +78,8 @@ def _converse(
         sites = compilation.call_sites(result.header.decode(result.observations), advice)
     elif compilation.advisor != INLINING:
         sites = result.functions()
-    log_probs, sampled_actions = decider.log_probs(), decider.sampled_actions()
-    header = ir2vec.flattened(result.header)
-    return Trajectory(header, result.observations, advice, log_probs, sites, sampled_actions), result
+    header, log_probs, actions = ir2vec.flattened(result.header), decider.log_probs(), decider.sampled_actions()
+    return Trajectory(header, result.observations, advice, log_probs, sites, actions), result
 
 
 def _channel(compilation: Compilation, *, include_default: bool) -> Connect:

@@ -1,8 +1,17 @@
 """Decisions made by a compiler in development mode (built with TFLite), which evaluates models and logs by itself.
 
-Without a model it logs what its own heuristic decides. A network's model (`policies.development_model`) is in the
-`PolicyFolder`; the host writes it by `export.development`, which needs TensorFlow. In the training log, an observation
-has the features, the model's other outputs, the default decision (inlining only) and last the decision.
+Without a model it logs what its own heuristic decides. A network's model is in the `PolicyFolder`; the host writes it
+by `export.development`, which needs TensorFlow:
+
+    model.tflite       made by `export.tflite`
+    output_spec.json   a list of {"logging_name", "tensor_spec"}: the decision first, then other outputs to log
+
+In the training log, an observation has the features, the model's other outputs, the default decision (inlining only)
+and last the decision. The register allocator's plugin writes such a log, too.
+
+A model of a sampling policy has its own random numbers. TFLite keeps their state in the interpreter, of which LLVM has
+one per compilation, and initialises it from two numbers in the model. The converter writes marks in their place, which
+workers replace by the seed of a compilation, without TensorFlow. The samples differ from those of `policy.uniforms`.
 """
 
 import contextlib
@@ -10,15 +19,29 @@ import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+
 from compiler_opt.collect.backends import Backend
-from compiler_opt.collect.backends.training_log import logged_trajectory
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.rollout import Trajectory
 from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.interactive import functions_of
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.development_model import OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed
+from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
 from compiler_opt.policies.policy import Policy
+from compiler_opt.problems.problem import Sites
 from compiler_opt.spaces.learned_policy import LearnedPolicy
+from compiler_opt.tensor_spec import TensorSpec
+
+TFLITE_FILE = "model.tflite"
+OUTPUT_SPEC_FILE = "output_spec.json"
+
+LOGITS = "logits"
+"""The name, in the log, of the second output of a sampling model: float `[1, A]`."""
+
+SEED_MARKS = (0x6B3D91C75AE2F084, 0x5C0E7A29D4F18B36)
+"""The places of the seed and of a number that is never 0: given two zeros, TFLite chooses its own seed."""
 
 
 class DevelopmentBackend(Backend):
@@ -31,10 +54,8 @@ class DevelopmentBackend(Backend):
         if not compilation.may_use("development"):
             return None
         support = compilation.support
-        if compilation.settings.backend != "development":
-            if not (policy.is_default and support.logs_default):
-                return None
-            return functools.partial(_compile, compilation, policy, None)
+        if compilation.settings.backend != "development" and not (policy.is_default and support.logs_default):
+            return None
         if not support.development:
             raise ToolchainError(
                 f"{compilation.toolchain.clang}: has no development mode for {support.problem} (it was built without "
@@ -60,6 +81,23 @@ class DevelopmentBackend(Backend):
         return functools.partial(_compile, compilation, policy, model)
 
 
+def with_seed(model: bytes, seed: int) -> bytes:
+    """Sets the seed (its lowest 64 bits) of a sampling model, which has marks as converted.
+
+    Raises:
+      PolicyError: the model does not have each mark once.
+    """
+    for mark, value in zip(SEED_MARKS, (seed % (1 << 64), 1), strict=True):
+        content = mark.to_bytes(8, "little")
+        if model.count(content) != 1:
+            raise PolicyError(
+                f"TFLite: expected one mark for a seed in the model, found {model.count(content)}; convert the policy "
+                "again, with the version of TensorFlow that ./bootstrap.sh installs"
+            )
+        model = model.replace(content, value.to_bytes(8, "little"))
+    return model
+
+
 def _compile(compilation: Compilation, policy: Policy, model: Path | None) -> Trajectory | None:
     path = compilation.log_path
     path.unlink(missing_ok=True)
@@ -74,7 +112,7 @@ def _compile(compilation: Compilation, policy: Policy, model: Path | None) -> Tr
 
 @contextlib.contextmanager
 def _seeded(compilation: Compilation, policy: Policy, model: Path | None) -> Iterator[Path | None]:
-    """The folder of a model that samples with the compilation's seed, if it samples."""
+    """The folder of the model, which samples, if at all, with the compilation's seed."""
     if model is None or not isinstance(policy, LearnedPolicy) or not policy.temperature:
         yield model
         return
@@ -92,6 +130,87 @@ def _seeded(compilation: Compilation, policy: Policy, model: Path | None) -> Ite
         for name in contents:
             (folder / name).unlink(missing_ok=True)
         folder.rmdir()
+
+
+def logged_trajectory(compilation: Compilation, policy: Policy, specs: tuple[TensorSpec, ...]) -> Trajectory | None:
+    """Reads `compilation.log_path`, which has the compiler's features first and the decision last.
+
+    The trajectory's observations have the features `specs`. Returns None if there are no decisions.
+
+    Raises:
+      ProtocolError: the log is damaged, or another compiler's.
+    """
+    log = read_log(compilation.log_path)
+    if log.left_bytes:
+        raise ProtocolError(
+            f"{compilation.module.name}: the training log is cut off: after {len(log)} decisions {log.left_bytes} "
+            "bytes are not a whole record (disk full?)"
+        )
+    support = compilation.support
+    assert support.advice is not None
+    _check_tensors(compilation, log, (*support.features, support.advice))
+    if not len(log):
+        return None
+    advice = _column(compilation, log, support.advice.name).reshape(-1)
+    log_probs = None
+    if isinstance(policy, LearnedPolicy) and policy.temperature:
+        logits = _column(compilation, log, LOGITS).reshape(len(log), -1)
+        log_probs = policy.logged_log_probs(advice, logits)
+    sites: Sites | None = None
+    if compilation.names_call_sites:
+        sites = compilation.call_sites(log.columns([spec.name for spec in support.features]), advice)
+    elif compilation.advisor != INLINING:
+        sites = functions_of(log.contexts, len(log))
+    header, observations = Header(specs, support.advice), _observations(log, specs)
+    return Trajectory(header, observations, advice, log_probs, sites, outcomes=_outcomes(log))
+
+
+def _check_tensors(compilation: Compilation, log: TrainingLog, expected: tuple[TensorSpec, ...]) -> None:
+    """Raises ProtocolError unless the log has the compiler's features first and its decision last."""
+    name, num_features = compilation.module.name, len(expected) - 1
+    for spec, found in zip(expected, (*log.features[:num_features], log.features[-1]), strict=False):
+        if found != spec:
+            raise ProtocolError(
+                f"{name}: training log: expected the tensor {spec.to_json()}, found {found.to_json()}: another "
+                "compiler than the one probed wrote the log"
+            )
+    if len(log.features) <= num_features:
+        raise ProtocolError(
+            f"{name}: training log: expected {num_features} features and the decision, found "
+            f"{len(log.features)} tensors"
+        )
+
+
+def _column(compilation: Compilation, log: TrainingLog, name: str) -> np.ndarray:
+    """`[T, *shape]` of one tensor."""
+    try:
+        return log.columns([name])[name]
+    except KeyError:
+        raise ProtocolError(
+            f"{compilation.module.name}: training log: expected the tensor {name!r}, found none"
+        ) from None
+
+
+def _observations(log: TrainingLog, specs: tuple[TensorSpec, ...]) -> bytes:
+    """The bytes of the given tensors of each observation, in the order of `specs`."""
+    places, begin = {}, 0
+    for spec in log.features:
+        places[spec.name] = slice(begin, begin + spec.num_bytes)
+        begin += spec.num_bytes
+    missing = [spec.name for spec in specs if spec.name not in places]
+    if missing:
+        raise ProtocolError(f"training log: expected the tensors {', '.join(missing)}, found none")
+    return np.concatenate([log.observations[:, places[spec.name]] for spec in specs], axis=1).tobytes()
+
+
+def _outcomes(log: TrainingLog) -> np.ndarray | None:
+    """`[T]` float64, see `Trajectory`."""
+    if log.score is None:
+        return None
+    outcomes = np.full(len(log), np.nan)
+    if len(log.outcomes):
+        outcomes[log.outcome_of] = log.outcomes.reshape(len(log.outcomes), -1)[:, 0]
+    return outcomes
 
 
 BACKEND = DevelopmentBackend()

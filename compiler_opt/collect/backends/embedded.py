@@ -31,7 +31,7 @@ def check_embedded_model(toolchain: Toolchain, problem: AnyProblem) -> None:
 
 
 class EmbeddedBackend(Backend):
-    """Takes the embedded policy, whatever the settings, and no other."""
+    """Takes the embedded policy under any settings, and no other policy."""
 
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
         if not isinstance(policy, EmbeddedPolicy):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compiler_opt.collect.backends import Backend
-from compiler_opt.collect.backends.training_log import logged_trajectory
+from compiler_opt.collect.backends.development import logged_trajectory
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Trajectory

@@ -2,14 +2,13 @@
 
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
 from compiler_opt.problems.regalloc import RegallocProblem
-from compiler_opt.problems.regalloc_eviction.default_eviction import DefaultEviction
-from compiler_opt.problems.regalloc_eviction.eviction_rule import EvictionRule
 from compiler_opt.problems.regalloc_eviction.inputs import EvictionInputs
+from compiler_opt.problems.regalloc_eviction.rules import DefaultEviction, EvictionRule
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 
 class LiveRangeEviction(RegallocProblem):
-    """The advice is one of several candidates, one of which is to evict nothing."""
+    """The advice is one of several candidates, the last of which evicts nothing."""
 
     name = "regalloc_eviction"
     advisor = REGALLOC_EVICTION

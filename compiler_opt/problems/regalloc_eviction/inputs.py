@@ -12,35 +12,18 @@ from collections.abc import Mapping
 import numpy as np
 
 from compiler_opt.problems.regalloc_eviction import signature
-from compiler_opt.problems.regalloc_eviction.default_eviction import default_choices
+from compiler_opt.problems.regalloc_eviction.rules import default_choices
 from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
 from compiler_opt.spaces.masked_categorical import CandidateInputs
 
-RELATIVE = (
-    "place",
-    "is_itself",
-    "is_default",
-    "is_lighter",
-    "weight_over_itself",
-    "rank",
-    "nr_lighter",
-    "nr_legal",
-)
+RELATIVE = ("place", "is_itself", "is_default", "is_lighter", "weight_over_itself", "rank", "nr_lighter", "nr_legal")
 """Comparisons: position; whether it is the interval itself; whether the default chooses it; whether it is lighter than
 the interval itself; its weight relative to that; how many others cost less (broken hints, then weight); how many are
 lighter than the interval itself; and how many are legal."""
 
-_NOT_COMPARED = (
-    "is_free",
-    "nr_urgent",
-    "nr_broken_hints",
-    "is_hint",
-    "is_local",
-    "nr_rematerializable",
-    "min_stage",
-)
+_FLAGS_AND_COUNTS = ("is_free", "nr_urgent", "nr_broken_hints", "is_hint", "is_local", "nr_rematerializable")
 
-COMPARED = tuple(name for name in signature.FEATURES if name not in _NOT_COMPARED)
+COMPARED = tuple(name for name in signature.FEATURES if name not in (*_FLAGS_AND_COUNTS, "min_stage"))
 """Features that are also inputs for the interval itself (`own_...`) and as ranks: the number of legal candidates with a
 smaller value (`less_...`)."""
 

@@ -18,11 +18,10 @@ import numpy as np
 import tensorflow as tf
 
 from compiler_opt.errors import PolicyError, ProtocolError
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.heads.head import Head
-from compiler_opt.spaces.network_config import NetworkConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,13 +9,13 @@ from tqdm import tqdm
 
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.export.saved_model import save_policy
+from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
 from compiler_opt.rl.behavioral_cloning.cloner import Cloner, load_examples
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.history import History
 from compiler_opt.rl.trace_files import Trace
-from compiler_opt.spaces.network_config import NetworkConfig
 
 
 def clone(

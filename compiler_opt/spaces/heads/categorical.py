@@ -1,23 +1,28 @@
-"""The head of discrete action spaces.
+"""The heads of discrete action spaces: `Binary` and `MaskedCategorical`.
 
-Legend: N decisions, F features, A actions to choose from.
+Legend: N decisions, F features, A actions to choose from, C candidates.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from tf_agents.networks import network
+from tf_agents.networks import network, value_network
+from tf_agents.policies import actor_policy, greedy_policy, tf_policy
 from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.llvm import ir2vec
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
+from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.distributions import categorical_entropy, log_softmax, smoothed_labels
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.learned_policy import outputs
-from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.spaces.masked_categorical import CandidateInputs
+from compiler_opt.tensor_spec import TensorSpec
 
 
 class CategoricalHead(Head):
@@ -94,3 +99,95 @@ class CategoricalHead(Head):
 
     def advice(self, distribution: tfp.distributions.Distribution) -> tf.Tensor:
         return tf.argmax(distribution.logits, axis=-1, output_type=tf.int64)
+
+
+class RankedBinaryHead(CategoricalHead):
+    """Advice 0 or 1, from scalar features of any type."""
+
+    num_actions = 2
+    noop_action = Binary.noop_action
+
+    def check_examples(self, features: Sequence[TensorSpec], advice: TensorSpec) -> None:
+        super().check_examples(features, advice)
+        for spec in features:
+            is_odd = spec.shape or (spec.dtype.kind == "f" and not ir2vec.components([spec.name]))
+            if spec.name in self.features and is_odd:
+                raise PolicyError(f"expected the feature {spec.name} to be one integer, found {spec.to_json()}")
+
+
+class BinaryHead(RankedBinaryHead):
+    """Advice 0 or 1, from integer features.
+
+    Observations are the integers, `[N]` by feature; the first layer of the network encodes them.
+    """
+
+    def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: features[name].reshape(len(features[name])) for name in self.features}
+
+    def observation_spec(self) -> dict[str, tf.TensorSpec]:
+        return networks.integers_spec(self.features)
+
+    def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
+        values = np.stack([observations[name] for name in self.features], axis=-1)
+        return outputs(weights, self.encoder.ranks(values)).astype(np.float64)
+
+    def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
+        return networks.integers_actor(self.features, self.quantiles, self.action_spec(action_name), config, seed)
+
+    def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
+        inputs = networks.QuantileInputs(self.features, self.quantiles)
+        return networks.critic_network(self.observation_spec(), inputs, config, seed)
+
+    def signature(self, weights: NetworkWeights, action_name: str) -> tf_policy.TFPolicy:
+        actor = self.from_weights(weights, action_name)
+        steps = ts.time_step_spec(self.observation_spec())
+        return greedy_policy.GreedyPolicy(actor_policy.ActorPolicy(steps, self.action_spec(action_name), actor))
+
+
+class MaskedCategoricalHead(CategoricalHead):
+    """Advice is the position of a candidate; the last one is the no-op.
+
+    Observations are the candidates' quantile ranks `[N, C, F]` float32 and `legal` `[N, C]` float32, 1 or 0.
+    """
+
+    def __init__(
+        self, quantiles: Mapping[str, np.ndarray], inputs: CandidateInputs, compiler_features: Sequence[TensorSpec]
+    ):
+        """Raises PolicyError when the vocabulary is not for these inputs, or the compiler sends no mask."""
+        super().__init__(quantiles, compiler_features)
+        places = {spec.num_elements for spec in compiler_features if spec.name == inputs.mask}
+        if len(places) != 1:
+            raise PolicyError(f"the compiler does not send {inputs.mask!r}, which says which candidates are legal")
+        if self.features != inputs.names:
+            odd = sorted(set(self.features) ^ set(inputs.names))
+            raise PolicyError(f"vocabulary: is for other inputs than this problem's: {', '.join(odd) or 'order'}")
+        self.inputs = inputs
+        self._used = inputs.used([spec.name for spec in compiler_features])
+        self.num_actions = places.pop()
+        self.noop_action = self.num_actions - 1
+
+    @property
+    def compiler_features(self) -> tuple[str, ...]:
+        return self._used
+
+    def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {
+            networks.RANKS: self.encoder.ranks(self.inputs.values(features)),
+            networks.LEGAL: self.inputs.legal(features).astype(np.float32),
+        }
+
+    def observation_spec(self) -> dict[str, tf.TensorSpec]:
+        return {
+            networks.RANKS: tf.TensorSpec((self.num_actions, len(self.features)), tf.float32, networks.RANKS),
+            networks.LEGAL: tf.TensorSpec((self.num_actions,), tf.float32, networks.LEGAL),
+        }
+
+    def legal(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
+        return observations[networks.LEGAL] > 0
+
+    def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
+        scores = outputs(weights, observations[networks.RANKS])[..., 0].astype(np.float64)
+        return np.where(self.legal(observations), scores, -np.inf)
+
+    def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
+        return networks.critic_network(self.observation_spec(), networks.MeanOfLegal(), config, seed)

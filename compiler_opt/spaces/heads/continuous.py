@@ -11,18 +11,12 @@ import tensorflow_probability as tfp
 from tf_agents.networks import network
 from tf_agents.specs import tensor_spec
 
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.spaces.continuous import ActionQuantizer
-from compiler_opt.spaces.distributions import (
-    gaussian_entropy,
-    gaussian_log_density,
-    learnable_log_deviation,
-    mean_and_log_deviation,
-)
+from compiler_opt.spaces.distributions import gaussian_log_density, learnable_log_deviation, mean_and_log_deviation
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.learned_policy import outputs
-from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensor_spec import TensorSpec
 
 _MAX_LOG_DENSITY = 50.0
@@ -30,11 +24,7 @@ _MAX_LOG_DENSITY = 50.0
 
 
 class ContinuousHead(Head):
-    """A real number from a Gaussian, quantized to advice; from scalar features of any type.
-
-    Attributes:
-      quantizer: from actions to advice.
-    """
+    """A real number from a Gaussian, quantized to advice by `quantizer`; from scalar features of any type."""
 
     advice_is_float = True
 
@@ -58,7 +48,8 @@ class ContinuousHead(Head):
         self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         mean, log_deviation = self._gaussian(weights, observations)
-        return gaussian_log_density(actions, mean, log_deviation), gaussian_entropy(log_deviation)
+        entropy = log_deviation + 0.5 * np.log(2 * np.pi * np.e)
+        return gaussian_log_density(actions, mean, log_deviation), entropy
 
     def distribution_parameters(
         self, observations: Mapping[str, np.ndarray], actions: np.ndarray, log_probs: np.ndarray
@@ -79,7 +70,7 @@ class ContinuousHead(Head):
     def cloning_metrics(
         self, weights: NetworkWeights, observations: Mapping[str, np.ndarray], actions: np.ndarray, labels: np.ndarray
     ) -> dict[str, float]:
-        """`accuracy` is the share of pairs of decisions that are ordered correctly; ties are an order of their own."""
+        """`accuracy` is the share of pairs of decisions that are ordered correctly, ties included."""
         mean, log_deviation = self._gaussian(weights, observations)
         loss = np.square(mean - labels[:, 0]) + np.square(log_deviation - labels[:, 1])
         others = np.random.default_rng(len(actions)).permutation(len(actions))

@@ -24,9 +24,8 @@ from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.spaces.heads import networks
-from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -61,7 +60,7 @@ class Head(abc.ABC):
         """Raises PolicyError unless decisions with such tensors can be cloned."""
         if (advice.dtype.kind == "f") != self.advice_is_float:
             found, expected = ("choice", "number") if self.advice_is_float else ("number", "choice")
-            raise PolicyError(f"{advice.name} is a {found} and no {expected}; make a trace of what is to be cloned")
+            raise PolicyError(f"{advice.name}: expected a {expected}, found a {found}; make a trace for this problem")
 
     def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Observations of N decisions, from arrays `[N, ...]` by the compiler's names."""

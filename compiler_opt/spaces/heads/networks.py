@@ -14,9 +14,8 @@ from tf_agents.specs import distribution_spec, tensor_spec
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.spaces.distributions import LOG_DEVIATION_RANGE, MIDDLE_LOG_DEVIATION
-from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, Thresholds
 
 ILLEGAL_LOGIT = -1e9
@@ -67,7 +66,10 @@ class QuantileInputs(tf.keras.layers.Layer):
 
 
 class RankActor(network.DistributionNetwork):
-    """Dense rectified layers over quantile ranks `[..., F]`, a linear layer, and a distribution of its outputs."""
+    """Dense rectified layers over quantile ranks `[..., F]`, a linear layer, and a distribution of its outputs.
+
+    `distribution` makes the distribution, described by `spec`, from outputs `[..., num_outputs]` and the observation.
+    """
 
     def __init__(
         self,
@@ -78,16 +80,6 @@ class RankActor(network.DistributionNetwork):
         distribution: Callable[[tf.Tensor, Mapping[str, tf.Tensor]], tfp.distributions.Distribution],
         seed: int,
     ):
-        """Creates the variables.
-
-        Args:
-          observation: by name, of one decision.
-          spec: of the distribution.
-          config: the hidden layers.
-          num_outputs: units of the last layer.
-          distribution: makes it from outputs `[..., num_outputs]` and the observation.
-          seed: of the initial weights.
-        """
         super().__init__(input_tensor_spec=observation, state_spec=(), output_spec=spec, name="actor")
         # Keras ignores TensorFlow's global seed, so each layer gets one of its own.
         units = config.fc_layer_params
@@ -115,10 +107,7 @@ class RankActor(network.DistributionNetwork):
 
 
 def categorical_actor(
-    observation: Mapping[str, tf.TensorSpec],
-    action: tensor_spec.BoundedTensorSpec,
-    config: NetworkConfig,
-    seed: int,
+    observation: Mapping[str, tf.TensorSpec], action: tensor_spec.BoundedTensorSpec, config: NetworkConfig, seed: int
 ) -> RankActor:
     """A categorical distribution over all actions: ranks `[..., F]` to a logit per action.
 
@@ -139,10 +128,7 @@ def categorical_actor(
 
 
 def gaussian_actor(
-    observation: Mapping[str, tf.TensorSpec],
-    action: tensor_spec.BoundedTensorSpec,
-    config: NetworkConfig,
-    seed: int,
+    observation: Mapping[str, tf.TensorSpec], action: tensor_spec.BoundedTensorSpec, config: NetworkConfig, seed: int
 ) -> RankActor:
     """A Gaussian over a real number, as `ContinuousPolicy` computes it: ranks `[..., F]` to mean and deviation."""
     parameters = {key: tf.TensorSpec(action.shape, tf.float32, f"actor_{key}") for key in ("loc", "scale")}
@@ -202,10 +188,7 @@ def critic_network(
     """
     tf.random.set_seed(seed + 1)
     critic = value_network.ValueNetwork(
-        observation,
-        preprocessing_combiner=inputs,
-        fc_layer_params=config.value_fc_layer_params,
-        name="critic",
+        observation, preprocessing_combiner=inputs, fc_layer_params=config.value_fc_layer_params, name="critic"
     )
     critic.create_variables()
     return critic
@@ -222,15 +205,7 @@ class AdviceNetwork(network.Network):
         actor: network.DistributionNetwork,
         advice: Callable[[tfp.distributions.Distribution], tf.Tensor],
     ):
-        """Wraps an actor.
-
-        Args:
-          inputs: the compiler's tensors, by name.
-          features: of the actor, in order; each element of an embedding is one.
-          encoder: of features as quantile ranks.
-          actor: from ranks to a distribution of actions.
-          advice: the greedy advice of a distribution.
-        """
+        """Wraps an actor over quantile ranks of `features`, each a scalar of `inputs` or an element of an embedding."""
         super().__init__(input_tensor_spec=inputs, state_spec=(), name="advice")
         self._features = tuple(features)
         self._table = RankTable(encoder.thresholds)

@@ -1,4 +1,4 @@
-"""How candidates compare, by visible arithmetic."""
+"""Comparisons of candidates, by visible arithmetic."""
 
 import numpy as np
 
@@ -33,13 +33,13 @@ def test_candidates_are_compared_with_each_other_and_with_the_interval_itself() 
     assert found == {
         "place": [0, 1, 2, 3, 4],
         "is_itself": [0, 0, 0, 0, 1],
-        # The lightest of those that break no hint.
+        # The lightest that breaks no hint.
         "is_default": [1, 0, 0, 0, 0],
         # The third is not legal.
         "is_lighter": [1, 1, 0, 0, 0],
         "weight_over_itself": [0.5, 0.25, 0.125, 2.0, 1.0],
-        # First the two that break no hint, by weight: 0.25 and 1.0; then the one that breaks one. Of the third, which
-        # none of them is cheaper than, it does not matter.
+        # First the two that break no hint, by weight: 0.25 and 1.0; then the one that breaks a hint. The third is not
+        # legal, so its rank does not matter.
         "rank": [0, 2, 0, 1, 0],
         "nr_lighter": [2] * 5,
         "nr_legal": [4] * 5,
@@ -47,16 +47,16 @@ def test_candidates_are_compared_with_each_other_and_with_the_interval_itself() 
     }
 
 
-def test_what_the_interval_itself_is_like_and_how_many_have_less_is_told_of_each() -> None:
+def test_features_of_the_interval_itself_and_ranks() -> None:
     sent = features([1, 1, 0, 1, 1], [0.25, 0.125, 0.0625, 1.0, 0.5], [0] * 5)
     values = {name: _INPUTS.values(sent)[0, :, index].tolist() for index, name in enumerate(_INPUTS.names)}
     assert values["own_use_def_density"] == [0.5] * 5
-    # The third is not legal: it is less than nobody, but the others are compared with it.
+    # The third is not legal: it is smaller than none, but is itself compared with the others.
     assert values["less_use_def_density"] == [1, 0, 0, 3, 2]
     assert values["less_liverange_size"] == [0] * 5
 
 
-def test_many_decisions_are_the_same_as_one_by_one() -> None:
+def test_many_decisions_give_the_same_as_one_by_one() -> None:
     rng = np.random.default_rng(0)
     shape = (2500, 1, 7)
     sent: dict[str, np.ndarray] = {name: rng.integers(0, 4, shape).astype(np.float32) for name in signature.FEATURES}
@@ -67,13 +67,13 @@ def test_many_decisions_are_the_same_as_one_by_one() -> None:
         np.testing.assert_array_equal(together[index : index + 1], alone)
 
 
-def test_an_interval_that_must_find_a_register_is_heavier_than_all() -> None:
+def test_an_interval_that_must_get_a_register_is_heavier_than_all() -> None:
     found = compared([1, 1, 0], [1.0, 0.5, 0.0], [0, 0, 0])
     assert found["is_lighter"] == [1, 1, 0]
     assert found["weight_over_itself"] == [0, 0, 0]
 
 
-def test_infinite_weights_arrive_as_no_number() -> None:
+def test_nan_is_an_infinite_weight() -> None:
     sent = features([1, 1, 1], [_NAN, 0.0, 0.0], [0, 0, 0])
     weight = _INPUTS.values(sent)[0, :, _INPUTS.names.index("use_def_density")]
     assert weight.tolist() == [np.finfo(np.float32).max, 0, 0]
@@ -81,5 +81,5 @@ def test_infinite_weights_arrive_as_no_number() -> None:
     assert compared([1, 1, 1], [_INF, 0.0, _NAN], [0, 0, 0])["is_lighter"] == [0, 1, 0]
 
 
-def test_legal_is_what_the_mask_says() -> None:
+def test_the_mask_gives_the_legal_candidates() -> None:
     assert _INPUTS.legal(features([1, 0, 1], [0] * 3, [0] * 3)).tolist() == [[True, False, True]]

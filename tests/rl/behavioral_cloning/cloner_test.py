@@ -8,12 +8,12 @@ import pytest
 
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import PolicyError, ProtocolError
+from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
 from compiler_opt.rl.behavioral_cloning.cloner import Cloned, Cloner, Examples, held_out_modules, load_examples
 from compiler_opt.rl.trace_files import Trace, TraceWriter
 from compiler_opt.spaces.binary import BinaryPolicy
-from compiler_opt.spaces.heads.binary import BinaryHead
-from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.spaces.heads.categorical import BinaryHead
 from compiler_opt.tensor_spec import TensorSpec
 
 CONFIG = BehavioralCloningConfig(batch_size=64, num_epochs=20, learning_rate=1e-2, seed=3)

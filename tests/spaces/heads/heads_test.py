@@ -1,4 +1,4 @@
-"""The heads of the action spaces: TensorFlow's networks are numpy's, and what can be learnt is learnt."""
+"""The heads of the action spaces: TensorFlow's networks equal numpy's, and they learn tiny problems."""
 
 from collections.abc import Mapping
 
@@ -13,6 +13,7 @@ import tensorflow as tf  # noqa: E402
 
 from compiler_opt.errors import PolicyError  # noqa: E402
 from compiler_opt.llvm.training_log import Header  # noqa: E402
+from compiler_opt.policies.weights import NetworkConfig  # noqa: E402
 from compiler_opt.problems import problem as problems  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import learner as ppo  # noqa: E402
@@ -20,11 +21,9 @@ from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig  # noqa: 
 from compiler_opt.rl.behavioral_cloning.cloner import Cloner, Examples  # noqa: E402
 from compiler_opt.spaces.continuous import ActionQuantizer, Continuous, ContinuousPolicy  # noqa: E402
 from compiler_opt.spaces.distributions import log_softmax, smoothed_labels  # noqa: E402
-from compiler_opt.spaces.heads.binary import BinaryHead  # noqa: E402
+from compiler_opt.spaces.heads.categorical import BinaryHead, MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.heads.continuous import ContinuousHead  # noqa: E402
-from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
-from compiler_opt.spaces.network_config import NetworkConfig  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 
 _PLACES = 6
@@ -47,7 +46,7 @@ def _mask(places: int) -> TensorSpec:
     return TensorSpec("mask", np.dtype("i8"), (1, places))
 
 
-def _kind() -> MaskedCategoricalHead:
+def _candidates_head() -> MaskedCategoricalHead:
     return MaskedCategoricalHead(dict.fromkeys(_Inputs.names, np.linspace(-2.0, 2.0, 21)), _Inputs(), [_mask(_PLACES)])
 
 
@@ -63,14 +62,14 @@ def _cheapest(features: Mapping[str, np.ndarray]) -> np.ndarray:
     return cheapest
 
 
-def test_the_tensorflow_network_is_the_numpy_network() -> None:
-    kind, rng = _kind(), np.random.default_rng(1)
-    learner = ppo.PPOLearner(kind, "index", _NETWORK, PPOConfig(), seed=1)
-    observations = kind.observe(_features(rng, 300))
+def test_the_candidates_network_equals_numpys() -> None:
+    head, rng = _candidates_head(), np.random.default_rng(1)
+    learner = ppo.PPOLearner(head, "index", _NETWORK, PPOConfig(), seed=1)
+    observations = head.observe(_features(rng, 300))
     observation = {name: tf.constant(values) for name, values in observations.items()}
     distribution, _ = learner.actor(observation, step_type=tf.ones(300, tf.int32), network_state=())
-    expected = kind.logits(learner.weights(), observations)
-    legal = kind.legal(observations)
+    expected = head.logits(learner.weights(), observations)
+    legal = head.legal(observations)
     np.testing.assert_allclose(distribution.logits.numpy()[legal], expected[legal], atol=1e-5)
     probabilities = distribution.probs_parameter().numpy()
     assert (probabilities[~legal] == 0).all()
@@ -78,42 +77,42 @@ def test_the_tensorflow_network_is_the_numpy_network() -> None:
 
 
 def test_reinforcement_finds_the_cheapest_candidate() -> None:
-    kind, rng = _kind(), np.random.default_rng(0)
-    learner = ppo.PPOLearner(kind, "index", _NETWORK, PPOConfig(learning_rate=0.01, minibatch_size=256), seed=1)
+    head, rng = _candidates_head(), np.random.default_rng(0)
+    learner = ppo.PPOLearner(head, "index", _NETWORK, PPOConfig(learning_rate=0.01, minibatch_size=256), seed=1)
     for _ in range(20):
         features = _features(rng, 2000)
-        observations = kind.observe(features)
-        log_probs = log_softmax(kind.logits(learner.weights(), observations))
+        observations = head.observe(features)
+        log_probs = log_softmax(head.logits(learner.weights(), observations))
         actions = (log_probs + rng.gumbel(size=log_probs.shape)).argmax(axis=-1)
         advantages = np.where(actions == _cheapest(features), 1.0, -1.0).astype("f4")
         taken = log_probs[np.arange(2000), actions].astype("f4")
         metrics = learner.update(ppo.Batch(observations, actions, taken, advantages, advantages), rng)
     features = _features(rng, 500)
-    decided = kind.logits(learner.weights(), kind.observe(features)).argmax(axis=-1)
+    decided = head.logits(learner.weights(), head.observe(features)).argmax(axis=-1)
     assert np.mean(decided == _cheapest(features)) > 0.85
     assert 0 < metrics["entropy"] < np.log(_PLACES)
     assert metrics["kl"] >= 0
 
 
 def test_the_value_network_sees_legal_candidates_only() -> None:
-    kind, rng = _kind(), np.random.default_rng(0)
-    learner = ppo.PPOLearner(kind, "index", _NETWORK, PPOConfig(), seed=1)
+    head, rng = _candidates_head(), np.random.default_rng(0)
+    learner = ppo.PPOLearner(head, "index", _NETWORK, PPOConfig(), seed=1)
     features = _features(rng, 50)
-    returns = learner.expected_returns(kind.observe(features))
+    returns = learner.expected_returns(head.observe(features))
     assert returns.shape == (50,)
     hidden = {**features, "cost": np.where(features["mask"], features["cost"], 99.0)}
-    np.testing.assert_array_equal(learner.expected_returns(kind.observe(hidden)), returns)
+    np.testing.assert_array_equal(learner.expected_returns(head.observe(hidden)), returns)
 
 
 def test_cloning_learns_a_rule() -> None:
-    kind = _kind()
+    head = _candidates_head()
 
     def examples(seed: int) -> Examples:
         features = _features(np.random.default_rng(seed), 3000)
-        return Examples(kind.observe(features), _cheapest(features), num_modules=1)
+        return Examples(head.observe(features), _cheapest(features), num_modules=1)
 
     config = BehavioralCloningConfig(batch_size=64, num_epochs=12, learning_rate=1e-2, seed=3)
-    cloned = Cloner(kind, "index", _NETWORK, config).clone(examples(1), examples(2))
+    cloned = Cloner(head, "index", _NETWORK, config).clone(examples(1), examples(2))
     assert cloned.best["accuracy"] > 0.9
     assert cloned.best["majority_rate"] < 0.25
 
@@ -121,7 +120,7 @@ def test_cloning_learns_a_rule() -> None:
 _SCALE = ActionQuantizer(lowest=-4.0, highest=4.0, steps=16)
 
 
-def _number() -> ContinuousHead:
+def _continuous_head() -> ContinuousHead:
     return Continuous(_SCALE).head({"size": np.linspace(0.0, 100.0, 41), "weight": np.linspace(-2.0, 2.0, 21)}, ())
 
 
@@ -134,18 +133,18 @@ def _wanted(features: Mapping[str, np.ndarray]) -> np.ndarray:
     return wanted
 
 
-def test_of_a_number_the_tensorflow_network_is_the_numpy_network() -> None:
-    kind, rng = _number(), np.random.default_rng(1)
-    learner = ppo.PPOLearner(kind, "urgency", _NETWORK, PPOConfig(), seed=1)
-    observations = kind.observe(_numbers(rng, 300))
+def test_the_gaussian_network_equals_numpys() -> None:
+    head, rng = _continuous_head(), np.random.default_rng(1)
+    learner = ppo.PPOLearner(head, "urgency", _NETWORK, PPOConfig(), seed=1)
+    observations = head.observe(_numbers(rng, 300))
     observation = {name: tf.constant(values) for name, values in observations.items()}
     distribution, _ = learner.actor(observation, step_type=tf.ones(300, tf.int32), network_state=())
     actions = distribution.sample(seed=1).numpy()
-    log_probs, entropy = kind.evaluate_actions(learner.weights(), observations, actions)
+    log_probs, entropy = head.evaluate_actions(learner.weights(), observations, actions)
     np.testing.assert_allclose(distribution.log_prob(actions).numpy(), log_probs, atol=1e-4)
     np.testing.assert_allclose(distribution.entropy().numpy(), entropy, atol=1e-5)
-    # What the agent makes of an action and its probability has the same probability.
-    parameters = kind.distribution_parameters(observations, actions, log_probs)
+    # The distribution reconstructed from an action and its probability gives the action that probability.
+    parameters = head.distribution_parameters(observations, actions, log_probs)
     np.testing.assert_allclose(
         type(distribution)(**{name: values.astype("f4") for name, values in parameters.items()})
         .log_prob(actions)
@@ -155,10 +154,10 @@ def test_of_a_number_the_tensorflow_network_is_the_numpy_network() -> None:
     )
 
 
-def test_a_number_is_learnt_from_as_it_was_drawn() -> None:
-    """The policy that decides tells the same probabilities as the network that learns."""
-    kind, rng = _number(), np.random.default_rng(1)
-    learner = ppo.PPOLearner(kind, "urgency", _NETWORK, PPOConfig(), seed=1)
+def test_recorded_probabilities_are_those_of_the_network() -> None:
+    """The policy that decides records the same probabilities as the network that learns."""
+    head, rng = _continuous_head(), np.random.default_rng(1)
+    learner = ppo.PPOLearner(head, "urgency", _NETWORK, PPOConfig(), seed=1)
     specs = (TensorSpec("size", np.dtype("i8"), (1,)), TensorSpec("weight", np.dtype("f4"), (1,)))
     decide = ContinuousPolicy(learner.weights(), _SCALE, temperature=1.0).start(
         Header(specs, TensorSpec("urgency", np.dtype("f4"), (1,))), seed=5
@@ -166,68 +165,68 @@ def test_a_number_is_learnt_from_as_it_was_drawn() -> None:
     features = _numbers(rng, 200)
     rows = zip(features["size"], features["weight"], strict=True)
     advice = np.array([decide(size.tobytes() + weight.tobytes()) for size, weight in rows])
-    drawn, told = decide.sampled_actions(), decide.log_probs()
-    assert drawn is not None and told is not None
+    actions, recorded = decide.sampled_actions(), decide.log_probs()
+    assert actions is not None and recorded is not None
     np.testing.assert_allclose(
-        kind.evaluate_actions(learner.weights(), kind.observe(features), drawn)[0], told, atol=1e-4
+        head.evaluate_actions(learner.weights(), head.observe(features), actions)[0], recorded, atol=1e-4
     )
-    within = (drawn > _SCALE.lowest) & (drawn < _SCALE.highest)
+    within = (actions > _SCALE.lowest) & (actions < _SCALE.highest)
     assert within.mean() > 0.9
-    # Half a step of the advice.
-    np.testing.assert_allclose(kind.actions(advice)[within], drawn[within], atol=0.5 / 16 + 1e-6)
+    # Half a step of the quantizer.
+    np.testing.assert_allclose(head.actions(advice)[within], actions[within], atol=0.5 / 16 + 1e-6)
 
 
-def test_reinforcement_finds_the_number() -> None:
-    kind, rng = _number(), np.random.default_rng(0)
+def test_reinforcement_finds_the_action() -> None:
+    head, rng = _continuous_head(), np.random.default_rng(0)
     learner = ppo.PPOLearner(
-        kind, "urgency", _NETWORK, PPOConfig(learning_rate=0.01, minibatch_size=256, entropy_regularization=0.01), 1
+        head, "urgency", _NETWORK, PPOConfig(learning_rate=0.01, minibatch_size=256, entropy_regularization=0.01), 1
     )
     for _ in range(40):
         features = _numbers(rng, 2000)
-        observations = kind.observe(features)
-        # Drawn by what the learner's policy is: its deviation follows from the density at its mean.
+        observations = head.observe(features)
+        # Sampled from the learner's policy, whose deviation follows from the density at its mean.
         mean = ContinuousPolicy(learner.weights(), _SCALE).means(features)
-        deviation = np.exp(-kind.evaluate_actions(learner.weights(), observations, mean)[0]) / np.sqrt(2 * np.pi)
+        deviation = np.exp(-head.evaluate_actions(learner.weights(), observations, mean)[0]) / np.sqrt(2 * np.pi)
         actions = (mean + deviation * rng.normal(size=2000)).astype("f4")
-        taken = kind.evaluate_actions(learner.weights(), observations, actions)[0].astype("f4")
+        taken = head.evaluate_actions(learner.weights(), observations, actions)[0].astype("f4")
         loss = np.abs(actions - _wanted(features))
         advantages = ((loss.mean() - loss) / loss.std()).astype("f4")
         metrics = learner.update(ppo.Batch(observations, actions, taken, advantages, advantages), rng)
     features = _numbers(rng, 500)
     means = ContinuousPolicy(learner.weights(), _SCALE).means(features)
-    # Always the mean of what is wanted would be some 0.8 off.
+    # Always predicting the mean would be off by 0.8.
     assert np.mean(np.abs(means - _wanted(features))) < 0.4
     assert np.isfinite(metrics["entropy"]) and metrics["kl"] >= 0
 
 
 def test_cloning_learns_numbers_and_the_deviation_to_explore_with() -> None:
-    kind = _number()
+    head = _continuous_head()
 
     def examples(seed: int) -> Examples:
         features = _numbers(np.random.default_rng(seed), 3000)
-        # As a trace has them.
-        return Examples(kind.observe(features), kind.actions(_SCALE.to_advice(_wanted(features))), num_modules=1)
+        # Quantized, as in a trace.
+        return Examples(head.observe(features), head.actions(_SCALE.to_advice(_wanted(features))), num_modules=1)
 
     config = BehavioralCloningConfig(batch_size=64, num_epochs=12, learning_rate=1e-2, seed=3, label_smoothing=0.05)
-    cloned = Cloner(kind, "urgency", _NETWORK, config).clone(examples(1), examples(2))
+    cloned = Cloner(head, "urgency", _NETWORK, config).clone(examples(1), examples(2))
     assert cloned.best["accuracy"] > 0.75
     assert cloned.best["majority_rate"] < 0.1
     assert cloned.best["mean_error"] < 0.25
     assert cloned.best["deviation"] == pytest.approx(0.05, rel=0.1)
 
 
-def test_smoothing_is_shared_among_what_else_is_legal() -> None:
+def test_smoothing_is_shared_among_the_other_legal_actions() -> None:
     legal = np.array([[True, True, True, False], [False, True, False, False]])
     expected = np.array([[0.05, 0.9, 0.05, 0], [0, 1, 0, 0]])
     np.testing.assert_allclose(smoothed_labels(np.array([1, 1]), legal, 0.1), expected)
 
 
-def test_the_compiler_says_how_many_candidates_there_are() -> None:
+def test_the_compiler_determines_the_number_of_candidates() -> None:
     problem = problems.load("regalloc_eviction")
     quantiles = dict.fromkeys(problem.feature_names, np.arange(3.0))
-    kind = problem.head(quantiles, [_mask(7)])
-    assert isinstance(kind, MaskedCategoricalHead)
-    assert (kind.num_actions, kind.noop_action) == (7, 6)
+    head = problem.head(quantiles, [_mask(7)])
+    assert isinstance(head, MaskedCategoricalHead)
+    assert (head.num_actions, head.noop_action) == (7, 6)
     with pytest.raises(PolicyError, match="does not send 'mask'"):
         problem.head(quantiles, [])
     with pytest.raises(PolicyError, match="is for other inputs than this problem's: rank"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining.signature import FEATURES
+from compiler_opt.problems.inlining import FEATURES
 from tests.small_corpus import SOURCES, make_small_corpus
 from tests.tools.bad_input.mistake import CLANG, NEWER_CLANG
 

@@ -11,8 +11,7 @@ from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.policies.counterfactuals import CounterfactualPolicy
-from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.policy import CounterfactualPolicy, Policy
 from compiler_opt.policies.weights import NetworkWeights, mean_network
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
@@ -25,7 +24,7 @@ from compiler_opt.rl.algorithms.counterfactuals.samples import (
     save_samples,
 )
 from compiler_opt.rl.training_context import TrainingContext
-from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
+from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 
 _FINAL_STAGES = 10
 """Steps of the learning-rate schedule of final networks."""

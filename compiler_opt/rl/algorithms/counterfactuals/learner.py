@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
 from compiler_opt.rl.algorithms.counterfactuals.samples import Samples
 from compiler_opt.rl.averages import AveragedWeights
 from compiler_opt.spaces.heads import networks
-from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
-from compiler_opt.spaces.network_config import NetworkConfig
+from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 
 _STEPS_TO_AVERAGE = 20
 """Gradient steps between two updates of the moving average of the weights."""

@@ -14,10 +14,10 @@ import numpy as np
 from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.files import set_aside, sweep_temporaries
 from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.policies.counterfactuals import Counterfactual
+from compiler_opt.policies.policy import Counterfactual
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
-from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
+from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 from compiler_opt.spaces.heads.networks import RANKS
 
 _LOG = logging.getLogger(__name__)

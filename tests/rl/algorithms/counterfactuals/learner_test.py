@@ -11,7 +11,7 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 load_tensorflow()
 
 from compiler_opt.llvm.interactive import FunctionOfDecisions  # noqa: E402
-from compiler_opt.policies.weights import mean_network  # noqa: E402
+from compiler_opt.policies.weights import NetworkConfig, mean_network  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, log_gain  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals.samples import (  # noqa: E402
@@ -19,9 +19,8 @@ from compiler_opt.rl.algorithms.counterfactuals.samples import (  # noqa: E402
     candidate_pairs,
     draw_counterfactuals,
 )
-from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead  # noqa: E402
+from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
-from compiler_opt.spaces.network_config import NetworkConfig  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 
 _PLACES = 5

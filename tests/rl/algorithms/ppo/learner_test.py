@@ -7,11 +7,11 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()
 
+from compiler_opt.policies.weights import NetworkConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import learner as ppo  # noqa: E402
 from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
-from compiler_opt.spaces.heads.binary import BinaryHead  # noqa: E402
-from compiler_opt.spaces.network_config import NetworkConfig  # noqa: E402
+from compiler_opt.spaces.heads.categorical import BinaryHead  # noqa: E402
 
 _FEATURES = ("a", "b", "c")
 

@@ -5,7 +5,7 @@ import pytest
 
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
-from compiler_opt.problems.inlining.score import comdat_copies, function_credit, function_weights, weighted_text_bytes
+from compiler_opt.problems.inlining import comdat_copies, function_credit, function_weights, weighted_text_bytes
 
 ONE = ObjectSizes(
     text_bytes=100,

@@ -1,4 +1,4 @@
-"""The rebuilt priorities, and what compilers make of advice."""
+"""The rebuilt priorities, and how compilers interpret advice."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +14,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.regalloc_priority import signature
-from compiler_opt.problems.regalloc_priority.default_priority import DefaultPriority
+from compiler_opt.problems.regalloc_priority import ADVICE, STAGE_ASSIGN, STAGE_SPLIT, DefaultPriority
 from compiler_opt.tensor_spec import TensorSpec
 from tests.small_corpus import make_busy_corpus
 
@@ -34,8 +33,8 @@ def _advice(size: int, stage: int, weight: float = 1.0) -> float:
 
 
 def test_the_order_of_the_rules() -> None:
-    split, assign = signature.STAGE_SPLIT, signature.STAGE_ASSIGN
-    # What waits to be split, by length; then what is short, in the order that it came in; then the rest, by length.
+    split, assign = STAGE_SPLIT, STAGE_ASSIGN
+    # Ranges that wait to be split, by length; short ones, in order of arrival; then the others, by length.
     expected = [
         (16, split),
         (4000, split),
@@ -48,13 +47,13 @@ def test_the_order_of_the_rules() -> None:
     advice = [_advice(*live_range) for live_range in expected]
     assert advice == sorted(set(advice))
     assert _advice(16, assign) == _advice(100, assign) == _advice(16, assign, np.inf)
-    # What splitting has left, and what spilling has, counts by its length.
+    # The remains of splitting and of spilling count by length.
     assert _advice(16, 3) == _advice(16, 4) > _advice(16, split)
-    assert _advice(2**62, assign) <= signature.ADVICE.largest_advice
+    assert _advice(2**62, assign) <= ADVICE.largest_advice
     assert _advice(0, split) == _advice(-1, split) == 0
 
 
-def test_a_compiler_that_sends_less_is_refused() -> None:
+def test_a_missing_feature_is_named() -> None:
     with pytest.raises(PolicyError, match="does not send the features stage"):
         DefaultPriority().start(Header((_SPECS[0], _SPECS[2]), _ADVICE), 0)
 
@@ -95,7 +94,7 @@ def _compile(policy: Policy | None, busy: Corpus, toolchain: Toolchain, director
     return result, kept.read_bytes()
 
 
-def test_compilers_leave_out_the_fraction_and_take_the_highest_first(
+def test_compilers_truncate_advice_and_take_the_highest_first(
     busy: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     def objects(long: float, short: float) -> bytes:
@@ -104,13 +103,11 @@ def test_compilers_leave_out_the_fraction_and_take_the_highest_first(
     long_first, equal = objects(2, 1), objects(1, 1)
     assert objects(1, 2) != long_first != equal
     assert objects(1.9, 1) == objects(7, 7) == equal
-    largest = signature.ADVICE.largest_advice
+    largest = ADVICE.largest_advice
     assert objects(largest, largest - 1) == objects(1, 0) == long_first
 
 
-def test_the_rebuilt_default_compiles_and_is_told_apart_by_function(
-    busy: Corpus, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_the_rebuilt_default_compiles_and_names_functions(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     plain, _ = _compile(None, busy, toolchain, tmp_path)
     default, _ = _compile(_PROBLEM.default_policy, busy, toolchain, tmp_path)
     trajectory = default.trajectory
@@ -120,8 +117,8 @@ def test_the_rebuilt_default_compiles_and_is_told_apart_by_function(
     features = trajectory.features()
     assert set(_PROBLEM.feature_names) <= set(features)
     assert np.isposinf(features["weight"]).any()
-    sizes = features["li_size"][features["stage"] == signature.STAGE_ASSIGN]
+    sizes = features["li_size"][features["stage"] == STAGE_ASSIGN]
     assert sizes.min() > 0
-    # Both keep most in registers; the rebuilt default is no copy of the compiler's.
+    # Both keep most values in registers; the rebuilt default only resembles the compiler's.
     scores = [_PROBLEM.score(result.measurement, None) for result in (plain, default)]
     assert 0 < scores[1] < 2 * scores[0]

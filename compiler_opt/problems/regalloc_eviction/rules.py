@@ -1,0 +1,169 @@
+"""Rules of eviction: LLVM's own, and a family of rules with parameters.
+
+Our plugin sends LLVM's own choice of the live range to evict (`llvm.regalloc_plugin`). Otherwise it is rebuilt from the
+features, by the rules of `DefaultEvictionAdvisor` in `llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp`. The candidates are
+in allocation order, and the last one is the interval that needs a register.
+
+    cheapest = none
+    for each legal candidate, in order:
+        take it if it costs less than the cheapest so far: broken hints first, then the heaviest interval's weight
+            (a free candidate costs nothing, an urgent eviction counts as ten broken hints)
+        ... and weighs less than the interval itself, unless that must get a register
+        ... and is not local, once there is a cheapest
+        stop if it is the hinted register
+    otherwise: the interval itself
+
+The features do not show how weights compare if one of them is infinite (see `spill_weights`; the interval itself then
+counts among the lightest), and whether the allocator only looks for a register that is cheaper to use than the one
+it has.
+
+The family includes an approximation of this rule. A candidate's cost is a product of powers:
+
+    cost = weight x length^p x (uses, reads, ...)^q x exp(a per broken hint + b if local - c if it is the hint + ...)
+
+The cheapest candidate is evicted if it costs less than the interval itself, `weight x length^p x ...`, times
+exp(`eager`). LLVM's own rule has all powers 0 and compares broken hints first. Its weight is a *density*: the cost of
+an interval's uses divided by its length. So p = 1 is the total cost of spilling an interval, and values between 0 and 1
+also consider that a long interval blocks more others. Quantities are relative to the largest among a decision's
+candidates, as the compiler sends them.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import Decider, Policy, deciding_by
+from compiler_opt.policies.rule import Rule, RuleParameter
+from compiler_opt.problems.regalloc_eviction import signature
+from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
+
+URGENT_HINTS = 10.0
+"""An urgent eviction counts as this many broken hints."""
+
+_DEFAULT_FEATURES = ("mask", "is_free", "nr_urgent", "nr_broken_hints", "is_hint", "is_local")
+
+_SMALLEST = 1e-4
+"""Added before taking logarithms: some quantities are 0."""
+
+_POWERS = {
+    "length": "liverange_size",
+    "uses": "nr_defs_and_uses",
+    "reads": "weighed_reads_by_max",
+    "writes": "weighed_writes_by_max",
+    "hottest_block": "hottest_bb_freq_by_max",
+    "first_block": "start_bb_freq_by_max",
+    "last_block": "end_bb_freq_by_max",
+}
+"""Exponents, and the features that they are exponents of."""
+
+_PER_UNIT = {"rematerializable": "nr_rematerializable", "stage": "max_stage"}
+"""Factors of features within the exponential."""
+
+
+def default_choices(features: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The default's choices: features by name, as the compiler sends them, to `[T]` int64."""
+    if signature.PLUGIN_DEFAULT in features:
+        return features[signature.PLUGIN_DEFAULT].reshape(-1).astype(np.int64)
+    return rebuilt_choices(features)
+
+
+def rebuilt_choices(features: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The same, rebuilt from the features without the plugin's."""
+    columns = [by_candidate(features, name).tolist() for name in _DEFAULT_FEATURES]
+    weights = spill_weights(features).tolist()
+    return np.array([_choose(*decision) for decision in zip(*columns, weights, strict=True)], np.int64)
+
+
+def _choose(
+    mask: list[float],
+    is_free: list[float],
+    urgent: list[float],
+    broken: list[float],
+    is_hint: list[float],
+    is_local: list[float],
+    weight: list[float],
+) -> int:
+    """The position chosen in one decision, given the features of each candidate."""
+    itself = len(mask) - 1
+    may_fail = mask[itself] != 0
+    cheapest = (float("inf"), float("inf"))
+    chosen = itself
+    for place in range(itself):
+        if not mask[place]:
+            continue
+        if is_free[place]:
+            cost = (0.0, 0.0)
+        else:
+            cost = (broken[place] + URGENT_HINTS * urgent[place], weight[place])
+            if cost >= cheapest:
+                continue
+            if may_fail and weight[place] >= weight[itself]:
+                continue
+            if may_fail and chosen != itself and is_local[place]:
+                continue
+        chosen, cheapest = place, cost
+        if is_hint[place]:
+            break
+    return chosen
+
+
+class DefaultEviction(Policy):
+    """Decides as the compiler's own advisor would."""
+
+    name = "default"
+    is_default = True
+
+    def start(self, header: Header, seed: int) -> Decider:
+        del seed
+        is_sent = signature.PLUGIN_DEFAULT in header.names
+        names = (signature.PLUGIN_DEFAULT,) if is_sent else (*_DEFAULT_FEATURES, "use_def_density")
+        return deciding_by(default_choices, names, header, self.name)
+
+
+class EvictionRule(Rule):
+    """The family of rules."""
+
+    features = (signature.MASK, *signature.FEATURES)
+    optional = (signature.PLUGIN_DEFAULT,)
+    parameters = (
+        RuleParameter("eager", 0.0, 0.3),
+        RuleParameter("broken_hints", 3.0, 1.0),
+        RuleParameter("local", 0.0, 0.3),
+        RuleParameter("hint", 3.0, 1.0),
+        RuleParameter("length", 0.0, 0.2),
+        *(RuleParameter(name, 0.0, 0.15) for name in _POWERS if name != "length"),
+        RuleParameter("rematerializable", 0.0, 0.4),
+        RuleParameter("stage", 0.0, 0.2),
+    )
+
+    def choose(self, values: np.ndarray, features: Mapping[str, np.ndarray]) -> np.ndarray:
+        value = self.named(values)
+        column = {name: by_candidate(features, name).astype(np.float64) for name in self.features}
+        weight = spill_weights(features).astype(np.float64)
+        legal = column[signature.MASK] != 0
+        # Logarithms of costs, which have the same order as costs: [T, C].
+        cost = _logarithm(weight)
+        for name, feature in _POWERS.items():
+            cost = cost + value[name] * _logarithm(column[feature])
+        for name, feature in _PER_UNIT.items():
+            cost = cost + value[name] * column[feature]
+        may_fail = legal[:, -1]
+        free = column["is_free"] != 0
+        others = legal.copy()
+        others[:, -1] = False
+        others &= free | (cost < cost[:, -1:] + value["eager"]) | ~may_fail[:, np.newaxis]
+        hints = column["nr_broken_hints"] + URGENT_HINTS * column["nr_urgent"]
+        cost = cost + value["broken_hints"] * hints + value["local"] * column["is_local"]
+        cost = np.where(free, -np.inf, cost - value["hint"] * column["is_hint"])
+        default = default_choices(features)
+        # Free candidates cost the least; argmin takes the first among equals.
+        chosen = np.where(others, np.maximum(cost, np.finfo(np.float64).min), np.inf).argmin(axis=1)
+        chosen = np.where(others.any(axis=1), chosen, np.where(may_fail, legal.shape[1] - 1, default))
+        # If one must not be spilled, the weights of the others are lost.
+        lost = (np.isinf(weight) & legal).any(axis=1)
+        return np.where(lost, default, chosen)
+
+
+def _logarithm(quantities: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(quantities, 0.0) + _SMALLEST)
