@@ -32,8 +32,7 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl import algorithms, run_settings
 from compiler_opt.rl.algorithm import AlgorithmConfigs
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
+from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.network_config import NetworkConfig
@@ -268,7 +267,7 @@ def clone_default(
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()
-        from compiler_opt.rl.behavioral_cloning.warm_start import clone
+        from compiler_opt.rl.behavioral_cloning import clone
 
         return clone(root_dir, trace_path, problem, quantiles, settings.network, settings.cloning, echo)
 

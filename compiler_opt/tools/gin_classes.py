@@ -7,8 +7,7 @@ from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.llvm.ir2vec import InliningConfig
 from compiler_opt.rl import algorithms
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.config import TrainingConfig
+from compiler_opt.rl.config import BehavioralCloningConfig, TrainingConfig
 from compiler_opt.spaces.network_config import NetworkConfig
 
 _SHARED: dict[str, type] = {"network": NetworkConfig, "problem_config": ProblemConfig, "inlining": InliningConfig}

@@ -4,8 +4,7 @@ import dataclasses
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.config import check_range
+from compiler_opt.rl.config import BehavioralCloningConfig, check_range
 from compiler_opt.rl.training_context import TrainingContext
 
 

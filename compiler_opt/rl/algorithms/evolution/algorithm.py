@@ -19,7 +19,7 @@ from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.evolution import EvolutionConfig
 from compiler_opt.rl.algorithms.evolution.search import ParameterSearch, weighted_gain
-from compiler_opt.rl.behavioral_cloning.cloner import Cloner, split_by_module
+from compiler_opt.rl.behavioral_cloning import Cloner, split_by_module
 from compiler_opt.rl.training_context import TrainingContext
 
 _LOG = logging.getLogger(__name__)
