@@ -10,7 +10,7 @@ from compiler_opt.rl.training_context import TrainingContext
 
 @dataclasses.dataclass(frozen=True)
 class EvolutionConfig:
-    """Hyperparameters of the search for a rule's parameters (see `search`), and of cloning the rule.
+    """Hyperparameters of the search for a rule's parameters (see `algorithm.py`), and of cloning the rule.
 
     Attributes:
       exploration: standard deviation of the directions, in units of each parameter's scale.

@@ -11,8 +11,11 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 load_tensorflow()
 
 from compiler_opt.rl.algorithms.evolution import EvolutionConfig  # noqa: E402
-from compiler_opt.rl.algorithms.evolution.algorithm import cloned_parameters  # noqa: E402
-from compiler_opt.rl.algorithms.evolution.search import ParameterSearch, weighted_gain  # noqa: E402
+from compiler_opt.rl.algorithms.evolution.algorithm import (  # noqa: E402
+    ParameterSearch,
+    cloned_parameters,
+    weighted_gain,
+)
 
 _SCALE = np.array([0.1, 1.0, 0.5])
 _BEST = np.array([0.3, -2.0, 0.0])

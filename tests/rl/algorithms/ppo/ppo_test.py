@@ -8,7 +8,7 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 load_tensorflow()
 
 from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
-from compiler_opt.rl.algorithms.ppo import learner as ppo  # noqa: E402
+from compiler_opt.rl.algorithms.ppo import algorithm as ppo  # noqa: E402
 from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
 from compiler_opt.spaces.heads.binary import BinaryHead  # noqa: E402
 from compiler_opt.spaces.network_config import NetworkConfig  # noqa: E402
@@ -83,10 +83,10 @@ def test_the_average_follows_the_weights() -> None:
     before = learner.weights().kernels[0]
     learner.update(_batch(learner, rng, 500), rng)
     after = learner.weights().kernels[0]
-    averaged = learner.averaged_weights()
+    averaged = learner.average.weights()
     np.testing.assert_allclose(averaged.kernels[0], 0.75 * before + 0.25 * after, rtol=1e-5, atol=1e-6)
-    learner.warm_start(averaged)
-    np.testing.assert_array_equal(learner.averaged_weights().kernels[0], averaged.kernels[0])
+    learner.average.warm_start(averaged)
+    np.testing.assert_array_equal(learner.average.weights().kernels[0], averaged.kernels[0])
 
 
 def test_a_large_iteration_is_sampled_down() -> None:

@@ -1,7 +1,8 @@
-"""Counterfactuals: what is tried, which samples come of it, and that the learner learns from them."""
+"""Counterfactuals: which are drawn, their samples in memory and on disk, and what the learner learns from them."""
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ load_tensorflow()
 from compiler_opt.llvm.interactive import FunctionOfDecisions  # noqa: E402
 from compiler_opt.policies.weights import mean_network  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig  # noqa: E402
-from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, log_gain  # noqa: E402
-from compiler_opt.rl.algorithms.counterfactuals.samples import (  # noqa: E402
+from compiler_opt.rl.algorithms.counterfactuals.algorithm import candidate_pairs, draw_counterfactuals  # noqa: E402
+from compiler_opt.rl.algorithms.counterfactuals.learner import (  # noqa: E402
+    GainLearner,
     Samples,
-    candidate_pairs,
-    draw_counterfactuals,
+    load_samples,
+    log_gain,
+    save_samples,
 )
 from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
@@ -69,7 +72,7 @@ def test_a_gain_is_the_logarithm_of_the_ratio() -> None:
 def _draw(uniform_share: float, count: int) -> tuple[dict[str, np.ndarray], np.ndarray, FunctionOfDecisions, list]:
     rng = np.random.default_rng(0)
     features, kind = _features(rng, 40), _kind()
-    weights = _learner().averaged_weights()
+    weights = _learner().average.weights()
     advice = kind.logits(weights, kind.observe(features)).argmax(axis=-1)
     sites = FunctionOfDecisions(("f", "g", "lonely"), np.array([0] * 25 + [1] * 14 + [2], np.int32))
     features["mask"][39, :-1] = False
@@ -108,7 +111,7 @@ def test_when_everything_has_been_tried_rollouts_get_fewer() -> None:
 def test_what_promises_most_comes_first_when_nothing_is_drawn_evenly() -> None:
     features, advice, sites, drawn = _draw(1e-9, 1)
     kind = _kind()
-    scores = kind.logits(_learner().averaged_weights(), kind.observe(features))
+    scores = kind.logits(_learner().average.weights(), kind.observe(features))
     for function, other in drawn[0].items():
         [decisions] = np.nonzero(sites.indices == sites.functions.index(function))
         rows = scores[decisions]
@@ -136,7 +139,7 @@ def test_it_learns_which_candidates_cost_less() -> None:
     assert metrics["gain_correlation"] > 0.75
     assert learner.gain_correlation(_told(rng, 4000), 0.0) > 0.75
     features = _features(rng, 300)
-    decided = kind.logits(learner.averaged_weights(), kind.observe(features)).argmax(axis=-1)
+    decided = kind.logits(learner.average.weights(), kind.observe(features)).argmax(axis=-1)
     costs = np.where(features["mask"], features["cost"], np.inf)
     regret = costs[np.arange(300), decided] - costs.min(axis=-1)
     assert regret.mean() < 0.03
@@ -149,7 +152,7 @@ def test_a_margin_keeps_it_from_leaving_the_default_for_little() -> None:
     features = _features(rng, 2000)
     features["mask"][:] = True
     rows = np.arange(2000)
-    decided = kind.logits(learner.averaged_weights(), kind.observe(features)).argmax(axis=-1)
+    decided = kind.logits(learner.average.weights(), kind.observe(features)).argmax(axis=-1)
     gain = features["cost"][rows, features["default"]] - features["cost"].min(axis=-1)
     left = decided != features["default"]
     assert left[gain > 0.4].mean() > 0.95
@@ -158,18 +161,53 @@ def test_a_margin_keeps_it_from_leaving_the_default_for_little() -> None:
 
 def test_the_policy_to_start_from_decides_until_something_is_learned() -> None:
     rng = np.random.default_rng(2)
-    start = _learner().averaged_weights()
+    start = _learner().average.weights()
     start = dataclasses.replace(start, biases=tuple(bias + 1 for bias in start.biases))
     learner = _learner()
     learner.warm_start(start)
-    assert learner.averaged_weights().checksum() == start.checksum()
+    assert learner.average.weights().checksum() == start.checksum()
     learner.update(_told(rng, 500), 0.0, 200, rng)
-    continued = learner.averaged_weights()
+    continued = learner.average.weights()
     fresh = _learner()
     rng = np.random.default_rng(2)
     fresh.update(_told(rng, 500), 0.0, 200, rng)
-    for one, other in zip(continued.kernels, fresh.averaged_weights().kernels, strict=True):
+    for one, other in zip(continued.kernels, fresh.average.weights().kernels, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def _random_samples(seed: int, count: int) -> Samples:
+    rng = np.random.default_rng(seed)
+    return Samples(rng.random((count, 2, 3), np.float32), rng.random(count, np.float32))
+
+
+def test_those_up_to_an_iteration_come_back_and_later_ones_go(tmp_path: Path) -> None:
+    directory = tmp_path / "samples"
+    assert load_samples(directory, 0) == []
+    saved = {iteration: _random_samples(iteration, iteration + 1) for iteration in (1, 2, 5)}
+    for iteration, content in saved.items():
+        save_samples(directory, iteration, content)
+    found = load_samples(directory, 3)
+    assert [len(content) for content in found] == [2, 3]
+    for content, expected in zip(found, (saved[1], saved[2]), strict=True):
+        np.testing.assert_array_equal(content.ranks, expected.ranks)
+        np.testing.assert_array_equal(content.gains, expected.gains)
+    assert [path.name for path in sorted(directory.iterdir())] == ["000001.npz", "000002.npz"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and then nothing", "half", "another kind"])
+def test_a_damaged_file_is_set_aside(tmp_path: Path, damage: bytes | str, caplog: pytest.LogCaptureFixture) -> None:
+    for iteration in (1, 2):
+        save_samples(tmp_path, iteration, _random_samples(iteration, 4))
+    path = tmp_path / "000001.npz"
+    if damage == "another kind":
+        np.savez(path, something=np.zeros(3))
+    else:
+        path.write_bytes(path.read_bytes()[:200] if isinstance(damage, str) else damage)
+    assert [len(found) for found in load_samples(tmp_path, 2)] == [4]
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"{path}: no samples of this run (")
+    assert record.getMessage().endswith("kept as 000001.npz.damaged, lost")
+    assert (tmp_path / "000001.npz.damaged").is_file()
 
 
 def test_no_samples_are_samples_too() -> None:
@@ -177,7 +215,7 @@ def test_no_samples_are_samples_too() -> None:
 
 
 def test_the_same_seed_makes_the_same_network() -> None:
-    kernels = [GainLearner(_kind(), "index", _NETWORK, _CONFIG, seed).averaged_weights().kernels for seed in (1, 1, 2)]
+    kernels = [GainLearner(_kind(), "index", _NETWORK, _CONFIG, seed).average.weights().kernels for seed in (1, 1, 2)]
     for one, same, other in zip(*kernels, strict=True):
         np.testing.assert_array_equal(one, same)
         assert (one != other).all()
@@ -187,7 +225,7 @@ def test_networks_side_by_side_are_their_mean() -> None:
     kind, rng = _kind(), np.random.default_rng(3)
     networks = []
     for seed in (1, 2, 3):
-        network = GainLearner(kind, "index", NetworkConfig((8, 6, 5)), _CONFIG, seed).averaged_weights()
+        network = GainLearner(kind, "index", NetworkConfig((8, 6, 5)), _CONFIG, seed).average.weights()
         biases = tuple(rng.normal(size=len(bias)).astype(np.float32) for bias in network.biases)
         networks.append(dataclasses.replace(network, biases=biases))
     observations = kind.observe(_features(rng, 50))
