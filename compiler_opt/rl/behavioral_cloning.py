@@ -24,6 +24,7 @@ from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig
 from compiler_opt.rl.history import History
+from compiler_opt.rl.learning import mean_loss
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.network_config import NetworkConfig
@@ -189,24 +190,19 @@ class Cloner:
         return self._head.labels(examples.observations, examples.actions, self._config.label_smoothing)
 
     def _train_epoch(self, observations: Mapping[str, tf.Tensor], labels: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-        """Observations `[N, ...]` by name, labels `[N, ...]` and indices `[S, B]` to the mean loss."""
-
-        def step(total: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-            observation = {name: tf.gather(values, batch) for name, values in observations.items()}
-            return total + self._train_step(observation, tf.gather(labels, batch))
-
-        total: tf.Tensor = tf.foldl(step, order, initializer=tf.constant(0.0))
-        return total / tf.cast(tf.shape(order)[0], tf.float32)
-
-    def _train_step(self, observation: Mapping[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        """Observation `[B, ...]` by name and labels `[B, ...]` to the loss before the step."""
-        step_type = tf.ones(tf.shape(labels)[:1], tf.int32)
-        with tf.GradientTape() as tape:
-            distribution, _ = self._actor(observation, step_type=step_type, network_state=())
-            loss = tf.reduce_mean(self._head.cloning_loss(distribution, labels))
+        """Observations `[N, ...]` by name, labels `[N, ...]` and indices `[S, B]` to the mean loss before the steps."""
         variables = self._actor.trainable_variables
-        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        return loss
+
+        def step(batch: tf.Tensor) -> tf.Tensor:
+            observation = {name: tf.gather(values, batch) for name, values in observations.items()}
+            step_type = tf.ones(tf.shape(batch), tf.int32)
+            with tf.GradientTape() as tape:
+                distribution, _ = self._actor(observation, step_type=step_type, network_state=())
+                loss = tf.reduce_mean(self._head.cloning_loss(distribution, tf.gather(labels, batch)))
+            self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            return loss
+
+        return mean_loss(step, order)
 
 
 def clone(

@@ -26,7 +26,7 @@ from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.files import set_aside, sweep_temporaries
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
-from compiler_opt.rl.averages import AveragedWeights
+from compiler_opt.rl.learning import AveragedWeights, mean_loss
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.masked_categorical import MaskedCategoricalHead
 from compiler_opt.spaces.network_config import NetworkConfig
@@ -191,23 +191,17 @@ class GainLearner:
         return result
 
     def _train_many(self, ranks: tf.Tensor, targets: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-        """Ranks `[N, 2, F]`, targets `[N]` and indices `[S, B]` to the mean loss of S steps."""
-
-        def step(total: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-            return total + self._train_step(tf.gather(ranks, batch), tf.gather(targets, batch))
-
-        total: tf.Tensor = tf.foldl(step, order, initializer=tf.constant(0.0))
-        return total / tf.cast(tf.shape(order)[0], tf.float32)
-
-    def _train_step(self, ranks: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-        """Ranks `[B, 2, F]` and targets `[B]` to the loss before the step."""
-        config = self._config
+        """Ranks `[N, 2, F]`, targets `[N]` and indices `[S, B]` to the mean loss before the steps."""
         variables = self.actor.trainable_variables
-        with tf.GradientTape() as tape:
-            scores = self.actor.outputs(ranks)[..., 0]
-            # Squared errors estimate the mean gain, in which rare large losses count in full.
-            loss = tf.reduce_mean(tf.square(scores[:, 1] - scores[:, 0] - targets))
-            penalty = config.weight_decay * tf.add_n([tf.nn.l2_loss(variable) for variable in variables[0::2]])
-            total = loss + penalty
-        self.optimizer.apply_gradients(zip(tape.gradient(total, variables), variables, strict=True))
-        return loss
+
+        def step(batch: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                scores = self.actor.outputs(tf.gather(ranks, batch))[..., 0]
+                # Squared errors estimate the mean gain, in which rare large losses count in full.
+                loss = tf.reduce_mean(tf.square(scores[:, 1] - scores[:, 0] - tf.gather(targets, batch)))
+                penalty = tf.add_n([tf.nn.l2_loss(variable) for variable in variables[0::2]])
+                total = loss + self._config.weight_decay * penalty
+            self.optimizer.apply_gradients(zip(tape.gradient(total, variables), variables, strict=True))
+            return loss
+
+        return mean_loss(step, order)

@@ -24,7 +24,7 @@ from compiler_opt.export.development import write_development_model
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.ppo import PPOConfig
-from compiler_opt.rl.averages import AveragedWeights
+from compiler_opt.rl.learning import AveragedWeights
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.network_config import NetworkConfig
