@@ -30,11 +30,11 @@ from compiler_opt.policies.vocabulary import SUFFIX, load_vocabulary, save_vocab
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
-from compiler_opt.rl import algorithms, run_settings
+from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig
 from compiler_opt.rl.default_trace import record_default_trace
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_context import TrainingContext, describe_settings
 from compiler_opt.spaces.network_config import NetworkConfig
 from compiler_opt.tensorflow_loading import load_tensorflow
 
@@ -304,7 +304,7 @@ def train(
     config, network = settings.training, settings.network
     configs: dict[str, Any] = {"train_eval": config, "network": network}
     configs |= {name: settings.algorithms.get(config_class) for name, config_class in algorithm.configs.items()}
-    described = run_settings.describe(problem.name, corpus, toolchain, configs)
+    described = describe_settings(problem.name, corpus, toolchain, configs)
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()
