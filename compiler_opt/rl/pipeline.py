@@ -97,11 +97,6 @@ class Trained:
     evaluation: Evaluation | None
 
 
-def do_unless_done(step: PipelineStep) -> None:
-    if not step.is_done:
-        step.do()
-
-
 def run(
     root_dir: Path,
     corpus: Corpus,
@@ -112,7 +107,7 @@ def run(
     held_out: Corpus | None = None,
     num_workers: int | None = None,
     echo: Callable[[str], object] = print,
-    do_step: Callable[[PipelineStep], object] = do_unless_done,
+    do_step: Callable[[PipelineStep], object] = lambda step: step.is_done or step.do(),
 ) -> Trained:
     """Trains a policy on one corpus and evaluates it on another; after an interruption, the same call resumes.
 
@@ -128,7 +123,7 @@ def run(
       held_out: the modules to evaluate on, of projects that `corpus` does not have.
       num_workers: compilers at a time; one per CPU by default.
       echo: prints a line of progress.
-      do_step: runs a step, or skips it; for callers that keep their own record of what is done.
+      do_step: runs a step unless it is done; for callers that keep their own record of that.
 
     Raises:
       CompilerOptError: see the steps.
@@ -136,39 +131,30 @@ def run(
     trace, vocabulary, warm_start = (root_dir / name for name in (TRACE, VOCABULARY, WARM_START))
     policy_dir, seed = root_dir / TRAINING / POLICY_DIR, settings.training.seed
     clones_default = algorithms.load(settings.training.algorithm).clones_default
+    learning = settings
 
     def record_trace() -> None:
         with WorkerPool(toolchain, problem, num_workers) as pool:
             record_default_trace(corpus, problem, toolchain, pool, trace)
 
+    def quantise() -> None:
+        make_vocabulary(trace, vocabulary, problem=problem, seed=seed)
+
     def clone() -> None:
         clone_default(warm_start, trace, vocabulary, settings, problem=problem, echo=echo)
 
-    learning = settings
+    def learn() -> None:
+        folder = root_dir / TRAINING
+        train(folder, corpus, problem, toolchain, learning, vocabulary_dir=vocabulary, num_workers=num_workers)
+
     if not settings.training.warmstart_policy_dir:
         do_step(PipelineStep("trace", meta_path(trace).exists(), record_trace))
-        has_vocabulary = any(vocabulary.glob(f"*{SUFFIX}"))
-        do_step(
-            PipelineStep(
-                "vocabulary", has_vocabulary, lambda: make_vocabulary(trace, vocabulary, problem=problem, seed=seed)
-            )
-        )
+        do_step(PipelineStep("vocabulary", any(vocabulary.glob(f"*{SUFFIX}")), quantise))
         if clones_default:
             do_step(PipelineStep("warm start", (warm_start / POLICY_DIR).exists(), clone))
             learning = settings.starting_from(warm_start / POLICY_DIR)
 
-    def train_policy() -> None:
-        train(
-            root_dir / TRAINING,
-            corpus,
-            problem,
-            toolchain,
-            learning,
-            vocabulary_dir=vocabulary,
-            num_workers=num_workers,
-        )
-
-    do_step(PipelineStep("training", False, train_policy))
+    do_step(PipelineStep("training", False, learn))
     if held_out is None:
         return Trained(policy_dir, None)
     how = EvaluationSettings(num_workers=num_workers, seed=seed)
@@ -204,7 +190,7 @@ def make_vocabulary(
       ProtocolError: the trace cannot be read.
       OutputError: the vocabulary cannot be written.
     """
-    problem = problem or _recorded_problem(TraceDescription(trace_path))
+    problem = problem or problems.recorded(TraceDescription(trace_path).about, str(trace_path))
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(output_dir, "--output_dir"))
         load_tensorflow()
@@ -212,10 +198,8 @@ def make_vocabulary(
         from compiler_opt.rl.trace_files import Trace
 
         trace = Trace(trace_path)
-        total = trace.num_decisions
-        progress = stack.enter_context(
-            tqdm(total=total, desc="counting", unit="decision", unit_scale=True, disable=None)
-        )
+        bar = tqdm(total=trace.num_decisions, desc="counting", unit="decision", unit_scale=True, disable=None)
+        progress = stack.enter_context(bar)
         quantiles = trace_quantiles(
             trace,
             problem.action_space,
@@ -259,7 +243,7 @@ def clone_default(
       OutputError: the policy cannot be written.
     """
     trace = TraceDescription(trace_path)
-    problem = problem or _recorded_problem(trace)
+    problem = problem or problems.recorded(trace.about, str(trace_path))
     embeddings = inlining.vocabulary(problem.advisor) if inlining is not None else None
     if embeddings is not None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
@@ -346,7 +330,3 @@ def _training_vocabulary(
             f"{', '.join(odd)}; use one that was made for the same compiler and --compile_task"
         )
     return quantiles
-
-
-def _recorded_problem(trace: TraceDescription) -> Problem:
-    return problems.recorded(trace.about, str(trace.path))
