@@ -20,7 +20,7 @@ from tf_agents.utils import common
 
 from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
-from compiler_opt.export.development import write_development_model
+from compiler_opt.export.formats import write_development_model
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.ppo import PPOConfig
