@@ -4,8 +4,8 @@
     InlinerSizeModel.cpp    instantiates it, for builds that expect header and object; not with TensorFlow
     InlinerSizeModel.o      that object
 
-LLVM's `ReleaseModeModelRunner` takes either class; docs/deploy.md describes how to build LLVM with it. Linking
-TensorFlow's takes TensorFlow's runtime sources, ours has the same interface and needs nothing else.
+LLVM's `ReleaseModeModelRunner` takes either class; docs/deploy.md describes how to build LLVM with it. TensorFlow's
+class needs TensorFlow's runtime sources to be linked; ours has the same interface and needs nothing else.
 """
 
 import dataclasses
@@ -161,7 +161,7 @@ def write_aot(
             f"{policy_dir}: expected {_SAVED_MODEL_FILE} in it, found none; give the policy's folder of a training"
         )
     with scratch_directory() as scratch:
-        # It leaves files beside its output and in the temporary folder; both are this folder.
+        # The command leaves files beside its output and in the temporary folder, so both are this folder.
         command = [sys.executable, "-m", "tensorflow.python.tools.saved_model_cli", "aot_compile_cpu"]
         options = {
             "multithreading": "false",

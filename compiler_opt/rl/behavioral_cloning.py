@@ -126,14 +126,11 @@ def split_by_module(
     held_out = held_out_modules(modules, config.holdout_fraction, config.seed)
     is_held_out = np.repeat([name in held_out for name in modules], lengths)
     columns = {name: np.concatenate(parts) for name, parts in observations.items()}
-    training, unseen = (
-        Examples({name: values[chosen] for name, values in columns.items()}, actions[chosen], num_modules)
-        for chosen, num_modules in (
-            (~is_held_out, len(set(modules)) - len(held_out)),
-            (is_held_out, len(held_out)),
-        )
-    )
-    return training, unseen
+
+    def part(chosen: np.ndarray, num_modules: int) -> Examples:
+        return Examples({name: values[chosen] for name, values in columns.items()}, actions[chosen], num_modules)
+
+    return part(~is_held_out, len(set(modules) - held_out)), part(is_held_out, len(held_out))
 
 
 class Cloner:

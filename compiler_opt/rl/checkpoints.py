@@ -41,18 +41,14 @@ class Checkpoints:
         self._checkpoint = tf.train.Checkpoint(**tracked)
 
     def save(self, iteration: int, state: dict[str, Any]) -> None:
-        """Writes the checkpoint of an iteration and removes old ones.
-
-        Raises:
-          OutputError: it cannot be written; the earlier ones are untouched.
-        """
+        """Writes an iteration's checkpoint and removes old ones. If it cannot, raises OutputError and removes none."""
         path = self._directory / f"{iteration:06d}"
         try:
             with replaced_folder(path) as partial:
                 self._checkpoint.write(str(partial / _VARIABLES))
                 (partial / _STATE).write_text(json.dumps(state))
-                sums = {file.name: size_and_sha256(file) for file in sorted(partial.iterdir())}
-                write_checked_json(partial / _CHECKSUMS, {name: list(found) for name, found in sums.items()})
+                sums = {file.name: list(size_and_sha256(file)) for file in sorted(partial.iterdir())}
+                write_checked_json(partial / _CHECKSUMS, sums)
         except (OSError, tf.errors.OpError) as error:
             reason = str(getattr(error, "strerror", None) or getattr(error, "message", error))
             raise OutputError(
@@ -67,8 +63,7 @@ class Checkpoints:
     ) -> tuple[int, dict[str, Any]] | None:
         """Restores the newest intact checkpoint; newer, damaged ones are set aside.
 
-        Args:
-          check: called with the state before anything is restored; raises if it does not match this run.
+        `check` is called with the state before anything is restored, and raises if it does not match this run.
 
         Returns:
           the iteration and the state; None if there is no checkpoint.

@@ -56,8 +56,8 @@ def record_default_trace(
     Args:
       corpus: holds the modules.
       problem: what is decided.
-      toolchain: the compiler.
-      pool: compiles them.
+      toolchain: the compiler, for the trace's description.
+      pool: compiles the modules.
       path: the trace to write; None to write none.
       modules: those to compile; by default all of the corpus.
       settings: of each compilation.

@@ -45,11 +45,7 @@ class AveragedWeights:
             mean.assign(variable)
 
     def warm_start(self, weights: NetworkWeights) -> None:
-        """Loads a policy's weights into the actor and restarts from them.
-
-        Raises:
-          PolicyError: they have another shape.
-        """
+        """Loads a policy's weights into the actor and restarts from them. Raises PolicyError if their shapes differ."""
         networks.assign(self._actor, weights)
         self.restart()
 

@@ -266,7 +266,7 @@ def train(
     vocabulary_dir: Path | None = None,
     num_workers: int | None = None,
 ) -> NetworkWeights:
-    """Trains a policy by reinforcement learning; killed at any moment, the same call resumes.
+    """Trains a policy on a corpus by reinforcement learning; killed at any moment, the same call resumes.
 
     Args:
       root_dir: folder for checkpoints, history, summaries and the policy.

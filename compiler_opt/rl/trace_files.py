@@ -67,7 +67,7 @@ class TraceWriter(contextlib.AbstractContextManager["TraceWriter"]):
         self._places: dict[tuple[str, str], tuple[int, int]] = {}
         self._features: tuple[TensorSpec, ...] = ()
         self._advice: TensorSpec | None = None
-        self.num_decisions = 0
+        self._num_decisions = 0
         check_writable(path)
         # A file without a name: nothing of it is left behind, however this process ends.
         self._spill = tempfile.TemporaryFile(dir=nearest_folder(path.parent))  # noqa: SIM115 (closed in __exit__)
@@ -99,7 +99,7 @@ class TraceWriter(contextlib.AbstractContextManager["TraceWriter"]):
         except OSError as error:
             raise self._failed(error) from error
         self._places[context.module, context.identifier] = (place, len(record))
-        self.num_decisions += len(context.action)
+        self._num_decisions += len(context.action)
 
     def finish(self, scores: Mapping[tuple[str, str], float], about: Mapping[str, Any]) -> None:
         """Writes the trace and its description.
@@ -126,7 +126,7 @@ class TraceWriter(contextlib.AbstractContextManager["TraceWriter"]):
                 "features": [spec.to_json() for spec in self._features],
                 "advice": self._advice.to_json(),
                 "num_contexts": len(self._places),
-                "num_decisions": self.num_decisions,
+                "num_decisions": self._num_decisions,
                 "trace_bytes": partial.stat().st_size,
                 **about,
             }
@@ -164,7 +164,7 @@ def _encoded_list(values: np.ndarray) -> bytes:
     """
     encoded = _encoded_feature
     if values.dtype.kind == "f" and values.size:
-        # Floats rarely recur, but Features of the same length differ in nothing but the bytes of their numbers.
+        # Floats rarely recur, but Features of the same length differ only in the bytes of their numbers.
         rows = np.ascontiguousarray(values.reshape(len(values), -1), "<f4").view(np.uint8)
         zeros = np.frombuffer(encoded(*[0.0] * (rows.shape[1] // 4)), np.uint8)
         before = np.broadcast_to(zeros[: -rows.shape[1]], (len(rows), len(zeros) - rows.shape[1]))

@@ -34,7 +34,7 @@ _FINAL_STAGES = 10
 """Steps of the learning-rate schedule of final networks."""
 
 _SEEDS_PER_NETWORK = 100
-"""More than a network has layers, each of which has its own seed."""
+"""More than the layers of a network, each of which has its own seed."""
 
 
 def draw_counterfactuals(
@@ -47,17 +47,9 @@ def draw_counterfactuals(
     count: int,
     rng: np.random.Generator,
 ) -> list[dict[str, Counterfactual]]:
-    """Draws the counterfactuals of a module: for each rollout, at most one per function, different in each rollout.
+    """Draws the counterfactuals of a module for `count` rollouts, at most one per function and rollout, all different.
 
-    Args:
-      head: of the action space.
-      config: how to draw.
-      weights: of the policy that decided.
-      features: of its T decisions, by name.
-      advice: `[T]`, its decisions.
-      sites: the functions of the decisions.
-      count: counterfactual rollouts.
-      rng: source of random numbers.
+    They change the T decisions of the policy with these weights: `features` by name, `advice` `[T]` and `sites`.
     """
     observations = head.observe(features)
     scores = head.logits(weights, observations)
@@ -87,13 +79,9 @@ def candidate_pairs(
     advice: np.ndarray,
     sites: FunctionOfDecisions,
 ) -> np.ndarray:
-    """Quantile ranks of the chosen and the other candidate of each counterfactual, `[N, 2, F]`.
+    """Quantile ranks `[N, 2, F]` of the chosen and the other candidate of each counterfactual, which are by function.
 
-    Args:
-      counterfactuals: by function.
-      observations: of the T decisions of the rollout that they change, by name.
-      advice: `[T]`, the decisions of that rollout.
-      sites: their functions.
+    The T decisions that they change have `observations` by name, `advice` `[T]` and `sites`.
     """
     pairs = []
     for function, other in counterfactuals.items():
@@ -236,7 +224,7 @@ class Counterfactuals(Algorithm):
         before = problem.by_function(own.measurement)
         observations = self._head.observe(trajectory.features())
         for attempt in group.follow_ups:
-            # Which of its changes made a rollout fail is unknown.
+            # It is unknown which of its changes made the rollout fail.
             if attempt.rollout.failure is not None:
                 continue
             assert isinstance(attempt.policy, CounterfactualPolicy)

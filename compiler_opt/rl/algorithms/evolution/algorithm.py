@@ -2,7 +2,7 @@
 
 Legend: P parameters, N pairs of rollouts.
 
-    draw a direction for each module; compile it with the parameters moved along it, and against it
+    draw a direction for each module; compile the module with the parameters moved along it, and against it
     the difference of the two scores estimates the gradient along that direction
     move each parameter by its mean gradient, in units of its standard error
 
