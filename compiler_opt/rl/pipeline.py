@@ -310,8 +310,8 @@ def _training_vocabulary(
       PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy needs other features or embeddings
         than the compiler provides.
     """
-    sent = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
-    supported, available = problem.supported_features(sent), problem.available_features(sent)
+    compiler_features = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
+    supported, available = problem.supported_features(compiler_features), problem.available_features(compiler_features)
     if warmstart_policy_dir:
         # A policy's weights are meaningful only under its own quantiles.
         weights = NetworkWeights.load(Path(warmstart_policy_dir))

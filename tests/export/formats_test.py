@@ -1,4 +1,4 @@
-"""Every format by the command, as a user gives it; the card beside it, with what an evaluation measured."""
+"""Every format by the command, as a user starts it; and the model card, with the results of an evaluation."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Checkpoints: what was saved comes back; a damaged one costs an iteration, and not the run."""
+"""Checkpoints are restored as they were saved; a damaged one costs an iteration, not the run."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Traces on disk: what is written is read again, and nobody ever sees half of one."""
+"""Traces on disk are read as they were written, and appear only when they are complete."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The learner learns what can be learned, and measures how far it went."""
+"""PPO learns a rule, and measures how far each update moved the policy."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def _learner(seed: int = 1, **config: float) -> ppo.PPOLearner:
 
 
 def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) -> ppo.Batch:
-    """Decisions sampled from the learner's policy; to decide 1 is right when `b` is positive."""
+    """Decisions sampled from the learner's policy; 1 is right when `b` is positive."""
     features = {name: rng.integers(-12, 12, size) for name in _FEATURES}
     logits = BinaryPolicy(learner.weights()).logits(features).astype(np.float64)
     probability = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
