@@ -119,10 +119,9 @@ def _start_or_resume(context: TrainingContext, algorithm: Algorithm, checkpoints
                 "else; use that one, or another --root_dir"
             )
 
-    found = checkpoints.restore(check)
-    if found is None:
+    state = checkpoints.restore(check)
+    if state is None:
         return _Progress()
-    _, state = found
     algorithm.restore(state["algorithm"])
     progress = _Progress.from_json(state["progress"])
     _LOG.info("resuming after iteration %d", progress.iteration)
