@@ -92,7 +92,7 @@ class TraceWriter(contextlib.AbstractContextManager["TraceWriter"]):
             self._features, self._advice = context.features, context.advice
         elif (context.features, context.advice) != (self._features, self._advice):
             raise ProtocolError(f"trace: {context.module} has other features than the modules before it")
-        record = encode(context)
+        record = _encoded_context(context)
         try:
             place = self._spill.seek(0, os.SEEK_END)
             self._spill.write(record)
@@ -145,7 +145,7 @@ class TraceWriter(contextlib.AbstractContextManager["TraceWriter"]):
         )
 
 
-def encode(context: TraceContext) -> bytes:
+def _encoded_context(context: TraceContext) -> bytes:
     """A context as a serialised SequenceExample without its score."""
     example = tf.train.SequenceExample()
     for key in ("module", "project", "identifier"):
