@@ -1,39 +1,37 @@
-"""The formats that a policy can be exported to, by name; `docs/deploy.md` describes their uses."""
+"""Writes policies in the formats that LLVM reads: to deploy (`docs/deploy.md`), or for rollouts in development mode."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.export.aot import write_aot
-from compiler_opt.export.release_model import EMBEDDED_MODELS, EmbeddedModel, write_release_model
+from compiler_opt.collect.backends.development import OUTPUT_SPEC_FILE, TFLITE_FILE
+from compiler_opt.collect.policy_folder import PolicyFolder
+from compiler_opt.errors import ConfigError, OutputError, PolicyError
+from compiler_opt.export.release_model import EMBEDDED_MODELS, EmbeddedModel, write_aot, write_release_model
 from compiler_opt.files import check_folder_writable, write_atomically
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.policies.model_card import CHECKSUM_FACT
+from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.spaces.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory, native_blob
 from compiler_opt.tensorflow_loading import load_tensorflow
-
-CPP_FILE = f"{BLOB_SYMBOL}.cpp"
-_HEADER = "policy_network.h"
 
 
 def export_policy(
     policy_dir: Path, output: Path, formats: list[str], *, evaluation: Path | None = None
 ) -> dict[str, list[Path]]:
-    """Exports a policy in some formats, together with its model card.
+    """Exports the policy in a folder in some of `FORMATS`, together with its model card; returns each format's files.
 
     Args:
-      policy_dir: a policy's folder.
+      policy_dir: the policy's folder.
       output: the folder to write into; other files in it stay.
       formats: names among `FORMATS`.
       evaluation: folder of an evaluation of this policy, whose results the card is to include.
-
-    Returns:
-      the files of each format.
 
     Raises:
       PolicyError: there is no intact policy, or it has no such format.
@@ -74,11 +72,7 @@ def export_policy(
 
 
 def _evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
-    """Results of an evaluation of one policy, as a model card shows them.
-
-    Raises:
-      ConfigError: there is no evaluation, or it measured other weights.
-    """
+    """Results of an evaluation, as a model card shows them. Raises ConfigError if it is not of this one policy."""
     path = directory / "summary.json"
     try:
         summary = json.loads(path.read_bytes())
@@ -111,14 +105,7 @@ def _evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class _Export:
-    """A policy to be written in one of the formats.
-
-    Attributes:
-      policy_dir: the policy's folder.
-      weights: of the policy.
-      model: its names in LLVM.
-      output: the folder to write into.
-    """
+    """A policy to be written in one of the formats."""
 
     policy_dir: Path
     weights: NetworkWeights
@@ -135,17 +122,15 @@ class _Export:
         return self.write({NATIVE_FILE: native_blob(self.weights)})
 
     def cpp(self) -> list[Path]:
-        header = (include_directory() / _HEADER).read_bytes()
-        return self.write({CPP_FILE: embedded_source(native_blob(self.weights)).encode(), _HEADER: header})
+        header = include_directory() / "policy_network.h"
+        source = embedded_source(native_blob(self.weights)).encode()
+        return self.write({f"{BLOB_SYMBOL}.cpp": source, header.name: header.read_bytes()})
 
     def release_model(self) -> list[Path]:
         return write_release_model(self.weights, self.model, self.output)
 
     def tflite(self) -> list[Path]:
-        load_tensorflow()
-        from compiler_opt.export.tflite import tflite_files
-
-        return self.write(tflite_files(self.weights, self.model.advice.name))
+        return self.write(_tflite_files(self.weights, self.model.advice.name))
 
     def aot(self) -> list[Path]:
         return write_aot(self.policy_dir, self.model, self.output)
@@ -158,3 +143,41 @@ FORMATS: Mapping[str, Callable[[_Export], list[Path]]] = {
     "tflite": _Export.tflite,
     "aot": _Export.aot,
 }
+
+
+def write_development_model(policies: PolicyFolder, policy: Policy, action_name: str, backend: str) -> None:
+    """Converts a learned policy to TFLite if LLVM's development mode is to decide by it, unless its model exists.
+
+    Args:
+      policies: where compilations look for the model.
+      policy: decides the rollouts.
+      action_name: the advice's name, such as `inlining_decision`.
+      backend: of rollouts, see `RolloutSettings`.
+
+    Raises:
+      PolicyError: the policy cannot be converted.
+      OutputError: the model cannot be written.
+    """
+    if backend != "development" or not isinstance(policy, LearnedPolicy):
+        return
+    if not policy.runs_in_development_mode:
+        raise PolicyError(
+            f"policy {policy.name!r}: only binary policies are converted for the development mode; use the backend "
+            "auto, which hands such decisions over the channel"
+        )
+    if (policies.path(policy) / TFLITE_FILE).exists():
+        return
+    files = _tflite_files(policy.weights, action_name, temperature=policy.temperature)
+    try:
+        # The model last: compilations look for it.
+        for name in (OUTPUT_SPEC_FILE, TFLITE_FILE):
+            policies.file(policy, name, functools.partial(files.__getitem__, name))
+    except OSError as error:
+        raise OutputError(f"{policies.path(policy)}: the model cannot be written: {error.strerror}") from error
+
+
+def _tflite_files(weights: NetworkWeights, action_name: str, temperature: float = 0.0) -> dict[str, bytes]:
+    load_tensorflow()
+    from compiler_opt.export.tflite import tflite_files
+
+    return tflite_files(weights, action_name, temperature=temperature)

@@ -1,15 +1,19 @@
-"""A policy as a C++ class to compile into LLVM: the interface of TensorFlow's AOT models without TensorFlow.
+"""A policy as a C++ class to compile into LLVM, with our evaluator or compiled ahead of time (AOT) by TensorFlow.
 
     InlinerSizeModel.h      the class `llvm::InlinerSizeModel` with weights and evaluator; needs no other file
-    InlinerSizeModel.cpp    instantiates it, for builds that expect header and object
+    InlinerSizeModel.cpp    instantiates it, for builds that expect header and object; not with TensorFlow
     InlinerSizeModel.o      that object
 
-LLVM's `ReleaseModeModelRunner` takes such a class; docs/deploy.md describes how to build LLVM with it.
+LLVM's `ReleaseModeModelRunner` takes either class; docs/deploy.md describes how to build LLVM with it. TensorFlow's
+class needs TensorFlow's runtime sources to be linked; ours has the same interface and needs nothing else.
 """
 
 import dataclasses
+import os
+import platform
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +22,7 @@ import numpy as np
 from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.native import byte_rows, include_directory, native_blob
 from compiler_opt.tensor_spec import TensorSpec
@@ -51,6 +56,9 @@ EMBEDDED_MODELS: Mapping[str, EmbeddedModel] = {
 
 _CPP_COMPILERS = ("c++", "g++", "clang++")
 _TIMEOUT_S = 300.0
+_AOT_TIMEOUT_S = 900.0
+_AOT_MEMORY_BYTES = 1 << 36  # address space, much of which TensorFlow only reserves
+_SAVED_MODEL_FILE = "saved_model.pb"
 _C_TYPES = {_INT64: "int64_t", np.dtype("f4"): "float"}
 
 
@@ -67,7 +75,10 @@ def header_text(weights: NetworkWeights, model: EmbeddedModel) -> str:
     arguments = "".join(f'      {{"{name}", sizeof(int64_t), 1}},\n' for name in weights.features)
     name = model.class_name
     guard = f"COMPILER_OPT_{name.upper()}_H_"
-    sources = "\n".join(_own_source(file) for file in ("policy_network.h", "release_model.h"))
+    files = ("policy_network.h", "release_model.h")
+    headers = ((include_directory() / file).read_text(encoding="utf-8") for file in files)
+    # The second header includes the first.
+    sources = "\n".join(headers).replace('#include "policy_network.h"\n\n', "")
     return f"""// llvm::{name}: a trained policy for llvm::ReleaseModeModelRunner, without TensorFlow.
 // Made by compiler_opt (export/release_model.py); weights {weights.checksum()}.
 
@@ -112,10 +123,7 @@ def source_text(model: EmbeddedModel) -> str:
 
 
 def write_release_model(weights: NetworkWeights, model: EmbeddedModel, directory: Path) -> list[Path]:
-    """Writes header, source and object.
-
-    Returns:
-      paths of the three files.
+    """Writes header, source and object; returns their paths.
 
     Raises:
       PolicyError: the policy has no such form.
@@ -136,7 +144,48 @@ def write_release_model(weights: NetworkWeights, model: EmbeddedModel, directory
     return [header, source, output]
 
 
-def _own_source(name: str) -> str:
-    """A header of ours without its `#include` of the one that precedes it."""
-    text = (include_directory() / name).read_text(encoding="utf-8")
-    return text.replace('#include "policy_network.h"\n\n', "")
+def write_aot(
+    policy_dir: Path, model: EmbeddedModel, directory: Path, *, timeout_s: float = _AOT_TIMEOUT_S
+) -> list[Path]:
+    """Compiles the SavedModel in a policy's folder for this machine, in some 10 s; returns paths of header and object.
+
+    Like LLVM's CMake files, it runs `saved_model_cli aot_compile_cpu`.
+
+    Raises:
+      PolicyError: there is no SavedModel, or TensorFlow cannot compile it.
+      ToolchainError: TensorFlow cannot be started.
+      OutputError: a file cannot be written.
+    """
+    if not (policy_dir / _SAVED_MODEL_FILE).is_file():
+        raise PolicyError(
+            f"{policy_dir}: expected {_SAVED_MODEL_FILE} in it, found none; give the policy's folder of a training"
+        )
+    with scratch_directory() as scratch:
+        # The command leaves files beside its output and in the temporary folder, so both are this folder.
+        command = [sys.executable, "-m", "tensorflow.python.tools.saved_model_cli", "aot_compile_cpu"]
+        options = {
+            "multithreading": "false",
+            "dir": str(policy_dir.resolve()),
+            "tag_set": "serve",
+            "signature_def_key": "action",
+            "output_prefix": str(scratch / model.class_name),
+            "cpp_class": f"llvm::{model.class_name}",
+            "target_triple": f"{platform.machine()}-unknown-linux-gnu",
+        }
+        result = processes.run(
+            [*command, *(word for name, value in options.items() for word in (f"--{name}", value))],
+            timeout_s=timeout_s,
+            memory_bytes=_AOT_MEMORY_BYTES,
+            cwd=scratch,
+            environment={**os.environ, "TMPDIR": str(scratch), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        )
+        made = [scratch / f"{model.class_name}{suffix}" for suffix in (".h", ".o")]
+        if result.timed_out:
+            raise PolicyError(f"{policy_dir}: TensorFlow's AOT compiler is not done after {timeout_s:.0f} s")
+        if not result.ok:
+            raise ToolchainError(f"TensorFlow's AOT compiler (saved_model_cli): {result.describe()}")
+        if not all(path.is_file() for path in made):
+            raise PolicyError(f"{policy_dir}: TensorFlow's AOT compiler wrote no {made[0].name} and {made[1].name}")
+        for path in made:
+            write_atomically(directory / path.name, path.read_bytes())
+        return [directory / path.name for path in made]

@@ -8,7 +8,7 @@ network.mlgo                    the native form, see `spaces.native`
 model_card.json, MODEL_CARD.md  see `policies.model_card`
 
 `ActionSpace.formats` says which of the forms for LLVM a policy has: the native form and TFLite are for binary policies
-of integer features only, and masked categorical policies have no SavedModel either. Its action is the advice.
+of integer features only, and masked categorical policies have no SavedModel either. The action is the advice.
 """
 
 import warnings
@@ -65,6 +65,6 @@ def save_policy(
 
 def _save_tensorflow_policy(directory: Path, policy: tf_policy.TFPolicy) -> None:
     with warnings.catch_warnings(), scratch_for_libraries():
-        # About a distribution in TF-Agents' metadata, which no user of the signature loads.
+        # The warning is about a distribution in TF-Agents' metadata, which no user of the signature loads.
         warnings.filterwarnings("ignore", "Encoding a StructuredValue", UserWarning)
         policy_saver.PolicySaver(policy, batch_size=1, use_nest_path_signatures=False).save(str(directory))

@@ -97,7 +97,7 @@ def tflite_files(weights: NetworkWeights, action_name: str, *, temperature: floa
 def _output_spec(model: bytes, action_name: str) -> str:
     """The content of `output_spec.json`: the decision first, as LLVM expects, then the other outputs."""
     with warnings.catch_warnings():
-        # About its future move to another package.
+        # It warns that it will move to another package.
         warnings.simplefilter("ignore", UserWarning)
         interpreter = tf.lite.Interpreter(model_content=model)
     details: dict[str, Any] = interpreter.get_signature_runner(SIGNATURE).get_output_details()

@@ -29,49 +29,40 @@ _LOG = logging.getLogger(__name__)
 _STATE = "state.json"
 _VARIABLES = "variables"
 _CHECKSUMS = "checksums.json"
+_NUM_KEPT = 2
 
 
 class Checkpoints:
-    """The checkpoints of a run, `DIRECTORY/000123/`, of which the last few are kept."""
+    """The checkpoints of a run, `DIRECTORY/000123/`, of which the last two are kept."""
 
-    def __init__(self, directory: Path, keep: int = 2, **tracked: Any):
+    def __init__(self, directory: Path, **tracked: Any):
         """Saves and restores the variables of the TensorFlow objects `tracked`."""
         self._directory = directory
-        self._keep = keep
         self._checkpoint = tf.train.Checkpoint(**tracked)
 
     def save(self, iteration: int, state: dict[str, Any]) -> None:
-        """Writes the checkpoint of an iteration and removes old ones.
-
-        Raises:
-          OutputError: it cannot be written; the earlier ones are untouched.
-        """
+        """Writes an iteration's checkpoint and removes old ones. If it cannot, raises OutputError and removes none."""
         path = self._directory / f"{iteration:06d}"
         try:
             with replaced_folder(path) as partial:
                 self._checkpoint.write(str(partial / _VARIABLES))
                 (partial / _STATE).write_text(json.dumps(state))
-                sums = {file.name: size_and_sha256(file) for file in sorted(partial.iterdir())}
-                write_checked_json(partial / _CHECKSUMS, {name: list(found) for name, found in sums.items()})
+                sums = {file.name: list(size_and_sha256(file)) for file in sorted(partial.iterdir())}
+                write_checked_json(partial / _CHECKSUMS, sums)
         except (OSError, tf.errors.OpError) as error:
             reason = str(getattr(error, "strerror", None) or getattr(error, "message", error))
             raise OutputError(
                 f"{path}: the checkpoint cannot be written: {reason.splitlines()[0]}; the previous one is good: free "
                 "space and run the same command again"
             ) from error
-        for old in self._found()[: -self._keep]:
+        for old in self._found()[:-_NUM_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
 
-    def restore(
-        self, check: Callable[[dict[str, Any]], object] = lambda _state: None
-    ) -> tuple[int, dict[str, Any]] | None:
-        """Restores the newest intact checkpoint; newer, damaged ones are set aside.
+    def restore(self, check: Callable[[dict[str, Any]], object] = lambda _state: None) -> dict[str, Any] | None:
+        """Restores the newest intact checkpoint and returns its state; None if there is no checkpoint.
 
-        Args:
-          check: called with the state before anything is restored; raises if it does not match this run.
-
-        Returns:
-          the iteration and the state; None if there is no checkpoint.
+        `check` is called with the state before anything is restored, and raises if it does not match this run. Damaged
+        checkpoints that are newer are set aside.
 
         Raises:
           ConfigError: another configuration wrote it, or all checkpoints are damaged.
@@ -94,7 +85,7 @@ class Checkpoints:
                     set_aside(newer).name,
                     int(path.name),
                 )
-            return int(path.name), state
+            return state
         if damaged:
             reasons = "; ".join(f"{path.name}: {reason}" for path, reason in reversed(damaged.items()))
             raise ConfigError(

@@ -56,8 +56,8 @@ def record_default_trace(
     Args:
       corpus: holds the modules.
       problem: what is decided.
-      toolchain: the compiler.
-      pool: compiles them.
+      toolchain: the compiler, for the trace's description.
+      pool: compiles the modules.
       path: the trace to write; None to write none.
       modules: those to compile; by default all of the corpus.
       settings: of each compilation.
@@ -71,8 +71,7 @@ def record_default_trace(
     modules = corpus.modules if modules is None else modules
     builder = BaselineBuilder(problem)
     num_modules, num_decisions = 0, 0
-    with contextlib.ExitStack() as stack:
-        writer = stack.enter_context(_trace_writer(path)) if path is not None else None
+    with contextlib.nullcontext() if path is None else _trace_writer(path) as writer:
         rollouts = traces.default_trace(modules, problem, pool, settings)
         for rollout in with_progress(rollouts, "default", len(modules)):
             builder.add(rollout)

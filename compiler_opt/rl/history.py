@@ -20,12 +20,9 @@ class History:
     """Appends to `history.jsonl` and to TensorBoard's event files in a run's folder."""
 
     def __init__(self, root_dir: Path, last_iteration: int):
-        """Drops what an interrupted run wrote after its last checkpoint, that of `last_iteration`.
+        """Drops the iterations after `last_iteration`, which an interrupted run wrote after its last checkpoint.
 
-        A damaged file is set aside, and its intact lines are kept.
-
-        Raises:
-          OutputError: the history cannot be written.
+        A damaged file is set aside, and its intact lines are kept. Raises OutputError if a file cannot be written.
         """
         self._path = root_dir / HISTORY_FILE
         entries, num_damaged = read_entries(self._path)
@@ -42,14 +39,11 @@ class History:
             ) from error
 
     def add(self, entry: Mapping[str, Any], rewards: np.ndarray | None = None) -> None:
-        """Appends an iteration.
+        """Appends an iteration. Raises OutputError if the history cannot be written.
 
         Args:
           entry: metrics by name, including `iteration`; a nested dictionary becomes one curve per key.
           rewards: `[G]`, of all rollouts; None to draw no histogram.
-
-        Raises:
-          OutputError: the history cannot be written.
         """
         try:
             with self._path.open("a") as file:

@@ -30,12 +30,11 @@ from compiler_opt.policies.vocabulary import SUFFIX, load_vocabulary, save_vocab
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
-from compiler_opt.rl import algorithms, run_settings
+from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
+from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig
 from compiler_opt.rl.default_trace import record_default_trace
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_context import TrainingContext, describe_settings
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 TRACE, VOCABULARY, WARM_START, TRAINING = "default_trace.tfrecord", "vocabulary", "warm_start", "training"
@@ -97,11 +96,6 @@ class Trained:
     evaluation: Evaluation | None
 
 
-def do_unless_done(step: PipelineStep) -> None:
-    if not step.is_done:
-        step.do()
-
-
 def run(
     root_dir: Path,
     corpus: Corpus,
@@ -112,7 +106,7 @@ def run(
     held_out: Corpus | None = None,
     num_workers: int | None = None,
     echo: Callable[[str], object] = print,
-    do_step: Callable[[PipelineStep], object] = do_unless_done,
+    do_step: Callable[[PipelineStep], object] = lambda step: step.is_done or step.do(),
 ) -> Trained:
     """Trains a policy on one corpus and evaluates it on another; after an interruption, the same call resumes.
 
@@ -128,7 +122,7 @@ def run(
       held_out: the modules to evaluate on, of projects that `corpus` does not have.
       num_workers: compilers at a time; one per CPU by default.
       echo: prints a line of progress.
-      do_step: runs a step, or skips it; for callers that keep their own record of what is done.
+      do_step: runs a step unless it is done; for callers that keep their own record of that.
 
     Raises:
       CompilerOptError: see the steps.
@@ -136,39 +130,30 @@ def run(
     trace, vocabulary, warm_start = (root_dir / name for name in (TRACE, VOCABULARY, WARM_START))
     policy_dir, seed = root_dir / TRAINING / POLICY_DIR, settings.training.seed
     clones_default = algorithms.load(settings.training.algorithm).clones_default
+    learning = settings
 
     def record_trace() -> None:
         with WorkerPool(toolchain, problem, num_workers) as pool:
             record_default_trace(corpus, problem, toolchain, pool, trace)
 
+    def quantise() -> None:
+        make_vocabulary(trace, vocabulary, problem=problem, seed=seed)
+
     def clone() -> None:
         clone_default(warm_start, trace, vocabulary, settings, problem=problem, echo=echo)
 
-    learning = settings
+    def learn() -> None:
+        folder = root_dir / TRAINING
+        train(folder, corpus, problem, toolchain, learning, vocabulary_dir=vocabulary, num_workers=num_workers)
+
     if not settings.training.warmstart_policy_dir:
         do_step(PipelineStep("trace", meta_path(trace).exists(), record_trace))
-        has_vocabulary = any(vocabulary.glob(f"*{SUFFIX}"))
-        do_step(
-            PipelineStep(
-                "vocabulary", has_vocabulary, lambda: make_vocabulary(trace, vocabulary, problem=problem, seed=seed)
-            )
-        )
+        do_step(PipelineStep("vocabulary", any(vocabulary.glob(f"*{SUFFIX}")), quantise))
         if clones_default:
             do_step(PipelineStep("warm start", (warm_start / POLICY_DIR).exists(), clone))
             learning = settings.starting_from(warm_start / POLICY_DIR)
 
-    def train_policy() -> None:
-        train(
-            root_dir / TRAINING,
-            corpus,
-            problem,
-            toolchain,
-            learning,
-            vocabulary_dir=vocabulary,
-            num_workers=num_workers,
-        )
-
-    do_step(PipelineStep("training", False, train_policy))
+    do_step(PipelineStep("training", False, learn))
     if held_out is None:
         return Trained(policy_dir, None)
     how = EvaluationSettings(num_workers=num_workers, seed=seed)
@@ -204,7 +189,7 @@ def make_vocabulary(
       ProtocolError: the trace cannot be read.
       OutputError: the vocabulary cannot be written.
     """
-    problem = problem or _recorded_problem(TraceDescription(trace_path))
+    problem = problem or problems.recorded(TraceDescription(trace_path).about, str(trace_path))
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(output_dir, "--output_dir"))
         load_tensorflow()
@@ -212,10 +197,8 @@ def make_vocabulary(
         from compiler_opt.rl.trace_files import Trace
 
         trace = Trace(trace_path)
-        total = trace.num_decisions
-        progress = stack.enter_context(
-            tqdm(total=total, desc="counting", unit="decision", unit_scale=True, disable=None)
-        )
+        bar = tqdm(total=trace.num_decisions, desc="counting", unit="decision", unit_scale=True, disable=None)
+        progress = stack.enter_context(bar)
         quantiles = trace_quantiles(
             trace,
             problem.action_space,
@@ -259,7 +242,7 @@ def clone_default(
       OutputError: the policy cannot be written.
     """
     trace = TraceDescription(trace_path)
-    problem = problem or _recorded_problem(trace)
+    problem = problem or problems.recorded(trace.about, str(trace_path))
     embeddings = inlining.vocabulary(problem.advisor) if inlining is not None else None
     if embeddings is not None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
@@ -267,7 +250,7 @@ def clone_default(
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()
-        from compiler_opt.rl.behavioral_cloning.warm_start import clone
+        from compiler_opt.rl.behavioral_cloning import clone
 
         return clone(root_dir, trace_path, problem, quantiles, settings.network, settings.cloning, echo)
 
@@ -282,7 +265,7 @@ def train(
     vocabulary_dir: Path | None = None,
     num_workers: int | None = None,
 ) -> NetworkWeights:
-    """Trains a policy by reinforcement learning; killed at any moment, the same call resumes.
+    """Trains a policy on a corpus by reinforcement learning; killed at any moment, the same call resumes.
 
     Args:
       root_dir: folder for checkpoints, history, summaries and the policy.
@@ -304,7 +287,7 @@ def train(
     config, network = settings.training, settings.network
     configs: dict[str, Any] = {"train_eval": config, "network": network}
     configs |= {name: settings.algorithms.get(config_class) for name, config_class in algorithm.configs.items()}
-    described = run_settings.describe(problem.name, corpus, toolchain, configs)
+    described = describe_settings(problem.name, corpus, toolchain, configs)
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()
@@ -326,8 +309,8 @@ def _training_vocabulary(
       PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy needs other features or embeddings
         than the compiler provides.
     """
-    sent = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
-    supported, available = problem.supported_features(sent), problem.available_features(sent)
+    compiler_features = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
+    supported, available = problem.supported_features(compiler_features), problem.available_features(compiler_features)
     if warmstart_policy_dir:
         # A policy's weights are meaningful only under its own quantiles.
         weights = NetworkWeights.load(Path(warmstart_policy_dir))
@@ -346,7 +329,3 @@ def _training_vocabulary(
             f"{', '.join(odd)}; use one that was made for the same compiler and --compile_task"
         )
     return quantiles
-
-
-def _recorded_problem(trace: TraceDescription) -> Problem:
-    return problems.recorded(trace.about, str(trace.path))

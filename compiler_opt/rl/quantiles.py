@@ -75,14 +75,8 @@ def trace_quantiles(
 ) -> dict[str, np.ndarray]:
     """Quantiles of every feature of a trace, in memory that does not grow with the trace.
 
-    Args:
-      trace: the decisions.
-      space: their action space, which says what networks see.
-      num_quantiles: quantiles of each feature, at least 2.
-      sampling_fraction: share of the decisions to use, over 0 and at most 1.
-      seed: of that sample.
-      num_threads: features are counted in parallel; one thread per CPU by default.
-      on_decisions: called with the number of decisions read since the last call, for progress bars.
+    For the settings, see `pipeline.make_vocabulary`. `on_decisions` is called with the number of decisions read since
+    the last call, for progress bars.
 
     Returns:
       by feature `[num_quantiles]` float64, see `Histogram.quantiles`.
@@ -106,23 +100,23 @@ def trace_quantiles(
 
         def count_chunk(parts: Sequence[dict[str, np.ndarray]]) -> None:
             def count(name: str) -> None:
-                histograms[name].add(_finite(np.concatenate([part[name] for part in parts])))
+                values = np.concatenate([part[name] for part in parts])
+                # Infinities become the largest numbers, which have the same ranks; NaN becomes zero.
+                histograms[name].add(np.nan_to_num(values) if values.dtype.kind == "f" else values)
 
             list(executor.map(count, histograms))
 
         for batch in trace.batches(space.used_features(traced)):
             on_decisions(len(batch))
+            part, num_drawn = dict(batch.features), len(batch)
             if sampling_fraction < 1:
                 drawn = rng.random(len(batch)) < sampling_fraction
-                part = {name: values[drawn] for name, values in batch.features.items()}
-                drawn_decisions = int(drawn.sum())
-            else:
-                part, drawn_decisions = dict(batch.features), len(batch)
-            if not drawn_decisions:
+                part, num_drawn = {name: values[drawn] for name, values in part.items()}, int(drawn.sum())
+            if not num_drawn:
                 continue
             chunk.append(space.vocabulary_values(part))
-            chunk_decisions += drawn_decisions
-            sampled += drawn_decisions
+            chunk_decisions += num_drawn
+            sampled += num_drawn
             if chunk_decisions >= _DECISIONS_PER_CHUNK:
                 count_chunk(chunk)
                 chunk, chunk_decisions = [], 0
@@ -131,8 +125,3 @@ def trace_quantiles(
     if not sampled:
         raise ProtocolError(f"{trace.path}: no decision was sampled; use a larger sampling fraction")
     return {name: histogram.quantiles(num_quantiles) for name, histogram in histograms.items()}
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    """Replaces infinities by the largest numbers, which have the same ranks, and NaN by zero."""
-    return np.nan_to_num(values) if values.dtype.kind == "f" else values

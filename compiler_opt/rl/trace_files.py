@@ -18,7 +18,6 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -29,10 +28,6 @@ from compiler_opt.errors import OutputError, ProtocolError
 from compiler_opt.files import check_writable, nearest_folder, write_atomically
 from compiler_opt.tensor_spec import TensorSpec
 
-REWARD = "reward"
-
-_CONTEXT_KEYS = {"module": tf.string, "project": tf.string, "identifier": tf.string, "score": tf.float32}
-
 
 @dataclasses.dataclass(frozen=True)
 class TraceBatch:
@@ -40,29 +35,21 @@ class TraceBatch:
 
     Attributes:
       modules: name of each context's module.
-      projects: name of each context's project.
-      identifiers: of each context, see `TraceContext`.
-      scores: `[C]` float32.
       lengths: `[C]` int64, decisions of each context, which are concatenated in the arrays below.
       features: by name `[N, *shape]`, int64 or float32.
       action: `[N]`, int64 or float32.
-      reward: `[N]` float32.
     """
 
     modules: tuple[str, ...]
-    projects: tuple[str, ...]
-    identifiers: tuple[str, ...]
-    scores: np.ndarray
     lengths: np.ndarray
     features: Mapping[str, np.ndarray]
     action: np.ndarray
-    reward: np.ndarray
 
     def __len__(self) -> int:
         return len(self.action)
 
 
-class TraceWriter:
+class TraceWriter(contextlib.AbstractContextManager["TraceWriter"]):
     """Writes a trace in the order of the modules' names.
 
         with TraceWriter(path) as writer:
@@ -80,7 +67,7 @@ class TraceWriter:
         self._places: dict[tuple[str, str], tuple[int, int]] = {}
         self._features: tuple[TensorSpec, ...] = ()
         self._advice: TensorSpec | None = None
-        self.num_decisions = 0
+        self._num_decisions = 0
         check_writable(path)
         # A file without a name: nothing of it is left behind, however this process ends.
         self._spill = tempfile.TemporaryFile(dir=nearest_folder(path.parent))  # noqa: SIM115 (closed in __exit__)
@@ -90,12 +77,7 @@ class TraceWriter:
         """Module and identifier of every context added."""
         return self._places.keys()
 
-    def __enter__(self) -> "TraceWriter":
-        return self
-
-    def __exit__(
-        self, exception_type: type[BaseException] | None, exception: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         with contextlib.suppress(OSError):  # `add` and `finish` report a full disk
             self._spill.close()
 
@@ -110,14 +92,14 @@ class TraceWriter:
             self._features, self._advice = context.features, context.advice
         elif (context.features, context.advice) != (self._features, self._advice):
             raise ProtocolError(f"trace: {context.module} has other features than the modules before it")
-        record = encode(context)
+        record = _encoded_context(context)
         try:
             place = self._spill.seek(0, os.SEEK_END)
             self._spill.write(record)
         except OSError as error:
             raise self._failed(error) from error
         self._places[context.module, context.identifier] = (place, len(record))
-        self.num_decisions += len(context.action)
+        self._num_decisions += len(context.action)
 
     def finish(self, scores: Mapping[tuple[str, str], float], about: Mapping[str, Any]) -> None:
         """Writes the trace and its description.
@@ -144,7 +126,7 @@ class TraceWriter:
                 "features": [spec.to_json() for spec in self._features],
                 "advice": self._advice.to_json(),
                 "num_contexts": len(self._places),
-                "num_decisions": self.num_decisions,
+                "num_decisions": self._num_decisions,
                 "trace_bytes": partial.stat().st_size,
                 **about,
             }
@@ -163,12 +145,12 @@ class TraceWriter:
         )
 
 
-def encode(context: TraceContext) -> bytes:
+def _encoded_context(context: TraceContext) -> bytes:
     """A context as a serialised SequenceExample without its score."""
     example = tf.train.SequenceExample()
     for key in ("module", "project", "identifier"):
         example.context.feature[key].bytes_list.value.append(getattr(context, key).encode("utf-8", "surrogateescape"))
-    columns = {**context.values, context.advice.name: context.action, REWARD: context.reward}
+    columns = {**context.values, context.advice.name: context.action, "reward": context.reward}
     for name, values in columns.items():
         example.feature_lists.feature_list[name].MergeFromString(_encoded_list(values))
     record: bytes = example.SerializeToString(deterministic=True)
@@ -182,7 +164,7 @@ def _encoded_list(values: np.ndarray) -> bytes:
     """
     encoded = _encoded_feature
     if values.dtype.kind == "f" and values.size:
-        # Floats rarely recur, but Features of the same length differ in nothing but the bytes of their numbers.
+        # Floats rarely recur, but Features of the same length differ only in the bytes of their numbers.
         rows = np.ascontiguousarray(values.reshape(len(values), -1), "<f4").view(np.uint8)
         zeros = np.frombuffer(encoded(*[0.0] * (rows.shape[1] // 4)), np.uint8)
         before = np.broadcast_to(zeros[: -rows.shape[1]], (len(rows), len(zeros) - rows.shape[1]))
@@ -237,29 +219,24 @@ class Trace(TraceDescription):
             .prefetch(1)
         )
         try:
-            for context, decisions in dataset.as_numpy_iterator():
+            for modules, lengths, decisions in dataset.as_numpy_iterator():
                 yield TraceBatch(
-                    modules=_decoded(context["module"]),
-                    projects=_decoded(context["project"]),
-                    identifiers=_decoded(context["identifier"]),
-                    scores=context["score"],
-                    lengths=context["length"],
+                    modules=tuple(name.decode("utf-8", "surrogateescape") for name in modules),
+                    lengths=lengths,
                     features={name: decisions[name] for name in names},
                     action=decisions[self.advice.name],
-                    reward=decisions[REWARD],
                 )
         except (tf.errors.OpError, UnicodeDecodeError) as error:
             raise ProtocolError(f"{self.path}: damaged ({_reason(error)}); {REMAKE}") from error
 
 
 def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.Tensor], Any]:
-    """Serialised contexts `[C]` to (context, decisions), see `TraceBatch`."""
-    reward = TensorSpec(REWARD, np.dtype("f4"), ())
+    """Serialised contexts `[C]` to names of modules `[C]`, lengths `[C]` and decisions, see `TraceBatch`."""
     columns = {
         spec.name: tf.io.FixedLenSequenceFeature(spec.shape, tf.float32 if spec.dtype.kind == "f" else tf.int64)
-        for spec in (*features, advice, reward)
+        for spec in (*features, advice)
     }
-    keys = {key: tf.io.FixedLenFeature((), dtype) for key, dtype in _CONTEXT_KEYS.items()}
+    keys = {"module": tf.io.FixedLenFeature((), tf.string)}
 
     @tf.autograph.experimental.do_not_convert
     def parse(records: tf.Tensor) -> Any:
@@ -271,7 +248,7 @@ def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.
         for name, values in padded.items():
             with tf.control_dependencies([tf.debugging.assert_equal(lengths[name], length, f"length of {name}")]):
                 decisions[name] = tf.boolean_mask(values, held)
-        return {**context, "length": length}, decisions
+        return context["module"], length, decisions
 
     return parse
 
@@ -280,7 +257,3 @@ def _reason(error: Exception) -> str:
     """TensorFlow's message without the place in its graph."""
     first_line = str(getattr(error, "message", error)).splitlines()[0]
     return re.sub(r"\{\{.*?\}\} |.*Iterator::[^ ]*: | \[Op:.*", "", first_line)[:200]
-
-
-def _decoded(names: np.ndarray) -> tuple[str, ...]:
-    return tuple(name.decode("utf-8", "surrogateescape") for name in names)

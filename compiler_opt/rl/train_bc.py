@@ -3,8 +3,8 @@
     PYTHONPATH=. python3 compiler_opt/rl/train_bc.py --root_dir=$WARMSTART_OUTPUT_DIR --data_path=$DEFAULT_TRACE \
         --vocab_path=$VOCAB --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
 
-The policy comes to stand in `$WARMSTART_OUTPUT_DIR/policy`, beside `history.jsonl` and TensorBoard's summaries. Running
-it again starts over, and replaces the policy when the new one is complete.
+Writes the policy to `$WARMSTART_OUTPUT_DIR/policy`, beside `history.jsonl` and TensorBoard's summaries. Run again,
+it starts over, and replaces the policy when the new one is complete.
 """
 
 from pathlib import Path

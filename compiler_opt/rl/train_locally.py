@@ -3,7 +3,7 @@
     PYTHONPATH=. python3 compiler_opt/rl/train_locally.py --root_dir=$OUTPUT_DIR --data_path=$CORPUS \
         --gin_files=gin_configs/inlining/ppo_nn_agent.gin --warmstart_policy_dir=$WARMSTART_OUTPUT_DIR/policy
 
-The policy comes to stand in `$OUTPUT_DIR/policy`. Killed at any moment, the same command goes on where it was.
+Writes the policy to `$OUTPUT_DIR/policy`. Killed at any moment, the same command resumes after the last iteration.
 """
 
 from pathlib import Path

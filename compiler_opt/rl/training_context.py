@@ -1,8 +1,9 @@
-"""Everything that the training loop and its algorithm need to know of a run."""
+"""What a training run is made of, for its loop and its algorithm, and which settings change when it resumes."""
 
 import dataclasses
 import functools
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import ModuleSampler, make_sampler
-from compiler_opt.errors import CorpusError, PolicyError
+from compiler_opt.errors import ConfigError, CorpusError, PolicyError
+from compiler_opt.files import printable, shown
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
@@ -25,6 +27,12 @@ from compiler_opt.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
     from compiler_opt.spaces.heads.head import Head
+
+
+_LOG = logging.getLogger(__name__)
+
+_FIXED = ("compile_task", "train_eval.algorithm")
+"""Settings that cannot change: the run's weights mean nothing under others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +50,7 @@ class TrainingContext:
       quantiles: the vocabulary, by feature of the policy.
       config: settings of the loop.
       network: the networks' shape.
-      settings: all settings as text, to be compared when the run is resumed, see `run_settings.describe`.
+      settings: all settings as text, to be compared when the run is resumed, see `describe_settings`.
     """
 
     root_dir: Path
@@ -72,49 +80,33 @@ class TrainingContext:
 
     @functools.cached_property
     def baseline(self) -> Baseline:
-        """Scores of the default policy.
-
-        Raises:
-          CorpusError: most modules fail.
-        """
+        """Scores of the default policy. Raises CorpusError if most modules fail."""
         path = self.root_dir / "baseline.json"
         return cached_baseline(path, self._measurements_key(), self.corpus.modules, self.pool, self.problem)
 
     @functools.cached_property
     def sampler(self) -> ModuleSampler:
-        """Draws modules that do not compile to nothing.
-
-        Raises:
-          CorpusError: there are none.
-        """
+        """Draws modules that compile to some text. Raises CorpusError if there are none."""
         modules = [module for module in self.corpus.modules if self.baseline.scores.get(module.name, 0) > 0]
         if not modules:
             raise CorpusError(f"{self.corpus.root}: no module compiles to any text")
 
         def counts() -> Mapping[str, int]:
-            path = self.root_dir / "decisions.json"
-            key = self._measurements_key()
+            path, key = self.root_dir / "decisions.json", self._measurements_key()
             return cached_decision_counts(path, key, modules, self.pool, self.problem, self.rollout_settings())
 
         return make_sampler(self.config.sampling, modules, self.config.seed, counts)
 
     def rollout_settings(self, *, record_call_sites: bool = False) -> RolloutSettings:
-        return RolloutSettings(
-            timeout_s=self.config.compile_timeout_s,
-            record_call_sites=record_call_sites,
-            backend=self.config.backend,
-        )
+        timeout_s, backend = self.config.compile_timeout_s, self.config.backend
+        return RolloutSettings(timeout_s=timeout_s, record_call_sites=record_call_sites, backend=backend)
 
     def vocabulary_fingerprint(self) -> str:
         """See `fingerprint`."""
         return fingerprint(self.head.features, self.quantiles, self.toolchain.embeddings)
 
     def warm_start_weights(self) -> NetworkWeights | None:
-        """Weights of the policy to start from, if any.
-
-        Raises:
-          PolicyError: it has other features than the vocabulary.
-        """
+        """Weights of the policy to start from, if any. Raises PolicyError if its features are not the vocabulary's."""
         directory = self.config.warmstart_policy_dir
         if not directory:
             return None
@@ -155,3 +147,30 @@ def fingerprint(
     for name in features:
         digest.update(f"{name} {np.asarray(quantiles[name], np.float64).tolist()}\n".encode())
     return digest.hexdigest()
+
+
+def describe_settings(problem: str, corpus: Corpus, toolchain: Toolchain, configs: Mapping[str, Any]) -> dict[str, str]:
+    """Everything that the result of a run depends on, as text by the user's names; `configs` are by names in gin."""
+    names = "\n".join(module.name for module in corpus.modules)
+    digest = hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()
+    found: dict[str, Any] = {
+        "compile_task": problem,
+        "corpus": printable(f"{len(corpus.modules)} modules (names {digest[:8]}) of {corpus.root.resolve()}"),
+        "compiler": f"{toolchain.clang}, {toolchain.version_text}",
+    }
+    for name, config in {**configs, "problem_config": corpus.problem_config}.items():
+        found |= {f"{name}.{field}": value for field, value in dataclasses.asdict(config).items()}
+    return {name: value if isinstance(value, str) else repr(value) for name, value in found.items()}
+
+
+def log_changed_settings(root_dir: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Logs each setting that has changed. Raises ConfigError if the run cannot be resumed with the change."""
+    for name in {**before, **now}:
+        if before.get(name) == now.get(name):
+            continue
+        was, is_now = (shown(values[name]) if name in values else "not set" for values in (before, now))
+        if name in _FIXED:
+            raise ConfigError(
+                f"{root_dir}: holds a run whose {name} was {was}, and is {is_now} now; use that, or another --root_dir"
+            )
+        _LOG.warning("%s: continued with another %s: was %s, is %s", root_dir, name, was, is_now)

@@ -21,8 +21,7 @@ from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
 from compiler_opt.rl.history import History
-from compiler_opt.rl.run_settings import name_differences
-from compiler_opt.rl.training_context import TrainingContext, origin
+from compiler_opt.rl.training_context import TrainingContext, log_changed_settings, origin
 
 _LOG = logging.getLogger(__name__)
 
@@ -113,17 +112,16 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
 
 def _start_or_resume(context: TrainingContext, algorithm: Algorithm, checkpoints: Checkpoints) -> _Progress:
     def check(state: Mapping[str, Any]) -> None:
-        name_differences(context.root_dir, state["settings"], context.settings)
+        log_changed_settings(context.root_dir, state["settings"], context.settings)
         if state["vocabulary"] != context.vocabulary_fingerprint():
             raise ConfigError(
                 f"{context.root_dir}: holds a run with another vocabulary, under which its weights mean something "
                 "else; use that one, or another --root_dir"
             )
 
-    found = checkpoints.restore(check)
-    if found is None:
+    state = checkpoints.restore(check)
+    if state is None:
         return _Progress()
-    _, state = found
     algorithm.restore(state["algorithm"])
     progress = _Progress.from_json(state["progress"])
     _LOG.info("resuming after iteration %d", progress.iteration)

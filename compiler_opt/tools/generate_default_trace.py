@@ -20,7 +20,7 @@ from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
-from compiler_opt.export.development import write_development_model
+from compiler_opt.export.formats import write_development_model
 from compiler_opt.files import check_writable, printable, write_text
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import probe

@@ -8,8 +8,7 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.llvm.ir2vec import InliningConfig
 from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.rl import algorithms
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.config import TrainingConfig
+from compiler_opt.rl.config import BehavioralCloningConfig, TrainingConfig
 
 _SHARED: dict[str, type] = {"network": NetworkConfig, "problem_config": ProblemConfig, "inlining": InliningConfig}
 

@@ -12,7 +12,7 @@ from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ToolchainError
-from compiler_opt.export.development import write_development_model
+from compiler_opt.export.formats import write_development_model
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain

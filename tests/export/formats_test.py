@@ -1,4 +1,4 @@
-"""Every format by the command, as a user gives it; the card beside it, with what an evaluation measured."""
+"""Every format by the command, as a user starts it; and the model card, with the results of an evaluation."""
 
 import json
 import re
@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.export.aot import write_aot
 from compiler_opt.export.formats import export_policy
-from compiler_opt.export.release_model import EMBEDDED_MODELS
+from compiler_opt.export.release_model import EMBEDDED_MODELS, write_aot
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights

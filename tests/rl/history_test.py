@@ -1,4 +1,4 @@
-"""A damaged history loses the damaged lines, and says so; the run goes on."""
+"""Damaged lines of a history are logged and dropped, and the run continues."""
 
 import logging
 from pathlib import Path

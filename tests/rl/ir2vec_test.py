@@ -13,8 +13,8 @@ from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import training_context
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.behavioral_cloning.cloner import Cloner, Examples
+from compiler_opt.rl.behavioral_cloning import Cloner, Examples
+from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.quantiles import trace_quantiles
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.heads.categorical import RankedBinaryHead

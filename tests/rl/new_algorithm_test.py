@@ -53,7 +53,7 @@ def test_the_command_of_the_page_trains_by_it(tree: Path, tmp_path: Path) -> Non
         text = text.replace(f"${name}", str(tmp_path / place))
     program, *arguments = text.split()[1:]
     for iterations in (4, 8):
-        # Ended and begun again, it goes on with what it had found.
+        # The second time, it resumes from its state.
         more = [f"--clang_path={clang}", "--num_workers=2", f"{_ITERATIONS}{iterations}"]
         result = programs.run(program, *arguments, *more, tree=tree)
         assert result.returncode == 0, result.stderr

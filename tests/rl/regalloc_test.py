@@ -163,7 +163,7 @@ def test_counterfactuals_are_learned_from(problem: problems.Problem, place: Path
         return
     _by_counterfactuals(place, problem, toolchain, 2, status=0)
     first = NetworkWeights.load(place / "counterfactuals" / "policy")
-    # Ended and begun again, it goes on with the samples that it had.
+    # The second time, it resumes with its samples.
     _by_counterfactuals(place, problem, toolchain, 3, status=0)
     history = [json.loads(line) for line in (place / "counterfactuals" / "history.jsonl").read_text().splitlines()]
     assert [entry["iteration"] for entry in history] == [1, 2, 3]
@@ -187,7 +187,7 @@ def test_a_rule_is_evolved_and_cloned(problem: problems.Problem, place: Path, to
         assert "regalloc_priority: has no rule whose parameters could be searched for" in error
         return
     for iterations in (1, 2):
-        # Ended and begun again, it goes on from the parameters that it had.
+        # The second time, it resumes from its parameters.
         _by_evolution(place, problem, toolchain, iterations, status=0)
     history = [json.loads(line) for line in (place / "evolution" / "history.jsonl").read_text().splitlines()]
     assert [entry["iteration"] for entry in history] == [1, 2]

@@ -1,4 +1,4 @@
-"""From a trace to a policy by the two commands, as a user starts them; and what they say to mistakes."""
+"""From a trace to a policy by the two commands, as a user starts them; and their errors for mistakes."""
 
 import json
 from pathlib import Path

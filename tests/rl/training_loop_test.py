@@ -1,4 +1,4 @@
-"""Training on a real corpus: it runs, and killed at any moment it goes on."""
+"""Training on a real corpus, killed at any moment and resumed."""
 
 import contextlib
 import json

@@ -13,8 +13,8 @@ from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, deciding_by
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems.problem import Problem
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.behavioral_cloning.cloner import Cloner, Examples
+from compiler_opt.rl.behavioral_cloning import Cloner, Examples
+from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.heads.categorical import CategoricalHead
 from compiler_opt.spaces.learned_policy import LearnedPolicy, outputs

@@ -1,7 +1,7 @@
 """Decisions made by a compiler in development mode (built with TFLite), which evaluates models and logs by itself.
 
 Without a model it logs what its own heuristic decides. A network's model is in the `PolicyFolder`; the host writes it
-by `export.development`, which needs TensorFlow:
+by `export.formats`, which needs TensorFlow:
 
     model.tflite       made by `export.tflite`
     output_spec.json   a list of {"logging_name", "tensor_spec"}: the decision first, then other outputs to log
@@ -75,8 +75,7 @@ class DevelopmentBackend(Backend):
         model = compilation.policies.path(policy)
         if not (model / TFLITE_FILE).is_file():
             raise PolicyError(
-                f"policy {policy.name!r}: no TFLite model of it was made (see export/development.py); use the backend "
-                "auto"
+                f"policy {policy.name!r}: no TFLite model of it was made (see export/formats.py); use the backend auto"
             )
         return functools.partial(_compile, compilation, policy, model)
 

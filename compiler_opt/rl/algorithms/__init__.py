@@ -15,11 +15,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> AlgorithmEntry:
-    """Loads an algorithm.
-
-    Raises:
-      ConfigError: there is none of that name.
-    """
+    """The algorithm of a name. Raises ConfigError if there is none."""
     if name not in names():
         raise ConfigError(f"unknown algorithm {name!r}; expected one of {', '.join(names())}")
     entry: AlgorithmEntry = importlib.import_module(f"{__name__}.{name}").ALGORITHM

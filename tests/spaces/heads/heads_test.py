@@ -16,9 +16,9 @@ from compiler_opt.llvm.training_log import Header  # noqa: E402
 from compiler_opt.policies.weights import NetworkConfig  # noqa: E402
 from compiler_opt.problems import problem as problems  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
-from compiler_opt.rl.algorithms.ppo import learner as ppo  # noqa: E402
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig  # noqa: E402
-from compiler_opt.rl.behavioral_cloning.cloner import Cloner, Examples  # noqa: E402
+from compiler_opt.rl.algorithms.ppo import algorithm as ppo  # noqa: E402
+from compiler_opt.rl.behavioral_cloning import Cloner, Examples  # noqa: E402
+from compiler_opt.rl.config import BehavioralCloningConfig  # noqa: E402
 from compiler_opt.spaces.continuous import ActionQuantizer, Continuous, ContinuousPolicy  # noqa: E402
 from compiler_opt.spaces.distributions import log_softmax, smoothed_labels  # noqa: E402
 from compiler_opt.spaces.heads.categorical import BinaryHead, MaskedCategoricalHead  # noqa: E402

@@ -1,4 +1,7 @@
-"""Counterfactuals in the training loop: collection, replay, and the final policy."""
+"""Counterfactuals in the training loop: which to try, replay, and the final policy.
+
+Legend: N counterfactuals, T decisions, F inputs of a candidate.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,26 +14,80 @@ from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.policies.policy import CounterfactualPolicy, Policy
+from compiler_opt.policies.policy import Counterfactual, CounterfactualPolicy, Policy
 from compiler_opt.policies.weights import NetworkWeights, mean_network
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
-from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, log_gain
-from compiler_opt.rl.algorithms.counterfactuals.samples import (
+from compiler_opt.rl.algorithms.counterfactuals.learner import (
+    GainLearner,
     Samples,
-    candidate_pairs,
-    draw_counterfactuals,
     load_samples,
+    log_gain,
     save_samples,
 )
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
+from compiler_opt.spaces.heads.networks import RANKS
 
 _FINAL_STAGES = 10
 """Steps of the learning-rate schedule of final networks."""
 
 _SEEDS_PER_NETWORK = 100
-"""More than a network has layers, each of which has its own seed."""
+"""More than the layers of a network, each of which has its own seed."""
+
+
+def draw_counterfactuals(
+    head: MaskedCategoricalHead,
+    config: CounterfactualsConfig,
+    weights: NetworkWeights,
+    features: Mapping[str, np.ndarray],
+    advice: np.ndarray,
+    sites: FunctionOfDecisions,
+    count: int,
+    rng: np.random.Generator,
+) -> list[dict[str, Counterfactual]]:
+    """Draws the counterfactuals of a module for `count` rollouts, at most one per function and rollout, all different.
+
+    They change the T decisions of the policy with these weights: `features` by name, `advice` `[T]` and `sites`.
+    """
+    observations = head.observe(features)
+    scores = head.logits(weights, observations)
+    chosen = np.arange(scores.shape[1]) == advice[:, np.newaxis]
+    # How far each other legal candidate scores below the chosen one.
+    lag = np.where(head.legal(observations) & ~chosen, (scores[chosen][:, np.newaxis] - scores), np.inf)
+    result: list[dict[str, Counterfactual]] = [{} for _ in range(count)]
+    for index, function in enumerate(sites.functions):
+        [decisions] = np.nonzero(sites.indices == index)
+        number, candidate = np.nonzero(np.isfinite(lag[decisions]))
+        if not len(number):
+            continue
+        function_lag = lag[decisions][number, candidate]
+        # A softmax over negative lags, mixed with the uniform distribution.
+        promise = np.exp(-(function_lag - function_lag.min()) / config.promise_temperature)
+        uniform = np.full(len(number), 1 / len(number))
+        mixed = config.uniform_share * uniform + (1 - config.uniform_share) * promise / promise.sum()
+        drawn = rng.choice(len(number), min(count, len(number)), replace=False, p=mixed / mixed.sum())
+        for counterfactuals, pair in zip(result, drawn, strict=False):
+            counterfactuals[function] = Counterfactual(int(number[pair]), int(candidate[pair]))
+    return result
+
+
+def candidate_pairs(
+    counterfactuals: Mapping[str, Counterfactual],
+    observations: Mapping[str, np.ndarray],
+    advice: np.ndarray,
+    sites: FunctionOfDecisions,
+) -> np.ndarray:
+    """Quantile ranks `[N, 2, F]` of the chosen and the other candidate of each counterfactual, which are by function.
+
+    The T decisions that they change have `observations` by name, `advice` `[T]` and `sites`.
+    """
+    pairs = []
+    for function, other in counterfactuals.items():
+        [decisions] = np.nonzero(sites.indices == sites.functions.index(function))
+        row = decisions[other.decision]
+        pairs.append(observations[RANKS][row][[advice[row], other.advice]])
+    return np.stack(pairs)
 
 
 class _WithCounterfactuals(CollectionPolicy):
@@ -98,7 +155,7 @@ class Counterfactuals(Algorithm):
         self._num_updates = 0
 
     def collection_policy(self) -> CollectionPolicy:
-        return _WithCounterfactuals(self._context, self._head, self._config, self._learner.averaged_weights())
+        return _WithCounterfactuals(self._context, self._head, self._config, self._learner.average.weights())
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         config = self._config
@@ -131,7 +188,7 @@ class Counterfactuals(Algorithm):
         config, seed = self._config, self._context.config.seed
         samples = Samples.concatenate(self._samples)
         if len(samples) < max(1, config.first_samples):
-            return self._learner.averaged_weights()
+            return self._learner.average.weights()
         networks = []
         for index in tqdm(range(config.final_networks), "final networks", unit="network", disable=None):
             rng = np.random.default_rng((seed, index))
@@ -140,7 +197,7 @@ class Counterfactuals(Algorithm):
             for stage in range(_FINAL_STAGES):
                 learner.set_learning_rate(0.1 ** (stage / _FINAL_STAGES))
                 learner.update(drawn, config.last_margin, -(-config.final_steps // _FINAL_STAGES), rng)
-            networks.append(learner.averaged_weights())
+            networks.append(learner.average.weights())
         return mean_network(networks)
 
     def checkpointed(self) -> dict[str, Any]:
@@ -166,7 +223,7 @@ class Counterfactuals(Algorithm):
         before = problem.by_function(own.measurement)
         observations = self._head.observe(trajectory.features())
         for attempt in group.follow_ups:
-            # Which of its changes made a rollout fail is unknown.
+            # It is unknown which of its changes made the rollout fail.
             if attempt.rollout.failure is not None:
                 continue
             assert isinstance(attempt.policy, CounterfactualPolicy)

@@ -13,20 +13,81 @@ compilation yields as many samples as the module has functions; if many decision
 the effect of each would drown in those of the others. Samples stay valid for long, so they are kept and replayed.
 """
 
+import dataclasses
+import logging
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from compiler_opt.array_files import load_arrays, save_arrays
+from compiler_opt.files import set_aside, sweep_temporaries
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
-from compiler_opt.rl.algorithms.counterfactuals.samples import Samples
-from compiler_opt.rl.averages import AveragedWeights
+from compiler_opt.rl.learning import AveragedWeights, mean_loss
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 
+_LOG = logging.getLogger(__name__)
+
+_MAX_BYTES = 1 << 32
 _STEPS_TO_AVERAGE = 20
 """Gradient steps between two updates of the moving average of the weights."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Samples:
+    """The gains of N counterfactuals.
+
+    Attributes:
+      ranks: `[N, 2, F]` float32, quantile ranks of the candidate that the policy chose and of the other one.
+      gains: `[N]` float32, the function's gain from the other candidate, see `log_gain`.
+    """
+
+    ranks: np.ndarray
+    gains: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.gains)
+
+    def take(self, indices: np.ndarray) -> "Samples":
+        return Samples(self.ranks[indices], self.gains[indices])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Samples"]) -> "Samples":
+        if not parts:
+            return cls(np.empty((0, 2, 0), np.float32), np.empty(0, np.float32))
+        return cls(np.concatenate([part.ranks for part in parts]), np.concatenate([part.gains for part in parts]))
+
+
+def save_samples(directory: Path, iteration: int, samples: Samples) -> None:
+    """Writes the samples of an iteration. Raises OutputError if that fails."""
+    directory.mkdir(parents=True, exist_ok=True)
+    save_arrays(directory / f"{iteration:06d}.npz", {"positions": samples.ranks, "gains": samples.gains})
+
+
+def load_samples(directory: Path, last_iteration: int) -> list[Samples]:
+    """Reads the samples of all iterations up to the last, and removes those of later ones.
+
+    A damaged file is set aside and logged.
+    """
+    found = []
+    sweep_temporaries(directory)
+    for path in sorted(directory.glob("*.npz")):
+        if path.stem > f"{last_iteration:06d}":
+            path.unlink()
+            continue
+        try:
+            arrays = load_arrays(path, _MAX_BYTES)
+            ranks, gains = arrays["positions"], arrays["gains"]
+            if ranks.ndim != 3 or gains.shape != ranks.shape[:1]:
+                raise ValueError(f"arrays of shapes {ranks.shape} and {gains.shape}")
+            found.append(Samples(ranks, gains))
+        except (OSError, ValueError, KeyError) as error:
+            _LOG.warning("%s: no samples of this run (%s); kept as %s, lost", path, error, set_aside(path).name)
+    return found
 
 
 def log_gain(before: float, after: float, offset: float, largest: float) -> float:
@@ -39,7 +100,11 @@ def log_gain(before: float, after: float, offset: float, largest: float) -> floa
 
 
 class GainLearner:
-    """Owns the network, the optimiser and the moving average of the weights."""
+    """Owns the network and the optimiser.
+
+    Attributes:
+      average: the moving average of the weights, which decides.
+    """
 
     def __init__(
         self,
@@ -54,7 +119,7 @@ class GainLearner:
         self.actor = head.actor(action_name, network, seed)
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
         self.optimizer.build(self.actor.trainable_weights)
-        self._average = AveragedWeights(head, self.actor, config.averaging)
+        self.average = AveragedWeights(head, self.actor, config.averaging)
         self._has_learned = tf.Variable(False)
         self._many_steps = tf.function(self._train_many, reduce_retracing=True, autograph=False)
 
@@ -63,7 +128,7 @@ class GainLearner:
         return {
             "actor": self.actor,
             "optimizer": self.optimizer,
-            "average": self._average.variables,
+            "average": self.average.variables,
             "has_learned": self._has_learned,
         }
 
@@ -78,12 +143,8 @@ class GainLearner:
           PolicyError: the policy's network has another shape.
         """
         initial = self._head.to_weights(self.actor)
-        self._average.warm_start(weights)
+        self.average.warm_start(weights)
         networks.assign(self.actor, initial)
-
-    def averaged_weights(self) -> NetworkWeights:
-        """The policy that decides: the moving average."""
-        return self._average.weights()
 
     def update(self, samples: Samples, margin: float, steps: int, rng: np.random.Generator) -> dict[str, float]:
         """Learns from minibatches of samples.
@@ -107,8 +168,8 @@ class GainLearner:
             if not self._has_learned:
                 # Before, the average was that of the warm start.
                 self._has_learned.assign(True)
-                self._average.restart()
-            self._average.add()
+                self.average.restart()
+            self.average.add()
         return {"loss": float(np.mean(losses)), "gain_correlation": self.gain_correlation(samples, margin)}
 
     def gain_correlation(self, samples: Samples, margin: float) -> float:
@@ -129,23 +190,17 @@ class GainLearner:
         return result
 
     def _train_many(self, ranks: tf.Tensor, targets: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-        """Ranks `[N, 2, F]`, targets `[N]` and indices `[S, B]` to the mean loss of S steps."""
-
-        def step(total: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-            return total + self._train_step(tf.gather(ranks, batch), tf.gather(targets, batch))
-
-        total: tf.Tensor = tf.foldl(step, order, initializer=tf.constant(0.0))
-        return total / tf.cast(tf.shape(order)[0], tf.float32)
-
-    def _train_step(self, ranks: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-        """Ranks `[B, 2, F]` and targets `[B]` to the loss before the step."""
-        config = self._config
+        """Ranks `[N, 2, F]`, targets `[N]` and indices `[S, B]` to the mean loss before the steps."""
         variables = self.actor.trainable_variables
-        with tf.GradientTape() as tape:
-            scores = self.actor.outputs(ranks)[..., 0]
-            # Squared errors estimate the mean gain, in which rare large losses count in full.
-            loss = tf.reduce_mean(tf.square(scores[:, 1] - scores[:, 0] - targets))
-            penalty = config.weight_decay * tf.add_n([tf.nn.l2_loss(variable) for variable in variables[0::2]])
-            total = loss + penalty
-        self.optimizer.apply_gradients(zip(tape.gradient(total, variables), variables, strict=True))
-        return loss
+
+        def step(batch: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                scores = self.actor.outputs(tf.gather(ranks, batch))[..., 0]
+                # Squared errors estimate the mean gain, in which rare large losses count in full.
+                loss = tf.reduce_mean(tf.square(scores[:, 1] - scores[:, 0] - tf.gather(targets, batch)))
+                penalty = tf.add_n([tf.nn.l2_loss(variable) for variable in variables[0::2]])
+                total = loss + self._config.weight_decay * penalty
+            self.optimizer.apply_gradients(zip(tape.gradient(total, variables), variables, strict=True))
+            return loss
+
+        return mean_loss(step, order)

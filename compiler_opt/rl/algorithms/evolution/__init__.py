@@ -4,14 +4,13 @@ import dataclasses
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.config import check_range
+from compiler_opt.rl.config import BehavioralCloningConfig, check_range
 from compiler_opt.rl.training_context import TrainingContext
 
 
 @dataclasses.dataclass(frozen=True)
 class EvolutionConfig:
-    """Hyperparameters of the search for a rule's parameters (see `search`), and of cloning the rule.
+    """Hyperparameters of the search for a rule's parameters (see `algorithm.py`), and of cloning the rule.
 
     Attributes:
       exploration: standard deviation of the directions, in units of each parameter's scale.

@@ -1,4 +1,15 @@
-"""Evolution in the training loop: pairs of rollouts, and a network that clones the rule at the end."""
+"""Evolution strategies over the parameters of a rule, with one perturbation per module, which a network then clones.
+
+Legend: P parameters, N pairs of rollouts.
+
+    draw a direction for each module; compile the module with the parameters moved along it, and against it
+    the difference of the two scores estimates the gradient along that direction
+    move each parameter by its mean gradient, in units of its standard error
+
+Evolution strategies with mirrored sampling (Salimans et al., 2017, after Rechenberg, 1973). Each module has its own
+direction, so every pair of rollouts explores another one. A parameter moves by the significance of its gradient: at
+most by one step, and hardly at all if the pairs contradict each other.
+"""
 
 import dataclasses
 import logging
@@ -18,11 +29,89 @@ from compiler_opt.policies.rule import RULE, Rule, RulePolicy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.evolution import EvolutionConfig
-from compiler_opt.rl.algorithms.evolution.search import ParameterSearch, weighted_gain
-from compiler_opt.rl.behavioral_cloning.cloner import Cloner, split_by_module
+from compiler_opt.rl.behavioral_cloning import Cloner, split_by_module
 from compiler_opt.rl.training_context import TrainingContext
 
 _LOG = logging.getLogger(__name__)
+
+
+class ParameterSearch:
+    """Owns the parameters and the estimate of their gradient.
+
+    Attributes:
+      current: the current parameters, `[P]`.
+    """
+
+    def __init__(self, start: np.ndarray, scale: np.ndarray, config: EvolutionConfig):
+        """Starts from parameters `[P]`, whose scales are `[P]`, see `RuleParameter.scale`."""
+        self._scale = scale
+        self._config = config
+        self.current = start.astype(np.float64)
+        self._sum, self._gradient, self._variance = np.zeros((3, len(start)))
+        self._weight = 0.0
+
+    @property
+    def averaged(self) -> np.ndarray:
+        """The moving average of the parameters, which is less noisy, `[P]`."""
+        result: np.ndarray = self._sum / self._weight if self._weight else self.current
+        return result
+
+    def directions(self, number: int, rng: np.random.Generator) -> np.ndarray:
+        """Random offsets of the current parameters, `[N, P]`."""
+        return self._config.exploration * self._scale * rng.standard_normal((number, len(self.current)))
+
+    def update(self, directions: np.ndarray, gains: np.ndarray) -> np.ndarray:
+        """Moves the parameters.
+
+        Args:
+          directions: `[N, P]`, N > 1.
+          gains: `[N]`, gain of the rollout along each direction over the one against it.
+
+        Returns:
+          `[P]`, the moving average of the gradient, divided by its standard error.
+        """
+        config = self._config
+        each = gains[:, np.newaxis] * directions / (2 * config.exploration**2 * self._scale)
+        kept = config.momentum
+        self._gradient = kept * self._gradient + (1 - kept) * each.mean(axis=0)
+        self._variance = kept**2 * self._variance + (1 - kept) ** 2 * each.var(axis=0, ddof=1) / len(each)
+        deviation = np.sqrt(self._variance)
+        z_scores: np.ndarray = np.divide(self._gradient, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        self.current = self.current + config.step * self._scale * np.clip(z_scores / config.z_threshold, -1, 1)
+        self._sum = config.averaging * self._sum + self.current
+        self._weight = config.averaging * self._weight + 1
+        return z_scores
+
+    def state(self) -> dict[str, Any]:
+        """State to resume from; JSON."""
+        return {
+            "current": self.current.tolist(),
+            "sum": self._sum.tolist(),
+            "weight": self._weight,
+            "gradient": self._gradient.tolist(),
+            "variance": self._variance.tolist(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Resumes from `state()`."""
+        self._weight = state["weight"]
+        self.current, self._sum, self._gradient, self._variance = (
+            np.array(state[key]) for key in ("current", "sum", "gradient", "variance")
+        )
+
+
+def weighted_gain(
+    along: Mapping[str, float], against: Mapping[str, float], *, score_exponent: float, offset: float
+) -> float:
+    """Gain of one rollout of a module over another, from the scores of its functions.
+
+    The difference of a function's scores is divided by their mean plus `offset` to the power of `1 - score_exponent`:
+    with 0, relative gains count, with 1, absolute ones. A few functions cost far more than all others, whose gains
+    would drown in a total score.
+    """
+    names = sorted(along.keys() | against.keys())
+    scores = np.array([[side.get(name, 0.0) for name in names] for side in (along, against)]).reshape(2, -1)
+    return float(((scores[1] - scores[0]) / (scores.mean(axis=0) + offset) ** (1 - score_exponent)).sum())
 
 
 class _PerturbedRule(RulePolicy):
@@ -50,7 +139,7 @@ class _MirroredPairs(CollectionPolicy):
 
 
 class Evolution(Algorithm):
-    """Searches for the parameters of a rule, see `search`."""
+    """Searches for the parameters of a rule in the training loop."""
 
     description = "evolution strategies over the parameters of a rule, cloned"
     log_metrics = (("max_z", "largest gradient by standard errors", ".1f"),)
@@ -75,7 +164,8 @@ class Evolution(Algorithm):
         del rng, progress
         metrics: dict[str, float] = {}
         if len(groups) > 1:
-            directions = np.stack([_direction(group.attempts[0].policy) for group in groups])
+            policies = [group.attempts[0].policy for group in groups]
+            directions = np.stack([policy.direction for policy in policies if isinstance(policy, _PerturbedRule)])
             gains = np.array([self._gain(group) for group in groups])
             metrics["max_z"] = float(np.abs(self._search.update(directions, gains)).max())
         return metrics | {f"rule/{name}": value for name, value in self._rule.named(self._search.current).items()}
@@ -140,8 +230,3 @@ def cloned_parameters(rule: Rule, weights: NetworkWeights) -> np.ndarray:
             f"parameters of a rule in its metadata ({RULE!r}), found none; give --vocab_path and no warm start"
         )
     return rule.values(found)
-
-
-def _direction(policy: Policy) -> np.ndarray:
-    assert isinstance(policy, _PerturbedRule)
-    return policy.direction

@@ -1,4 +1,10 @@
-"""PPO in the training loop: sampled rollouts, and an advantage for each of their decisions."""
+"""Proximal policy optimisation (PPO) by TF-Agents: sampled rollouts, and an advantage for each of their decisions.
+
+Legend: N decisions of an iteration.
+
+Each decision is a sequence of length 1 (`[N, 1]`): `collect.advantages` assigns credit to decisions, so there is no
+discounting over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
+"""
 
 import dataclasses
 from collections import defaultdict
@@ -6,19 +12,183 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
+from tf_agents.agents.ppo import ppo_clip_agent
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories.trajectory import Trajectory
+from tf_agents.utils import common
 
 from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
-from compiler_opt.export.development import write_development_model
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.export.formats import write_development_model
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.ppo import PPOConfig
-from compiler_opt.rl.algorithms.ppo.learner import Batch, PPOLearner
+from compiler_opt.rl.learning import AveragedWeights
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.spaces.heads.head import Head
+
+_MAX_LOG_RATIO = 50.0
+"""Log-ratios are clipped here so that exp() cannot overflow."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """N decisions of an iteration.
+
+    Attributes:
+      observations: by name `[N, ...]`, see `Head.observe`.
+      actions: `[N]`, see `Head.actions`.
+      log_probs: `[N]` float32, of the actions under the policy that sampled them.
+      advantages: `[N]` float32.
+      returns: `[N]` float32, targets of the value network.
+    """
+
+    observations: Mapping[str, np.ndarray]
+    actions: np.ndarray
+    log_probs: np.ndarray
+    advantages: np.ndarray
+    returns: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def take(self, indices: np.ndarray) -> "Batch":
+        columns = (self.actions, self.log_probs, self.advantages, self.returns)
+        observations = {name: values[indices] for name, values in self.observations.items()}
+        return Batch(observations, *(values[indices] for values in columns))
+
+
+class PPOLearner:
+    """Owns the networks, the optimiser and the agent.
+
+    Attributes:
+      average: the moving average of the policy's weights over iterations.
+    """
+
+    def __init__(self, head: Head, action_name: str, network: NetworkConfig, config: PPOConfig, seed: int):
+        self._head = head
+        self._config = config
+        action = head.action_spec(action_name)
+        self.actor = head.actor(action_name, network, seed)
+        self._critic = head.critic(network, seed)
+        self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=1e-5)
+        self.agent = ppo_clip_agent.PPOClipAgent(
+            ts.time_step_spec(head.observation_spec()),
+            action,
+            optimizer=self.optimizer,
+            actor_net=self.actor,
+            value_net=self._critic,
+            importance_ratio_clipping=config.importance_ratio_clipping,
+            entropy_regularization=config.entropy_regularization,
+            value_pred_loss_coef=config.value_pred_loss_coef,
+            gradient_clipping=config.gradient_clipping,
+            # `update` runs the epochs, over the shuffled decisions of the whole iteration.
+            num_epochs=1,
+            normalize_observations=False,
+            normalize_rewards=False,
+            compute_value_and_advantage_in_train=False,
+            update_normalizers_in_train=False,
+            train_step_counter=tf.Variable(0, dtype=tf.int64, name="train_step"),
+        )
+        self.agent.initialize()
+        self._action_dtype = action.dtype
+        self._train = common.function(lambda experience: self.agent.train(experience).loss, autograph=False)
+        self._traced = False
+        self.average = AveragedWeights(head, self.actor, config.averaging)
+        # Creates the optimiser's slots before the first step, so that a checkpoint can restore them.
+        self.optimizer.build(self.agent.actor_net.trainable_weights + self._critic.trainable_weights)
+
+    def checkpointed(self) -> dict[str, Any]:
+        """TensorFlow objects to checkpoint."""
+        return {"agent": self.agent, "optimizer": self.optimizer, "average": self.average.variables}
+
+    def set_learning_rate(self, share: float) -> None:
+        """Sets it to a share of the configured rate."""
+        self.optimizer.learning_rate.assign(self._config.learning_rate * share)
+
+    def weights(self) -> NetworkWeights:
+        """The policy of the next rollouts."""
+        return self._head.to_weights(self.actor)
+
+    def expected_returns(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The value network's estimates, from observations `[N, ...]` by name to `[N]` float32."""
+        observation = {name: tf.constant(values) for name, values in observations.items()}
+        count = len(next(iter(observations.values())))
+        values, _ = self._critic(observation, step_type=tf.ones(count, tf.int32), network_state=())
+        result: np.ndarray = values.numpy()
+        return result
+
+    def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, float]:
+        """Updates the policy from the decisions of one iteration.
+
+        Returns:
+          means over the iteration: `loss`, `entropy`, and the distance from the policy that decided, as `kl` and
+          `clip_fraction`.
+        """
+        config = self._config
+        if len(batch) > config.max_decisions:
+            batch = batch.take(rng.choice(len(batch), config.max_decisions, replace=False))
+        size = min(config.minibatch_size, len(batch))
+        losses = []
+        for _ in range(config.num_epochs):
+            order = rng.permutation(len(batch))
+            # Drops the incomplete last minibatch; reshuffling varies what is dropped.
+            for start in range(0, len(batch) - size + 1, size):
+                experience = self._experience(batch.take(order[start : start + size]))
+                losses.append(self._step(experience))
+        self.average.add()
+        return {"loss": float(np.mean(losses)), **self._movement(batch)}
+
+    def _step(self, experience: Trajectory) -> float:
+        """Learns from a minibatch; returns the loss before the step."""
+        if not self._traced:
+            # Traces once for all batch sizes; otherwise, the first two sizes would take 2 s each.
+            self._train.get_concrete_function(
+                tf.nest.map_structure(lambda column: tf.TensorSpec([None, *column.shape[1:]], column.dtype), experience)
+            )
+            self._traced = True
+        return float(self._train(experience))
+
+    def _experience(self, batch: Batch) -> Trajectory:
+        count = len(batch)
+
+        def column(values: np.ndarray, dtype: tf.DType) -> tf.Tensor:
+            return tf.constant(values[:, np.newaxis], dtype)
+
+        # Of the distributions that the actions were sampled from, only their log probabilities are known.
+        parameters = self._head.distribution_parameters(batch.observations, batch.actions, batch.log_probs)
+        middle = column(np.full(count, ts.StepType.MID), tf.int32)
+        return Trajectory(
+            step_type=middle,
+            observation={name: tf.constant(values[:, np.newaxis]) for name, values in batch.observations.items()},
+            action=column(batch.actions, self._action_dtype),
+            policy_info={
+                "dist_params": {name: column(values, tf.float32) for name, values in parameters.items()},
+                "value_prediction": column(np.zeros(count), tf.float32),
+                "return": column(batch.returns, tf.float32),
+                "advantage": column(batch.advantages, tf.float32),
+            },
+            next_step_type=middle,
+            reward=column(np.zeros(count), tf.float32),
+            discount=column(np.ones(count), tf.float32),
+        )
+
+    def _movement(self, batch: Batch) -> dict[str, float]:
+        """Metrics of how far the update moved the policy, on the decisions of the iteration."""
+        log_probs, entropy = self._head.evaluate_actions(self.weights(), batch.observations, batch.actions)
+        log_ratio = np.minimum(log_probs - batch.log_probs, _MAX_LOG_RATIO)
+        ratio = np.exp(log_ratio)
+        return {
+            # Schulman's estimator, never negative: http://joschu.net/blog/kl-approx.html
+            "kl": float(np.mean(ratio - 1 - log_ratio)),
+            "entropy": float(np.mean(entropy)),
+            "clip_fraction": float(np.mean(np.abs(ratio - 1) > self._config.importance_ratio_clipping)),
+        }
 
 
 class PPO(Algorithm):
-    """Proximal policy optimisation, see `learner`."""
+    """Proximal policy optimisation in the training loop."""
 
     log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"))
 
@@ -30,7 +200,7 @@ class PPO(Algorithm):
         self._learner = PPOLearner(context.head, context.action_name, context.network, config, context.config.seed)
         start = context.warm_start_weights()
         if start is not None:
-            self._learner.warm_start(start)
+            self._learner.average.warm_start(start)
 
     def collection_policy(self) -> CollectionPolicy:
         context = self._context
@@ -45,7 +215,7 @@ class PPO(Algorithm):
         return self._learner.update(self._batch(groups), rng)
 
     def policy(self) -> NetworkWeights:
-        return self._learner.averaged_weights()
+        return self._learner.average.weights()
 
     def checkpointed(self) -> dict[str, Any]:
         return self._learner.checkpointed()

@@ -1,4 +1,4 @@
-"""Evolution strategies: what pairs of rollouts tell is followed, as far as it is sure."""
+"""Evolution strategies: parameters follow the gradients of pairs of rollouts, as far as these are significant."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,11 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 load_tensorflow()
 
 from compiler_opt.rl.algorithms.evolution import EvolutionConfig  # noqa: E402
-from compiler_opt.rl.algorithms.evolution.algorithm import cloned_parameters  # noqa: E402
-from compiler_opt.rl.algorithms.evolution.search import ParameterSearch, weighted_gain  # noqa: E402
+from compiler_opt.rl.algorithms.evolution.algorithm import (  # noqa: E402
+    ParameterSearch,
+    cloned_parameters,
+    weighted_gain,
+)
 
 _SCALE = np.array([0.1, 1.0, 0.5])
 _BEST = np.array([0.3, -2.0, 0.0])
@@ -33,16 +36,16 @@ def _search(search: ParameterSearch, iterations: int, noise: float, seed: int = 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_finds_what_is_best_in_noise(seed: int) -> None:
+def test_the_search_finds_the_optimum_in_noise(seed: int) -> None:
     search = ParameterSearch(np.zeros(3), _SCALE, EvolutionConfig())
     _search(search, 80, noise=3.0, seed=seed)
     found = (search.averaged - _BEST) / _SCALE
     assert np.abs(found[:2]).max() < 0.5
-    # What does not matter has not run away.
+    # The parameter that does not matter has not drifted far.
     assert abs(found[2]) < 3
 
 
-def test_it_stays_where_nothing_is_told() -> None:
+def test_without_gains_the_parameters_stay() -> None:
     search = ParameterSearch(np.ones(3), _SCALE, EvolutionConfig())
     directions = search.directions(8, np.random.default_rng(0))
     assert not search.update(directions, np.zeros(8)).any()
@@ -52,12 +55,12 @@ def test_it_stays_where_nothing_is_told() -> None:
 def test_a_step_is_no_longer_than_configured() -> None:
     search = ParameterSearch(np.zeros(3), _SCALE, EvolutionConfig(step=0.5))
     directions = search.directions(64, np.random.default_rng(0))
-    sureness = search.update(directions, directions[:, 0] * 1e6)
-    assert sureness[0] > 3
+    z_scores = search.update(directions, directions[:, 0] * 1e6)
+    assert z_scores[0] > 3
     assert search.current[0] == pytest.approx(0.05)
 
 
-def test_it_goes_on_from_its_state() -> None:
+def test_it_resumes_from_its_state() -> None:
     config = EvolutionConfig()
     whole, first = (ParameterSearch(np.zeros(3), _SCALE, config) for _ in range(2))
     _search(whole, 3, noise=0.0)
@@ -70,7 +73,7 @@ def test_it_goes_on_from_its_state() -> None:
     assert second.current.tolist() == whole.current.tolist()
 
 
-def test_what_a_function_counts() -> None:
+def test_weights_of_functions() -> None:
     along, against = {"cold": 5.0, "hot": 900.0, "new": 10.0}, {"cold": 15.0, "hot": 1100.0}
     assert weighted_gain(along, against, score_exponent=1.0, offset=1.0) == pytest.approx(10 + 200 - 10)
     assert weighted_gain(along, against, score_exponent=0.0, offset=10.0) == pytest.approx(
@@ -85,7 +88,7 @@ def _policy(metadata: dict[str, object]) -> NetworkWeights:
     )
 
 
-def test_it_goes_on_from_the_parameters_of_an_earlier_policy() -> None:
+def test_it_resumes_from_the_parameters_of_an_earlier_policy() -> None:
     rule = problems.load("regalloc_eviction").rule
     assert rule is not None
     found = {parameter.name: 0.25 * index for index, parameter in enumerate(rule.parameters)}

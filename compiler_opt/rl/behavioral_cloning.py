@@ -1,4 +1,4 @@
-"""Learns the decisions of a trace by supervised learning.
+"""Behavioural cloning: supervised learning of another policy's decisions, such as those of the default heuristic.
 
 Legend: N examples (decisions of a trace), B examples of a minibatch, S minibatches of an epoch.
 
@@ -6,20 +6,25 @@ Labels are smoothed: a policy that is certain of every decision never explores, 
 nothing to compare.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import PolicyError, ProtocolError
+from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
+from compiler_opt.problems.problem import Problem
+from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig
+from compiler_opt.rl.history import History
+from compiler_opt.rl.learning import mean_loss
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.heads.head import Head
 
@@ -48,12 +53,10 @@ class Cloned:
 
     Attributes:
       weights: of the epoch with the lowest loss on the held-out modules.
-      history: metrics by name, one entry per epoch.
-      best: the entry of that epoch.
+      best: metrics of that epoch.
     """
 
     weights: NetworkWeights
-    history: tuple[Mapping[str, float], ...]
     best: Mapping[str, float]
 
 
@@ -73,18 +76,13 @@ def load_examples(
 ) -> tuple[Examples, Examples]:
     """Reads a trace as training examples and held-out examples, see `split_by_module`.
 
-    Args:
-      trace: the decisions.
-      head: of their action space.
-      config: how to sample and split them.
-      on_decisions: called with the number of decisions read since the last call, for progress bars.
+    `on_decisions` is called with the number of decisions read since the last call, for progress bars.
 
     Raises:
       PolicyError: the head cannot clone such decisions.
       ProtocolError: the trace is damaged, lacks a feature, or holds fewer than two modules.
     """
-    with _errors_naming(trace.path):
-        head.check_examples(trace.features, trace.advice)
+    head.check_examples(trace.features, trace.advice)
     rng = np.random.default_rng(config.seed)
     share = config.max_decisions / max(1, trace.num_decisions)
     observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
@@ -102,21 +100,10 @@ def load_examples(
         lengths.extend(np.bincount(owners[kept], minlength=len(batch.modules)).tolist())
     if len(set(names)) < 2:
         raise ProtocolError(f"{trace.path}: expected at least 2 modules, one of them held out, found {len(set(names))}")
-    with _errors_naming(trace.path):
-        all_actions = head.actions(np.concatenate(actions))
-    parts = split_by_module(observations, all_actions, names, lengths, config)
+    parts = split_by_module(observations, head.actions(np.concatenate(actions)), names, lengths, config)
     if not all(len(part) for part in parts):
         raise ProtocolError(f"{trace.path}: too few decisions to hold some out")
     return parts
-
-
-@contextlib.contextmanager
-def _errors_naming(path: Path) -> Iterator[None]:
-    """Puts a path in front of a PolicyError's message."""
-    try:
-        yield
-    except PolicyError as error:
-        raise PolicyError(f"{path}: {error}") from error
 
 
 def split_by_module(
@@ -138,14 +125,11 @@ def split_by_module(
     held_out = held_out_modules(modules, config.holdout_fraction, config.seed)
     is_held_out = np.repeat([name in held_out for name in modules], lengths)
     columns = {name: np.concatenate(parts) for name, parts in observations.items()}
-    training, unseen = (
-        Examples({name: values[chosen] for name, values in columns.items()}, actions[chosen], num_modules)
-        for chosen, num_modules in (
-            (~is_held_out, len(set(modules)) - len(held_out)),
-            (is_held_out, len(held_out)),
-        )
-    )
-    return training, unseen
+
+    def part(chosen: np.ndarray, num_modules: int) -> Examples:
+        return Examples({name: values[chosen] for name, values in columns.items()}, actions[chosen], num_modules)
+
+    return part(~is_held_out, len(set(modules) - held_out)), part(is_held_out, len(held_out))
 
 
 class Cloner:
@@ -171,7 +155,6 @@ class Cloner:
         observations = {name: tf.constant(values) for name, values in training.observations.items()}
         labels = tf.constant(self._labels(training))
         batch_size = min(config.batch_size, len(training))
-        history: list[dict[str, float]] = []
         best: dict[str, float] = {}
         best_weights = self.weights()
         for epoch in range(1, config.num_epochs + 1):
@@ -184,16 +167,15 @@ class Cloner:
             entry = {
                 "iteration": epoch,
                 "training_loss": loss,
-                **self._measure(weights, held_out),
+                **self._head.cloning_metrics(weights, held_out.observations, held_out.actions, self._labels(held_out)),
                 "elapsed_s": time.monotonic() - start_s,
             }
-            history.append(entry)
             on_epoch(entry)
             if not best or entry["loss"] < best["loss"]:
                 best, best_weights = entry, weights
             elif epoch - best["iteration"] >= config.patience:
                 break
-        return Cloned(best_weights, tuple(history), best)
+        return Cloned(best_weights, best)
 
     def weights(self) -> NetworkWeights:
         """The network's current weights."""
@@ -204,24 +186,65 @@ class Cloner:
         return self._head.labels(examples.observations, examples.actions, self._config.label_smoothing)
 
     def _train_epoch(self, observations: Mapping[str, tf.Tensor], labels: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-        """Observations `[N, ...]` by name, labels `[N, ...]` and indices `[S, B]` to the mean loss."""
-
-        def step(total: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-            observation = {name: tf.gather(values, batch) for name, values in observations.items()}
-            return total + self._train_step(observation, tf.gather(labels, batch))
-
-        total: tf.Tensor = tf.foldl(step, order, initializer=tf.constant(0.0))
-        return total / tf.cast(tf.shape(order)[0], tf.float32)
-
-    def _train_step(self, observation: Mapping[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        """Observation `[B, ...]` by name and labels `[B, ...]` to the loss before the step."""
-        step_type = tf.ones(tf.shape(labels)[:1], tf.int32)
-        with tf.GradientTape() as tape:
-            distribution, _ = self._actor(observation, step_type=step_type, network_state=())
-            loss = tf.reduce_mean(self._head.cloning_loss(distribution, labels))
+        """Observations `[N, ...]` by name, labels `[N, ...]` and indices `[S, B]` to the mean loss before the steps."""
         variables = self._actor.trainable_variables
-        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        return loss
 
-    def _measure(self, weights: NetworkWeights, examples: Examples) -> dict[str, float]:
-        return self._head.cloning_metrics(weights, examples.observations, examples.actions, self._labels(examples))
+        def step(batch: tf.Tensor) -> tf.Tensor:
+            observation = {name: tf.gather(values, batch) for name, values in observations.items()}
+            step_type = tf.ones(tf.shape(batch), tf.int32)
+            with tf.GradientTape() as tape:
+                distribution, _ = self._actor(observation, step_type=step_type, network_state=())
+                loss = tf.reduce_mean(self._head.cloning_loss(distribution, tf.gather(labels, batch)))
+            self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            return loss
+
+        return mean_loss(step, order)
+
+
+def clone(
+    root_dir: Path,
+    trace_path: Path,
+    problem: Problem,
+    quantiles: Mapping[str, np.ndarray],
+    network: NetworkConfig,
+    config: BehavioralCloningConfig,
+    echo: Callable[[str], object],
+) -> Path:
+    """Clones a trace under a vocabulary, see `pipeline.clone_default`; returns the policy's folder."""
+    trace = Trace(trace_path)
+    head = problem.head(quantiles, trace.features)
+    with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
+        try:
+            training, held_out = load_examples(trace, head, config, progress.update)
+        except PolicyError as error:
+            raise PolicyError(f"{trace_path}: {error}") from error
+    echo(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
+    history = History(root_dir, 0)
+
+    def record(entry: Mapping[str, float]) -> None:
+        history.add(entry)
+        echo(
+            f"epoch {entry['iteration']}: loss {entry['training_loss']:.4f}, held out {entry['loss']:.4f}, "
+            f"accuracy {entry['accuracy']:.2%} (always the same answer: {entry['majority_rate']:.2%})"
+        )
+
+    cloned = Cloner(head, trace.advice.name, network, config).clone(training, held_out, record)
+    metadata = {
+        "problem": problem.name,
+        "toolchain": trace.about.get("toolchain"),
+        "corpus": trace.about.get("corpus"),
+        **ProblemConfig.from_json(trace.about).to_json(),
+        "method": "behavioral cloning",
+        "examples": len(training),
+        "accuracy": cloned.best["accuracy"],
+        "majority_rate": cloned.best["majority_rate"],
+        "seed": config.seed,
+    }
+    policy_dir = root_dir / POLICY_DIR
+    weights = dataclasses.replace(cloned.weights, metadata=metadata)
+    save_policy(policy_dir, weights, problem.action_space, trace.advice.name, trace.features)
+    echo(
+        f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
+        f"{cloned.best['majority_rate']:.2%} by always giving the same answer"
+    )
+    return policy_dir

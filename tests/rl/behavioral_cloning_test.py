@@ -1,6 +1,7 @@
-"""Behavioural cloning of rules that are plain to see."""
+"""Behavioural cloning of simple rules."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.policies.weights import NetworkConfig
-from compiler_opt.rl.behavioral_cloning import BehavioralCloningConfig
-from compiler_opt.rl.behavioral_cloning.cloner import Cloned, Cloner, Examples, held_out_modules, load_examples
+from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples, held_out_modules, load_examples
+from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.trace_files import Trace, TraceWriter
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.heads.categorical import BinaryHead
@@ -31,9 +32,11 @@ def kind(*names: str) -> BinaryHead:
     return BinaryHead(dict.fromkeys(names, np.arange(3.0)))
 
 
-def clone(config: BehavioralCloningConfig = CONFIG) -> Cloned:
+def clone(
+    config: BehavioralCloningConfig = CONFIG, on_epoch: Callable[[Mapping[str, float]], None] = lambda entry: None
+) -> Cloned:
     cloner = Cloner(BinaryHead(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
-    return cloner.clone(examples(1), examples(2))
+    return cloner.clone(examples(1), examples(2), on_epoch)
 
 
 def test_a_simple_rule_is_learnt() -> None:
@@ -45,7 +48,7 @@ def test_a_simple_rule_is_learnt() -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.03, 0.2])
-def test_as_much_doubt_is_left_as_was_asked_for(smoothing: float) -> None:
+def test_probabilities_are_the_smoothed_labels(smoothing: float) -> None:
     config = dataclasses.replace(CONFIG, label_smoothing=smoothing)
     cloner = Cloner(BinaryHead(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
     cloned = cloner.clone(examples(1, costs=(-8, 8)), examples(2, costs=(-8, 8)))
@@ -56,13 +59,14 @@ def test_as_much_doubt_is_left_as_was_asked_for(smoothing: float) -> None:
         np.testing.assert_allclose(probability, expected, atol=0.01)
 
 
-def test_it_stops_when_it_gets_no_better_and_keeps_the_best() -> None:
-    cloned = clone(dataclasses.replace(CONFIG, num_epochs=200, patience=2, learning_rate=0.05))
-    assert len(cloned.history) < 200
-    losses = [entry["loss"] for entry in cloned.history]
+def test_it_stops_early_and_keeps_the_best_epoch() -> None:
+    epochs: list[Mapping[str, float]] = []
+    cloned = clone(dataclasses.replace(CONFIG, num_epochs=200, patience=2, learning_rate=0.05), epochs.append)
+    assert len(epochs) < 200
+    losses = [entry["loss"] for entry in epochs]
     assert cloned.best["loss"] == min(losses)
     assert cloned.best["iteration"] == len(losses) - 2
-    # What is returned really is that epoch's network.
+    # The network is that of the best epoch.
     held_out = examples(2)
     logits = BinaryPolicy(cloned.weights).logits(held_out.observations)
     assert ((logits[:, 1] > logits[:, 0]) == held_out.actions).mean() == cloned.best["accuracy"]
@@ -86,7 +90,7 @@ def test_the_measured_loss_is_the_one_that_is_trained() -> None:
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     rows = np.arange(100)
     expected = -(0.97 * log_probs[rows, held_out.actions] + 0.03 * log_probs[rows, 1 - held_out.actions]).mean()
-    assert cloner.clone(held_out, held_out).history[0]["training_loss"] == pytest.approx(expected, abs=1e-4)
+    assert cloner.clone(held_out, held_out).best["training_loss"] == pytest.approx(expected, abs=1e-4)
 
 
 def test_held_out_modules() -> None:
@@ -113,7 +117,7 @@ def write(path: Path, modules: int, advice: str = "i8", action: int = 1, shape: 
     return Trace(path)
 
 
-def test_examples_of_a_module_are_all_on_one_side(tmp_path: Path) -> None:
+def test_all_examples_of_a_module_are_training_or_held_out(tmp_path: Path) -> None:
     trace = write(tmp_path / "trace", 20)
     read: list[int] = []
     training, held_out = load_examples(trace, kind("other", "cost"), CONFIG, read.append)
@@ -134,7 +138,7 @@ def test_a_long_trace_is_sampled(tmp_path: Path) -> None:
     assert not sides[0] & sides[1]
 
 
-def test_what_cannot_be_cloned_is_refused(tmp_path: Path) -> None:
+def test_traces_that_cannot_be_cloned_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="at least 2 modules"):
         load_examples(write(tmp_path / "one", 1), kind("cost"), CONFIG)
     with pytest.raises(PolicyError, match="no choice"):

@@ -1,4 +1,4 @@
-"""The learner learns what can be learned, and measures how far it went."""
+"""PPO learns a rule, and measures how far each update moved the policy."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ load_tensorflow()
 
 from compiler_opt.policies.weights import NetworkConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
-from compiler_opt.rl.algorithms.ppo import learner as ppo  # noqa: E402
+from compiler_opt.rl.algorithms.ppo import algorithm as ppo  # noqa: E402
 from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
 from compiler_opt.spaces.heads.categorical import BinaryHead  # noqa: E402
 
@@ -27,7 +27,7 @@ def _learner(seed: int = 1, **config: float) -> ppo.PPOLearner:
 
 
 def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) -> ppo.Batch:
-    """Decisions sampled from the learner's policy; to decide 1 is right when `b` is positive."""
+    """Decisions sampled from the learner's policy; 1 is right when `b` is positive."""
     features = {name: rng.integers(-12, 12, size) for name in _FEATURES}
     logits = BinaryPolicy(learner.weights()).logits(features).astype(np.float64)
     probability = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
@@ -83,10 +83,10 @@ def test_the_average_follows_the_weights() -> None:
     before = learner.weights().kernels[0]
     learner.update(_batch(learner, rng, 500), rng)
     after = learner.weights().kernels[0]
-    averaged = learner.averaged_weights()
+    averaged = learner.average.weights()
     np.testing.assert_allclose(averaged.kernels[0], 0.75 * before + 0.25 * after, rtol=1e-5, atol=1e-6)
-    learner.warm_start(averaged)
-    np.testing.assert_array_equal(learner.averaged_weights().kernels[0], averaged.kernels[0])
+    learner.average.warm_start(averaged)
+    np.testing.assert_array_equal(learner.average.weights().kernels[0], averaged.kernels[0])
 
 
 def test_a_large_iteration_is_sampled_down() -> None:

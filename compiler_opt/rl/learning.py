@@ -1,6 +1,10 @@
-"""Exponential moving averages of a network's weights, which decide better than the weights of any one step."""
+"""What the learners of networks share: training over minibatches, and the moving average of weights.
+
+Legend: S minibatches, B examples of each.
+"""
 
 import dataclasses
+from collections.abc import Callable
 
 import tensorflow as tf
 from tf_agents.networks import network
@@ -10,8 +14,14 @@ from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 
 
+def mean_loss(step: Callable[[tf.Tensor], tf.Tensor], order: tf.Tensor) -> tf.Tensor:
+    """The mean of the losses that `step` returns for each minibatch's indices `[B]`, taken from `[S, B]`."""
+    total: tf.Tensor = tf.foldl(lambda total, batch: total + step(batch), order, initializer=tf.constant(0.0))
+    return total / tf.cast(tf.shape(order)[0], tf.float32)
+
+
 class AveragedWeights:
-    """The average of an actor's variables.
+    """The exponential moving average of an actor's weights, which decides better than the weights of any one step.
 
     Attributes:
       variables: the averages, in the order of the actor's variables; for checkpoints.
@@ -35,11 +45,7 @@ class AveragedWeights:
             mean.assign(variable)
 
     def warm_start(self, weights: NetworkWeights) -> None:
-        """Loads a policy's weights into the actor and restarts from them.
-
-        Raises:
-          PolicyError: they have another shape.
-        """
+        """Loads a policy's weights into the actor and restarts from them. Raises PolicyError if their shapes differ."""
         networks.assign(self._actor, weights)
         self.restart()
 

@@ -1,7 +1,8 @@
-"""Counterfactuals: what is tried, which samples come of it, and that the learner learns from them."""
+"""Counterfactuals: which are drawn, their samples in memory and on disk, and what the learner learns from them."""
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ load_tensorflow()
 from compiler_opt.llvm.interactive import FunctionOfDecisions  # noqa: E402
 from compiler_opt.policies.weights import NetworkConfig, mean_network  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig  # noqa: E402
-from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, log_gain  # noqa: E402
-from compiler_opt.rl.algorithms.counterfactuals.samples import (  # noqa: E402
+from compiler_opt.rl.algorithms.counterfactuals.algorithm import candidate_pairs, draw_counterfactuals  # noqa: E402
+from compiler_opt.rl.algorithms.counterfactuals.learner import (  # noqa: E402
+    GainLearner,
     Samples,
-    candidate_pairs,
-    draw_counterfactuals,
+    load_samples,
+    log_gain,
+    save_samples,
 )
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
@@ -42,13 +45,13 @@ class _Inputs(CandidateInputs):
         return np.stack([features["cost"], is_default], axis=-1).astype(np.float32)
 
 
-def _kind() -> MaskedCategoricalHead:
+def _head() -> MaskedCategoricalHead:
     quantiles = {"cost": np.linspace(0.0, 1.0, 21), "is_default": np.array([0.0, 0.0, 1.0])}
     return MaskedCategoricalHead(quantiles, _Inputs(), [TensorSpec("mask", np.dtype("i8"), (1, _PLACES))])
 
 
 def _learner(config: CounterfactualsConfig = _CONFIG) -> GainLearner:
-    return GainLearner(_kind(), "index", _NETWORK, config, seed=1)
+    return GainLearner(_head(), "index", _NETWORK, config, seed=1)
 
 
 def _features(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
@@ -67,23 +70,23 @@ def test_a_gain_is_the_logarithm_of_the_ratio() -> None:
 
 def _draw(uniform_share: float, count: int) -> tuple[dict[str, np.ndarray], np.ndarray, FunctionOfDecisions, list]:
     rng = np.random.default_rng(0)
-    features, kind = _features(rng, 40), _kind()
-    weights = _learner().averaged_weights()
-    advice = kind.logits(weights, kind.observe(features)).argmax(axis=-1)
+    features, head = _features(rng, 40), _head()
+    weights = _learner().average.weights()
+    advice = head.logits(weights, head.observe(features)).argmax(axis=-1)
     sites = FunctionOfDecisions(("f", "g", "lonely"), np.array([0] * 25 + [1] * 14 + [2], np.int32))
     features["mask"][39, :-1] = False
     advice[39] = _PLACES - 1
     config = dataclasses.replace(_CONFIG, uniform_share=uniform_share, promise_temperature=1e-4)
-    drawn = draw_counterfactuals(kind, config, weights, features, advice, sites, count, rng)
+    drawn = draw_counterfactuals(head, config, weights, features, advice, sites, count, rng)
     return features, advice, sites, drawn
 
 
-def test_what_is_tried_is_legal_other_and_different_each_time() -> None:
+def test_counterfactuals_are_legal_change_the_decision_and_differ() -> None:
     features, advice, sites, drawn = _draw(1.0, 12)
-    observed = _kind().observe(features)["quantile_ranks"]
+    observed = _head().observe(features)["quantile_ranks"]
     seen = set()
     for counterfactuals in drawn:
-        # A function in which nothing else is legal has nothing to try.
+        # Nothing else is legal in the third function.
         assert list(counterfactuals) == ["f", "g"]
         pairs = candidate_pairs(counterfactuals, {"quantile_ranks": observed}, advice, sites)
         for (function, other), pair in zip(counterfactuals.items(), pairs, strict=True):
@@ -96,7 +99,7 @@ def test_what_is_tried_is_legal_other_and_different_each_time() -> None:
     assert len(seen) == 24
 
 
-def test_when_everything_has_been_tried_rollouts_get_fewer() -> None:
+def test_no_counterfactual_is_drawn_twice() -> None:
     features, _, sites, drawn = _draw(0.5, 200)
     pairs = [int(features["mask"][sites.indices == index].sum() - count) for index, count in ((0, 25), (1, 14))]
     tried = [sum(name in counterfactuals for counterfactuals in drawn) for name in "fg"]
@@ -104,10 +107,10 @@ def test_when_everything_has_been_tried_rollouts_get_fewer() -> None:
     assert all(0 <= count - expected <= 25 for count, expected in zip(tried, pairs, strict=True))
 
 
-def test_what_promises_most_comes_first_when_nothing_is_drawn_evenly() -> None:
+def test_without_uniform_draws_the_highest_expected_gain_comes_first() -> None:
     features, advice, sites, drawn = _draw(1e-9, 1)
-    kind = _kind()
-    scores = kind.logits(_learner().averaged_weights(), kind.observe(features))
+    head = _head()
+    scores = head.logits(_learner().average.weights(), head.observe(features))
     for function, other in drawn[0].items():
         [decisions] = np.nonzero(sites.indices == sites.functions.index(function))
         rows = scores[decisions]
@@ -116,79 +119,114 @@ def test_what_promises_most_comes_first_when_nothing_is_drawn_evenly() -> None:
         assert lag[other.decision, other.advice] == pytest.approx(lag.min(), abs=1e-2)
 
 
-def _told(rng: np.random.Generator, count: int) -> Samples:
-    """What is tried gains by costing less, and loses by costing more; nothing depends on the default."""
+def _noisy_samples(rng: np.random.Generator, count: int) -> Samples:
+    """Candidates gain by costing less and lose by costing more, with noise; nothing depends on the default."""
     features = _features(rng, count)
-    positions = _kind().observe(features)["quantile_ranks"]
+    ranks = _head().observe(features)["quantile_ranks"]
     chosen, tried = rng.permuted(np.tile(np.arange(_PLACES), (count, 1)), axis=1)[:, :2].T
     rows = np.arange(count)
-    pairs = np.stack([positions[rows, chosen], positions[rows, tried]], axis=1)
+    pairs = np.stack([ranks[rows, chosen], ranks[rows, tried]], axis=1)
     gains = (features["cost"][rows, chosen] - features["cost"][rows, tried]).astype(np.float32)
     return Samples(pairs, gains + rng.normal(0, 0.3, count).astype(np.float32))
 
 
 def test_it_learns_which_candidates_cost_less() -> None:
-    rng, kind = np.random.default_rng(0), _kind()
+    rng, head = np.random.default_rng(0), _head()
     learner = _learner()
-    metrics = learner.update(_told(rng, 4000), 0.0, 1000, rng)
+    metrics = learner.update(_noisy_samples(rng, 4000), 0.0, 1000, rng)
     # The noise has more variance (0.09) than the gains (1 / 6) leave to be explained: sqrt(1/6 / (1/6 + 0.09)) = 0.81.
     assert metrics["gain_correlation"] > 0.75
-    assert learner.gain_correlation(_told(rng, 4000), 0.0) > 0.75
+    assert learner.gain_correlation(_noisy_samples(rng, 4000), 0.0) > 0.75
     features = _features(rng, 300)
-    decided = kind.logits(learner.averaged_weights(), kind.observe(features)).argmax(axis=-1)
+    decided = head.logits(learner.average.weights(), head.observe(features)).argmax(axis=-1)
     costs = np.where(features["mask"], features["cost"], np.inf)
     regret = costs[np.arange(300), decided] - costs.min(axis=-1)
     assert regret.mean() < 0.03
 
 
-def test_a_margin_keeps_it_from_leaving_the_default_for_little() -> None:
-    rng, kind = np.random.default_rng(1), _kind()
+def test_small_gains_within_the_margin_do_not_leave_the_default() -> None:
+    rng, head = np.random.default_rng(1), _head()
     learner = _learner()
-    learner.update(_told(rng, 4000), 0.3, 1000, rng)
+    learner.update(_noisy_samples(rng, 4000), 0.3, 1000, rng)
     features = _features(rng, 2000)
     features["mask"][:] = True
     rows = np.arange(2000)
-    decided = kind.logits(learner.averaged_weights(), kind.observe(features)).argmax(axis=-1)
+    decided = head.logits(learner.average.weights(), head.observe(features)).argmax(axis=-1)
     gain = features["cost"][rows, features["default"]] - features["cost"].min(axis=-1)
     left = decided != features["default"]
     assert left[gain > 0.4].mean() > 0.95
     assert left[gain < 0.2].mean() < 0.05
 
 
-def test_the_policy_to_start_from_decides_until_something_is_learned() -> None:
+def test_the_warm_start_decides_until_the_first_update() -> None:
     rng = np.random.default_rng(2)
-    start = _learner().averaged_weights()
+    start = _learner().average.weights()
     start = dataclasses.replace(start, biases=tuple(bias + 1 for bias in start.biases))
     learner = _learner()
     learner.warm_start(start)
-    assert learner.averaged_weights().checksum() == start.checksum()
-    learner.update(_told(rng, 500), 0.0, 200, rng)
-    continued = learner.averaged_weights()
+    assert learner.average.weights().checksum() == start.checksum()
+    learner.update(_noisy_samples(rng, 500), 0.0, 200, rng)
+    continued = learner.average.weights()
     fresh = _learner()
     rng = np.random.default_rng(2)
-    fresh.update(_told(rng, 500), 0.0, 200, rng)
-    for one, other in zip(continued.kernels, fresh.averaged_weights().kernels, strict=True):
+    fresh.update(_noisy_samples(rng, 500), 0.0, 200, rng)
+    for one, other in zip(continued.kernels, fresh.average.weights().kernels, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_no_samples_are_samples_too() -> None:
+def _random_samples(seed: int, count: int) -> Samples:
+    rng = np.random.default_rng(seed)
+    return Samples(rng.random((count, 2, 3), np.float32), rng.random(count, np.float32))
+
+
+def test_samples_up_to_an_iteration_are_loaded_and_later_ones_removed(tmp_path: Path) -> None:
+    directory = tmp_path / "samples"
+    assert load_samples(directory, 0) == []
+    saved = {iteration: _random_samples(iteration, iteration + 1) for iteration in (1, 2, 5)}
+    for iteration, content in saved.items():
+        save_samples(directory, iteration, content)
+    found = load_samples(directory, 3)
+    assert [len(content) for content in found] == [2, 3]
+    for content, expected in zip(found, (saved[1], saved[2]), strict=True):
+        np.testing.assert_array_equal(content.ranks, expected.ranks)
+        np.testing.assert_array_equal(content.gains, expected.gains)
+    assert [path.name for path in sorted(directory.iterdir())] == ["000001.npz", "000002.npz"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and then nothing", "half", "another head"])
+def test_a_damaged_file_is_set_aside(tmp_path: Path, damage: bytes | str, caplog: pytest.LogCaptureFixture) -> None:
+    for iteration in (1, 2):
+        save_samples(tmp_path, iteration, _random_samples(iteration, 4))
+    path = tmp_path / "000001.npz"
+    if damage == "another head":
+        np.savez(path, something=np.zeros(3))
+    else:
+        path.write_bytes(path.read_bytes()[:200] if isinstance(damage, str) else damage)
+    assert [len(found) for found in load_samples(tmp_path, 2)] == [4]
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"{path}: no samples of this run (")
+    assert record.getMessage().endswith("kept as 000001.npz.damaged, lost")
+    assert (tmp_path / "000001.npz.damaged").is_file()
+
+
+def test_no_samples() -> None:
     assert len(Samples.concatenate([])) == 0
 
 
 def test_the_same_seed_makes_the_same_network() -> None:
-    kernels = [GainLearner(_kind(), "index", _NETWORK, _CONFIG, seed).averaged_weights().kernels for seed in (1, 1, 2)]
+    kernels = [GainLearner(_head(), "index", _NETWORK, _CONFIG, seed).average.weights().kernels for seed in (1, 1, 2)]
     for one, same, other in zip(*kernels, strict=True):
         np.testing.assert_array_equal(one, same)
         assert (one != other).all()
 
 
-def test_networks_side_by_side_are_their_mean() -> None:
-    kind, rng = _kind(), np.random.default_rng(3)
+def test_the_mean_network_has_the_mean_logits() -> None:
+    head, rng = _head(), np.random.default_rng(3)
     networks = []
     for seed in (1, 2, 3):
-        network = GainLearner(kind, "index", NetworkConfig((8, 6, 5)), _CONFIG, seed).averaged_weights()
+        network = GainLearner(head, "index", NetworkConfig((8, 6, 5)), _CONFIG, seed).average.weights()
         biases = tuple(rng.normal(size=len(bias)).astype(np.float32) for bias in network.biases)
         networks.append(dataclasses.replace(network, biases=biases))
-    observations = kind.observe(_features(rng, 50))
-    expected = np.mean([kind.logits(network, observations) for network in networks], axis=0)
-    np.testing.assert_allclose(kind.logits(mean_network(networks), observations), expected, atol=1e-5)
+    observations = head.observe(_features(rng, 50))
+    expected = np.mean([head.logits(network, observations) for network in networks], axis=0)
+    np.testing.assert_allclose(head.logits(mean_network(networks), observations), expected, atol=1e-5)

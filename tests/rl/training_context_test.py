@@ -1,4 +1,4 @@
-"""What is different when a run goes on: said in a line each, refused where nothing learned means anything any more."""
+"""When a run resumes, each setting that has changed is logged, and a change of the problem or algorithm is refused."""
 
 import dataclasses
 import logging
@@ -11,21 +11,21 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.rl.config import TrainingConfig
-from compiler_opt.rl.run_settings import describe, name_differences
+from compiler_opt.rl.training_context import describe_settings, log_changed_settings
 from tests.small_corpus import make_small_corpus
 
 
 def test_each_difference_is_a_line(toolchain: Toolchain, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus = make_small_corpus(tmp_path, str(toolchain.clang))
     config = TrainingConfig()
-    before = describe("inlining", corpus, toolchain, {"train_eval": config, "network": NetworkConfig()})
-    name_differences(Path("run"), before, dict(before))
+    before = describe_settings("inlining", corpus, toolchain, {"train_eval": config, "network": NetworkConfig()})
+    log_changed_settings(Path("run"), before, dict(before))
     assert caplog.records == []
     smaller = dataclasses.replace(corpus, modules=corpus.modules[:-1]).configured(ProblemConfig(("-O2",)))
     other = dataclasses.replace(config, seed=7, num_modules=3)
-    now = describe("inlining", smaller, toolchain, {"train_eval": other, "network": NetworkConfig()})
+    now = describe_settings("inlining", smaller, toolchain, {"train_eval": other, "network": NetworkConfig()})
     with caplog.at_level(logging.WARNING):
-        name_differences(Path("run"), before, now)
+        log_changed_settings(Path("run"), before, now)
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 4
     assert "run: continued with another corpus: was " in messages[0]
@@ -35,4 +35,4 @@ def test_each_difference_is_a_line(toolchain: Toolchain, tmp_path: Path, caplog:
     assert "problem_config.flags_to_add: was '()', is \"('-O2',)\"" in messages[3]
     for name, value in (("compile_task", "regalloc_eviction"), ("train_eval.algorithm", "evolution")):
         with pytest.raises(ConfigError, match=f"holds a run whose {name} was .* and is '{value}' now; use that, or"):
-            name_differences(Path("run"), before, {**before, name: value})
+            log_changed_settings(Path("run"), before, {**before, name: value})
