@@ -1,4 +1,4 @@
-"""Turns a function into a command: parses flags, reports user errors in one line, and sets the exit status.
+"""Makes a command of a function: parses flags, reports user errors in one line, sets the exit status; prints text.
 
     @entry_point.command
     def entry() -> None:
@@ -17,13 +17,13 @@ import functools
 import os
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from absl import app, flags
 
 from compiler_opt.errors import CompilerOptError, ConfigError
-from compiler_opt.files import one_line
+from compiler_opt.files import one_line, printable
 
 EXIT_USER_ERROR = 2
 _EXIT_INTERRUPTED = 130
@@ -65,6 +65,26 @@ def command(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
 def num_workers(given: int | None) -> int:
     """The number of processes or threads to run at a time: by default one for each CPU available to this process."""
     return given or len(os.sched_getaffinity(0))
+
+
+def echo(text: str) -> None:
+    """Prints lines and flushes stdout; escapes control characters, and bytes of names that are not UTF-8."""
+    print("\n".join(map(printable, text.split("\n"))), flush=True)
+
+
+def first_of(heading: str, reasons: Sequence[str], max_shown: int = 10, *, remedy: str = "") -> list[str]:
+    """A line for each of the first reasons, and one with the number of the others.
+
+    Args:
+      heading: the start of each line.
+      reasons: all of them.
+      max_shown: the number of reasons that get a line.
+      remedy: appended to the last line, such as where to find the other reasons.
+    """
+    lines = [one_line(f"{heading}: {reason}") for reason in reasons[:max_shown]]
+    if len(reasons) > max_shown:
+        lines.append(f"{heading}: {len(reasons) - max_shown} more{remedy}")
+    return lines
 
 
 def _exit_status(main: Callable[[], int | None], argv: list[str]) -> int:

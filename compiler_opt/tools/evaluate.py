@@ -30,8 +30,8 @@ from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
-from compiler_opt.tools import entry_point, gin_classes, gin_settings, shared_flags
-from compiler_opt.tools.printing import echo
+from compiler_opt.tools import entry_point, gin_settings, shared_flags
+from compiler_opt.tools.entry_point import echo
 
 _CORPUS = shared_flags.CorpusFlags()
 _POLICY_PATH = flags.DEFINE_string(
@@ -58,14 +58,14 @@ _TIMEOUT_S = flags.DEFINE_float(
 )
 _TRAINING_LOG = shared_flags.path("training_log", "Folder or history.jsonl of a training, to plot it.")
 _KEEP_OBJECTS = shared_flags.path("keep_objects", "Folder to keep all objects in; by default they are deleted.")
-_GIN = shared_flags.GinFlags(
+_GIN = gin_settings.GinFlags(
     "Gin files; settings of rollout, inlining and problem_config (by default the policy's) apply here."
 )
 
 
 @entry_point.command
 def entry() -> None:
-    settings = _GIN.read(gin_classes.of_compilations())
+    settings = _GIN.read(gin_settings.of_compilations())
     corpus = _CORPUS.filtered(_CORPUS.load())
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)

@@ -29,7 +29,7 @@ from compiler_opt.problems.problem import Problem, reward
 from compiler_opt.report.table import csv_text
 from compiler_opt.rl.default_trace import record_default_trace, with_progress
 from compiler_opt.spaces.learned_policy import LearnedPolicy
-from compiler_opt.tools import entry_point, gin_classes, shared_flags
+from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags()
 _OUTPUT_PATH = shared_flags.path("output_path", "The trace to write.")
@@ -42,7 +42,7 @@ _POLICY_PATH = shared_flags.path("policy_path", "A policy to compare with the de
 _OUTPUT_PERFORMANCE_PATH = shared_flags.path(
     "output_performance_path", "The CSV file to write: module, identifier, default_score, policy_score."
 )
-_GIN = shared_flags.GinFlags("Gin files; settings of rollout, problem_config and inlining apply here.")
+_GIN = gin_settings.GinFlags("Gin files; settings of rollout, problem_config and inlining apply here.")
 
 PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
 
@@ -50,7 +50,7 @@ PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
 @entry_point.command
 def entry() -> None:
     output_path, policy_path, performance_path = _paths()
-    configs = _GIN.read(gin_classes.of_compilations())
+    configs = _GIN.read(gin_settings.of_compilations())
     settings: RolloutSettings = configs["rollout"]
     problem = problems.load(_COMPILE_TASK.value)
     embeddings = configs["inlining"].vocabulary(problem.advisor)

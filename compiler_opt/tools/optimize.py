@@ -36,8 +36,8 @@ from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.pipeline import optimize
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
-from compiler_opt.tools import entry_point, gin_classes, gin_settings, shared_flags
-from compiler_opt.tools.printing import echo
+from compiler_opt.tools import entry_point, gin_settings, shared_flags
+from compiler_opt.tools.entry_point import echo
 
 _BUILD_DIR = shared_flags.path("build_dir", "The configured CMake build folder of the program.")
 _COMPILE_COMMANDS = shared_flags.path("compile_commands", "A compilation database, instead of --build_dir.")
@@ -66,7 +66,7 @@ _CLANG_PATH = shared_flags.clang_path(
 )
 _JOBS = flags.DEFINE_integer("jobs", None, "Compilers to run at a time; by default one per CPU.", 1)
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
-_GIN = shared_flags.GinFlags("Gin files with settings of the training, which override optimize.gin.")
+_GIN = gin_settings.GinFlags("Gin files with settings of the training, which override optimize.gin.")
 
 EXIT_TESTS_BROKEN = 3
 
@@ -112,8 +112,8 @@ def _learning_settings() -> PipelineSettings:
     """The settings of optimize.gin, overridden by the user's gin, then by flags."""
     cloning_files = [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")]
     training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN.files.value]
-    cloning = gin_settings.read(gin_classes.of_cloning(), cloning_files, [])
-    settings = gin_settings.read(gin_classes.of_training(), training_files, _GIN.bindings.value)
+    cloning = gin_settings.read(gin_settings.of_cloning(), cloning_files, [])
+    settings = gin_settings.read(gin_settings.of_training(), training_files, _GIN.bindings.value)
     if settings["problem_config"]:
         raise ConfigError(
             "gin: problem_config: a program is optimised as its build compiles it; change the build's flags"

@@ -20,7 +20,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_json
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
-from compiler_opt.tools import entry_point, printing, shared_flags
+from compiler_opt.tools import entry_point, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags(module_filter=False)
 _ORIGINAL_DIR = shared_flags.required_path(
@@ -55,7 +55,7 @@ def entry() -> int:
         for result in tqdm(found, total=len(modules), unit="module", disable=None):
             results.append(result)
     results.sort(key=lambda result: result.module)
-    printing.echo(_summary(results, len(corpus.modules), toolchain))
+    entry_point.echo(_summary(results, len(corpus.modules), toolchain))
     if output is not None:
         write_json(output, _to_json(results, toolchain))
     return 0 if all(result.is_good for result in results) else 1
@@ -73,7 +73,7 @@ def _summary(results: Sequence[Verification], num_modules: int, toolchain: Toolc
     ]
     for heading, group in (("not identical", others), ("explained", explained)):
         reasons = [f"{result.module}: {result.describe()}" for result in group]
-        lines += printing.first_of(heading, reasons, _MAX_SHOWN, remedy="; --output_path lists all")
+        lines += entry_point.first_of(heading, reasons, _MAX_SHOWN, remedy="; --output_path lists all")
     return "\n".join(lines)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt.tools.entry_point import echo, first_of
+
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """\
@@ -125,3 +127,14 @@ def test_when_nobody_reads_any_more(body: str, arguments: tuple[str, ...], tmp_p
 def test_another_broken_pipe_is_a_bug_of_ours(tmp_path: Path) -> None:
     status, _, stderr = run(tmp_path, "raise BrokenPipeError(errno.EPIPE, 'Broken pipe')")
     assert status == 1 and "Traceback" in stderr
+
+
+def test_what_cannot_be_printed_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    echo("caf\udce9.o: 1\n\ttwo é")
+    assert capsys.readouterr().out == "caf\\udce9.o: 1\n\\ttwo é\n"
+
+
+def test_the_first_reasons_are_named_and_the_others_counted() -> None:
+    assert first_of("left out", []) == []
+    assert first_of("left out", ["a:\n no  object", "b"], 2) == ["left out: a: no object", "left out: b"]
+    assert first_of("left out", ["a", "b", "c"], 1, remedy="; see x") == ["left out: a", "left out: 2 more; see x"]
