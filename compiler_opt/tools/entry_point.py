@@ -47,13 +47,15 @@ def command(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
     def run() -> NoReturn:
         _show_help_of(main.__module__)
         try:
-            app.run(lambda argv: _exit_status(main, argv), flags_parser=_parse_flags)
-        except KeyboardInterrupt:
-            # While flags are parsed; later, `_exit_status` catches it.
-            sys.exit(_report_interrupt())
-        except SystemExit:
-            _flush()
-            raise
+            try:
+                app.run(lambda argv: _exit_status(main, argv), flags_parser=_parse_flags)
+            except KeyboardInterrupt:
+                # While flags are parsed; later, `_exit_status` catches it.
+                sys.exit(_report_interrupt())
+            except SystemExit:
+                # Python would flush at exit, too late to notice that nobody reads the output.
+                sys.stdout.flush()
+                raise
         except BrokenPipeError:
             _exit_if_unread()
             raise
@@ -63,7 +65,7 @@ def command(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
 
 
 def num_workers(given: int | None) -> int:
-    """The number of processes or threads to run at a time: by default one for each CPU available to this process."""
+    """The number of processes or threads to run at a time, by default one for each CPU available to this process."""
     return given or len(os.sched_getaffinity(0))
 
 
@@ -73,14 +75,7 @@ def echo(text: str) -> None:
 
 
 def first_of(heading: str, reasons: Sequence[str], max_shown: int = 10, *, remedy: str = "") -> list[str]:
-    """A line for each of the first reasons, and one with the number of the others.
-
-    Args:
-      heading: the start of each line.
-      reasons: all of them.
-      max_shown: the number of reasons that get a line.
-      remedy: appended to the last line, such as where to find the other reasons.
-    """
+    """A line for each of the first reasons, and one with the number of the others and a remedy for that."""
     lines = [one_line(f"{heading}: {reason}") for reason in reasons[:max_shown]]
     if len(reasons) > max_shown:
         lines.append(f"{heading}: {len(reasons) - max_shown} more{remedy}")
@@ -114,15 +109,6 @@ def _parse_flags(argv: list[str]) -> list[str]:
     except SystemExit:
         # absl has printed the help, and would exit with 1.
         sys.exit(0)
-
-
-def _flush() -> None:
-    """Flushes stdout. Python would do so at exit, too late to notice that nobody reads it."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _exit_if_unread()
-        raise
 
 
 def _exit_if_unread() -> None:

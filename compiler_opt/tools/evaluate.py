@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy, check_embedded_model
 from compiler_opt.collect.rollout import Rollout
+from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
@@ -118,7 +119,7 @@ def entry() -> None:
                 rollout=gin_settings.override(settings["rollout"], timeout_s=_TIMEOUT_S.value),
                 keep_objects=keep_objects,
             ),
-            provenance=provenance(corpus, learned, toolchain),
+            provenance=_provenance(corpus, learned, toolchain),
             on_rollout=advance,
         )
         report = output.write(evaluation, output_path, history)
@@ -141,13 +142,14 @@ def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | No
     return corpus.configured(recorded) if recorded else corpus
 
 
-def provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain) -> dict[str, str]:
+def _provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain) -> dict[str, str]:
     """Facts for the report about the conditions of the measurement; a policy of None is the compiler's own model."""
+    levels = Counter(optimization_level(module.options()) for module in corpus.modules)
     facts = {
         "Compiler": toolchain.version_text,
         "Target": _counted(corpus.targets(toolchain.target)),
         "Linker": f"lld {toolchain.version[0]}",
-        "Optimisation": _optimisation(corpus),
+        "Optimisation": _counted(dict(levels.most_common())),
         "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
         "Policy": str(Path(_POLICY_PATH.value)) if policy is not None else "the model that is built into the compiler",
     }
@@ -165,15 +167,6 @@ def provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchai
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
         facts[f"Policy: {key.replace('_', ' ')}"] = text
     return facts
-
-
-def _optimisation(corpus: Corpus) -> str:
-    """The `-O` levels of the modules, most frequent first: `-Oz (302 modules)`."""
-    levels: Counter[str] = Counter()
-    for module in corpus.modules:
-        options = module.options()
-        levels[next((option for option in reversed(options) if option.startswith("-O")), "-O0")] += 1
-    return _counted(dict(levels.most_common()))
 
 
 def _counted(modules: Mapping[str, int]) -> str:

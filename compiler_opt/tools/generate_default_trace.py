@@ -49,7 +49,14 @@ PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
 
 @entry_point.command
 def entry() -> None:
-    output_path, policy_path, performance_path = _paths()
+    output_path, policy_path, performance_path = _OUTPUT_PATH.value, _POLICY_PATH.value, _OUTPUT_PERFORMANCE_PATH.value
+    if output_path is None and performance_path is None:
+        raise ConfigError("expected --output_path, the trace to write; see --help")
+    if (performance_path is None) != (policy_path is None):
+        raise ConfigError("expected both --policy_path and --output_performance_path, found one of them")
+    for path in (output_path, performance_path):
+        if path is not None:
+            check_writable(path)
     configs = _GIN.read(gin_settings.of_compilations())
     settings: RolloutSettings = configs["rollout"]
     problem = problems.load(_COMPILE_TASK.value)
@@ -81,21 +88,6 @@ def entry() -> None:
                 # The trace has a rebuilt default, not quite the compiler's own, which policies are compared with.
                 baseline = measure_baseline([m for m in modules if m.name in baseline.scores], pool, problem)
             _compare(policy, baseline, corpus, pool, problem, settings, performance_path)
-
-
-def _paths() -> tuple[Path | None, Path | None, Path | None]:
-    """Trace, policy and CSV file; the last two go together."""
-    output_path, policy_path, performance_path = (
-        flag.value for flag in (_OUTPUT_PATH, _POLICY_PATH, _OUTPUT_PERFORMANCE_PATH)
-    )
-    if output_path is None and performance_path is None:
-        raise ConfigError("expected --output_path, the trace to write; see --help")
-    if (performance_path is None) != (policy_path is None):
-        raise ConfigError("expected both --policy_path and --output_performance_path, found one of them")
-    for path in (output_path, performance_path):
-        if path is not None:
-            check_writable(path)
-    return output_path, policy_path, performance_path
 
 
 def _compare(

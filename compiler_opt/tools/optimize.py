@@ -77,8 +77,11 @@ _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 def entry() -> int:
     folder = _OUTPUT.value
     check_folder_writable(folder)
-    learning_settings = _learning_settings()
-    test_command = _test_command()
+    learning = _learning_settings()
+    try:
+        test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
+    except ValueError as error:
+        raise ConfigError(f"--test_command={_TEST_COMMAND.value}: cannot be split into words ({error})") from None
     jobs = entry_point.num_workers(_JOBS.value)
     program: CMakeProgram | DatabaseProgram
     if _BUILD_DIR.value is not None and _COMPILE_COMMANDS.value is None:
@@ -90,7 +93,7 @@ def entry() -> int:
     toolchain = _toolchain(program.compilers())
     settings = OptimizeSettings(
         output=folder,
-        learning=learning_settings,
+        learning=learning,
         changed_settings=_changed_settings(),
         reuse_policy=_REUSE_POLICY.value,
         test_command=test_command,
@@ -136,23 +139,9 @@ def _learning_settings() -> PipelineSettings:
 
 def _changed_settings() -> str:
     """The user's changes to the settings, as text."""
-    return "".join(
-        [
-            f"seed {_SEED.value}\n",
-            f"from {_WARMSTART_POLICY_DIR.value}\n",
-            *(f"{Path(file).read_text()}\n" for file in _GIN.files.value),
-            *(f"{binding}\n" for binding in _GIN.bindings.value),
-        ]
-    )
-
-
-def _test_command() -> tuple[str, ...] | None:
-    if _TEST_COMMAND.value is None:
-        return None
-    try:
-        return tuple(shlex.split(_TEST_COMMAND.value))
-    except ValueError as error:
-        raise ConfigError(f"--test_command={_TEST_COMMAND.value}: cannot be split into words ({error})") from None
+    files = (Path(file).read_text() for file in _GIN.files.value)
+    changes = [f"seed {_SEED.value}", f"from {_WARMSTART_POLICY_DIR.value}", *files, *_GIN.bindings.value]
+    return "".join(f"{change}\n" for change in changes)
 
 
 def _toolchain(compilers: tuple[str, ...]) -> Toolchain:

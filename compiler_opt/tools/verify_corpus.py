@@ -49,12 +49,10 @@ def entry() -> int:
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     settings = RolloutSettings(timeout_s=_TIMEOUT_S.value)
-    results = []
     with WorkerPool(toolchain, INLINING_PROBLEM, _NUM_WORKERS.value) as pool:
         found = verify.verify(modules, original_dir, toolchain, pool, settings)
-        for result in tqdm(found, total=len(modules), unit="module", disable=None):
-            results.append(result)
-    results.sort(key=lambda result: result.module)
+        shown = tqdm(found, total=len(modules), unit="module", disable=None)
+        results = sorted(shown, key=lambda result: result.module)
     entry_point.echo(_summary(results, len(corpus.modules), toolchain))
     if output is not None:
         write_json(output, _to_json(results, toolchain))
@@ -65,9 +63,9 @@ def _summary(results: Sequence[Verification], num_modules: int, toolchain: Toolc
     identical = sum(result.is_identical for result in results)
     explained = [result for result in results if result.explanation is not None]
     others = [result for result in results if not result.is_good]
-    drawn = f" (a sample of {num_modules}, seed {_SEED.value})" if len(results) < num_modules else ""
+    sampled = f" (a sample of {num_modules}, seed {_SEED.value})" if len(results) < num_modules else ""
     lines = [
-        f"{_CORPUS.data_path.value}: {identical} of {len(results)} modules{drawn} are bit-identical "
+        f"{_CORPUS.data_path.value}: {identical} of {len(results)} modules{sampled} are bit-identical "
         f"({identical / len(results):.1%}), {len(explained)} differ for a known reason, {len(others)} otherwise",
         f"compiled by {toolchain.version_text}; not compared: {', '.join(verify.IGNORED_SECTIONS)}",
     ]
