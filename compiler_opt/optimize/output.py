@@ -1,6 +1,5 @@
 """Writes the results of an optimisation: `targets.csv`, `summary.json`, `report.html`, terminal table."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,48 +8,37 @@ from markupsafe import Markup
 
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
-from compiler_opt.evaluation.report import change_headline, training_curve
-from compiler_opt.files import write_text
+from compiler_opt.evaluation.report_parts import change_headline, training_curve, write_report
 from compiler_opt.optimize.results import Cost, Result, TargetSize
 from compiler_opt.report import page
-from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text, signed_bytes_text
-from compiler_opt.report.table import Cell, Change, Table, csv_text
+from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text
+from compiler_opt.report.table import Cell, Change, Table, size_cells
 
 _MAX_BARS = 40
 _MAX_NAMED = 8
 
 
 def write(result: Result, folder: Path, drivers: Path, history: History | None = None) -> Path:
-    """Writes all files, each atomically; returns the path of the report.
+    """Writes all files, see `report_parts.write_report`.
 
     Args:
       result: the result.
       folder: the folder to write into.
       drivers: the folder of `mlgo-clang`.
       history: the history of the training, to plot it.
-
-    Raises:
-      OutputError: a file cannot be written; existing files are untouched.
     """
-    files = {
-        "targets.csv": csv_text(_target_row(target) for target in result.targets),
-        "summary.json": json.dumps(result.to_json(), indent=2) + "\n",
-        "report.html": render(result, drivers, history),
-    }
-    for name, contents in files.items():
-        write_text(folder / name, contents)
-    return folder / "report.html"
-
-
-def _target_row(target: TargetSize) -> dict[str, str | int | float]:
-    return {
-        "target": target.name,
-        "kind": target.kind,
-        "role": target.role,
-        "default_text_bytes": target.default_bytes,
-        "optimized_text_bytes": target.optimized_bytes,
-        "change": f"{target.change:.6f}",
-    }
+    rows = [
+        {
+            "target": target.name,
+            "kind": target.kind,
+            "role": target.role,
+            "default_text_bytes": target.default_bytes,
+            "optimized_text_bytes": target.optimized_bytes,
+            "change": f"{target.change:.6f}",
+        }
+        for target in result.targets
+    ]
+    return write_report(folder, {"targets.csv": rows}, result.to_json(), render(result, drivers, history))
 
 
 def terminal_table(result: Result) -> str:
@@ -68,7 +56,7 @@ def terminal_table(result: Result) -> str:
 
 
 def _targets(result: Result) -> Table:
-    together = ["together", "", *_sizes(result.default_bytes, result.optimized_bytes, result.change)]
+    together = ["together", "", *size_cells(result.default_bytes, result.optimized_bytes, result.change)]
     return Table(
         ["target", "kind", "-Oz", "optimized", "bytes", "change"],
         [_target(target) for target in result.main],
@@ -80,15 +68,8 @@ def _targets(result: Result) -> Table:
 
 def _target(target: TargetSize) -> list[Cell]:
     role = "" if target.role == "main" else f" ({target.role})"
-    return [
-        target.name,
-        target.kind + role,
-        *_sizes(target.default_bytes, target.optimized_bytes, target.change),
-    ]
-
-
-def _sizes(before: int, after: int, change: float) -> list[Cell]:
-    return [bytes_text(before), bytes_text(after), signed_bytes_text(after - before), Change(change)]
+    sizes = size_cells(target.default_bytes, target.optimized_bytes, target.change)
+    return [target.name, target.kind + role, *sizes]
 
 
 def _test_lines(result: Result) -> list[str]:

@@ -21,7 +21,7 @@ from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
-from compiler_opt.evaluation import output
+from compiler_opt.evaluation import report
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable, exclusive_directory
@@ -122,9 +122,9 @@ def entry() -> None:
             provenance=_provenance(corpus, learned, toolchain),
             on_rollout=advance,
         )
-        report = output.write(evaluation, output_path, history)
-    echo(output.terminal_table(evaluation))
-    print(f"report: {report}")
+        page = report.write(evaluation, output_path, history)
+    echo(report.terminal_table(evaluation))
+    print(f"report: {page}")
 
 
 def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | None) -> Corpus:
