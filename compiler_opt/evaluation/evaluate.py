@@ -71,20 +71,11 @@ def evaluate(
     provenance: Mapping[str, str] | None = None,
     on_rollout: Callable[[Rollout], None] = lambda rollout: None,
 ) -> Evaluation:
-    """Compares a policy, and baselines, with the compiler's default on every module of a corpus.
+    """Compares a policy, and baselines (`other_policies`), with the compiler's default on every module of a corpus.
 
     Modules that the default fails to compile are left out. If another policy fails, the default's object takes its
-    place. Both are in `Evaluation.failures`.
-
-    Args:
-      corpus: the modules.
-      policy: the policy to evaluate.
-      other_policies: baselines.
-      problem: the problem that the policies decide.
-      toolchain: the compiler and its lld.
-      settings: how to evaluate.
-      provenance: recorded in the result.
-      on_rollout: called after each of `num_rollouts` compilations, for progress bars.
+    place. Both are in `Evaluation.failures`. `provenance` is recorded in the result; `on_rollout` is called after each
+    of `num_rollouts` compilations, for progress bars.
 
     Raises:
       CorpusError: most of the default's or the policy's compilations fail; the message has the first reason.

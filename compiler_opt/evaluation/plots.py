@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compiler_opt.evaluation.history import History, smoothed
-from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.evaluation.results import DEFAULT, Evaluation
 from compiler_opt.report.formatting import MINUS, change_text, plot_label
 
 _COLORS = {
@@ -108,7 +108,9 @@ def module_distribution(evaluation: Evaluation) -> str:
     axes = figure.subplots()
     if len(changes):
         reach = max(0.5, float(np.quantile(np.abs(changes), 0.99)))
-        step = _round_step(reach / 12)
+        # The smallest of 1, 2, 5 times a power of ten that gives at most 12 bars on each side.
+        power = 10 ** np.floor(np.log10(reach / 12))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= reach / 12 * 0.999)
         edges = step * (np.arange(-np.ceil(reach / step) - 1, np.ceil(reach / step) + 1) + 0.5)
         counts, _ = np.histogram(np.clip(changes, edges[0], edges[-1]), edges)
         middles = (edges[1:] + edges[:-1]) / 2
@@ -135,13 +137,12 @@ def module_distribution(evaluation: Evaluation) -> str:
 
 def size_scatter(evaluation: Evaluation) -> str:
     """Each module's change over its size, to see whether large or small modules change."""
-    modules = [module for module in evaluation.modules if module.output("default").text_bytes > 0]
-    sizes = np.array([module.output("default").text_bytes for module in modules], float)
+    modules = [module for module in evaluation.modules if module.output(DEFAULT).text_bytes > 0]
+    sizes = np.array([module.output(DEFAULT).text_bytes for module in modules], float)
     changes = 100 * np.array([module.change(evaluation.policy) for module in modules])
     figure = Figure(figsize=(4.6, 3.1), layout="constrained")
     axes = figure.subplots()
-    colors = [_side(change) for change in changes]
-    axes.scatter(sizes, changes, s=11, c=colors or None, alpha=0.55, linewidths=0)
+    axes.scatter(sizes, changes, s=11, c=[_side(change) for change in changes] or None, alpha=0.55, linewidths=0)
     axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
     axes.set_xscale("log")
     axes.yaxis.set_major_formatter(_PERCENT_TICKS)
@@ -185,12 +186,6 @@ def _percent(values: Sequence[float]) -> list[float]:
 
 def _side(change: float) -> str:
     return _COLORS["good" if change < 0 else "bad" if change > 0 else "neutral"]
-
-
-def _round_step(step: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is not less."""
-    power = 10 ** np.floor(np.log10(step))
-    return float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * 0.999))
 
 
 def _style(
@@ -238,8 +233,7 @@ def _svg(figure: Figure, name: str) -> str:
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', svg, count=1)
+    svg = re.sub(r' width="[^"]*" height="[^"]*"', ' role="img"', svg, count=1)
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 var(--font)", svg)
     for color, placeholder in _COLORS.items():
         svg = svg.replace(placeholder, f"var(--{color})")

@@ -4,9 +4,8 @@ A policy for size is reported by linked text first, then by objects, modules and
 score first, then by linked text.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -17,12 +16,14 @@ from compiler_opt.evaluation.report_parts import (
     estimate_card,
     estimate_text,
     evaluation_page,
+    module_rows,
     most_changed,
+    project_rows,
     project_table,
     write_report,
 )
-from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
-from compiler_opt.evaluation.statistics import NUM_RESAMPLES, Estimate
+from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, ProjectResult
+from compiler_opt.evaluation.statistics import NUM_RESAMPLES
 from compiler_opt.report.formatting import bytes_text, change_text, count_text
 from compiler_opt.report.table import Cell, Change, Table, size_cells
 
@@ -35,40 +36,8 @@ _EXPLANATIONS = {
 
 def write(evaluation: Evaluation, folder: Path, history: History | None = None) -> Path:
     """Writes `modules.csv`, `projects.csv` and the rest, see `report_parts.write_report`."""
-    tables = {"modules.csv": _module_rows(evaluation), "projects.csv": _project_rows(evaluation)}
+    tables = {"modules.csv": module_rows(evaluation), "projects.csv": project_rows(evaluation)}
     return write_report(folder, tables, evaluation.summary(), render(evaluation, history))
-
-
-def _module_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
-    for module in evaluation.modules:
-        row: dict[str, Any] = {"module": module.name, "project": module.project, "language": module.language}
-        for who in (DEFAULT, *evaluation.policies):
-            output: Output | None = module.outputs.get(who)
-            row[f"{who}_text_bytes"] = output.text_bytes if output else ""
-            row[f"{who}_score"] = f"{output.score:.3f}" if output else ""
-            row[f"{who}_decisions"] = output.num_decisions if output else ""
-            row[f"{who}_cpu_s"] = f"{output.cpu_s:.4f}" if output else ""
-            if who != DEFAULT:
-                row[f"{who}_failure"] = module.failures.get(who, "")
-        yield row
-
-
-def _project_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
-    for project in evaluation.projects:
-        row: dict[str, Any] = {
-            "project": project.name,
-            "languages": project.languages,
-            "modules": len(project.modules),
-            "excluded": len(project.excluded),
-        }
-        for who in (DEFAULT, *evaluation.policies):
-            row[f"{who}_linked_bytes"] = project.linked_bytes.get(who, "")
-            row[f"{who}_object_bytes"] = project.object_bytes(who)
-            row[f"{who}_score"] = f"{project.score(who):.3f}"
-            if who != DEFAULT:
-                row[f"{who}_failures"] = project.num_substituted(who)
-        row["never_worse_linked_bytes"] = project.linked_bytes.get(NEVER_WORSE, "")
-        yield row
 
 
 def render(evaluation: Evaluation, history: History | None = None) -> str:
@@ -173,7 +142,6 @@ def _size_page(evaluation: Evaluation, history: History | None) -> str:
     policy = evaluation.policy
     total = evaluation.totals[policy]
     scores, objects = total.scores, total.objects
-    smaller = _never_worse(evaluation)
     counts = f"{objects.wins} / {objects.ties} / {objects.losses}"
     return evaluation_page(
         "size.html",
@@ -195,7 +163,7 @@ def _size_page(evaluation: Evaluation, history: History | None) -> str:
         module_plot=Markup(plots.module_distribution(evaluation)),
         size_plot=Markup(plots.size_scatter(evaluation)),
         projects=_project_sizes(evaluation),
-        notes=[f"{smaller[0].upper()}{smaller[1:]}.", *_notes(evaluation)] if smaller else _notes(evaluation),
+        notes=_notes(evaluation),
         worst=_module_sizes(evaluation, lambda module: module.change(policy)),
         best=_module_sizes(evaluation, lambda module: -module.change(policy)),
         policies=_policies(evaluation),
@@ -266,7 +234,8 @@ def _project_sizes(evaluation: Evaluation) -> Table:
 def _notes(evaluation: Evaluation) -> list[str]:
     substituted = evaluation.totals[evaluation.policy].num_failures
     excluded = sum(len(project.excluded) for project in evaluation.projects)
-    notes = []
+    smaller = _never_worse(evaluation)
+    notes = [f"{smaller[0].upper()}{smaller[1:]}."] if smaller else []
     if substituted:
         notes.append(
             f"{count_text(substituted, 'module')} failed to compile with {evaluation.policy}; the default's object was "
@@ -293,15 +262,11 @@ def _module_sizes(evaluation: Evaluation, amount: Callable[[ModuleResult], float
 
 
 def _policies(evaluation: Evaluation) -> Table:
-    def with_interval(estimate: Estimate) -> Change:
-        return Change(estimate.value, interval=(estimate.low, estimate.high))
-
     rows: list[list[Cell]] = [
         [
             name,
             Change(total.linked_change),
-            with_interval(total.objects.total),
-            with_interval(total.scores.total),
+            *(Change(e.value, interval=(e.low, e.high)) for e in (total.objects.total, total.scores.total)),
             *(f"{count:,}" for count in (total.objects.wins, total.objects.ties, total.objects.losses)),
             f"{total.num_failures:,}",
             f"{total.cpu_s + total.host_cpu_s:,.0f}",

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
-from compiler_opt.evaluation.results import Evaluation, ModuleResult, ProjectResult
+from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
 from compiler_opt.evaluation.statistics import CONFIDENCE, Estimate
 from compiler_opt.files import write_text
 from compiler_opt.report import page
@@ -26,13 +26,7 @@ Card = tuple[str, Cell, str]
 def write_report(
     folder: Path, tables: Mapping[str, Iterable[Mapping[str, Any]]], summary: Mapping[str, Any], html: str
 ) -> Path:
-    """Writes CSV files, `summary.json` and `report.html`, each atomically; returns the path of the page.
-
-    Args:
-      folder: the folder to write into.
-      tables: name of a CSV file -> its rows.
-      summary: JSON values.
-      html: the page.
+    """Writes CSV files (name -> rows), `summary.json` and `report.html`, each atomically; returns the page's path.
 
     Raises:
       OutputError: a file cannot be written; existing files are untouched.
@@ -44,17 +38,46 @@ def write_report(
     return folder / "report.html"
 
 
+def module_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
+    """Rows of `modules.csv`; cells of failed compilations are empty."""
+    for module in evaluation.modules:
+        row: dict[str, Any] = {"module": module.name, "project": module.project, "language": module.language}
+        for who in (DEFAULT, *evaluation.policies):
+            output: Output | None = module.outputs.get(who)
+            row[f"{who}_text_bytes"] = output.text_bytes if output else ""
+            row[f"{who}_score"] = f"{output.score:.3f}" if output else ""
+            row[f"{who}_decisions"] = output.num_decisions if output else ""
+            row[f"{who}_cpu_s"] = f"{output.cpu_s:.4f}" if output else ""
+            if who != DEFAULT:
+                row[f"{who}_failure"] = module.failures.get(who, "")
+        yield row
+
+
+def project_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
+    """Rows of `projects.csv`."""
+    for project in evaluation.projects:
+        row: dict[str, Any] = {
+            "project": project.name,
+            "languages": project.languages,
+            "modules": len(project.modules),
+            "excluded": len(project.excluded),
+        }
+        for who in (DEFAULT, *evaluation.policies):
+            row[f"{who}_linked_bytes"] = project.linked_bytes.get(who, "")
+            row[f"{who}_object_bytes"] = project.object_bytes(who)
+            row[f"{who}_score"] = f"{project.score(who):.3f}"
+            if who != DEFAULT:
+                row[f"{who}_failures"] = project.num_substituted(who)
+        row["never_worse_linked_bytes"] = project.linked_bytes.get(NEVER_WORSE, "")
+        yield row
+
+
 def evaluation_page(
     template: str, evaluation: Evaluation, history: History | None, *, cards: Sequence[Card], **values: object
 ) -> str:
-    """Renders the page of an evaluation.
+    """Renders the page of an evaluation by a template that extends `evaluation.html`, with other values for it.
 
-    Args:
-      template: a template that extends `evaluation.html`.
-      evaluation: the results.
-      history: the history of the training, to plot it.
-      cards: the numbers at the top; failures are added.
-      **values: other values of the template.
+    The history of the training is plotted if it is given; a card with the failures is added to `cards`.
     """
     policy = evaluation.policy
     failures = evaluation.failures()
@@ -79,13 +102,7 @@ def training_curve(history: History | None) -> Markup | None:
 
 
 def change_headline(what: str, change: float, words: tuple[str, str]) -> str:
-    """A change as a sentence.
-
-    Args:
-      what: the subject, such as `Linked text`.
-      change: the relative change.
-      words: for less and more, such as `smaller` and `bigger`.
-    """
+    """A relative change as a sentence; the words for less and more are such as `smaller` and `bigger`."""
     if change_text(change) == change_text(0):
         return f"{what} is the same as with the compiler's default"
     return f"{what} is {change_text(abs(change))[1:]} {words[0 if change < 0 else 1]} than with the default"
@@ -104,13 +121,9 @@ def estimate_text(estimate: Estimate) -> str:
 def project_table(
     evaluation: Evaluation, head: Sequence[str], cells: Callable[[ProjectResult], list[Cell]], total: list[Cell]
 ) -> Table:
-    """A row for each project and one for all together.
+    """A row for each project and one for all together, with the columns of `head` after language and modules.
 
-    Args:
-      evaluation: the results.
-      head: names of further columns; the first are project, language and modules.
-      cells: the cells of a project in these columns.
-      total: the cells of all projects together.
+    `cells` gives the cells of a project in these columns, `total` those of all projects together.
     """
     rows = [
         [project.name, project.languages, str(len(project.modules)), *cells(project)] for project in evaluation.projects
