@@ -84,8 +84,7 @@ def evaluate(
     """
     started_at, start_s = datetime.datetime.now().astimezone(), time.monotonic()
     lld = toolchain.tool("ld.lld")
-    policies: dict[str, Policy | None] = {DEFAULT: None, policy.name: policy}
-    policies |= {other.name: other for other in other_policies}
+    policies: dict[str, Policy | None] = {DEFAULT: None, **{each.name: each for each in (policy, *other_policies)}}
     if len(policies) != 2 + len(other_policies):
         raise ConfigError(
             f"policies must differ in name, found {[DEFAULT, policy.name, *(p.name for p in other_policies)]}"

@@ -7,8 +7,6 @@ score first, then by linked text.
 from collections.abc import Callable
 from pathlib import Path
 
-from markupsafe import Markup
-
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.report_parts import (
@@ -88,12 +86,10 @@ def _score_page(evaluation: Evaluation, history: History | None) -> str:
             ("Modules lower / same / higher", f"{scores.wins} / {scores.ties} / {scores.losses}", "by the score"),
             ("Linked text", Change(total.linked_change), "all projects together"),
         ],
-        project_plot=Markup(
-            plots.change_bars(
-                [project.name for project in by_change],
-                [project.score_change(policy) for project in by_change],
-                f"{policy}: change of the score",
-            )
+        project_plot=plots.change_bars(
+            [project.name for project in by_change],
+            [project.score_change(policy) for project in by_change],
+            f"{policy}: change of the score",
         ),
         projects=_project_scores(evaluation),
         lowered=_module_scores(evaluation, -1),
@@ -159,9 +155,9 @@ def _size_page(evaluation: Evaluation, history: History | None) -> str:
         ],
         num_resamples=f"{NUM_RESAMPLES:,}",
         score=evaluation.problem.score_name,
-        project_plot=Markup(plots.project_bars(evaluation)),
-        module_plot=Markup(plots.module_distribution(evaluation)),
-        size_plot=Markup(plots.size_scatter(evaluation)),
+        project_plot=plots.project_bars(evaluation),
+        module_plot=plots.module_distribution(evaluation),
+        size_plot=plots.size_scatter(evaluation),
         projects=_project_sizes(evaluation),
         notes=_notes(evaluation),
         worst=_module_sizes(evaluation, lambda module: module.change(policy)),

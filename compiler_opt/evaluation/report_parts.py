@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
@@ -88,17 +86,12 @@ def evaluation_page(
         evaluation=evaluation,
         confidence=f"{CONFIDENCE:.0%}",
         cards=[*cards, ("Failed compilations", num_failed, f"of {count_text(len(evaluation.modules), 'module')}")],
-        training_curve=training_curve(history),
+        training_curve=plots.training_curve(history),
         num_decisions=sum(module.output(policy).num_decisions for module in evaluation.modules),
         failures=Table(["policy", "where", "reason"], rows, num_text_columns=3, wrapped=frozenset({1, 2})),
         num_failures=len(failures),
         **values,
     )
-
-
-def training_curve(history: History | None) -> Markup | None:
-    """The plot of a training's rewards; None if there are none."""
-    return None if history is None or not history.reward.values else Markup(plots.training_curve(history))
 
 
 def change_headline(what: str, change: float, words: tuple[str, str]) -> str:

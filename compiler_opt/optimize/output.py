@@ -4,11 +4,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
-from compiler_opt.evaluation.report_parts import change_headline, training_curve, write_report
+from compiler_opt.evaluation.report_parts import change_headline, write_report
 from compiler_opt.optimize.results import Cost, Result, TargetSize
 from compiler_opt.report import page
 from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text
@@ -133,15 +131,13 @@ def render(result: Result, drivers: Path, history: History | None = None) -> str
             ("CPU", duration_text(cpu_s), "all processes"),
             ("Compilations", f"{sum(cost.compiles for cost in result.costs):,}", "all steps"),
         ],
-        plot=Markup(
-            plots.change_bars(
-                [target.name for target in shown], [target.change for target in shown], "change of linked text"
-            )
+        plot=plots.change_bars(
+            [target.name for target in shown], [target.change for target in shown], "change of linked text"
         ),
         targets=_targets(result),
         tests=_test_lines(result),
         changes=change_lines(result),
-        training_curve=training_curve(history),
+        training_curve=plots.training_curve(history),
         costs=_costs(result),
         drivers=drivers,
         usage=usage(drivers),
