@@ -19,8 +19,7 @@ from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
-from compiler_opt.optimize import cmake_file_api
-from compiler_opt.optimize.cmake_cache import CMakeCache, Entry, initial_cache
+from compiler_opt.optimize.cmake_files import API_QUERY, CMakeCache, Entry, configured_targets, initial_cache
 from compiler_opt.optimize.program import (
     Built,
     Kind,
@@ -136,7 +135,7 @@ class CMakeProgram(Program):
         }
         script = folder.with_name(f"{folder.name}.cmake")
         write_atomically(script, initial_cache(settings).encode("utf-8", "surrogateescape"))
-        write_atomically(folder / cmake_file_api.QUERY, b"")
+        write_atomically(folder / API_QUERY, b"")
         command = [str(self._cmake), "-G", self._generator, "-C", str(script)]
         command += ["-S", str(self._cache.source), "-B", str(folder)]
         log = variant.log("configure")
@@ -180,7 +179,7 @@ class CMakeProgram(Program):
     def targets(self, variant: Variant) -> tuple[Target, ...]:
         return tuple(
             target
-            for target in cmake_file_api.configured_targets(variant.folder)
+            for target in configured_targets(variant.folder)
             if target.kind is Kind.OBJECTS or (variant.folder / target.artifact).is_file()
         )
 

@@ -22,10 +22,9 @@ from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.changes import Changes, Reference
-from compiler_opt.optimize.context import OPTIONS, OptimizationContext, OptimizeSettings, ReusedPolicy
+from compiler_opt.optimize.context import OPTIONS, OptimizationContext, OptimizeSettings, ReusedPolicy, State
 from compiler_opt.optimize.program import EMBED_BITCODE, Program, Variant
 from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure
-from compiler_opt.optimize.state import State
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 

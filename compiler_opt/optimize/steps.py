@@ -19,10 +19,9 @@ from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import changes, results
 from compiler_opt.optimize.changes import DecisionHashes, Reference
-from compiler_opt.optimize.context import OptimizationContext
+from compiler_opt.optimize.context import OptimizationContext, Step
 from compiler_opt.optimize.program import Built, Compilers, Variant, targets_of_tests, training_objects
 from compiler_opt.optimize.results import TestRun
-from compiler_opt.optimize.state import Step
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.pipeline import TRACE, TRAINING, PipelineStep

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.errors import ConfigError
-from compiler_opt.optimize.state import STATE_NAME, State
+from compiler_opt.optimize.context import STATE_NAME, State
 
 IDENTITY = {"compiler": "clang 22", "source folder": "/s"}
 

@@ -1,11 +1,16 @@
-"""Reads the settings of a configured CMake build (`CMakeCache.txt`), and writes them for another one."""
+"""CMake's files in a build folder: reads and writes settings (`CMakeCache.txt`), reads targets (the File API)."""
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
-from compiler_opt.errors import ConfigError
+import msgspec
+
+from compiler_opt.checked_values import read_json
+from compiler_opt.errors import ConfigError, CorpusError, ToolchainError
+from compiler_opt.optimize.program import Kind, Target
 
 CACHE_NAME = "CMakeCache.txt"
 MAX_CACHE_BYTES = 1 << 26
@@ -25,6 +30,24 @@ _OURS = {
     "CMAKE_BUILD_TYPE",
     "CMAKE_CONFIGURATION_TYPES",
 }
+
+API_QUERY = Path(".cmake/api/v1/query/codemodel-v2")
+"""A query file: when CMake configures a build folder, it answers by JSON files.
+
+https://cmake.org/cmake/help/latest/manual/cmake-file-api.7.html
+"""
+
+_API_REPLY = Path(".cmake/api/v1/reply")
+_MAX_REPLY_BYTES = 1 << 28
+_KINDS = {
+    "EXECUTABLE": Kind.EXECUTABLE,
+    "SHARED_LIBRARY": Kind.SHARED,
+    "MODULE_LIBRARY": Kind.SHARED,
+    "STATIC_LIBRARY": Kind.STATIC,
+    "OBJECT_LIBRARY": Kind.OBJECTS,
+}
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,3 +166,84 @@ def initial_cache(settings: Mapping[str, Entry]) -> str:
         fence = "=" * next(width for width in range(1, 99) if f"]{'=' * width}]" not in entry.value)
         lines.append(f'set({name} [{fence}[{entry.value}]{fence}] CACHE {type_name} "")\n')
     return "".join(lines)
+
+
+class _Reference(msgspec.Struct, rename="camel"):
+    kind: str
+    json_file: str
+
+
+class _Index(msgspec.Struct):
+    objects: list[_Reference]
+
+
+class _Project(msgspec.Struct, rename="camel"):
+    name: str
+    parent_index: int | None = None
+
+
+class _TargetReference(msgspec.Struct, rename="camel"):
+    id: str
+    name: str
+    json_file: str
+    project_index: int
+
+
+class _Configuration(msgspec.Struct):
+    projects: list[_Project]
+    targets: list[_TargetReference]
+
+
+class _CodeModel(msgspec.Struct):
+    configurations: list[_Configuration]
+
+
+class _Artifact(msgspec.Struct):
+    path: str
+
+
+class _Dependency(msgspec.Struct):
+    id: str
+
+
+class _TargetDetails(msgspec.Struct):
+    type: str
+    artifacts: list[_Artifact] = []
+    dependencies: list[_Dependency] = []
+    install: dict[str, Any] | None = None
+
+
+def configured_targets(build_dir: Path) -> Iterator[Target]:
+    """The targets of a configured build, in CMake's order; their files may not be built yet.
+
+    Raises:
+      CorpusError: a reply is damaged.
+      ToolchainError: there is no reply; CMake is too old.
+    """
+    folder = build_dir / _API_REPLY
+    try:
+        index = _read(sorted(folder.glob("index-*.json"))[-1], _Index)
+        [file] = [reply.json_file for reply in index.objects if reply.kind == "codemodel"]
+        configuration = _read(folder / file, _CodeModel).configurations[0]
+        names = {target.id: target.name for target in configuration.targets}
+        for target in configuration.targets:
+            details = _read(folder / target.json_file, _TargetDetails)
+            if details.type not in _KINDS:
+                continue
+            kind = _KINDS[details.type]
+            project = configuration.projects[target.project_index]
+            yield Target(
+                name=target.name,
+                kind=kind,
+                artifact="" if kind is Kind.OBJECTS or not details.artifacts else details.artifacts[0].path,
+                uses=tuple(names[used.id] for used in details.dependencies if used.id in names),
+                installed=details.install is not None,
+                project=project.name if project.parent_index is not None else "",
+            )
+    except (IndexError, ValueError, FileNotFoundError) as error:
+        raise ToolchainError(f"{build_dir}: CMake does not list its targets; expected CMake >= 3.14") from error
+
+
+def _read(path: Path, model: type[T]) -> T:
+    remedy = "remove the folder it is in, and run this again"
+    return read_json(path, model, max_bytes=_MAX_REPLY_BYTES, error=CorpusError, remedy=remedy)

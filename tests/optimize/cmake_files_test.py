@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.errors import ConfigError
-from compiler_opt.optimize.cmake_cache import CMakeCache, Entry, initial_cache
+from compiler_opt.optimize.cmake_files import CMakeCache, Entry, initial_cache
 
 CACHE = """
 # A comment
