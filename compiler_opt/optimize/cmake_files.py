@@ -60,12 +60,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class CMakeCache:
-    """A configured build folder.
-
-    Attributes:
-      folder: the build folder, absolute.
-      entries: the cache's variables.
-    """
+    """The variables in the cache of a configured build folder, whose path is absolute."""
 
     folder: Path
     entries: Mapping[str, Entry]

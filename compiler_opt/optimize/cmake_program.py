@@ -58,11 +58,7 @@ class CMakeProgram(Program):
     """A program that CMake builds."""
 
     def __init__(self, build_dir: Path, jobs: int):
-        """Reads the user's build folder.
-
-        Args:
-          build_dir: the user's configured build folder; nothing is written there.
-          jobs: compilers at a time.
+        """Reads the user's configured build folder, where nothing is written; `jobs` compilers run at a time.
 
         Raises:
           ConfigError: the build cannot be copied.

@@ -55,10 +55,8 @@ class State:
     def __init__(self, folder: Path, identity: Mapping[str, str], *, start_over: bool = False):
         """Reads the state of the optimisation in a folder, or starts one.
 
-        Args:
-          folder: folder of the optimisation.
-          identity: properties that must be the same to continue: name for the user -> value.
-          start_over: start again, instead of raising, if a property differs.
+        The identity has the properties that must be the same to continue: name for the user -> value. If one differs,
+        `start_over` starts again instead of raising.
 
         Raises:
           ConfigError: the folder has other contents, or an optimisation with another identity.
@@ -163,13 +161,8 @@ class OptimizationContext:
     """An optimisation in progress.
 
     Attributes:
-      program: what is optimised.
-      toolchain: the clang to build it with.
-      problem: inlining.
-      settings: how.
       folder: the absolute path of `settings.output`.
       reused: the earlier policy to use, instead of training one.
-      state: which steps are done.
       echo: prints a line.
     """
 
@@ -189,12 +182,9 @@ class OptimizationContext:
         return Variant(self.folder / f"build-{name}", compilers, (*OPTIONS, *options))
 
     def once(self, name: str, work: Callable[[Step], dict[str, Any]], *, message: str = "") -> dict[str, Any]:
-        """Does a step unless it is done, and returns its result, JSON values.
+        """Does a step unless it is done, and otherwise prints the message; returns its result, JSON values.
 
-        Args:
-          name: of the step.
-          work: does it and returns its result; the step may hold results of an interrupted attempt.
-          message: printed if the step is done already.
+        `work` does the step and returns its result; the step that it is given may hold those of an interrupted attempt.
         """
         if not self.state.is_done(name):
             with self.state.step(name) as step:

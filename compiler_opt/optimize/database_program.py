@@ -74,12 +74,7 @@ class DatabaseProgram(Program):
     """A program given by commands."""
 
     def __init__(self, database: Path, link_commands: Sequence[str], jobs: int):
-        """Reads the commands.
-
-        Args:
-          database: the build's `compile_commands.json`.
-          link_commands: commands to run in this order in the folder of the database.
-          jobs: compilers at a time.
+        """Reads the commands; those that link run in this order, in the folder of the database.
 
         Raises:
           ConfigError: a link command does not link, or uses no object of the database.

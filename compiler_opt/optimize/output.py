@@ -1,7 +1,6 @@
 """Writes the results of an optimisation: `targets.csv`, `summary.json`, `report.html`, terminal table."""
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt.evaluation import plots
@@ -17,13 +16,9 @@ _MAX_NAMED = 8
 
 
 def write(result: Result, folder: Path, drivers: Path, history: History | None = None) -> Path:
-    """Writes all files, see `report_parts.write_report`.
+    """Writes all files into a folder, see `report_parts.write_report`.
 
-    Args:
-      result: the result.
-      folder: the folder to write into.
-      drivers: the folder of `mlgo-clang`.
-      history: the history of the training, to plot it.
+    The page shows how to use the drivers in the folder `drivers`, and a plot of the training if its history is given.
     """
     rows = [
         {
@@ -41,16 +36,12 @@ def write(result: Result, folder: Path, drivers: Path, history: History | None =
 
 def terminal_table(result: Result) -> str:
     """The result as plain text."""
-    cost = ", ".join(
-        [
-            duration_text(sum(cost.wall_s for cost in result.costs)),
-            f"{sum(cost.cpu_s for cost in result.costs):,.0f} CPU seconds",
-            count_text(sum(cost.compiles for cost in result.costs), "compilation"),
-        ]
+    cost = (
+        f"cost: {duration_text(result.cost.wall_s)}, {result.cost.cpu_s:,.0f} CPU seconds, "
+        f"{count_text(result.cost.compiles, 'compilation')}"
     )
-    return "\n".join(
-        [*_targets(result).lines(), "", *_test_lines(result), f"cost: {cost}", *change_lines(result), *result.notes[1:]]
-    )
+    lines = [*_targets(result).lines(), "", *_test_lines(result), cost, *_change_lines(result), *result.notes[1:]]
+    return "\n".join(lines)
 
 
 def _targets(result: Result) -> Table:
@@ -77,7 +68,7 @@ def _test_lines(result: Result) -> list[str]:
     ]
 
 
-def change_lines(result: Result) -> list[str]:
+def _change_lines(result: Result) -> list[str]:
     """Sentences about a reused policy: what is new to it, and whether to retrain; empty for a newly trained one."""
     lines = []
     changes = result.changes
@@ -88,18 +79,15 @@ def change_lines(result: Result) -> list[str]:
             f"{len(changes.modules_changed)} have changed since training; {len(changes.modules_removed)} are gone."
         )
         if changes.modules_added:
-            lines.append(f"New: {_named(changes.modules_added)}.")
+            more = len(changes.modules_added) - _MAX_NAMED
+            names = ", ".join(changes.modules_added[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+            lines.append(f"New: {names}.")
     if result.trained_change is not None:
         lines.append(f"When the policy was trained, the main targets changed by {change_text(result.trained_change)}.")
     if changes is not None or result.trained_change is not None or result.change >= 0:
         reason = result.retraining()
         lines.append(f"Retraining is advisable: {reason}." if reason else "The policy still holds.")
     return lines
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMED
-    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def usage(drivers: Path) -> list[str]:
@@ -116,7 +104,6 @@ def render(result: Result, drivers: Path, history: History | None = None) -> str
     """The page; see `write`."""
     shown = result.main[:_MAX_BARS]
     smaller = sum(target.change < 0 for target in result.main)
-    wall_s, cpu_s = (sum(getattr(cost, name) for cost in result.costs) for name in ("wall_s", "cpu_s"))
     return page.render(
         "optimization.html",
         result=result,
@@ -127,16 +114,16 @@ def render(result: Result, drivers: Path, history: History | None = None) -> str
             ("Linked text", Change(result.change), "main targets together"),
             ("Targets smaller", f"{smaller} of {len(result.main)}", "main targets"),
             ("Modules", f"{result.num_modules:,}", f"{result.num_decisions:,} decisions"),
-            ("Time", duration_text(wall_s), "all steps"),
-            ("CPU", duration_text(cpu_s), "all processes"),
-            ("Compilations", f"{sum(cost.compiles for cost in result.costs):,}", "all steps"),
+            ("Time", duration_text(result.cost.wall_s), "all steps"),
+            ("CPU", duration_text(result.cost.cpu_s), "all processes"),
+            ("Compilations", f"{result.cost.compiles:,}", "all steps"),
         ],
         plot=plots.change_bars(
             [target.name for target in shown], [target.change for target in shown], "change of linked text"
         ),
         targets=_targets(result),
         tests=_test_lines(result),
-        changes=change_lines(result),
+        changes=_change_lines(result),
         training_curve=plots.training_curve(history),
         costs=_costs(result),
         drivers=drivers,
@@ -161,13 +148,7 @@ def _lead(result: Result) -> str:
 
 
 def _costs(result: Result) -> Table:
-    def row(name: str, costs: Sequence[Cost]) -> list[Cell]:
-        return [
-            name,
-            duration_text(sum(cost.wall_s for cost in costs)),
-            f"{sum(cost.cpu_s for cost in costs):,.0f}",
-            f"{sum(cost.compiles for cost in costs):,}",
-        ]
+    def row(cost: Cost) -> list[Cell]:
+        return [cost.step, duration_text(cost.wall_s), f"{cost.cpu_s:,.0f}", f"{cost.compiles:,}"]
 
-    rows = [row(cost.step, [cost]) for cost in result.costs]
-    return Table(["step", "time", "CPU s", "compilations"], rows, row("together", result.costs))
+    return Table(["step", "time", "CPU s", "compilations"], [row(cost) for cost in result.costs], row(result.cost))

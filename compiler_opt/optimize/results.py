@@ -20,14 +20,11 @@ MIN_KEPT_SHARE = 2 / 3
 
 @dataclasses.dataclass(frozen=True)
 class TargetSize:
-    """Linked text of a target.
+    """Linked text of a target, in bytes, with plain clang and with the policy.
 
     Attributes:
-      name: its name.
       kind: the value of its `Kind`.
       role: `main`; `part` of a main target, where it is counted, and not installed; or only used by a `test`.
-      default_bytes: with plain clang.
-      optimized_bytes: with the policy.
     """
 
     name: str
@@ -43,13 +40,7 @@ class TargetSize:
 
 @dataclasses.dataclass(frozen=True)
 class TestRun:
-    """A run of the project's tests in one build.
-
-    Attributes:
-      passed: whether the exit status is 0.
-      summary: a line of the output.
-      log: file with the output, relative to the folder of the optimisation.
-    """
+    """A run of the project's tests in one build: a line of the output, and its file, relative to the optimisation."""
 
     __test__ = False  # pytest would collect it.
 
@@ -73,7 +64,6 @@ class Result:
     """Result of an optimisation.
 
     Attributes:
-      program: name of the program.
       targets: main targets first, the largest first.
       tests: in the default and the optimised build; empty if there are none.
       costs: by step, in order.
@@ -112,6 +102,12 @@ class Result:
     def change(self) -> float:
         """Relative change of all main targets together; negative is smaller."""
         return relative_change(self.default_bytes, self.optimized_bytes)
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of all steps."""
+        wall_s, cpu_s = sum(cost.wall_s for cost in self.costs), sum(cost.cpu_s for cost in self.costs)
+        return Cost("together", wall_s, cpu_s, sum(cost.compiles for cost in self.costs))
 
     @property
     def tests_broken(self) -> bool:

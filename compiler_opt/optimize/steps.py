@@ -20,7 +20,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import changes, results
 from compiler_opt.optimize.changes import DecisionHashes, Reference
 from compiler_opt.optimize.context import OptimizationContext, Step
-from compiler_opt.optimize.program import Built, Compilers, Variant, targets_of_tests, training_objects
+from compiler_opt.optimize.program import Compilers, Variant, targets_of_tests, training_objects
 from compiler_opt.optimize.results import TestRun
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.default_trace import record_default_trace
@@ -83,15 +83,15 @@ def build(context: OptimizationContext, variant: Variant) -> None:
 
             built = context.program.build(variant, report)
         num_objects = len(context.program.sources(variant))
-        return step.result | {"cpu_s": built.cpu_s, "objects": num_objects, "warning": policy_warning(built)}
+        # The drivers warn if they compile anything without the policy.
+        warning = _WARNING.search(built.log.read_text(errors="replace")) if built.log.is_file() else None
+        return step.result | {
+            "cpu_s": built.cpu_s,
+            "objects": num_objects,
+            "warning": warning[0] if warning else None,
+        }
 
     context.once(name, work, message=f"{name}: {_DONE}")
-
-
-def policy_warning(built: Built) -> str | None:
-    """The first warning of the drivers, if they compiled anything without the policy."""
-    found = _WARNING.search(built.log.read_text(errors="replace")) if built.log.is_file() else None
-    return found[0] if found else None
 
 
 def record_decisions(context: OptimizationContext, corpus: Corpus, *, write_trace: bool) -> None:
@@ -113,10 +113,9 @@ def record_decisions(context: OptimizationContext, corpus: Corpus, *, write_trac
         context.echo(f"{trace.num_decisions} decisions in {len(corpus.modules)} modules")
         if failures := trace.baseline.failures:
             context.echo(f"{len(failures)} modules failed to compile; the first: {next(iter(failures.values()))}")
-        result = {"modules": len(corpus.modules), "decisions": trace.num_decisions}
+        result: dict[str, Any] = {"modules": len(corpus.modules), "decisions": trace.num_decisions}
         if context.reused is not None and context.reused.reference is not None:
-            found = changes.compare(context.reused.reference, modules, hashes)
-            return {**result, "changes": dataclasses.asdict(found)}
+            result["changes"] = dataclasses.asdict(changes.compare(context.reused.reference, modules, hashes))
         return result
 
     context.once("trace", work, message=_DONE)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -218,7 +219,7 @@ def test_without_cmake(wrong: Path, tmp_path: Path) -> None:
     (tmp_path / "clang-22").symlink_to(shutil.which(CLANG) or "")
     result = run("--build_dir=nocmake", "--output=out", cwd=wrong, PATH=str(tmp_path))
     assert result.returncode == 2
-    assert "error: cmake: no such program (/gone/usr/bin/cmake is gone); install the package cmake" in result.stderr
+    assert re.search(r"error: cmake: no such program \(/gone/\S+ is gone\); install the package cmake", result.stderr)
 
 
 def test_without_any_clang(wrong: Path, tmp_path: Path) -> None:
