@@ -72,12 +72,12 @@ class GinFlags:
 
 
 def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[str]) -> dict[str, Any]:
-    """Reads gin files, then bindings, which override the files.
+    """Reads gin files, then bindings such as `train_eval.num_epochs=10`, which override the files.
 
     Args:
       classes: name in gin -> dataclass whose fields all have defaults.
       files: paths of gin files.
-      bindings: such as `train_eval.num_epochs=10`.
+      bindings: gin bindings.
 
     Returns:
       an instance of each class, by the same names.
@@ -94,18 +94,6 @@ def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[s
     with gin.config.interactive_mode():  # Allows a name to be registered again.
         for name, config_class in classes.items():
             gin.register(name, module=_MODULE)(config_class)
-    parse_gin(files, bindings)
-    return {name: _build(name, config_class, gin.get_bindings(config_class)) for name, config_class in classes.items()}
-
-
-def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
-    """Parses gin files, then bindings, into gin's global configuration; all configurables must be registered before.
-
-    Raises:
-      ConfigError: a file is missing; a file or binding is not gin, or has an unknown name.
-    """
-    import gin
-
     with gin.unlock_config(), _gin_logging_off():
         for file in files:
             if not Path(file).is_file():
@@ -117,6 +105,7 @@ def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
                 gin.parse_config(binding)
         with _gin_errors("gin configuration", ""):
             gin.finalize()  # Finds references to unknown names.
+    return {name: _build(name, config_class, gin.get_bindings(config_class)) for name, config_class in classes.items()}
 
 
 @contextlib.contextmanager
