@@ -37,7 +37,6 @@ class EvaluationSettings:
     Attributes:
       num_workers: compilations at a time; None for one per CPU.
       seed: seed of policies that sample; each module has a random stream of its own, so the order does not matter.
-      rollout: settings of one compilation.
       keep_objects: folder to move the objects to, as `POLICY/MODULE.o`; None deletes them.
     """
 
@@ -207,7 +206,7 @@ class _ProjectRun:
             name=self.name,
             modules=tuple(self._module_result(module, problem, context) for module in included),
             excluded={
-                module.name: self._failures[DEFAULT, module.name] for module in self._modules if module not in included
+                m.name: self._failures[DEFAULT, m.name] for m in self._modules if (DEFAULT, m.name) in self._failures
             },
             linked_bytes=linked_bytes,
             link_failures=link_failures,

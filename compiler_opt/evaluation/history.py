@@ -30,12 +30,7 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """The curves of a training.
-
-    Attributes:
-      reward: mean over the modules of each iteration.
-      projects: the same for each training project.
-    """
+    """The rewards of a training: means over the modules of each iteration, of all and of each training project."""
 
     reward: Curve
     projects: tuple[Curve, ...]

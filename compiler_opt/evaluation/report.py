@@ -171,8 +171,7 @@ def lead(evaluation: Evaluation) -> str:
     """The result for size in two or three sentences."""
     policy = evaluation.policy
     total = evaluation.totals[policy]
-    linked = {project.name: project.linked_change(policy) for project in evaluation.projects}
-    changes = {name: change for name, change in linked.items() if change is not None}
+    changes = {p.name: change for p in evaluation.projects if (change := p.linked_change(policy)) is not None}
     sentences = [
         f"Linked, {count_text(len(changes), 'project')} of {count_text(len(evaluation.modules), 'module')} take "
         f"{bytes_text(total.linked_bytes)} bytes of text with {policy} instead of "
@@ -196,11 +195,10 @@ def _never_worse(evaluation: Evaluation) -> str:
     together = evaluation.never_worse_change()
     if together is None:
         return ""
-    changes = [project.linked_change(NEVER_WORSE) for project in evaluation.projects]
-    known = [change for change in changes if change is not None]
+    changes = [change for p in evaluation.projects if (change := p.linked_change(NEVER_WORSE)) is not None]
     return (
         f"with the smaller object of each module (deploy --never_worse): {change_text(together)} linked; by project "
-        f"{change_text(min(known))} to {change_text(max(known))}"
+        f"{change_text(min(changes))} to {change_text(max(changes))}"
     )
 
 

@@ -176,9 +176,6 @@ class Evaluation:
     """Results of an evaluation.
 
     Attributes:
-      problem: the problem that the policies decide.
-      policy: name of the evaluated policy.
-      baselines: names of the other policies except the default.
       projects: in the order of the corpus.
       started_at: local time, ISO 8601 to the minute.
       wall_s: duration in seconds.

@@ -1,17 +1,15 @@
 """Results of an optimisation: sizes of each target before and after, the tests, and the cost."""
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compiler_opt.evaluation.statistics import relative_change
-from compiler_opt.llvm import processes
 from compiler_opt.llvm.linker import linked_text_bytes
 from compiler_opt.llvm.object_file import read_text_bytes
 from compiler_opt.optimize.changes import Changes
-from compiler_opt.optimize.program import Kind, Program, Target, Variant, build_environment, targets_of_tests
+from compiler_opt.optimize.program import Kind, Program, Target, Variant, targets_of_tests
 
 MAX_NEW_DECISIONS = 0.25
 MIN_KEPT_SHARE = 2 / 3
@@ -141,16 +139,6 @@ class Result:
         }
 
 
-def run_tests(command: Sequence[str], variant: Variant) -> TestRun:
-    """Runs the project's tests in a build; their output goes to `variant.log("tests")`."""
-    log = variant.log("tests")
-    result = processes.run_logged(command, log, cwd=variant.folder, environment=build_environment())
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    summaries = [line for line in lines if re.search(r"tests? (passed|failed)", line)]
-    summary = "ran out of time" if result.timed_out else (summaries or lines or ["no output"])[-1][:200]
-    return TestRun(result.ok, summary, str(log.relative_to(variant.folder.parent)))
-
-
 def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -> tuple[TargetSize, ...]:
     """Linked text of every target that both builds have, main targets first, large targets first.
 
@@ -160,12 +148,12 @@ def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -
     Raises:
       CompileError, ProtocolError: a file is not ELF, or lld cannot link it.
     """
-    targets = [target for target in program.targets(default) if target.artifact]
-    optimised = {target.name for target in program.targets(optimized)}
-    roles = target_roles(program.targets(default), program.test_programs(default))
+    targets = program.targets(default)
+    in_both = {target.name for target in program.targets(optimized)}
+    roles = target_roles(targets, program.test_programs(default))
     sizes = []
     for target in targets:
-        if target.name in optimised:
+        if target.artifact and target.name in in_both:
             paths = (variant.folder / target.artifact for variant in (default, optimized))
             before, after = (_text_bytes(path, target.kind, lld) for path in paths)
             sizes.append(TargetSize(target.name, target.kind.value, roles[target.name], before, after))

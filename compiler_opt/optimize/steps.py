@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
+from compiler_opt.llvm import processes
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.optimize import changes, results
+from compiler_opt.optimize import changes
 from compiler_opt.optimize.changes import DecisionHashes, Reference
 from compiler_opt.optimize.context import OptimizationContext, Step
-from compiler_opt.optimize.program import Compilers, Variant, targets_of_tests, training_objects
+from compiler_opt.optimize.program import Compilers, Variant, build_environment, targets_of_tests, training_objects
 from compiler_opt.optimize.results import TestRun
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.default_trace import record_default_trace
@@ -216,9 +218,19 @@ def run_tests(context: OptimizationContext, default: Variant, optimized: Variant
 
     def run(variant: Variant) -> TestRun:
         name = f"tests of {variant.folder.name}"
-        values = context.once(name, lambda step: dataclasses.asdict(results.run_tests(command, variant)))
+        values = context.once(name, lambda step: dataclasses.asdict(_run_tests(command, variant)))
         result = TestRun(**values)
         context.echo(f"{name}: {'passed' if result.passed else 'FAILED'} ({result.summary})")
         return result
 
     return run(default), run(optimized)
+
+
+def _run_tests(command: Sequence[str], variant: Variant) -> TestRun:
+    """Runs the project's tests in a build; their output goes to `variant.log("tests")`."""
+    log = variant.log("tests")
+    result = processes.run_logged(command, log, cwd=variant.folder, environment=build_environment())
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    summaries = [line for line in lines if re.search(r"tests? (passed|failed)", line)]
+    summary = "ran out of time" if result.timed_out else (summaries or lines or ["no output"])[-1][:200]
+    return TestRun(result.ok, summary, str(log.relative_to(variant.folder.parent)))
