@@ -86,7 +86,7 @@ def read_checked_json(path: Path, max_bytes: int = 1 << 30) -> dict[str, Any]:
             return content
     except (ValueError, RecursionError):
         raise ValueError("not JSON") from None
-    raise ValueError("not what its checksum says")
+    raise ValueError("does not match its checksum")
 
 
 def set_aside(path: Path) -> Path:
@@ -134,7 +134,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
 
 def sweep_temporaries(folder: Path, name: str | None = None) -> None:
-    """Removes temporaries that killed writers, of `name` if given, have left in a folder that only this process writes.
+    """Removes temporaries, of `name` if given, that killed writers left in a folder that only this process writes.
 
     If a killed writer had moved a folder away and not replaced it yet, the folder is moved back.
     """
@@ -227,7 +227,7 @@ def exclusive_directory(folder: Path, flag: str) -> Iterator[None]:
     Temporaries of killed processes are removed.
 
     Raises:
-      OutputError: it cannot be created, or another process works in it; the message names `flag`, which gave it.
+      OutputError: it cannot be created, or another process works in it; the message asks for another `flag`.
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder}: expected the name of a folder, found a file; give another {flag}")
@@ -338,5 +338,5 @@ def _json_sha256(content: Any) -> str:
 
 
 def _temporary_name(path: Path) -> Path:
-    # A name of up to 255 bytes is possible: one that is longer than most is cut.
+    # File systems limit names to 255 bytes, so long ones are cut.
     return path.parent / f".{path.name[:200]}.{secrets.token_hex(4)}{_PARTIAL}"

@@ -116,7 +116,7 @@ def project_table(
 ) -> Table:
     """A row for each project and one for all together, with the columns of `head` after language and modules.
 
-    `cells` gives the cells of a project in these columns, `total` those of all projects together.
+    `cells` returns a project's cells in these columns; `total` has the cells of all projects together.
     """
     rows = [
         [project.name, project.languages, str(len(project.modules)), *cells(project)] for project in evaluation.projects

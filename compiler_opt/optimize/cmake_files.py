@@ -98,7 +98,7 @@ class CMakeCache:
         cache = cls(folder, entries)
         for name in ("CMAKE_HOME_DIRECTORY", "CMAKE_GENERATOR"):
             if not cache.get(name):
-                raise ConfigError(f"{path}: says no {name}; configure the build again: cmake -S SOURCE -B {folder}")
+                raise ConfigError(f"{path}: has no {name}; configure the build again: cmake -S SOURCE -B {folder}")
         return cache
 
     def get(self, name: str) -> str:

@@ -67,7 +67,7 @@ class CMakeProgram(Program):
         self._cache = CMakeCache.read(build_dir)
         source, folder = self._cache.source, self._cache.folder
         if not (source / "CMakeLists.txt").is_file():
-            raise ConfigError(f"{folder}: was configured for {source}, which holds no CMakeLists.txt any more")
+            raise ConfigError(f"{folder}: was configured for {source}, which no longer has a CMakeLists.txt")
         if source.resolve() == folder.resolve():
             raise ConfigError(
                 f"{folder}: is an in-source build, whose generated files would get into every copy of it; configure "
@@ -137,7 +137,7 @@ class CMakeProgram(Program):
         log = variant.log("configure")
         result = processes.run_logged(command, log, timeout_s=_CONFIGURE_TIMEOUT_S, environment=build_environment())
         if not result.ok:
-            raise ConfigError(f"{folder}: CMake does not configure it: {_first_error(log, result)}; see {log}")
+            raise ConfigError(f"{folder}: CMake cannot configure it: {_first_error(log, result)}; see {log}")
         self._check_compilers(variant)
 
     def _check_compilers(self, variant: Variant) -> None:
@@ -152,8 +152,8 @@ class CMakeProgram(Program):
             # The project may set a compiler launcher, which comes first.
             if not expected & set(command.arguments[:4]):
                 raise ConfigError(
-                    f"{self._cache.source}: the project compiles {command.file} with {command.arguments[0]}, whatever "
-                    f"compiler CMake is told to use; expected {' or '.join(sorted(expected))}"
+                    f"{self._cache.source}: the project compiles {command.file} with {command.arguments[0]}, even "
+                    f"if CMake is given another compiler; expected {' or '.join(sorted(expected))}"
                 )
 
     def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> Built:
@@ -169,7 +169,7 @@ class CMakeProgram(Program):
             command, log, cwd=variant.folder, environment=build_environment(), on_output=report
         )
         if not result.ok:
-            raise ConfigError(f"{variant.folder}: it does not build: {_first_error(log, result)}; see {log}")
+            raise ConfigError(f"{variant.folder}: the build failed: {_first_error(log, result)}; see {log}")
         return Built(result.cpu_s, log)
 
     def targets(self, variant: Variant) -> tuple[Target, ...]:
@@ -183,7 +183,7 @@ class CMakeProgram(Program):
         sources: dict[str, Source] = {}
         for command in _commands(variant):
             name = Path(os.path.relpath(command.output, variant.folder)).as_posix()
-            # Other names are those of precompiled headers; targets may be excluded from the default build.
+            # Precompiled headers have other names; targets may be excluded from the default build.
             if name.startswith("../") or not name.endswith(".o") or not command.output.is_file():
                 continue
             match = _TARGET_FOLDER.match(name)

@@ -55,8 +55,8 @@ class State:
     def __init__(self, folder: Path, identity: Mapping[str, str], *, start_over: bool = False):
         """Reads the state of the optimisation in a folder, or starts one.
 
-        The identity has the properties that must be the same to continue: name for the user -> value. If one differs,
-        `start_over` starts again instead of raising.
+        `identity` has the properties that must be the same to continue, by names that the user understands; if one
+        differs, `start_over` starts again instead of raising.
 
         Raises:
           ConfigError: the folder has other contents, or an optimisation with another identity.
@@ -184,7 +184,7 @@ class OptimizationContext:
     def once(self, name: str, work: Callable[[Step], dict[str, Any]], *, message: str = "") -> dict[str, Any]:
         """Does a step unless it is done, and otherwise prints the message; returns its result, JSON values.
 
-        `work` does the step and returns its result; the step that it is given may hold those of an interrupted attempt.
+        `work` does the step and returns its result; `Step.result` may hold results of an interrupted attempt.
         """
         if not self.state.is_done(name):
             with self.state.step(name) as step:

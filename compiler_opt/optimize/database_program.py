@@ -130,7 +130,7 @@ class DatabaseProgram(Program):
             output.unlink(missing_ok=True)  # ar would add to it.
             result = processes.run_logged(command, log, cwd=link.directory, environment=build_environment())
             if not result.ok:
-                raise ConfigError(f"{variant.folder}: it does not link: {result.describe()}; see {log}")
+                raise ConfigError(f"{variant.folder}: linking failed: {result.describe()}; see {log}")
             cpu_s += result.cpu_s
             on_progress(done + number, total)
         return Built(cpu_s, log)
@@ -161,7 +161,7 @@ class DatabaseProgram(Program):
                     if not result.ok:
                         log.parent.mkdir(parents=True, exist_ok=True)
                         log.write_text(f"{shlex.join(result.command)}\n{result.stderr_tail}")
-                        raise ConfigError(f"{variant.folder}: it does not build: {result.describe()}; see {log}")
+                        raise ConfigError(f"{variant.folder}: the build failed: {result.describe()}; see {log}")
                     target = self._object(command.output, variant)
                     target.with_name(f"{target.name}.partial").replace(target)
                     yield result

@@ -4,7 +4,7 @@
     program.build(variant, on_progress)                  # may be interrupted and called again
     program.targets(variant), program.sources(variant)   # the results of the build
 
-A *target* is a file that a linker or archiver makes of objects: a program, a shared library, a static library.
+A *target* is a file that a linker or archiver makes from objects: a program, a shared library, a static library.
 """
 
 import abc
@@ -19,7 +19,7 @@ from compiler_opt.corpus.builds.database import CompileCommand, commands_of_data
 from compiler_opt.corpus.builds.objects import ObjectFile
 
 OPTIMISATION = "-Oz"
-"""The optimisation level of every variant, which overrides the project's: the one that policies are trained for."""
+"""The optimisation level of every variant, for which policies are trained; it overrides the project's."""
 
 EMBED_BITCODE = ("-Xclang", "-fembed-bitcode=all")
 
@@ -64,7 +64,7 @@ class Target:
 class Compilers:
     """The C and C++ compiler drivers of a build, and `llvm-ar`, which has `llvm-ranlib` beside it.
 
-    GNU ar may load LLVM's plugin, and then mistakes objects with embedded bitcode for objects of ThinLTO or full LTO.
+    GNU ar may load LLVM's plugin, and then mistakes objects with embedded bitcode for LTO objects.
     """
 
     c: Path
@@ -179,7 +179,7 @@ def targets_of_tests(targets: Sequence[Target], test_programs: Iterable[str]) ->
             if users and users <= testing and (something_installed or target.project):
                 testing.add(target.name)
                 changed = True
-    # If everything is only used by tests, that is the program.
+    # If only tests use the targets, the targets are the program.
     return frozenset(testing) if testing < {target.name for target in targets} else frozenset()
 
 

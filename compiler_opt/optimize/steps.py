@@ -1,4 +1,4 @@
-"""The steps of an optimisation. A step that is done is not repeated; one that was interrupted continues."""
+"""The steps of an optimisation; finished steps are not repeated, interrupted ones continue."""
 
 import dataclasses
 import re

@@ -8,7 +8,7 @@
         entry()
 
 The module then runs as a script from the repository's root, with `python -m`, and as a console command. Exit status: 0
-for success, 2 for an error that the user can fix, 130 if interrupted, 141 if nobody reads the output any more. A
+for success, 2 for an error that the user can fix, 130 if interrupted, 141 if nobody reads the output. A
 traceback (status 1) is a bug of ours.
 """
 
@@ -75,7 +75,7 @@ def echo(text: str) -> None:
 
 
 def first_of(heading: str, reasons: Sequence[str], max_shown: int = 10, *, remedy: str = "") -> list[str]:
-    """A line for each of the first reasons, and one with the number of the others and a remedy for that."""
+    """A line for each of the first reasons, and one with the number of the others, which ends with the remedy."""
     lines = [one_line(f"{heading}: {reason}") for reason in reasons[:max_shown]]
     if len(reasons) > max_shown:
         lines.append(f"{heading}: {len(reasons) - max_shown} more{remedy}")

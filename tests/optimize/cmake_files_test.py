@@ -82,5 +82,5 @@ def test_what_is_no_build_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"found no CMakeCache.txt in it; configure it first"):
         CMakeCache.read(tmp_path)
     (tmp_path / "CMakeCache.txt").write_text("CMAKE_GENERATOR:INTERNAL=Ninja\n")
-    with pytest.raises(ConfigError, match="says no CMAKE_HOME_DIRECTORY; configure the build again"):
+    with pytest.raises(ConfigError, match="has no CMAKE_HOME_DIRECTORY; configure the build again"):
         CMakeCache.read(tmp_path)

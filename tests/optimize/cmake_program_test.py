@@ -97,13 +97,13 @@ def test_a_project_that_does_not_build_says_why(tmp_path: Path, toolchain: Toolc
     copy = variant(toolchain, tmp_path / "copy", "-Oz")
     (source / "area.cpp").write_text("int area( {}\n")
     program.prepare(copy)
-    with pytest.raises(ConfigError, match=r"does not build: .*area.cpp:1:\d+: error: .*see .*copy-build.log"):
+    with pytest.raises(ConfigError, match=r"the build failed: .*area.cpp:1:\d+: error: .*see .*copy-build.log"):
         program.build(copy, nothing)
     (source / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.14)\nproject(x)\nfind_package(Nowhere REQUIRED)\n"
     )
     with pytest.raises(
-        ConfigError, match=r"does not configure it: CMake Error at CMakeLists.txt:3 .*see .*configure.log"
+        ConfigError, match=r"cannot configure it: CMake Error at CMakeLists.txt:3 .*see .*configure.log"
     ):
         program.prepare(variant(toolchain, tmp_path / "other", "-Oz"))
 

@@ -188,7 +188,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"build_dir": "absent"}, ("absent: no such build folder", "cmake -S SOURCE -B BUILD")),
         ({"build_dir": "empty"}, ("empty: expected a build folder configured by CMake", "--compile_commands")),
         ({"build_dir": "source"}, ("source: expected a build folder configured by CMake",)),
-        ({"build_dir": "moved"}, ("which holds no CMakeLists.txt any more",)),
+        ({"build_dir": "moved"}, ("which no longer has a CMakeLists.txt",)),
         ({"build_dir": "insource"}, ("is an in-source build", "configure one in a folder of its own")),
         ({"build_dir": "xcode"}, ("expected a generator out of Ninja", "found 'Xcode'")),
         ({"build_dir": "build", "clang_path": "clang-99"}, ("clang-99: no such program on PATH",)),
