@@ -1,4 +1,4 @@
-"""Every gin file that ships is read as the entry point that it is for reads it."""
+"""Each gin file is read as its entry point reads it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ CLASSES: dict[str, Callable[[], dict[str, type]]] = {
     "optimize": gin_settings.of_training,
     **{f"{name}_nn_agent": gin_settings.of_training for name in algorithms.names()},
 }
-"""By file: generate_default_trace, train_bc, train_locally and optimize."""
+"""File -> the classes of its entry point."""
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

@@ -44,8 +44,8 @@ def test_files(evaluation: Evaluation, tmp_path: Path) -> None:
     assert projects["shapes"]["never_worse_linked_bytes"] == "1320"
 
 
-def test_names_may_hold_anything(evaluation: Evaluation, tmp_path: Path) -> None:
-    """What is not UTF-8, a formula for spreadsheets, mathematics for Matplotlib: all compilations are done by then."""
+def test_names_may_contain_anything(evaluation: Evaluation, tmp_path: Path) -> None:
+    """Bytes that are not UTF-8, formulas of spreadsheets and mathematics of Matplotlib must not lose the results."""
     odd = os.fsdecode(b"=caf\xe9\n$\\frac$" + 99 * b"x")
     projects = tuple(
         dataclasses.replace(
@@ -67,7 +67,7 @@ def test_names_may_hold_anything(evaluation: Evaluation, tmp_path: Path) -> None
 
 
 class Checker(HTMLParser):
-    """Every element is closed in order, and none refers to anything outside of the page."""
+    """Checks that elements are closed in order, and that none refers to anything outside of the page."""
 
     VOID = ("meta", "br", "hr", "link", "img")
 
@@ -122,7 +122,7 @@ def test_the_same_results_give_the_same_page(evaluation: Evaluation) -> None:
     assert render(evaluation, HISTORY) == render(evaluation, HISTORY)
 
 
-def test_the_lead_says_it_in_words(evaluation: Evaluation) -> None:
+def test_the_lead(evaluation: Evaluation) -> None:
     assert lead(evaluation) == (
         "Linked, 2 projects of 4 modules take 1,850 bytes of text with policy instead of 1,920. "
         "1 of the 2 programs got smaller, none is bigger."
@@ -134,7 +134,7 @@ def test_worst_modules_are_those_that_grew(evaluation: Evaluation) -> None:
     assert [module.name for module in worst] == ["shapes/b"]
 
 
-def test_a_corpus_of_one_module_has_a_page_too(evaluation: Evaluation) -> None:
+def test_a_page_for_one_module(evaluation: Evaluation) -> None:
     shapes = dataclasses.replace(evaluation.projects[0], modules=evaluation.projects[0].modules[:1], excluded={})
     Checker().feed(render(dataclasses.replace(evaluation, projects=(shapes,), baselines=())))
 
@@ -158,7 +158,7 @@ def of_eviction(evaluation: Evaluation) -> Evaluation:
     return dataclasses.replace(evaluation, problem=problems.load("regalloc_eviction"))
 
 
-def test_the_table_gives_scores_first(evaluation: Evaluation) -> None:
+def test_the_score_table_starts_with_scores(evaluation: Evaluation) -> None:
     table = report.terminal_table(of_eviction(evaluation))
     lines = table.splitlines()
     assert lines[0].split()[:5] == ["project", "language", "modules", "default", "policy"]
@@ -170,7 +170,7 @@ def test_the_table_gives_scores_first(evaluation: Evaluation) -> None:
     assert "weighted spills, reloads and copies" in table
 
 
-def test_the_page_names_what_changed_most_and_nothing_else(evaluation: Evaluation) -> None:
+def test_the_score_page_lists_the_modules_that_changed_most(evaluation: Evaluation) -> None:
     page = render(of_eviction(evaluation))
     fell, rose = re.findall(r"whose score (?:fell|rose) most</h2>\n(.*?)\n<h2>", page, re.S)
     assert "shapes/a" in fell
@@ -178,11 +178,11 @@ def test_the_page_names_what_changed_most_and_nothing_else(evaluation: Evaluatio
     assert "shapes/b" in rose
     assert "shapes/a" not in rose
     assert "The score is " in page
-    # What a compiler has said is text, not HTML.
+    # A compiler's message is text, not HTML.
     assert "SIGSEGV &lt;&amp;&gt;" in page
 
 
-def test_without_changes_it_says_so(evaluation: Evaluation) -> None:
+def test_the_score_page_without_changes(evaluation: Evaluation) -> None:
     projects = tuple(
         dataclasses.replace(
             project,

@@ -1,4 +1,4 @@
-"""Gin at the edge: what is bound arrives, and what is wrong is named."""
+"""Reading gin into dataclasses, and messages for wrong bindings."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -33,23 +33,23 @@ class Serving:
 CLASSES = {"cooking": Cooking, "serving": Serving}
 
 
-def test_without_bindings_there_are_the_defaults() -> None:
+def test_without_bindings_the_defaults_apply() -> None:
     assert gin_settings.read(CLASSES, [], []) == {"cooking": Cooking(), "serving": Serving()}
 
 
-def test_bindings_win_over_files_and_files_include_their_neighbours(tmp_path: Path) -> None:
+def test_bindings_override_files_and_files_include_others(tmp_path: Path) -> None:
     (tmp_path / "common.gin").write_text("serving.plates = 7\ncooking.minutes = 8\n")
     (tmp_path / "main.gin").write_text("include 'common.gin'\ncooking.minutes = 9\ncooking.heat = 1\n")
     settings = gin_settings.read(CLASSES, [str(tmp_path / "main.gin")], ["cooking.spices = ['salt']"])
     assert settings == {"cooking": Cooking(minutes=9, heat=1, spices=("salt",)), "serving": Serving(plates=7)}
 
 
-def test_nothing_is_left_of_an_earlier_reading() -> None:
+def test_earlier_settings_are_forgotten() -> None:
     gin_settings.read(CLASSES, [], ["cooking.minutes = 9"])
     assert gin_settings.read({"cooking": Cooking}, [], []) == {"cooking": Cooking()}
 
 
-def test_a_name_can_mean_another_class_next_time() -> None:
+def test_a_name_can_be_another_class_later() -> None:
     gin_settings.read({"cooking": Cooking}, [], [])
     assert gin_settings.read({"cooking": Serving}, [], ["cooking.plates = 3"]) == {"cooking": Serving(3)}
 
@@ -73,7 +73,7 @@ def test_a_name_can_mean_another_class_next_time() -> None:
         ("cooking.minutes", "cooking.minutes"),
     ],
 )
-def test_what_is_wrong_is_one_line(binding: str, complaint: str) -> None:
+def test_a_wrong_value_is_one_line(binding: str, complaint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         gin_settings.read(CLASSES, [], [binding])
     assert complaint in str(caught.value)
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_one_line(binding: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     "binding", ["cooking.lid = None", "cooking.lid = True", "cooking.heat = 2", "cooking.swaps = {'a': 2}"]
 )
-def test_values_of_the_right_type_pass(binding: str) -> None:
+def test_values_of_the_right_types_are_accepted(binding: str) -> None:
     gin_settings.read(CLASSES, [], [binding])
 
 
