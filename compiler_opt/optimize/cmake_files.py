@@ -10,11 +10,11 @@ import msgspec
 
 from compiler_opt.checked_values import read_json
 from compiler_opt.errors import ConfigError, CorpusError, ToolchainError
+from compiler_opt.files import read_regular
 from compiler_opt.optimize.program import Kind, Target
 
-CACHE_NAME = "CMakeCache.txt"
-MAX_CACHE_BYTES = 1 << 26
-
+_CACHE_NAME = "CMakeCache.txt"
+_MAX_CACHE_BYTES = 1 << 26
 _ENTRY = re.compile(r'^(?:"(?P<quoted>[^"]+)"|(?P<name>[^#/"][^:=]*)):(?P<type>[A-Z]+)=(?P<value>.*)$')
 _SETTABLE = {"BOOL", "STRING", "PATH", "FILEPATH", "UNINITIALIZED"}
 _FOUND_WITH_THE_COMPILER = re.compile(
@@ -73,16 +73,14 @@ class CMakeCache:
           ConfigError: there is no such folder, or CMake has not configured it.
         """
         folder = folder.absolute()
-        path = folder / CACHE_NAME
+        path = folder / _CACHE_NAME
         if not folder.is_dir():
             raise ConfigError(f"{folder}: no such build folder; configure the project first: cmake -S SOURCE -B BUILD")
         try:
-            if path.stat().st_size > MAX_CACHE_BYTES:
-                raise ConfigError(f"{path}: larger than any cache of CMake ({MAX_CACHE_BYTES} bytes)")
-            text = path.read_bytes().decode("utf-8", "surrogateescape")
+            text = read_regular(path, _MAX_CACHE_BYTES).decode("utf-8", "surrogateescape")
         except FileNotFoundError:
             raise ConfigError(
-                f"{folder}: expected a build folder configured by CMake, found no {CACHE_NAME} in it; configure it "
+                f"{folder}: expected a build folder configured by CMake, found no {_CACHE_NAME} in it; configure it "
                 "first (cmake -S SOURCE -B BUILD), or use --compile_commands with --link_command"
             ) from None
         except OSError as error:

@@ -44,8 +44,6 @@ _OUTPUT_PERFORMANCE_PATH = shared_flags.path(
 )
 _GIN = gin_settings.GinFlags("Gin files; settings of rollout, problem_config and inlining apply here.")
 
-PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
-
 
 @entry_point.command
 def entry() -> None:
@@ -108,8 +106,9 @@ def _compare(
             failures[rollout.module] = rollout.failure
         else:
             scores[rollout.module] = problem.score(rollout.measurement, baseline.contexts[rollout.project])
-    rows = [(name, traces.WHOLE_MODULE, baseline.scores[name], scores[name]) for name in sorted(scores)]
-    write_text(path, csv_text(dict(zip(PERFORMANCE_COLUMNS, row, strict=True)) for row in rows))
+    rows = ((name, traces.WHOLE_MODULE, baseline.scores[name], scores[name]) for name in sorted(scores))
+    columns = ("module", "identifier", "default_score", "policy_score")
+    write_text(path, csv_text(dict(zip(columns, row, strict=True)) for row in rows))
     default_total, total = sum(baseline.scores[name] for name in scores), sum(scores.values())
     _report(
         path, failures, f"score {total:.0f}, default {default_total:.0f}: reward {reward(total, default_total):+.2%}"

@@ -68,8 +68,7 @@ _JOBS = flags.DEFINE_integer("jobs", None, "Compilers to run at a time; by defau
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
 _GIN = gin_settings.GinFlags("Gin files with settings of the training, which override optimize.gin.")
 
-EXIT_TESTS_BROKEN = 3
-
+_EXIT_TESTS_BROKEN = 3
 _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 
 
@@ -108,7 +107,7 @@ def entry() -> int:
     echo(output.terminal_table(result))
     echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for -Oz")
     echo(f"report: {report}")
-    return EXIT_TESTS_BROKEN if result.tests_broken else 0
+    return _EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 
 def _learning_settings() -> PipelineSettings:
