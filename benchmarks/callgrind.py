@@ -25,13 +25,13 @@ from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.problems import problem as problems
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus of the held-out projects.", required=True)
 _POLICY_PATH = flags.DEFINE_string("policy_path", None, "The policy.", required=True)
 _COMPILE_TASK = flags.DEFINE_string("compile_task", "regalloc_eviction", "Problem of the policy.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
+_CLANG_PATH = shared_flags.clang_path()
+_NUM_WORKERS = shared_flags.num_workers()
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _TIMEOUT_S = 900.0

@@ -35,14 +35,14 @@ from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_CLANG_PATH = shared_flags.clang_path()
 _NUM_MODULES = flags.DEFINE_integer("num_modules", 60, "Modules to sample.", 1)
 _REPETITIONS = flags.DEFINE_integer("repetitions", 3, "Repetitions of each module and way.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample of modules, and of the decisions.", 0)
+_SEED = shared_flags.seed("the sample of modules, and of the decisions", 1)
 
 
 @entry_point.command

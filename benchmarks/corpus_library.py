@@ -25,12 +25,12 @@ from compiler_opt.corpus.module import format_options
 from compiler_opt.corpus.sampling import SAMPLERS, make_sampler
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 _NUM_MODULES = flags.DEFINE_integer("num_modules", 10_000, "Modules of the corpus.", 1)
 _NUM_ITERATIONS = flags.DEFINE_integer("num_iterations", 100, "Samples of 16 modules, for each sampler.", 1)
 _REPETITIONS = flags.DEFINE_integer("repetitions", 7, "Processes to measure.", 1)
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler of the module; by default the newest installed clang.")
+_CLANG_PATH = shared_flags.clang_path("Compiler of the module; by default the newest installed clang.")
 
 _NUM_PROJECTS = 20
 _NUM_DRAWN = 16

@@ -28,15 +28,15 @@ from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import NATIVE_FILE, include_directory, native_blob
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import load_tensorflow, stderr_held
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/default_trace.tfrecord", "A trace.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler of the native form; by default the newest clang.")
+_CLANG_PATH = shared_flags.clang_path("Compiler of the native form; by default the newest clang.")
 _REPETITIONS = flags.DEFINE_integer("repetitions", 11, "Repetitions of each form.", 1)
 _NUM_DECISIONS = flags.DEFINE_integer("num_decisions", 100_000, "Observations to sample from the trace.", 1)
 _NUM_SLOW = flags.DEFINE_integer("num_slow_decisions", 500, "Number of these for TensorFlow.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample.", 0)
+_SEED = shared_flags.seed("the sample", 1)
 
 _SOURCE = Path(__file__).with_name("decision_native.cpp")
 _TIMEOUT_S = 600.0

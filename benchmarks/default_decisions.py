@@ -33,14 +33,14 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc_eviction import signature
 from compiler_opt.problems.regalloc_eviction.signature import spill_weights
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "Corpus at -O2, such as fetch_corpus makes.", required=True)
 _COMPILE_TASK = flags.DEFINE_string("compile_task", "regalloc_eviction", "Problem; a register-allocation one.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_CLANG_PATH = shared_flags.clang_path()
 _NUM_MODULES = flags.DEFINE_integer("num_modules", 200, "Modules to sample.", 1)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample of modules.", 0)
+_NUM_WORKERS = shared_flags.num_workers()
+_SEED = shared_flags.seed("the sample of modules", 1)
 _REBUILT = flags.DEFINE_bool("rebuilt", False, "Rebuild the default from the features, as without the plugin.")
 _NUM_NAMED = 10
 

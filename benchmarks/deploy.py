@@ -20,15 +20,15 @@ from compiler_opt.deploy.deployment import deploy
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_CLANG_PATH = shared_flags.clang_path()
 _NUM_MODULES = flags.DEFINE_integer("num_modules", 100, "Modules to sample.", 1)
 _REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Repetitions of each module and way.", 1)
 _NEVER_WORSE = flags.DEFINE_bool("never_worse", False, "Measure a deployment that compiles both ways.")
-_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample of modules.", 0)
+_SEED = shared_flags.seed("the sample of modules", 1)
 
 _PLAIN, _POLICY = 0, 1
 

@@ -31,12 +31,12 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A trained policy.")
 _CLANG_PATH = flags.DEFINE_multi_string("clang_path", ["clang-19", "clang-22"], "The compilers.")
 _PROJECTS = flags.DEFINE_list("projects", ["leveldb", "opentimelineio"], "Which projects.")
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
+_NUM_WORKERS = shared_flags.num_workers()
 
 _TIMEOUT_S = 3600.0
 

@@ -27,15 +27,15 @@ from compiler_opt.policies.rule import RULE, Rule, RulePolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc import function_scores
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "Corpus at -O2, such as fetch_corpus makes.", required=True)
 _POLICY_PATH = flags.DEFINE_string("policy_path", None, "Policy by evolution; also samples around its rule.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_CLANG_PATH = shared_flags.clang_path()
 _NUM_MODULES = flags.DEFINE_integer("num_modules", 20, "The hottest modules.", 1)
 _NUM_RULES = flags.DEFINE_integer("num_rules", 48, "Rules to sample.", 1)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
-_SEED = flags.DEFINE_integer("seed", 5, "Seed of the sampled rules.", 0)
+_NUM_WORKERS = shared_flags.num_workers()
+_SEED = shared_flags.seed("the sampled rules", 5)
 
 _PROBLEM = "regalloc_eviction"
 _SETTINGS = RolloutSettings(timeout_s=300.0)

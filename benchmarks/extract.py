@@ -30,12 +30,12 @@ from compiler_opt.errors import CompileError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_CLANG_PATH = shared_flags.clang_path()
 _NUM_OBJECTS = flags.DEFINE_integer("num_objects", 504, "Objects to extract.", 1)
 _NUM_SOURCES = flags.DEFINE_integer("num_sources", 24, "Different objects among them.", 1)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel extractions; by default one per CPU.", 1)
+_NUM_WORKERS = shared_flags.num_workers("Threads")
 _REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Repetitions of each way.", 1)
 
 _SOURCE = """

@@ -25,13 +25,13 @@ from compiler_opt.policies.policy import Policy, ReplayPolicy
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus.", required=True)
 _CLANG_PATHS = flags.DEFINE_list("clang_paths", "clang-19,clang-22", "The compilers, separated by commas.")
 _NUM_MODULES = flags.DEFINE_integer("num_modules", 300, "Modules to sample.", 1)
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample of modules, and of the random decisions.", 0)
+_NUM_WORKERS = shared_flags.num_workers()
+_SEED = shared_flags.seed("the sample of modules, and of the random decisions", 1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,13 +30,13 @@ from absl import flags
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.training_log_reader import decode_log, read_log
 from compiler_opt.tensor_spec import TensorSpec
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 from tests.llvm.training_log_writer import TrainingLogWriter
 
 _MEGABYTES = flags.DEFINE_integer("megabytes", 300, "Size of each log.", 1)
 _PLAIN_MEGABYTES = flags.DEFINE_integer("plain_megabytes", 10, "Part of it for the record-at-a-time reader.", 1)
 _REPETITIONS = flags.DEFINE_integer("repetitions", 9, "Repetitions of each log and way.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Seed of the numbers in the logs.", 0)
+_SEED = shared_flags.seed("the numbers in the logs", 1)
 
 _INT64, _FLOAT = np.dtype("i8"), np.dtype("f4")
 _ADVICE, _SCORE = TensorSpec("advice", _INT64, (1,)), TensorSpec("reward", _FLOAT, (1,))

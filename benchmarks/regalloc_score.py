@@ -38,15 +38,15 @@ from compiler_opt.llvm.remarks import REGALLOC_PASS, RegallocCosts, options, par
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
-_CLANG_PATH = flags.DEFINE_string("clang_path", None, "Compiler; by default the newest installed clang.")
+_CLANG_PATH = shared_flags.clang_path()
 _SPEED = flags.DEFINE_bool("speed", True, "Compile at -O2 instead of the corpus's own level.")
 _NUM_FUNCTIONS = flags.DEFINE_integer("num_functions", 3000, "Functions, of sampled modules.", 1)
 _NUM_TIMED = flags.DEFINE_integer("num_timed_modules", 40, "Number of these modules to time.", 1)
 _REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Repetitions of each of them and way.", 1)
-_SEED = flags.DEFINE_integer("seed", 1, "Seed of the sample of modules, and of the policies.", 0)
+_SEED = shared_flags.seed("the sample of modules, and of the policies", 1)
 
 _SOURCE = Path(__file__).with_name("regalloc_score_reference.cpp")
 _TIMEOUT_S = 600.0

@@ -40,7 +40,7 @@ from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 
 WAYS = _EMBEDDED, _LOCAL, _DISTRIBUTED = "embedded", "local", "distributed"
 
@@ -52,7 +52,7 @@ _PROJECTS = flags.DEFINE_list(
 )
 _THINLTO_OPTIONS = flags.DEFINE_string("thinlto_options", "-O2 -DNDEBUG", "Compiler options of builds with ThinLTO.")
 _OPTIONS = flags.DEFINE_string("options", "-Oz -DNDEBUG", "Compiler options of the projects.")
-_NUM_WORKERS = flags.DEFINE_integer("num_workers", None, "Parallel compilations; by default one per CPU.", 1)
+_NUM_WORKERS = shared_flags.num_workers()
 
 _EMBED = "-Xclang -fembed-bitcode=all"
 _KEEP = "-Wl,--save-temps=import -Wl,--save-temps=prelink -Wl,--thinlto-emit-index-files"

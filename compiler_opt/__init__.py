@@ -31,37 +31,30 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_PLACES = {
-    "Corpus": "corpus.description:Corpus",
-    "DefaultPolicy": "collect.compilation:DefaultPolicy",
-    "FunctionDecider": "policies.policy:FunctionDecider",
-    "Job": "collect.workers:Job",
-    "PipelineSettings": "rl.pipeline:PipelineSettings",
-    "Policy": "policies.policy:Policy",
-    "Problem": "problems.problem:Problem",
-    "Rollout": "collect.rollout:Rollout",
-    "RolloutSettings": "collect.rollout:RolloutSettings",
-    "Toolchain": "llvm.toolchain:Toolchain",
-    "WorkerPool": "collect.workers:WorkerPool",
-    "clone_default": "rl.pipeline:clone_default",
-    "evaluate": "evaluation.evaluate:evaluate",
-    "load_policy": "problems.problem:load_policy",
-    "load_problem": "problems.problem:load",
-    "make_vocabulary": "rl.pipeline:make_vocabulary",
-    "probe": "llvm.toolchain:probe",
-    "record_default_trace": "rl.default_trace:record_default_trace",
-    "rollout": "collect.rollout:rollout",
-    "run_pipeline": "rl.pipeline:run",
-    "train": "rl.pipeline:train",
+_NAMES = {
+    "collect.compilation": ["DefaultPolicy"],
+    "collect.rollout": ["Rollout", "RolloutSettings", "rollout"],
+    "collect.workers": ["Job", "WorkerPool"],
+    "corpus.description": ["Corpus"],
+    "evaluation.evaluate": ["evaluate"],
+    "llvm.toolchain": ["Toolchain", "probe"],
+    "policies.policy": ["FunctionDecider", "Policy"],
+    "problems.problem": ["Problem", "load_policy", "load_problem"],
+    "rl.default_trace": ["record_default_trace"],
+    "rl.pipeline": ["PipelineSettings", "clone_default", "make_vocabulary", "run_pipeline", "train"],
 }
+"""Public names by module."""
+
+_OWN_NAMES = {"load_problem": "load", "run_pipeline": "run"}
+"""Public name -> its name in its module, where that is another."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _PLACES[name].partition(":")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), _OWN_NAMES.get(name, name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PLACES])
+    return sorted({*globals(), *(name for names in _NAMES.values() for name in names)})

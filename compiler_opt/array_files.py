@@ -28,11 +28,7 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compressed: boo
 
 
 def load_arrays(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
-    """Reads a file that `save_arrays` has written.
-
-    Args:
-      path: the file.
-      max_bytes: limit on the size of the file, and of its unpacked contents.
+    """Reads a file that `save_arrays` has written; `max_bytes` limits its size, and that of its unpacked contents.
 
     Raises:
       OSError: it cannot be read, or is too large.

@@ -44,18 +44,11 @@ def convert(value: object, model: type[T]) -> T:
 
 
 def read_json(path: Path, model: type[T], *, max_bytes: int, error: type[CompilerOptError], remedy: str) -> T:
-    """Reads a JSON file into a model.
-
-    Args:
-      path: the file.
-      model: the type of its contents.
-      max_bytes: limit on its size.
-      error: the class of exceptions.
-      remedy: what the user can do, at the end of each message.
+    """Reads a JSON file of limited size into a model.
 
     Raises:
       FileNotFoundError: there is no such file.
-      CompilerOptError: an `error`: it cannot be read or does not fit the model.
+      CompilerOptError: an `error`: it cannot be read or does not fit the model; the message ends with the remedy.
     """
     try:
         return convert(json.loads(read_regular(path, max_bytes)), model)
@@ -91,8 +84,7 @@ def _explained(message: str, value: object) -> str:
 def _at(value: object, place: str) -> tuple[str, object]:
     """The name and value at a place such as `.projects[...].archive`, as far as msgspec gives it."""
     names: list[str] = []
-    for step in re.findall(r"\.([^.\[\]]+)|\[([^\]]*)\]", place):
-        field, index = step
+    for field, index in re.findall(r"\.([^.\[\]]+)|\[([^\]]*)\]", place):
         if field and isinstance(value, dict):
             names.append(field)
             value = value.get(field)

@@ -29,11 +29,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 def write_atomically(path: Path, content: bytes, *, executable: bool = False, durable: bool = True) -> None:
     """Writes a file whole or not at all: an existing file stays until the new content is on disk.
 
-    Args:
-      path: the file.
-      content: all of it.
-      executable: whether it is a program.
-      durable: also survive a loss of power, at the cost of waiting for the disk.
+    A durable file also survives a loss of power, at the cost of waiting for the disk.
 
     Raises:
       OutputError: the folder is not writable or the disk is full.
@@ -90,7 +86,7 @@ def read_checked_json(path: Path, max_bytes: int = 1 << 30) -> dict[str, Any]:
             return content
     except (ValueError, RecursionError):
         raise ValueError("not JSON") from None
-    raise ValueError("not what its checksum says")
+    raise ValueError("does not match its checksum")
 
 
 def set_aside(path: Path) -> Path:
@@ -126,7 +122,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     partial.mkdir()
     try:
         yield partial
-        flush_tree(partial)
+        _flush_tree(partial)
         if folder.is_dir():
             _exchange(partial, folder)
         else:
@@ -138,13 +134,9 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
 
 def sweep_temporaries(folder: Path, name: str | None = None) -> None:
-    """Removes temporaries that killed writers have left in a folder that only this process writes.
+    """Removes temporaries, of `name` if given, that killed writers left in a folder that only this process writes.
 
     If a killed writer had moved a folder away and not replaced it yet, the folder is moved back.
-
-    Args:
-      folder: where they wrote.
-      name: sweep temporaries of this file or folder only.
     """
     with contextlib.suppress(OSError):
         for path in list(folder.iterdir()):
@@ -156,12 +148,8 @@ def sweep_temporaries(folder: Path, name: str | None = None) -> None:
                 _remove(path)
 
 
-def flush_tree(folder: Path) -> None:
-    """Flushes all files of a folder, and their names, to disk.
-
-    Raises:
-      OSError: they cannot be written.
-    """
+def _flush_tree(folder: Path) -> None:
+    """Flushes all files of a folder, and their names, to disk."""
     for place, _, names in os.walk(folder):
         for path in (*(Path(place, name) for name in names), Path(place)):
             if not path.is_symlink():
@@ -222,12 +210,8 @@ def check_writable(path: Path) -> None:
 def check_folder_writable(folder: Path, *, naming: Path | None = None) -> None:
     """Checks, before the work, that its results can be written into a folder, which may not exist yet.
 
-    Args:
-      folder: the folder.
-      naming: the path to name in the message instead.
-
     Raises:
-      OutputError: it can be neither created nor written.
+      OutputError: it can be neither created nor written; the message names the folder, or `naming`.
     """
     try:
         with tempfile.TemporaryFile(dir=nearest_folder(folder)):
@@ -242,12 +226,8 @@ def exclusive_directory(folder: Path, flag: str) -> Iterator[None]:
 
     Temporaries of killed processes are removed.
 
-    Args:
-      folder: the folder to work in.
-      flag: the flag that names the folder, for messages.
-
     Raises:
-      OutputError: it cannot be created, or another process works in it.
+      OutputError: it cannot be created, or another process works in it; the message asks for another `flag`.
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder}: expected the name of a folder, found a file; give another {flag}")
@@ -358,5 +338,5 @@ def _json_sha256(content: Any) -> str:
 
 
 def _temporary_name(path: Path) -> Path:
-    # A name of up to 255 bytes is possible: one that is longer than most is cut.
+    # File systems limit names to 255 bytes, so long ones are cut.
     return path.parent / f".{path.name[:200]}.{secrets.token_hex(4)}{_PARTIAL}"

@@ -30,7 +30,6 @@ class TensorSpec:
 
     Attributes:
       name: the feature's name, as LLVM spells it.
-      dtype: element type.
       shape: extent of each dimension, all positive; `()` and `(1,)` both hold one element.
       port: LLVM's output port; 0 except for models with several outputs.
     """

@@ -54,7 +54,8 @@ def _interrupts_held() -> Iterator[None]:
 
     During the initialisation of one of TensorFlow's C++ modules, an interrupt is lost or becomes an ImportError.
     """
-    if threading.current_thread() is not threading.main_thread():
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is not signal.default_int_handler:
         yield
         return
     received = False
@@ -63,10 +64,6 @@ def _interrupts_held() -> Iterator[None]:
         nonlocal received
         received = True
 
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:
-        yield
-        return
     signal.signal(signal.SIGINT, remember)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The public API: what `docs/api.md` shows runs, and importing it costs nothing."""
+"""The public API: the code of `docs/api.md` runs, and the import is cheap."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def test_the_code_of_the_page(tmp_path: Path) -> None:
     rollout, policy, training = blocks
     assert len(rollout.strip().splitlines()) <= 12
     assert len(training.strip().splitlines()) <= 20
-    # As short as a test wants it; what a user runs is the page's own code, with longer training.
+    # The page's code, except that training is shorter.
     shorter = training.replace(
         ".with_seed(1)",
         ".with_seed(1)\n"
@@ -48,7 +48,7 @@ def test_the_code_of_the_page(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "training" / "policy" / "saved_model.pb").is_file()
 
 
-def test_every_name_is_there_and_documented() -> None:
+def test_every_name_exists_and_is_documented() -> None:
     names = [name for name in dir(compiler_opt) if not name.startswith("_") and name not in ("Any", "TYPE_CHECKING")]
     public = [name for name in names if not isinstance(getattr(compiler_opt, name), types.ModuleType)]
     assert len(public) >= 12
@@ -57,11 +57,11 @@ def test_every_name_is_there_and_documented() -> None:
         assert f"`{name}`" in PAGE, name
 
 
-def test_an_unknown_name_is_no_attribute() -> None:
+def test_an_unknown_name() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'unheard_of'"):
         compiler_opt.unheard_of  # noqa: B018
 
 
-def test_importing_it_imports_nothing_else() -> None:
+def test_the_import_is_cheap() -> None:
     code = "import compiler_opt, sys; sys.exit(any(name in sys.modules for name in ('numpy', 'tensorflow', 'absl')))"
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)

@@ -1,4 +1,4 @@
-"""Arrays on disk: what is not what `save_arrays` has written is refused by a ValueError, whatever it is."""
+"""Arrays on disk: any other content raises ValueError."""
 
 import io
 import zipfile
@@ -13,7 +13,7 @@ _MAX_BYTES = 1 << 20
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_what_is_saved_comes_back(compressed: bool, tmp_path: Path) -> None:
+def test_round_trip(compressed: bool, tmp_path: Path) -> None:
     arrays: dict[str, np.ndarray] = {
         "empty": np.zeros((0, 3), np.float32),
         "one": np.array(7, np.uint8),
@@ -28,7 +28,7 @@ def test_what_is_saved_comes_back(compressed: bool, tmp_path: Path) -> None:
 
 
 def _header(text: str) -> bytes:
-    """An array in numpy's format whose header is anything."""
+    """An array in numpy's format with an arbitrary header."""
     padded = text.encode().ljust(117) + b"\n"
     return b"\x93NUMPY\x01\0" + len(padded).to_bytes(2, "little") + padded + bytes(64)
 

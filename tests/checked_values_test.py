@@ -1,4 +1,4 @@
-"""Plain values into typed ones, and what is said of those that do not fit."""
+"""Conversion of plain values to typed ones, and messages about values that do not fit."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ class Project:
             raise ValueError("name: expected one")
 
 
-def test_what_fits() -> None:
+def test_values_that_fit() -> None:
     assert convert({"name": "p", "sizes": [1, 2], "archive": {"bytes": 3}}, Project) == Project("p", (1, 2), Archive(3))
 
 
@@ -47,7 +47,7 @@ def test_what_fits() -> None:
         ({"name": "p", "values": {1: 2}}, "values: expected str, found {1: 2}"),
     ],
 )
-def test_what_does_not(value: Any, message: str) -> None:
+def test_values_that_do_not_fit(value: Any, message: str) -> None:
     with pytest.raises(ValueError) as caught:
         convert(value, Project)
     assert str(caught.value) == message
@@ -75,7 +75,7 @@ def test_files_that_are_refused(content: bytes, message: str, tmp_path: Path) ->
     assert "\n" not in str(caught.value)
 
 
-def test_names_may_hold_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
+def test_names_may_contain_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(json.dumps({"name": "ar\udce9"}))
     assert read_json(path, Project, max_bytes=100, error=ConfigError, remedy="").name == "ar\udce9"

@@ -38,7 +38,7 @@ def test_writes_and_replaces(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_cannot_be_written_is_not_half_written(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "folder" / "inside").mkdir(parents=True)
     with pytest.raises(OutputError, match="folder: cannot be written"):
         write_atomically(tmp_path / "folder", b"a folder is in its place")
@@ -62,7 +62,7 @@ def test_threads_that_write_leave_the_umask_as_it_is(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in paths} == {0o666 & ~umask}
 
 
-def test_a_name_as_long_as_a_file_may_have(tmp_path: Path) -> None:
+def test_the_longest_name(tmp_path: Path) -> None:
     write_atomically(tmp_path / ("n" * 255), b"content")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"content"]
 
@@ -82,7 +82,7 @@ def test_the_oldest_files_and_folders_are_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_check_makes_nothing(tmp_path: Path) -> None:
+def test_checks_create_nothing(tmp_path: Path) -> None:
     check_writable(tmp_path / "a" / "b" / "file")
     check_folder_writable(tmp_path / "a" / "b")
     check_folder_writable(tmp_path)
@@ -99,7 +99,7 @@ def test_a_file_in_the_way_is_found_before_the_work(below: str, tmp_path: Path) 
         check_writable(folder / "name")
 
 
-def test_a_file_system_that_takes_no_files() -> None:
+def test_a_file_system_that_refuses_files() -> None:
     with pytest.raises(OutputError, match="/proc/results: cannot be written"):
         check_folder_writable(Path("/proc/results"))
 
@@ -164,9 +164,9 @@ def test_another_process_is_kept_out_until_the_first_has_ended(tmp_path: Path) -
     assert tmp_path.is_dir()
 
 
-def test_a_folder_of_which_nothing_has_come_is_not_left(tmp_path: Path) -> None:
+def test_a_new_folder_that_stays_empty_is_removed(tmp_path: Path) -> None:
     with exclusive_directory(tmp_path / "new" / "folder", "--output"):
-        # Whoever is kept out does not take it from the other.
+        # A process that is refused does not remove it.
         with pytest.raises(OutputError), exclusive_directory(tmp_path / "new" / "folder", "--output"):
             pass
         assert (tmp_path / "new" / "folder").is_dir()
@@ -192,18 +192,18 @@ def test_json_ends_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff", b"[" * 99_999, b'{"a": 1}', "flip", "cut", "zeros"])
-def test_damaged_json_is_known(damage: bytes | str, tmp_path: Path) -> None:
+def test_damaged_json_is_recognised(damage: bytes | str, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     write_checked_json(path, {"scores": {"a": 1.5, "b": 2.0}, "pairs": [(1, 2)], "by number": {10: 1, 9: 2}})
     assert read_checked_json(path)["scores"] == {"a": 1.5, "b": 2.0}
     good = path.read_bytes()
     others = {"flip": good.replace(b"1.5", b"1.6"), "cut": good[:-5], "zeros": bytes(len(good))}
     path.write_bytes(others[damage] if isinstance(damage, str) else damage)
-    with pytest.raises(ValueError, match=r"^not JSON$|^not what its checksum says$"):
+    with pytest.raises(ValueError, match=r"^not JSON$|^does not match its checksum$"):
         read_checked_json(path)
 
 
-def test_what_is_set_aside_never_replaces_what_was(tmp_path: Path) -> None:
+def test_setting_aside_replaces_nothing(tmp_path: Path) -> None:
     for content in ("first", "second", "third"):
         (tmp_path / "file").write_text(content)
         set_aside(tmp_path / "file")
@@ -219,7 +219,7 @@ def _replace(folder: Path, content: str) -> None:
         (partial / "file").write_text(content)
 
 
-def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     place = tmp_path / "new" / "place"
     _replace(place, "first")
     with pytest.raises(KeyError), replaced_folder(place) as partial:
@@ -238,8 +238,8 @@ def _umask() -> int:
     return value
 
 
-def test_at_no_moment_is_there_no_folder(tmp_path: Path) -> None:
-    """Whenever the writer is killed: the old one is there, or the new one."""
+def test_the_folder_exists_at_every_moment(tmp_path: Path) -> None:
+    """After the writer is killed at any moment, either the old folder or the new one exists."""
     _replace(tmp_path / "place", "first")
     looked, stop, missing = threading.Event(), threading.Event(), 0
 
@@ -259,7 +259,7 @@ def test_at_no_moment_is_there_no_folder(tmp_path: Path) -> None:
     assert missing == 0
 
 
-def test_what_killed_writers_left_is_removed_and_what_they_moved_away_is_put_back(tmp_path: Path) -> None:
+def test_temporaries_are_removed_and_moved_folders_restored(tmp_path: Path) -> None:
     (tmp_path / ".run.abcd1234.partial").mkdir()
     (tmp_path / ".run.abcd1234.old" / "run").mkdir(parents=True)
     (tmp_path / ".run.abcd1234.old" / "run" / "file").write_text("old")
@@ -270,7 +270,7 @@ def test_what_killed_writers_left_is_removed_and_what_they_moved_away_is_put_bac
     with exclusive_directory(tmp_path, "--output"):
         assert (tmp_path / "run" / "file").read_text() == "old"
         assert sorted(tmp_path.iterdir()) == sorted([*theirs, tmp_path / "run"])
-    # Where the folder stands, an older one is not wanted any more; other folders' leftovers are not looked at.
+    # An old folder is not restored if there is a new one; temporaries of other folders stay.
     (tmp_path / ".run.abcd1234.old" / "run").mkdir(parents=True)
     (tmp_path / ".file.12345678.partial").write_text("half")
     _replace(tmp_path / "run", "new")

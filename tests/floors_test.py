@@ -1,4 +1,4 @@
-"""The house stands: a package imports only from those on lower floors, and TensorFlow stays where it is needed."""
+"""A package imports only from packages on lower floors, and TensorFlow only where it is needed."""
 
 import ast
 import subprocess
@@ -54,7 +54,7 @@ MODULES = {module_name(path): path for path in sorted((ROOT / PACKAGE).rglob("*.
 
 
 def package(module: str) -> str:
-    """What stands on a floor as one: the longest name in FLOORS that fits."""
+    """The longest name in FLOORS that fits."""
     parts = module.split(".")
     for length in range(len(parts), 1, -1):
         name = ".".join(parts[:length])
@@ -62,7 +62,7 @@ def package(module: str) -> str:
             return name
     if module in FLOORS:
         return module
-    raise KeyError(f"{module} stands on no floor yet: give its package one in FLOORS")
+    raise KeyError(f"{module} has no floor yet; add its package to FLOORS")
 
 
 def floor(module: str) -> int:
@@ -70,7 +70,7 @@ def floor(module: str) -> int:
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
-    """Full names of what is imported, anywhere in a tree."""
+    """Full names of all imports in a tree."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -85,16 +85,16 @@ def imports(tree: ast.AST) -> Iterator[str]:
 def test_imports_only_from_below(module: str) -> None:
     for imported in imports(ast.parse(MODULES[module].read_text())):
         if imported.split(".")[0] == PACKAGE and package(imported) != package(module):
-            assert floor(imported) < floor(module), f"{module} imports {imported}, which is on no lower floor"
+            assert floor(imported) < floor(module), f"{module} imports {imported}, which is not on a lower floor"
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_tensorflow_stays_upstairs(module: str) -> None:
+def test_only_some_packages_import_tensorflow(module: str) -> None:
     if module.startswith(MAY_IMPORT_TENSORFLOW):
         return
     tree = ast.parse(MODULES[module].read_text())
     if floor(module) >= FLOORS["compiler_opt.tools"]:
-        # Entry points may, inside a function: their flags are read without it.
+        # Entry points may import it in functions, after their flags are parsed.
         tree.body = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     found = {name.split(".")[0] for name in imports(tree)} & TENSORFLOW
     assert not found, f"{module} imports {', '.join(sorted(found))}"

@@ -1,4 +1,4 @@
-"""Every gin file that ships is read as the entry point that it is for reads it."""
+"""Each gin file is read as its entry point reads it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,19 +8,19 @@ import pytest
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import algorithms
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
-from compiler_opt.tools import gin_classes, gin_settings
+from compiler_opt.tools import gin_settings
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(path.relative_to(ROOT) for path in (ROOT / "gin_configs").rglob("*.gin"))
 
 CLASSES: dict[str, Callable[[], dict[str, type]]] = {
-    "common": gin_classes.of_compilations,
-    "ir2vec": gin_classes.of_compilations,
-    "behavioral_cloning_nn_agent": gin_classes.of_cloning,
-    "optimize": gin_classes.of_training,
-    **{f"{name}_nn_agent": gin_classes.of_training for name in algorithms.names()},
+    "common": gin_settings.of_compilations,
+    "ir2vec": gin_settings.of_compilations,
+    "behavioral_cloning_nn_agent": gin_settings.of_cloning,
+    "optimize": gin_settings.of_training,
+    **{f"{name}_nn_agent": gin_settings.of_training for name in algorithms.names()},
 }
-"""By file: generate_default_trace, train_bc, train_locally and optimize."""
+"""File -> the classes of its entry point."""
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.tools import gin_classes
+from compiler_opt.tools import gin_settings
 from tests import programs
 
 ROOT = Path(__file__).parents[1]
@@ -91,7 +91,7 @@ def test_gin_files_and_bindings_exist() -> None:
         assert (ROOT / file).is_file()
     for binding in bindings:
         name, _, field = binding.split("=")[0].partition(".")
-        classes = [table()[name] for table in (gin_classes.of_cloning, gin_classes.of_training) if name in table()]
+        classes = [table()[name] for table in (gin_settings.of_cloning, gin_settings.of_training) if name in table()]
         assert field in {entry.name for config in classes for entry in dataclasses.fields(config)}
 
 

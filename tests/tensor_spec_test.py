@@ -1,4 +1,4 @@
-"""Tensor specs: LLVM's JSON form, and what is refused of it."""
+"""Tensor specs in LLVM's JSON form, valid and invalid."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from compiler_opt.tensor_spec import TensorSpec
 _GOOD = {"name": "x", "type": "float", "port": 0, "shape": [1, 33]}
 
 
-def test_both_ways() -> None:
+def test_round_trip() -> None:
     spec = TensorSpec.from_json(_GOOD)
     assert spec == TensorSpec("x", np.dtype("f4"), (1, 33))
     assert (spec.num_elements, spec.num_bytes) == (33, 132)
@@ -41,7 +41,7 @@ def test_integers(name: str) -> None:
         ({"port": -1}, "'x': expected a port"),
     ],
 )
-def test_what_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_specs(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ProtocolError, match=message):
         TensorSpec.from_json({**_GOOD, **change})
 

@@ -35,7 +35,6 @@ class EvaluationSettings:
     Attributes:
       num_workers: compilations at a time; None for one per CPU.
       seed: seed of policies that sample; each module has a random stream of its own, so the order does not matter.
-      rollout: settings of one compilation.
       keep_objects: folder to move the objects to, as `POLICY/MODULE.o`; None deletes them.
     """
 
@@ -69,20 +68,11 @@ def evaluate(
     provenance: Mapping[str, str] | None = None,
     on_rollout: Callable[[Rollout], None] = lambda rollout: None,
 ) -> Evaluation:
-    """Compares a policy, and baselines, with the compiler's default on every module of a corpus.
+    """Compares a policy, and baselines (`other_policies`), with the compiler's default on every module of a corpus.
 
     Modules that the default fails to compile are left out. If another policy fails, the default's object takes its
-    place. Both are in `Evaluation.failures`.
-
-    Args:
-      corpus: the modules.
-      policy: the policy to evaluate.
-      other_policies: baselines.
-      problem: the problem that the policies decide.
-      toolchain: the compiler and its lld.
-      settings: how to evaluate.
-      provenance: recorded in the result.
-      on_rollout: called after each of `num_rollouts` compilations, for progress bars.
+    place. Both are in `Evaluation.failures`. `provenance` is recorded in the result; `on_rollout` is called after each
+    of `num_rollouts` compilations, for progress bars.
 
     Raises:
       CorpusError: most of the default's or the policy's compilations fail; the message has the first reason.
@@ -91,8 +81,7 @@ def evaluate(
     """
     started_at, start_s = datetime.datetime.now().astimezone(), time.monotonic()
     lld = toolchain.tool("ld.lld")
-    policies: dict[str, Policy | None] = {DEFAULT: None, policy.name: policy}
-    policies |= {other.name: other for other in other_policies}
+    policies: dict[str, Policy | None] = {DEFAULT: None, **{each.name: each for each in (policy, *other_policies)}}
     if len(policies) != 2 + len(other_policies):
         raise ConfigError(
             f"policies must differ in name, found {[DEFAULT, policy.name, *(p.name for p in other_policies)]}"
@@ -215,7 +204,7 @@ class _ProjectRun:
             name=self.name,
             modules=tuple(self._module_result(module, problem, context) for module in included),
             excluded={
-                module.name: self._failures[DEFAULT, module.name] for module in self._modules if module not in included
+                m.name: self._failures[DEFAULT, m.name] for m in self._modules if (DEFAULT, m.name) in self._failures
             },
             linked_bytes=linked_bytes,
             link_failures=link_failures,

@@ -30,12 +30,7 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """The curves of a training.
-
-    Attributes:
-      reward: mean over the modules of each iteration.
-      projects: the same for each training project.
-    """
+    """The rewards of a training: means over the modules of each iteration, of all and of each training project."""
 
     reward: Curve
     projects: tuple[Curve, ...]
@@ -80,10 +75,14 @@ def load_history(path: Path) -> History:
     entries = [entry for entry in found if _is_number(entry.get("compiles"))]
     if (found or num_damaged) and not entries:
         raise ConfigError(f"{path}: expected JSON objects with the numbers 'iteration' and 'compiles', found none")
-    projects = dict.fromkeys(name for entry in entries for name in _project_rewards(entry))
+    rewards = [by_project if isinstance(by_project := e.get("reward_by_project"), dict) else {} for e in entries]
+    compiles = [entry["compiles"] for entry in entries]
     return History(
-        reward=_curve("mean", entries, lambda entry: entry.get("reward_mean")),
-        projects=tuple(_curve(name, entries, lambda e, name=name: _project_rewards(e).get(name)) for name in projects),
+        reward=_curve("mean", compiles, [entry.get("reward_mean") for entry in entries]),
+        projects=tuple(
+            _curve(name, compiles, [by_project.get(name) for by_project in rewards])
+            for name in dict.fromkeys(name for by_project in rewards for name in by_project)
+        ),
     )
 
 
@@ -102,15 +101,9 @@ def smoothed(curve: Curve, window: int) -> Curve:
     return dataclasses.replace(curve, values=tuple(sum(points) / len(points) for points in windows))
 
 
-def _curve(name: str, entries: list[dict[str, Any]], value_of: Any) -> Curve:
-    points = [(entry["compiles"], value_of(entry)) for entry in entries]
-    points = [(x, y) for x, y in points if _is_number(y)]
+def _curve(name: str, compiles: list[float], values: list[Any]) -> Curve:
+    points = [(x, y) for x, y in zip(compiles, values, strict=True) if _is_number(y)]
     return Curve(name, tuple(x for x, _ in points), tuple(y for _, y in points))
-
-
-def _project_rewards(entry: dict[str, Any]) -> dict[str, Any]:
-    rewards = entry.get("reward_by_project")
-    return rewards if isinstance(rewards, dict) else {}
 
 
 def _is_number(value: Any) -> bool:

@@ -5,19 +5,21 @@ theme. Text stays text, in the page's font.
 """
 
 import io
+import math
 import re
 from collections.abc import Sequence
 from typing import Literal
 
 import matplotlib as mpl
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compiler_opt.evaluation.history import History, smoothed
-from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.evaluation.results import DEFAULT, Evaluation
 from compiler_opt.report.formatting import MINUS, change_text, plot_label
 
 _COLORS = {
@@ -34,25 +36,23 @@ _MARKERS = "osD^vP"
 _MAX_PROJECTS = 60
 
 
-def project_bars(evaluation: Evaluation) -> str:
+def project_bars(evaluation: Evaluation) -> Markup:
     """Change of each project's linked text: the policy as bars, the baselines as points on another scale."""
     projects = [p for p in evaluation.projects if p.linked_change(evaluation.policy) is not None][:_MAX_PROJECTS]
     projects.sort(key=lambda project: -(project.linked_change(evaluation.policy) or 0))
     baselines = evaluation.baselines
     figure = _bar_figure(len(projects))
-    if baselines:
-        bars, points = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
-    else:
-        bars, points = figure.subplots(), None
+    ratios = [3, 2] if baselines else [1]
+    bars, *others = figure.subplots(1, len(ratios), sharey=True, squeeze=False, width_ratios=ratios)[0]
     changes = [project.linked_change(evaluation.policy) or 0 for project in projects]
     _bars(bars, [project.name for project in projects], changes)
     _style(bars, f"{evaluation.policy}: change of linked text", zero_line=True)
-    if points is not None:
+    for points in others:
         for marker, name in zip(_MARKERS, baselines, strict=False):
-            known = [(100 * c, i) for i, p in enumerate(projects) if (c := p.linked_change(name)) is not None]
+            known = [project.linked_change(name) for project in projects]
             points.plot(
-                [x for x, _ in known],
-                [y for _, y in known],
+                [math.nan if change is None else 100 * change for change in known],
+                range(len(projects)),
                 marker,
                 color=_COLORS["muted"],
                 markersize=5,
@@ -65,7 +65,7 @@ def project_bars(evaluation: Evaluation) -> str:
     return _svg(figure, "projects")
 
 
-def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> str:
+def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> Markup:
     """Relative changes as bars, the first on top."""
     figure = _bar_figure(len(names))
     axes = figure.subplots()
@@ -101,14 +101,16 @@ def _bars(axes: Axes, names: Sequence[str], changes: Sequence[float]) -> None:
     axes.set_ylim(-0.6, len(percent) - 0.4)
 
 
-def module_distribution(evaluation: Evaluation) -> str:
+def module_distribution(evaluation: Evaluation) -> Markup:
     """Histogram of the modules' changes of object text."""
     changes = 100 * np.array([module.change(evaluation.policy) for module in evaluation.modules])
     figure = Figure(figsize=(4.6, 3.1), layout="constrained")
     axes = figure.subplots()
     if len(changes):
         reach = max(0.5, float(np.quantile(np.abs(changes), 0.99)))
-        step = _round_step(reach / 12)
+        # The smallest of 1, 2, 5 times a power of ten that gives at most 12 bars on each side.
+        power = 10 ** np.floor(np.log10(reach / 12))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= reach / 12 * 0.999)
         edges = step * (np.arange(-np.ceil(reach / step) - 1, np.ceil(reach / step) + 1) + 0.5)
         counts, _ = np.histogram(np.clip(changes, edges[0], edges[-1]), edges)
         middles = (edges[1:] + edges[:-1]) / 2
@@ -133,15 +135,14 @@ def module_distribution(evaluation: Evaluation) -> str:
     return _svg(figure, "modules")
 
 
-def size_scatter(evaluation: Evaluation) -> str:
+def size_scatter(evaluation: Evaluation) -> Markup:
     """Each module's change over its size, to see whether large or small modules change."""
-    modules = [module for module in evaluation.modules if module.output("default").text_bytes > 0]
-    sizes = np.array([module.output("default").text_bytes for module in modules], float)
+    modules = [module for module in evaluation.modules if module.output(DEFAULT).text_bytes > 0]
+    sizes = np.array([module.output(DEFAULT).text_bytes for module in modules], float)
     changes = 100 * np.array([module.change(evaluation.policy) for module in modules])
     figure = Figure(figsize=(4.6, 3.1), layout="constrained")
     axes = figure.subplots()
-    colors = [_side(change) for change in changes]
-    axes.scatter(sizes, changes, s=11, c=colors or None, alpha=0.55, linewidths=0)
+    axes.scatter(sizes, changes, s=11, c=[_side(change) for change in changes] or None, alpha=0.55, linewidths=0)
     axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
     axes.set_xscale("log")
     axes.yaxis.set_major_formatter(_PERCENT_TICKS)
@@ -150,8 +151,10 @@ def size_scatter(evaluation: Evaluation) -> str:
     return _svg(figure, "sizes")
 
 
-def training_curve(history: History) -> str:
-    """Reward over compilations: the mean, and thin lines for each project."""
+def training_curve(history: History | None) -> Markup | None:
+    """Reward over compilations: the mean, and thin lines for each project; None without rewards."""
+    if history is None or not history.reward.values:
+        return None
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.subplots()
     window = max(1, len(history.reward.values) // 20)
@@ -159,15 +162,9 @@ def training_curve(history: History) -> str:
         line = smoothed(curve, window)
         label = "single projects" if number == 0 else None
         axes.plot(line.compiles, _percent(line.values), color=_COLORS["neutral"], linewidth=0.8, alpha=0.7, label=label)
-    axes.plot(
-        history.reward.compiles,
-        _percent(history.reward.values),
-        ".",
-        color=_COLORS["accent"],
-        markersize=3,
-        alpha=0.4,
-    )
-    mean = smoothed(history.reward, window)
+    iterations = history.reward
+    axes.plot(iterations.compiles, _percent(iterations.values), ".", color=_COLORS["accent"], markersize=3, alpha=0.4)
+    mean = smoothed(iterations, window)
     label = f"training, mean of {window} iterations" if window > 1 else "training"
     axes.plot(mean.compiles, _percent(mean.values), color=_COLORS["accent"], linewidth=2, label=label)
     axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
@@ -185,12 +182,6 @@ def _percent(values: Sequence[float]) -> list[float]:
 
 def _side(change: float) -> str:
     return _COLORS["good" if change < 0 else "bad" if change > 0 else "neutral"]
-
-
-def _round_step(step: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is not less."""
-    power = 10 ** np.floor(np.log10(step))
-    return float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * 0.999))
 
 
 def _style(
@@ -226,7 +217,7 @@ def _legend(axes: Axes, ncols: int) -> None:
     )
 
 
-def _svg(figure: Figure, name: str) -> str:
+def _svg(figure: Figure, name: str) -> Markup:
     """The figure as an `<svg>` element without size and background, with CSS variables as colours."""
     buffer = io.StringIO()
     figure.patch.set_alpha(0)
@@ -238,9 +229,8 @@ def _svg(figure: Figure, name: str) -> str:
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', svg, count=1)
+    svg = re.sub(r' width="[^"]*" height="[^"]*"', ' role="img"', svg, count=1)
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 var(--font)", svg)
     for color, placeholder in _COLORS.items():
         svg = svg.replace(placeholder, f"var(--{color})")
-    return svg
+    return Markup(svg)

@@ -6,7 +6,7 @@ the others are baselines. *Changes* are relative to the default; negative is sma
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from compiler_opt.evaluation import statistics
@@ -110,6 +110,29 @@ class ProjectResult:
         """The number of failed compilations, for which the default's object is used."""
         return sum(policy in module.failures for module in self.modules)
 
+    def summary(self, policies: Sequence[str]) -> dict[str, Any]:
+        """The project under the default and these policies, as JSON values."""
+        return {
+            "project": self.name,
+            "languages": self.languages,
+            "num_modules": len(self.modules),
+            "num_excluded": len(self.excluded),
+            "default_linked_bytes": self.linked_bytes.get(DEFAULT),
+            "default_object_bytes": self.object_bytes(DEFAULT),
+            "never_worse_change": self.linked_change(NEVER_WORSE),
+            "policies": {
+                policy: {
+                    "linked_bytes": self.linked_bytes.get(policy),
+                    "linked_change": self.linked_change(policy),
+                    "object_bytes": self.object_bytes(policy),
+                    "object_change": self.object_change(policy),
+                    "score_change": self.score_change(policy),
+                    "num_failures": self.num_substituted(policy),
+                }
+                for policy in policies
+            },
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class Total:
@@ -153,9 +176,6 @@ class Evaluation:
     """Results of an evaluation.
 
     Attributes:
-      problem: the problem that the policies decide.
-      policy: name of the evaluated policy.
-      baselines: names of the other policies except the default.
       projects: in the order of the corpus.
       started_at: local time, ISO 8601 to the minute.
       wall_s: duration in seconds.
@@ -193,27 +213,25 @@ class Evaluation:
 
     def never_worse_change(self) -> float | None:
         """Change of the linked text with `NEVER_WORSE`, all projects together; None if none was linked."""
-        linked = self._linked(NEVER_WORSE)
-        if not linked:
+        if all(project.linked_change(NEVER_WORSE) is None for project in self.projects):
             return None
-        return statistics.relative_change(
-            sum(project.linked_bytes[DEFAULT] for project in linked),
-            sum(project.linked_bytes[NEVER_WORSE] for project in linked),
-        )
+        return statistics.relative_change(*self._linked_bytes(NEVER_WORSE))
 
-    def _linked(self, name: str) -> list[ProjectResult]:
-        return [project for project in self.projects if project.linked_change(name) is not None]
+    def _linked_bytes(self, name: str) -> tuple[int, int]:
+        """Sums under the default and under `name`, over the projects that were linked under both."""
+        linked = [project.linked_bytes for project in self.projects if project.linked_change(name) is not None]
+        return sum(sizes[DEFAULT] for sizes in linked), sum(sizes[name] for sizes in linked)
 
     def _total(self, policy: str) -> Total:
-        modules, linked = self.modules, self._linked(policy)
-        outputs = [module.outputs[policy] for module in modules if policy in module.outputs]
+        outputs = [module.outputs[policy] for module in self.modules if policy in module.outputs]
+        default_linked_bytes, linked_bytes = self._linked_bytes(policy)
         return Total(
             policy=policy,
-            default_linked_bytes=sum(project.linked_bytes[DEFAULT] for project in linked),
-            linked_bytes=sum(project.linked_bytes[policy] for project in linked),
+            default_linked_bytes=default_linked_bytes,
+            linked_bytes=linked_bytes,
             objects=self._compare(policy, lambda output: output.text_bytes),
             scores=self._compare(policy, lambda output: output.score),
-            num_failures=sum(policy in module.failures for module in modules),
+            num_failures=sum(project.num_substituted(policy) for project in self.projects),
             cpu_s=sum(output.cpu_s for output in outputs),
             host_cpu_s=sum(output.host_cpu_s for output in outputs),
         )
@@ -229,14 +247,12 @@ class Evaluation:
 
     def failures(self) -> list[Failure]:
         """All failures, the default's (which exclude a module) first."""
-        return sorted(self._failures(), key=lambda failure: failure.policy != DEFAULT)
-
-    def _failures(self) -> Iterable[Failure]:
+        found = []
         for project in self.projects:
-            yield from (Failure(DEFAULT, name, reason) for name, reason in project.excluded.items())
-            yield from (Failure(who, f"{project.name} (link)", why) for who, why in project.link_failures.items())
-            for module in project.modules:
-                yield from (Failure(who, module.name, why) for who, why in module.failures.items())
+            found += [Failure(DEFAULT, name, why) for name, why in project.excluded.items()]
+            found += [Failure(who, f"{project.name} (link)", why) for who, why in project.link_failures.items()]
+            found += [Failure(who, m.name, why) for m in project.modules for who, why in m.failures.items()]
+        return sorted(found, key=lambda failure: failure.policy != DEFAULT)
 
     def summary(self) -> dict[str, Any]:
         """Everything except single modules, as JSON values; sizes in bytes, times in seconds, changes as fractions."""
@@ -258,28 +274,6 @@ class Evaluation:
                 for policy, total in self.totals.items()
             },
             "never_worse_change": self.never_worse_change(),
-            "projects": [self._project_summary(project) for project in self.projects],
+            "projects": [project.summary(self.policies) for project in self.projects],
             "failures": [dataclasses.asdict(failure) for failure in self.failures()],
-        }
-
-    def _project_summary(self, project: ProjectResult) -> dict[str, Any]:
-        return {
-            "project": project.name,
-            "languages": project.languages,
-            "num_modules": len(project.modules),
-            "num_excluded": len(project.excluded),
-            "default_linked_bytes": project.linked_bytes.get(DEFAULT),
-            "default_object_bytes": project.object_bytes(DEFAULT),
-            "never_worse_change": project.linked_change(NEVER_WORSE),
-            "policies": {
-                policy: {
-                    "linked_bytes": project.linked_bytes.get(policy),
-                    "linked_change": project.linked_change(policy),
-                    "object_bytes": project.object_bytes(policy),
-                    "object_change": project.object_change(policy),
-                    "score_change": project.score_change(policy),
-                    "num_failures": project.num_substituted(policy),
-                }
-                for policy in self.policies
-            },
         }

@@ -99,15 +99,11 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True)
 class Changes:
-    """Differences between a program and the one that its policy was trained on.
+    """Differences between a program now and the one that its policy was trained on.
 
     Attributes:
-      modules_added: names of modules that were not in training.
-      modules_removed: names of modules that no longer exist.
       modules_changed: names of modules with other decisions.
-      num_modules: modules of the program now.
       decisions_new: share of the decisions whose features did not occur in training.
-      num_decisions: decisions of the program now.
     """
 
     modules_added: tuple[str, ...]
@@ -119,13 +115,7 @@ class Changes:
 
 
 def compare(reference: Reference, modules: Mapping[str, str], decisions: np.ndarray) -> Changes:
-    """Compares a program with the one that its policy was trained on.
-
-    Args:
-      reference: the program in training.
-      modules: name -> hash of the decisions, now.
-      decisions: `[T]` hashes of the decisions now.
-    """
+    """Compares a program as it is now (hashes of its modules and decisions `[T]`) with the one in training."""
     before = reference.modules
     new = ~np.isin(decisions, reference.decisions)
     return Changes(

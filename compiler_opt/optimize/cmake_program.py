@@ -19,8 +19,7 @@ from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
-from compiler_opt.optimize import cmake_file_api
-from compiler_opt.optimize.cmake_cache import CMakeCache, Entry, initial_cache
+from compiler_opt.optimize.cmake_files import API_QUERY, CMakeCache, Entry, configured_targets, initial_cache
 from compiler_opt.optimize.program import (
     Built,
     Kind,
@@ -59,11 +58,7 @@ class CMakeProgram(Program):
     """A program that CMake builds."""
 
     def __init__(self, build_dir: Path, jobs: int):
-        """Reads the user's build folder.
-
-        Args:
-          build_dir: the user's configured build folder; nothing is written there.
-          jobs: compilers at a time.
+        """Reads the user's configured build folder, where nothing is written; `jobs` compilers run at a time.
 
         Raises:
           ConfigError: the build cannot be copied.
@@ -72,7 +67,7 @@ class CMakeProgram(Program):
         self._cache = CMakeCache.read(build_dir)
         source, folder = self._cache.source, self._cache.folder
         if not (source / "CMakeLists.txt").is_file():
-            raise ConfigError(f"{folder}: was configured for {source}, which holds no CMakeLists.txt any more")
+            raise ConfigError(f"{folder}: was configured for {source}, which no longer has a CMakeLists.txt")
         if source.resolve() == folder.resolve():
             raise ConfigError(
                 f"{folder}: is an in-source build, whose generated files would get into every copy of it; configure "
@@ -136,13 +131,13 @@ class CMakeProgram(Program):
         }
         script = folder.with_name(f"{folder.name}.cmake")
         write_atomically(script, initial_cache(settings).encode("utf-8", "surrogateescape"))
-        write_atomically(folder / cmake_file_api.QUERY, b"")
+        write_atomically(folder / API_QUERY, b"")
         command = [str(self._cmake), "-G", self._generator, "-C", str(script)]
         command += ["-S", str(self._cache.source), "-B", str(folder)]
         log = variant.log("configure")
         result = processes.run_logged(command, log, timeout_s=_CONFIGURE_TIMEOUT_S, environment=build_environment())
         if not result.ok:
-            raise ConfigError(f"{folder}: CMake does not configure it: {_first_error(log, result)}; see {log}")
+            raise ConfigError(f"{folder}: CMake cannot configure it: {_first_error(log, result)}; see {log}")
         self._check_compilers(variant)
 
     def _check_compilers(self, variant: Variant) -> None:
@@ -157,8 +152,8 @@ class CMakeProgram(Program):
             # The project may set a compiler launcher, which comes first.
             if not expected & set(command.arguments[:4]):
                 raise ConfigError(
-                    f"{self._cache.source}: the project compiles {command.file} with {command.arguments[0]}, whatever "
-                    f"compiler CMake is told to use; expected {' or '.join(sorted(expected))}"
+                    f"{self._cache.source}: the project compiles {command.file} with {command.arguments[0]}, even "
+                    f"if CMake is given another compiler; expected {' or '.join(sorted(expected))}"
                 )
 
     def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> Built:
@@ -174,13 +169,13 @@ class CMakeProgram(Program):
             command, log, cwd=variant.folder, environment=build_environment(), on_output=report
         )
         if not result.ok:
-            raise ConfigError(f"{variant.folder}: it does not build: {_first_error(log, result)}; see {log}")
+            raise ConfigError(f"{variant.folder}: the build failed: {_first_error(log, result)}; see {log}")
         return Built(result.cpu_s, log)
 
     def targets(self, variant: Variant) -> tuple[Target, ...]:
         return tuple(
             target
-            for target in cmake_file_api.configured_targets(variant.folder)
+            for target in configured_targets(variant.folder)
             if target.kind is Kind.OBJECTS or (variant.folder / target.artifact).is_file()
         )
 
@@ -188,7 +183,7 @@ class CMakeProgram(Program):
         sources: dict[str, Source] = {}
         for command in _commands(variant):
             name = Path(os.path.relpath(command.output, variant.folder)).as_posix()
-            # Other names are those of precompiled headers; targets may be excluded from the default build.
+            # Precompiled headers have other names; targets may be excluded from the default build.
             if name.startswith("../") or not name.endswith(".o") or not command.output.is_file():
                 continue
             match = _TARGET_FOLDER.match(name)

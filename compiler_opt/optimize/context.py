@@ -1,20 +1,118 @@
-"""What the steps of an optimisation share: its settings, its folder, and how far it has come."""
+"""What the steps of an optimisation share: settings, folder, and progress, which is kept on disk to resume."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from compiler_opt.checked_values import read_json
+from compiler_opt.errors import ConfigError
+from compiler_opt.files import write_json
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize.changes import Reference
 from compiler_opt.optimize.program import OPTIMISATION, Compilers, Program, Variant
-from compiler_opt.optimize.state import State, Step
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
 
 OPTIONS = (OPTIMISATION, "-fno-lto")
 """Added to every compilation of every variant."""
+
+STATE_NAME = "state.json"
+_MAX_STATE_BYTES = 1 << 24
+
+
+@dataclasses.dataclass
+class Step:
+    """A step.
+
+    Attributes:
+      done: whether it is complete.
+      wall_s: seconds it took, over all sessions.
+      cpu_s: CPU seconds, including those of compilers.
+      result: JSON values for later steps.
+    """
+
+    done: bool = False
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    result: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    format: Literal[1]
+    identity: dict[str, str]
+    steps: dict[str, Step]
+
+
+class State:
+    """The steps of one optimisation, on disk."""
+
+    def __init__(self, folder: Path, identity: Mapping[str, str], *, start_over: bool = False):
+        """Reads the state of the optimisation in a folder, or starts one.
+
+        `identity` has the properties that must be the same to continue, by names that the user understands; if one
+        differs, `start_over` starts again instead of raising.
+
+        Raises:
+          ConfigError: the folder has other contents, or an optimisation with another identity.
+        """
+        self._path = folder / STATE_NAME
+        self._identity = dict(identity)
+        self.steps: dict[str, Step] = {}
+        remedy = f"remove {folder}, or give another --output"
+        try:
+            stored = read_json(self._path, _File, max_bytes=_MAX_STATE_BYTES, error=ConfigError, remedy=remedy)
+        except FileNotFoundError:
+            if folder.is_dir() and any(folder.iterdir()):
+                raise ConfigError(f"{folder}: is not empty, and holds no optimisation; give another --output") from None
+            return
+        before = stored.identity
+        other = [name for name in {**identity, **before} if before.get(name) != identity.get(name)]
+        if other and start_over:
+            return
+        if other:
+            raise ConfigError(
+                f"{folder}: holds an optimisation with another {', another '.join(other)}; give another --output, or "
+                f"remove {folder} to start over"
+            )
+        self.steps = stored.steps
+
+    def is_done(self, name: str) -> bool:
+        return name in self.steps and self.steps[name].done
+
+    def forget(self, *names: str) -> None:
+        """Makes steps to be done again."""
+        for name in names:
+            self.steps.pop(name, None)
+        self.save()
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """Times a step, which is done if the block ends without an exception; its cost is added up in any case."""
+        step = self.steps.setdefault(name, Step())
+        step.done = False
+        start_s, start_cpu_s = time.monotonic(), _cpu_s()
+        try:
+            yield step
+            step.done = True
+        finally:
+            step.wall_s += time.monotonic() - start_s
+            step.cpu_s += _cpu_s() - start_cpu_s
+            self.save()
+
+    def save(self) -> None:
+        """Writes `state.json`; done at the end of each step.
+
+        Raises:
+          OutputError: it cannot be written.
+        """
+        steps = {name: dataclasses.asdict(step) for name, step in self.steps.items()}
+        write_json(self._path, {"format": 1, "identity": self._identity, "steps": steps})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,13 +161,8 @@ class OptimizationContext:
     """An optimisation in progress.
 
     Attributes:
-      program: what is optimised.
-      toolchain: the clang to build it with.
-      problem: inlining.
-      settings: how.
       folder: the absolute path of `settings.output`.
       reused: the earlier policy to use, instead of training one.
-      state: which steps are done.
       echo: prints a line.
     """
 
@@ -89,12 +182,9 @@ class OptimizationContext:
         return Variant(self.folder / f"build-{name}", compilers, (*OPTIONS, *options))
 
     def once(self, name: str, work: Callable[[Step], dict[str, Any]], *, message: str = "") -> dict[str, Any]:
-        """Does a step unless it is done, and returns its result, JSON values.
+        """Does a step unless it is done, and otherwise prints the message; returns its result, JSON values.
 
-        Args:
-          name: of the step.
-          work: does it and returns its result; the step may hold results of an interrupted attempt.
-          message: printed if the step is done already.
+        `work` does the step and returns its result; `Step.result` may hold results of an interrupted attempt.
         """
         if not self.state.is_done(name):
             with self.state.step(name) as step:
@@ -102,3 +192,9 @@ class OptimizationContext:
         elif message:
             self.echo(message)
         return self.state.steps[name].result
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and of its descendants that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

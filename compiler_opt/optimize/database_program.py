@@ -74,12 +74,7 @@ class DatabaseProgram(Program):
     """A program given by commands."""
 
     def __init__(self, database: Path, link_commands: Sequence[str], jobs: int):
-        """Reads the commands.
-
-        Args:
-          database: the build's `compile_commands.json`.
-          link_commands: commands to run in this order in the folder of the database.
-          jobs: compilers at a time.
+        """Reads the commands; those that link run in this order, in the folder of the database.
 
         Raises:
           ConfigError: a link command does not link, or uses no object of the database.
@@ -135,7 +130,7 @@ class DatabaseProgram(Program):
             output.unlink(missing_ok=True)  # ar would add to it.
             result = processes.run_logged(command, log, cwd=link.directory, environment=build_environment())
             if not result.ok:
-                raise ConfigError(f"{variant.folder}: it does not link: {result.describe()}; see {log}")
+                raise ConfigError(f"{variant.folder}: linking failed: {result.describe()}; see {log}")
             cpu_s += result.cpu_s
             on_progress(done + number, total)
         return Built(cpu_s, log)
@@ -166,7 +161,7 @@ class DatabaseProgram(Program):
                     if not result.ok:
                         log.parent.mkdir(parents=True, exist_ok=True)
                         log.write_text(f"{shlex.join(result.command)}\n{result.stderr_tail}")
-                        raise ConfigError(f"{variant.folder}: it does not build: {result.describe()}; see {log}")
+                        raise ConfigError(f"{variant.folder}: the build failed: {result.describe()}; see {log}")
                     target = self._object(command.output, variant)
                     target.with_name(f"{target.name}.partial").replace(target)
                     yield result

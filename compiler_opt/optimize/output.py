@@ -1,74 +1,51 @@
 """Writes the results of an optimisation: `targets.csv`, `summary.json`, `report.html`, terminal table."""
 
-import json
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
-
-from markupsafe import Markup
 
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
-from compiler_opt.evaluation.report import change_headline, training_curve
-from compiler_opt.files import write_text
+from compiler_opt.evaluation.report_parts import change_headline, write_report
 from compiler_opt.optimize.results import Cost, Result, TargetSize
 from compiler_opt.report import page
-from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text, signed_bytes_text
-from compiler_opt.report.table import Cell, Change, Table, csv_text
+from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text
+from compiler_opt.report.table import Cell, Change, Table, size_cells
 
 _MAX_BARS = 40
 _MAX_NAMED = 8
 
 
 def write(result: Result, folder: Path, drivers: Path, history: History | None = None) -> Path:
-    """Writes all files, each atomically; returns the path of the report.
+    """Writes all files into a folder, see `report_parts.write_report`.
 
-    Args:
-      result: the result.
-      folder: the folder to write into.
-      drivers: the folder of `mlgo-clang`.
-      history: the history of the training, to plot it.
-
-    Raises:
-      OutputError: a file cannot be written; existing files are untouched.
+    The page shows how to use the drivers in the folder `drivers`, and a plot of the training if its history is given.
     """
-    files = {
-        "targets.csv": csv_text(_target_row(target) for target in result.targets),
-        "summary.json": json.dumps(result.to_json(), indent=2) + "\n",
-        "report.html": render(result, drivers, history),
-    }
-    for name, contents in files.items():
-        write_text(folder / name, contents)
-    return folder / "report.html"
-
-
-def _target_row(target: TargetSize) -> dict[str, str | int | float]:
-    return {
-        "target": target.name,
-        "kind": target.kind,
-        "role": target.role,
-        "default_text_bytes": target.default_bytes,
-        "optimized_text_bytes": target.optimized_bytes,
-        "change": f"{target.change:.6f}",
-    }
+    rows = [
+        {
+            "target": target.name,
+            "kind": target.kind,
+            "role": target.role,
+            "default_text_bytes": target.default_bytes,
+            "optimized_text_bytes": target.optimized_bytes,
+            "change": f"{target.change:.6f}",
+        }
+        for target in result.targets
+    ]
+    return write_report(folder, {"targets.csv": rows}, result.to_json(), render(result, drivers, history))
 
 
 def terminal_table(result: Result) -> str:
     """The result as plain text."""
-    cost = ", ".join(
-        [
-            duration_text(sum(cost.wall_s for cost in result.costs)),
-            f"{sum(cost.cpu_s for cost in result.costs):,.0f} CPU seconds",
-            count_text(sum(cost.compiles for cost in result.costs), "compilation"),
-        ]
+    cost = (
+        f"cost: {duration_text(result.cost.wall_s)}, {result.cost.cpu_s:,.0f} CPU seconds, "
+        f"{count_text(result.cost.compiles, 'compilation')}"
     )
-    return "\n".join(
-        [*_targets(result).lines(), "", *_test_lines(result), f"cost: {cost}", *change_lines(result), *result.notes[1:]]
-    )
+    lines = [*_targets(result).lines(), "", *_test_lines(result), cost, *_change_lines(result), *result.notes[1:]]
+    return "\n".join(lines)
 
 
 def _targets(result: Result) -> Table:
-    together = ["together", "", *_sizes(result.default_bytes, result.optimized_bytes, result.change)]
+    together = ["together", "", *size_cells(result.default_bytes, result.optimized_bytes, result.change)]
     return Table(
         ["target", "kind", "-Oz", "optimized", "bytes", "change"],
         [_target(target) for target in result.main],
@@ -80,15 +57,8 @@ def _targets(result: Result) -> Table:
 
 def _target(target: TargetSize) -> list[Cell]:
     role = "" if target.role == "main" else f" ({target.role})"
-    return [
-        target.name,
-        target.kind + role,
-        *_sizes(target.default_bytes, target.optimized_bytes, target.change),
-    ]
-
-
-def _sizes(before: int, after: int, change: float) -> list[Cell]:
-    return [bytes_text(before), bytes_text(after), signed_bytes_text(after - before), Change(change)]
+    sizes = size_cells(target.default_bytes, target.optimized_bytes, target.change)
+    return [target.name, target.kind + role, *sizes]
 
 
 def _test_lines(result: Result) -> list[str]:
@@ -98,7 +68,7 @@ def _test_lines(result: Result) -> list[str]:
     ]
 
 
-def change_lines(result: Result) -> list[str]:
+def _change_lines(result: Result) -> list[str]:
     """Sentences about a reused policy: what is new to it, and whether to retrain; empty for a newly trained one."""
     lines = []
     changes = result.changes
@@ -109,18 +79,15 @@ def change_lines(result: Result) -> list[str]:
             f"{len(changes.modules_changed)} have changed since training; {len(changes.modules_removed)} are gone."
         )
         if changes.modules_added:
-            lines.append(f"New: {_named(changes.modules_added)}.")
+            more = len(changes.modules_added) - _MAX_NAMED
+            names = ", ".join(changes.modules_added[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+            lines.append(f"New: {names}.")
     if result.trained_change is not None:
         lines.append(f"When the policy was trained, the main targets changed by {change_text(result.trained_change)}.")
     if changes is not None or result.trained_change is not None or result.change >= 0:
         reason = result.retraining()
         lines.append(f"Retraining is advisable: {reason}." if reason else "The policy still holds.")
     return lines
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMED
-    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def usage(drivers: Path) -> list[str]:
@@ -137,7 +104,6 @@ def render(result: Result, drivers: Path, history: History | None = None) -> str
     """The page; see `write`."""
     shown = result.main[:_MAX_BARS]
     smaller = sum(target.change < 0 for target in result.main)
-    wall_s, cpu_s = (sum(getattr(cost, name) for cost in result.costs) for name in ("wall_s", "cpu_s"))
     return page.render(
         "optimization.html",
         result=result,
@@ -148,19 +114,17 @@ def render(result: Result, drivers: Path, history: History | None = None) -> str
             ("Linked text", Change(result.change), "main targets together"),
             ("Targets smaller", f"{smaller} of {len(result.main)}", "main targets"),
             ("Modules", f"{result.num_modules:,}", f"{result.num_decisions:,} decisions"),
-            ("Time", duration_text(wall_s), "all steps"),
-            ("CPU", duration_text(cpu_s), "all processes"),
-            ("Compilations", f"{sum(cost.compiles for cost in result.costs):,}", "all steps"),
+            ("Time", duration_text(result.cost.wall_s), "all steps"),
+            ("CPU", duration_text(result.cost.cpu_s), "all processes"),
+            ("Compilations", f"{result.cost.compiles:,}", "all steps"),
         ],
-        plot=Markup(
-            plots.change_bars(
-                [target.name for target in shown], [target.change for target in shown], "change of linked text"
-            )
+        plot=plots.change_bars(
+            [target.name for target in shown], [target.change for target in shown], "change of linked text"
         ),
         targets=_targets(result),
         tests=_test_lines(result),
-        changes=change_lines(result),
-        training_curve=training_curve(history),
+        changes=_change_lines(result),
+        training_curve=plots.training_curve(history),
         costs=_costs(result),
         drivers=drivers,
         usage=usage(drivers),
@@ -184,13 +148,7 @@ def _lead(result: Result) -> str:
 
 
 def _costs(result: Result) -> Table:
-    def row(name: str, costs: Sequence[Cost]) -> list[Cell]:
-        return [
-            name,
-            duration_text(sum(cost.wall_s for cost in costs)),
-            f"{sum(cost.cpu_s for cost in costs):,.0f}",
-            f"{sum(cost.compiles for cost in costs):,}",
-        ]
+    def row(cost: Cost) -> list[Cell]:
+        return [cost.step, duration_text(cost.wall_s), f"{cost.cpu_s:,.0f}", f"{cost.compiles:,}"]
 
-    rows = [row(cost.step, [cost]) for cost in result.costs]
-    return Table(["step", "time", "CPU s", "compilations"], rows, row("together", result.costs))
+    return Table(["step", "time", "CPU s", "compilations"], [row(cost) for cost in result.costs], row(result.cost))

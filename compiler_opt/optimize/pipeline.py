@@ -22,10 +22,9 @@ from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.changes import Changes, Reference
-from compiler_opt.optimize.context import OPTIONS, OptimizationContext, OptimizeSettings, ReusedPolicy
+from compiler_opt.optimize.context import OPTIONS, OptimizationContext, OptimizeSettings, ReusedPolicy, State, Step
 from compiler_opt.optimize.program import EMBED_BITCODE, Program, Variant
 from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure
-from compiler_opt.optimize.state import State
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 
@@ -33,13 +32,7 @@ from compiler_opt.problems import problem as problems
 def optimize(
     program: Program, toolchain: Toolchain, settings: OptimizeSettings, echo: Callable[[str], Any] = print
 ) -> Result:
-    """Makes one program smaller.
-
-    Args:
-      program: the program.
-      toolchain: the clang to build it with.
-      settings: how to optimise it.
-      echo: prints a line about the progress.
+    """Makes one program smaller, built with the clang of `toolchain`; `echo` prints lines about the progress.
 
     Raises:
       CompilerOptError: an error that the user can fix; the same call then continues.
@@ -69,16 +62,14 @@ def _identity(
     program: Program, toolchain: Toolchain, settings: OptimizeSettings, reused: ReusedPolicy | None
 ) -> dict[str, str]:
     """The properties that must be the same for an optimisation to continue."""
-    return {
+    identity = {
         **program.identity(),
         "compiler": f"{toolchain.clang} {toolchain.version_text}",
         "test command": json.dumps(settings.test_command),
-        **(
-            {"policy": str(reused.policy_dir)}
-            if reused is not None
-            else {"settings of the training": settings.changed_settings}
-        ),
     }
+    if reused is not None:
+        return identity | {"policy": str(reused.policy_dir)}
+    return identity | {"settings of the training": settings.changed_settings}
 
 
 def _run(context: OptimizationContext) -> Result:
@@ -102,28 +93,26 @@ def _run(context: OptimizationContext) -> Result:
     steps.build(context, optimized)
     tests = steps.run_tests(context, default, optimized)
     context.heading(6, "Report: linked text, before and after")
-    return _report(context, corpus, policy_dir, (default, optimized), tests)
+    return _report(context, corpus, policy_dir, (default, optimized), *tests)
 
 
 def _report(
-    context: OptimizationContext,
-    corpus: Corpus,
-    policy_dir: Path,
-    variants: tuple[Variant, Variant],
-    tests: tuple[TestRun, ...],
+    context: OptimizationContext, corpus: Corpus, policy_dir: Path, variants: tuple[Variant, Variant], *tests: TestRun
 ) -> Result:
-    lld = context.toolchain.tool("ld.lld")
     default, optimized = variants
-    measured = context.once(
-        "report",
-        lambda step: {"targets": [dataclasses.asdict(size) for size in measure(context.program, *variants, lld)]},
-    )
-    sizes = tuple(TargetSize(**values) for values in measured["targets"])
+
+    def work(step: Step) -> dict[str, Any]:
+        measured = measure(context.program, default, optimized, context.toolchain.tool("ld.lld"))
+        return {"targets": [dataclasses.asdict(size) for size in measured]}
+
+    sizes = tuple(TargetSize(**values) for values in context.once("report", work)["targets"])
     if not any(size.role == "main" for size in sizes):
         raise CorpusError(f"{default.folder}: the build made no program or library")
     recorded = context.state.steps["trace"].result
     reference = context.reused.reference if context.reused is not None else None
-    warning = context.state.steps[optimized.folder.name].result.get("warning")
+    notes = list(context.program.notes())
+    if warning := context.state.steps[optimized.folder.name].result.get("warning"):
+        notes.append(f"Parts of the optimised build were compiled without the policy: {warning}")
     result = Result(
         program=context.program.name,
         targets=sizes,
@@ -133,10 +122,7 @@ def _report(
         num_decisions=recorded["decisions"],
         changes=convert(recorded["changes"], Changes) if "changes" in recorded else None,
         trained_change=reference.summary.get("change") if reference is not None else None,
-        notes=(
-            *context.program.notes(),
-            *([f"Parts of the optimised build were compiled without the policy: {warning}"] if warning else []),
-        ),
+        notes=tuple(notes),
         provenance=_provenance(context, corpus, policy_dir),
     )
     if context.reused is None:
@@ -148,17 +134,14 @@ def _report(
 
 def _costs(context: OptimizationContext) -> tuple[Cost, ...]:
     support = context.toolchain.problems[context.problem.advisor.problem]
-    # Where the default's decision takes the place of a feature, a second compilation records the feature.
-    compiles_per_module = 2 if support.default_in_callee_slot else 1
-
-    def compiles(name: str, result: Mapping[str, Any]) -> int:
+    costs = []
+    for name, step in context.state.steps.items():
+        compiles = int(step.result.get("compiles", step.result.get("objects", 0)))
         if name == "trace":
-            return compiles_per_module * int(result.get("modules", 0))
-        return int(result.get("compiles", result.get("objects", 0)))
-
-    return tuple(
-        Cost(name, step.wall_s, step.cpu_s, compiles(name, step.result)) for name, step in context.state.steps.items()
-    )
+            # Where the default's decision takes the place of a feature, a second compilation records the feature.
+            compiles = int(step.result.get("modules", 0)) * (2 if support.default_in_callee_slot else 1)
+        costs.append(Cost(name, step.wall_s, step.cpu_s, compiles))
+    return tuple(costs)
 
 
 def _provenance(context: OptimizationContext, corpus: Corpus, policy_dir: Path) -> Mapping[str, str]:

@@ -4,7 +4,7 @@
     program.build(variant, on_progress)                  # may be interrupted and called again
     program.targets(variant), program.sources(variant)   # the results of the build
 
-A *target* is a file that a linker or archiver makes of objects: a program, a shared library, a static library.
+A *target* is a file that a linker or archiver makes from objects: a program, a shared library, a static library.
 """
 
 import abc
@@ -19,11 +19,10 @@ from compiler_opt.corpus.builds.database import CompileCommand, commands_of_data
 from compiler_opt.corpus.builds.objects import ObjectFile
 
 OPTIMISATION = "-Oz"
-"""The optimisation level of every variant, which overrides the project's: the one that policies are trained for."""
+"""The optimisation level of every variant, for which policies are trained; it overrides the project's."""
 
 EMBED_BITCODE = ("-Xclang", "-fembed-bitcode=all")
 
-_C_SUFFIXES = (".c",)
 CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++", ".C", ".cp", ".CPP", ".c++m", ".ixx")
 
 _TEST_FRAMEWORKS = frozenset(
@@ -47,8 +46,6 @@ class Target:
     """One target of a program.
 
     Attributes:
-      name: its name in the build.
-      kind: its kind.
       artifact: its file, relative to the build folder; empty for `Kind.OBJECTS`.
       uses: names of the targets that it is linked from, directly or indirectly.
       installed: whether the project installs it.
@@ -65,15 +62,9 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Compilers:
-    """The compiler drivers and the archiver of a build.
+    """The C and C++ compiler drivers of a build, and `llvm-ar`, which has `llvm-ranlib` beside it.
 
-    The archiver is LLVM's: GNU ar may load LLVM's plugin, and then mistakes objects with embedded bitcode for objects
-    of link-time optimisation.
-
-    Attributes:
-      c: the C driver.
-      cxx: the C++ driver.
-      ar: `llvm-ar`, with `llvm-ranlib` in the same folder.
+    GNU ar may load LLVM's plugin, and then mistakes objects with embedded bitcode for LTO objects.
     """
 
     c: Path
@@ -87,13 +78,7 @@ class Compilers:
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """One way of building the program, in a folder of its own.
-
-    Attributes:
-      folder: its build folder.
-      compilers: its compilers.
-      options: appended to every compiler command.
-    """
+    """One way of building the program, in a folder of its own; the options are appended to every compiler command."""
 
     folder: Path
     compilers: Compilers
@@ -106,12 +91,7 @@ class Variant:
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """The cost of a build.
-
-    Attributes:
-      cpu_s: CPU seconds of all its processes.
-      log: their output.
-    """
+    """A build: CPU seconds of all its processes, and the file with their output."""
 
     cpu_s: float
     log: Path
@@ -119,10 +99,9 @@ class Built:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """An object of the build and its source.
+    """An object of the build, named relative to the build folder, and its source.
 
     Attributes:
-      object: its file, and its name relative to the build folder.
       target: name of its target; empty if unknown.
       key: equal for objects of the same source with the same macros, such as those of a static and a shared library.
     """
@@ -157,9 +136,7 @@ class Program(abc.ABC):
     def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> Built:
         """Builds a prepared variant; continues an interrupted build.
 
-        Args:
-          variant: the variant.
-          on_progress: called with the number of steps done and of all steps.
+        `on_progress` is called with the number of steps done and of all steps.
 
         Raises:
           ConfigError: the build fails; the message names the first error and the log.
@@ -202,7 +179,7 @@ def targets_of_tests(targets: Sequence[Target], test_programs: Iterable[str]) ->
             if users and users <= testing and (something_installed or target.project):
                 testing.add(target.name)
                 changed = True
-    # If everything is only used by tests, that is the program.
+    # If only tests use the targets, the targets are the program.
     return frozenset(testing) if testing < {target.name for target in targets} else frozenset()
 
 
@@ -233,10 +210,7 @@ def training_objects(
 ) -> list[ObjectFile]:
     """The objects to train on, each source once, named `GROUP/OBJECT` by the group that they are linked into.
 
-    Args:
-      sources: the objects of a build.
-      targets: the targets of the same build.
-      left_out: names of targets to leave out.
+    Objects of the targets named in `left_out` are left out.
     """
     groups = link_groups([target for target in targets if target.name not in left_out])
     seen: set[tuple[str, ...]] = set()
@@ -257,8 +231,7 @@ def compile_commands(database: Path) -> list[CompileCommand]:
     Raises:
       CorpusError: it is not a compilation database.
     """
-    suffixes = (*_C_SUFFIXES, *CXX_SUFFIXES)
-    return [c for c in commands_of_database(database) if c.arguments and c.file.endswith(suffixes)]
+    return [c for c in commands_of_database(database) if c.arguments and c.file.endswith((".c", *CXX_SUFFIXES))]
 
 
 def build_environment() -> dict[str, str]:

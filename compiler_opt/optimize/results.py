@@ -1,16 +1,14 @@
 """Results of an optimisation: sizes of each target before and after, the tests, and the cost."""
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compiler_opt.evaluation.statistics import relative_change
-from compiler_opt.llvm import processes
 from compiler_opt.llvm.object_file import linked_text_bytes, read_text_bytes
 from compiler_opt.optimize.changes import Changes
-from compiler_opt.optimize.program import Kind, Program, Target, Variant, build_environment, targets_of_tests
+from compiler_opt.optimize.program import Kind, Program, Target, Variant, targets_of_tests
 
 MAX_NEW_DECISIONS = 0.25
 MIN_KEPT_SHARE = 2 / 3
@@ -19,14 +17,11 @@ MIN_KEPT_SHARE = 2 / 3
 
 @dataclasses.dataclass(frozen=True)
 class TargetSize:
-    """Linked text of a target.
+    """Linked text of a target, in bytes, with plain clang and with the policy.
 
     Attributes:
-      name: its name.
       kind: the value of its `Kind`.
       role: `main`; `part` of a main target, where it is counted, and not installed; or only used by a `test`.
-      default_bytes: with plain clang.
-      optimized_bytes: with the policy.
     """
 
     name: str
@@ -42,13 +37,7 @@ class TargetSize:
 
 @dataclasses.dataclass(frozen=True)
 class TestRun:
-    """A run of the project's tests in one build.
-
-    Attributes:
-      passed: whether the exit status is 0.
-      summary: a line of the output.
-      log: file with the output, relative to the folder of the optimisation.
-    """
+    """A run of the project's tests in one build: a line of the output, and its file, relative to the optimisation."""
 
     __test__ = False  # pytest would collect it.
 
@@ -72,7 +61,6 @@ class Result:
     """Result of an optimisation.
 
     Attributes:
-      program: name of the program.
       targets: main targets first, the largest first.
       tests: in the default and the optimised build; empty if there are none.
       costs: by step, in order.
@@ -113,6 +101,12 @@ class Result:
         return relative_change(self.default_bytes, self.optimized_bytes)
 
     @property
+    def cost(self) -> Cost:
+        """The cost of all steps."""
+        wall_s, cpu_s = sum(cost.wall_s for cost in self.costs), sum(cost.cpu_s for cost in self.costs)
+        return Cost("together", wall_s, cpu_s, sum(cost.compiles for cost in self.costs))
+
+    @property
     def tests_broken(self) -> bool:
         """Whether the tests pass in the default build and fail in the optimised one."""
         return len(self.tests) == 2 and self.tests[0].passed and not self.tests[1].passed
@@ -144,16 +138,6 @@ class Result:
         }
 
 
-def run_tests(command: Sequence[str], variant: Variant) -> TestRun:
-    """Runs the project's tests in a build; their output goes to `variant.log("tests")`."""
-    log = variant.log("tests")
-    result = processes.run_logged(command, log, cwd=variant.folder, environment=build_environment())
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    summaries = [line for line in lines if re.search(r"tests? (passed|failed)", line)]
-    summary = "ran out of time" if result.timed_out else (summaries or lines or ["no output"])[-1][:200]
-    return TestRun(result.ok, summary, str(log.relative_to(variant.folder.parent)))
-
-
 def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -> tuple[TargetSize, ...]:
     """Linked text of every target that both builds have, main targets first, large targets first.
 
@@ -163,12 +147,12 @@ def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -
     Raises:
       CompileError, ProtocolError: a file is not ELF, or lld cannot link it.
     """
-    targets = [target for target in program.targets(default) if target.artifact]
-    optimised = {target.name for target in program.targets(optimized)}
-    roles = target_roles(program.targets(default), program.test_programs(default))
+    targets = program.targets(default)
+    in_both = {target.name for target in program.targets(optimized)}
+    roles = target_roles(targets, program.test_programs(default))
     sizes = []
     for target in targets:
-        if target.name in optimised:
+        if target.artifact and target.name in in_both:
             paths = (variant.folder / target.artifact for variant in (default, optimized))
             before, after = (_text_bytes(path, target.kind, lld) for path in paths)
             sizes.append(TargetSize(target.name, target.kind.value, roles[target.name], before, after))

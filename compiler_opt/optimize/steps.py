@@ -1,8 +1,9 @@
-"""The steps of an optimisation. A step that is done is not repeated; one that was interrupted continues."""
+"""The steps of an optimisation; finished steps are not repeated, interrupted ones continue."""
 
 import dataclasses
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
+from compiler_opt.llvm import processes
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.optimize import changes, results
+from compiler_opt.optimize import changes
 from compiler_opt.optimize.changes import DecisionHashes, Reference
-from compiler_opt.optimize.context import OptimizationContext
-from compiler_opt.optimize.program import Built, Compilers, Variant, targets_of_tests, training_objects
+from compiler_opt.optimize.context import OptimizationContext, Step
+from compiler_opt.optimize.program import Compilers, Variant, build_environment, targets_of_tests, training_objects
 from compiler_opt.optimize.results import TestRun
-from compiler_opt.optimize.state import Step
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.pipeline import TRACE, TRAINING, PipelineStep
@@ -84,15 +85,15 @@ def build(context: OptimizationContext, variant: Variant) -> None:
 
             built = context.program.build(variant, report)
         num_objects = len(context.program.sources(variant))
-        return step.result | {"cpu_s": built.cpu_s, "objects": num_objects, "warning": policy_warning(built)}
+        # The drivers warn if they compile anything without the policy.
+        warning = _WARNING.search(built.log.read_text(errors="replace")) if built.log.is_file() else None
+        return step.result | {
+            "cpu_s": built.cpu_s,
+            "objects": num_objects,
+            "warning": warning[0] if warning else None,
+        }
 
     context.once(name, work, message=f"{name}: {_DONE}")
-
-
-def policy_warning(built: Built) -> str | None:
-    """The first warning of the drivers, if they compiled anything without the policy."""
-    found = _WARNING.search(built.log.read_text(errors="replace")) if built.log.is_file() else None
-    return found[0] if found else None
 
 
 def record_decisions(context: OptimizationContext, corpus: Corpus, *, write_trace: bool) -> None:
@@ -114,10 +115,9 @@ def record_decisions(context: OptimizationContext, corpus: Corpus, *, write_trac
         context.echo(f"{trace.num_decisions} decisions in {len(corpus.modules)} modules")
         if failures := trace.baseline.failures:
             context.echo(f"{len(failures)} modules failed to compile; the first: {next(iter(failures.values()))}")
-        result = {"modules": len(corpus.modules), "decisions": trace.num_decisions}
+        result: dict[str, Any] = {"modules": len(corpus.modules), "decisions": trace.num_decisions}
         if context.reused is not None and context.reused.reference is not None:
-            found = changes.compare(context.reused.reference, modules, hashes)
-            return {**result, "changes": dataclasses.asdict(found)}
+            result["changes"] = dataclasses.asdict(changes.compare(context.reused.reference, modules, hashes))
         return result
 
     context.once("trace", work, message=_DONE)
@@ -218,9 +218,19 @@ def run_tests(context: OptimizationContext, default: Variant, optimized: Variant
 
     def run(variant: Variant) -> TestRun:
         name = f"tests of {variant.folder.name}"
-        values = context.once(name, lambda step: dataclasses.asdict(results.run_tests(command, variant)))
+        values = context.once(name, lambda step: dataclasses.asdict(_run_tests(command, variant)))
         result = TestRun(**values)
         context.echo(f"{name}: {'passed' if result.passed else 'FAILED'} ({result.summary})")
         return result
 
     return run(default), run(optimized)
+
+
+def _run_tests(command: Sequence[str], variant: Variant) -> TestRun:
+    """Runs the project's tests in a build; their output goes to `variant.log("tests")`."""
+    log = variant.log("tests")
+    result = processes.run_logged(command, log, cwd=variant.folder, environment=build_environment())
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    summaries = [line for line in lines if re.search(r"tests? (passed|failed)", line)]
+    summary = "ran out of time" if result.timed_out else (summaries or lines or ["no output"])[-1][:200]
+    return TestRun(result.ok, summary, str(log.relative_to(variant.folder.parent)))

@@ -32,9 +32,8 @@ def table(statistics: Statistics) -> str:
     """Projects, the distribution over modules, shares of languages, levels and targets, and copies."""
     numbers = [number for number in NUMBERS if len(statistics.values(number))]
     headings = [NUMBERS[number] for number in numbers]
-    modules_of = statistics.count_by("project")
     rows: list[list[str]] = []
-    for project, count in modules_of.items():
+    for project, count in statistics.count_by("project").items():
         languages = {module.language for module in statistics.modules if module.project == project}
         totals = [_text(statistics.total(number, project)) for number in numbers]
         rows.append([project, ", ".join(sorted(languages)), f"{count:,}", *totals])

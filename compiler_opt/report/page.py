@@ -13,12 +13,7 @@ from compiler_opt.report.table import Cell, Change, Table
 
 
 def render(template: str, **values: object) -> str:
-    """Renders a page.
-
-    Args:
-      template: the name of a template that extends `base.html`.
-      **values: the template's values.
-    """
+    """Renders a template that extends `base.html`, with these values."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,

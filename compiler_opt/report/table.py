@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from compiler_opt.report.formatting import aligned, change_text
+from compiler_opt.report.formatting import aligned, bytes_text, change_text, signed_bytes_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +28,12 @@ class Change:
 
 
 Cell = str | Change
+
+
+def size_cells(before: int, after: int, change: float) -> list[Cell]:
+    """Four cells: bytes before and after, their difference, and the relative change."""
+    return [bytes_text(before), bytes_text(after), signed_bytes_text(after - before), Change(change)]
+
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 

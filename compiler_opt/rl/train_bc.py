@@ -16,7 +16,7 @@ from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.pipeline import PipelineSettings
-from compiler_opt.tools import entry_point, gin_classes, gin_settings, shared_flags
+from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "Folder for policy, history and summaries.", required=True)
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The trace, as generate_default_trace writes it.", required=True)
@@ -25,7 +25,7 @@ _VOCAB_PATH = flags.DEFINE_string(
 )
 _COMPILE_TASK = shared_flags.trace_task()
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
-_GIN = shared_flags.GinFlags()
+_GIN = gin_settings.GinFlags()
 
 
 @entry_point.command
@@ -34,7 +34,7 @@ def entry() -> None:
     check_folder_writable(root_dir)
     if (root_dir / "checkpoints").exists():
         raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
-    settings = _GIN.read(gin_classes.of_cloning())
+    settings = _GIN.read(gin_settings.of_cloning())
     config = gin_settings.override(settings["train_eval"], vocab_path=_VOCAB_PATH.value or None, seed=_SEED.value)
     if not config.vocab_path:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")

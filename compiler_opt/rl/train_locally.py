@@ -17,7 +17,7 @@ from compiler_opt.rl import pipeline
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.pipeline import PipelineSettings
-from compiler_opt.tools import entry_point, gin_classes, gin_settings, shared_flags
+from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _ROOT_DIR = flags.DEFINE_string(
     "root_dir", None, "The run's folder: checkpoints, history, summaries, policy.", required=True
@@ -33,14 +33,14 @@ _WARMSTART_POLICY_DIR = flags.DEFINE_string(
 _NUM_MODULES = flags.DEFINE_integer("num_modules", None, "Modules per iteration; train_eval.num_modules in gin.", 1)
 _MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Time to train for; train_eval.max_minutes in gin.", 0)
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
-_GIN = shared_flags.GinFlags()
+_GIN = gin_settings.GinFlags()
 
 
 @entry_point.command
 def entry() -> None:
     root_dir = Path(_ROOT_DIR.value)
     check_folder_writable(root_dir)
-    settings = _GIN.read(gin_classes.of_training())
+    settings = _GIN.read(gin_settings.of_training())
     config = gin_settings.override(
         settings["train_eval"],
         num_modules=_NUM_MODULES.value,

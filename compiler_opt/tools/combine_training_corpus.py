@@ -10,7 +10,7 @@ replacing a subfolder.
 from absl import flags
 
 from compiler_opt.corpus.making import combine
-from compiler_opt.tools import entry_point, printing, shared_flags
+from compiler_opt.tools import entry_point, shared_flags
 
 _ROOT_DIR = shared_flags.required_path("root_dir", "The folder whose subfolders are corpora.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace an existing description that lists other modules.")
@@ -24,7 +24,7 @@ def entry() -> None:
         lines.append(f"  not corpora: {', '.join(combined.others)}")
     total = sum(combined.modules.values())
     lines.append(f"{_ROOT_DIR.value}: {total} modules of {len(combined.modules)} corpora")
-    printing.echo("\n".join(lines))
+    entry_point.echo("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ default's decisions.
 """
 
 import contextlib
-from pathlib import Path
 
 from absl import flags
 from tqdm import tqdm
@@ -22,7 +21,7 @@ from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.report import corpus_report
 from compiler_opt.report.table import csv_text
-from compiler_opt.tools import entry_point, printing, shared_flags
+from compiler_opt.tools import entry_point, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags()
 _OUTPUT_PATH = shared_flags.path("output_path", "Folder for statistics.json, modules.csv and the plots.")
@@ -53,17 +52,13 @@ def entry() -> None:
                 for each in facts
             ]
         result = Statistics(tuple(facts))
-        printing.echo(corpus_report.table(result))
+        entry_point.echo(corpus_report.table(result))
         if output is not None:
-            _write(result, output)
-
-
-def _write(result: Statistics, output: Path) -> None:
-    content = result.to_json()
-    write_json(output / "statistics.json", content)
-    write_text(output / "modules.csv", csv_text(content["modules"]))
-    for name, picture in corpus_report.plots(result).items():
-        write_atomically(output / name, picture)
+            content = result.to_json()
+            write_json(output / "statistics.json", content)
+            write_text(output / "modules.csv", csv_text(content["modules"]))
+            for name, picture in corpus_report.plots(result).items():
+                write_atomically(output / name, picture)
 
 
 if __name__ == "__main__":

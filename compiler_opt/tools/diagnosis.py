@@ -80,12 +80,15 @@ def report(toolchain: Toolchain, findings: Sequence[Finding]) -> str:
     ]
     tools = [(name, str(toolchain.tools.get(name, "missing")), use) for name, use in _USED_FOR.items()]
     missing = [(finding.what, "yes" if finding.essential else "optional", finding.remedy) for finding in findings]
+    verdict = "Ready: inlining policies can be trained and evaluated with this compiler."
+    if num_essential := sum(finding.essential for finding in findings):
+        verdict = f"Inlining policies cannot be trained and evaluated here yet: {num_essential} needed above."
     parts = [
         _table(compiler),
         _table(_problems(toolchain)),
         _table([("tool", "path", "for"), *tools]),
         _table([("missing", "needed?", "how to get it"), *missing]) if missing else "",
-        _verdict(findings),
+        verdict,
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -102,13 +105,6 @@ def _problems(toolchain: Toolchain) -> list[tuple[str, ...]]:
         abilities = ("yes" if able else "no" for able in (support.interactive, support.development, support.embedded))
         rows.append((name, *abilities, str(len(support.features)) if support.interactive else "-", default))
     return rows
-
-
-def _verdict(findings: Sequence[Finding]) -> str:
-    num_essential = sum(finding.essential for finding in findings)
-    if num_essential:
-        return f"Inlining policies cannot be trained and evaluated here yet: {num_essential} needed above."
-    return "Ready: inlining policies can be trained and evaluated with this compiler."
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

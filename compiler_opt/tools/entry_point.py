@@ -1,4 +1,4 @@
-"""Turns a function into a command: parses flags, reports user errors in one line, and sets the exit status.
+"""Makes a command of a function: parses flags, reports user errors in one line, sets the exit status; prints text.
 
     @entry_point.command
     def entry() -> None:
@@ -8,7 +8,7 @@
         entry()
 
 The module then runs as a script from the repository's root, with `python -m`, and as a console command. Exit status: 0
-for success, 2 for an error that the user can fix, 130 if interrupted, 141 if nobody reads the output any more. A
+for success, 2 for an error that the user can fix, 130 if interrupted, 141 if nobody reads the output. A
 traceback (status 1) is a bug of ours.
 """
 
@@ -17,13 +17,13 @@ import functools
 import os
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from absl import app, flags
 
 from compiler_opt.errors import CompilerOptError, ConfigError
-from compiler_opt.files import one_line
+from compiler_opt.files import one_line, printable
 
 EXIT_USER_ERROR = 2
 _EXIT_INTERRUPTED = 130
@@ -47,13 +47,15 @@ def command(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
     def run() -> NoReturn:
         _show_help_of(main.__module__)
         try:
-            app.run(lambda argv: _exit_status(main, argv), flags_parser=_parse_flags)
-        except KeyboardInterrupt:
-            # While flags are parsed; later, `_exit_status` catches it.
-            sys.exit(_report_interrupt())
-        except SystemExit:
-            _flush()
-            raise
+            try:
+                app.run(lambda argv: _exit_status(main, argv), flags_parser=_parse_flags)
+            except KeyboardInterrupt:
+                # While flags are parsed; later, `_exit_status` catches it.
+                sys.exit(_report_interrupt())
+            except SystemExit:
+                # Python would flush at exit, too late to notice that nobody reads the output.
+                sys.stdout.flush()
+                raise
         except BrokenPipeError:
             _exit_if_unread()
             raise
@@ -63,8 +65,21 @@ def command(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
 
 
 def num_workers(given: int | None) -> int:
-    """The number of processes or threads to run at a time: by default one for each CPU available to this process."""
+    """The number of processes or threads to run at a time, by default one for each CPU available to this process."""
     return given or len(os.sched_getaffinity(0))
+
+
+def echo(text: str) -> None:
+    """Prints lines and flushes stdout; escapes control characters, and bytes of names that are not UTF-8."""
+    print("\n".join(map(printable, text.split("\n"))), flush=True)
+
+
+def first_of(heading: str, reasons: Sequence[str], max_shown: int = 10, *, remedy: str = "") -> list[str]:
+    """A line for each of the first reasons, and one with the number of the others, which ends with the remedy."""
+    lines = [one_line(f"{heading}: {reason}") for reason in reasons[:max_shown]]
+    if len(reasons) > max_shown:
+        lines.append(f"{heading}: {len(reasons) - max_shown} more{remedy}")
+    return lines
 
 
 def _exit_status(main: Callable[[], int | None], argv: list[str]) -> int:
@@ -94,15 +109,6 @@ def _parse_flags(argv: list[str]) -> list[str]:
     except SystemExit:
         # absl has printed the help, and would exit with 1.
         sys.exit(0)
-
-
-def _flush() -> None:
-    """Flushes stdout. Python would do so at exit, too late to notice that nobody reads it."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _exit_if_unread()
-        raise
 
 
 def _exit_if_unread() -> None:

@@ -17,10 +17,11 @@ from tqdm import tqdm
 
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy, check_embedded_model
 from compiler_opt.collect.rollout import Rollout
+from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
-from compiler_opt.evaluation import output
+from compiler_opt.evaluation import report
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable, exclusive_directory
@@ -30,8 +31,8 @@ from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
-from compiler_opt.tools import entry_point, gin_classes, gin_settings, shared_flags
-from compiler_opt.tools.printing import echo
+from compiler_opt.tools import entry_point, gin_settings, shared_flags
+from compiler_opt.tools.entry_point import echo
 
 _CORPUS = shared_flags.CorpusFlags()
 _POLICY_PATH = flags.DEFINE_string(
@@ -58,14 +59,14 @@ _TIMEOUT_S = flags.DEFINE_float(
 )
 _TRAINING_LOG = shared_flags.path("training_log", "Folder or history.jsonl of a training, to plot it.")
 _KEEP_OBJECTS = shared_flags.path("keep_objects", "Folder to keep all objects in; by default they are deleted.")
-_GIN = shared_flags.GinFlags(
+_GIN = gin_settings.GinFlags(
     "Gin files; settings of rollout, inlining and problem_config (by default the policy's) apply here."
 )
 
 
 @entry_point.command
 def entry() -> None:
-    settings = _GIN.read(gin_classes.of_compilations())
+    settings = _GIN.read(gin_settings.of_compilations())
     corpus = _CORPUS.filtered(_CORPUS.load())
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
@@ -118,12 +119,12 @@ def entry() -> None:
                 rollout=gin_settings.override(settings["rollout"], timeout_s=_TIMEOUT_S.value),
                 keep_objects=keep_objects,
             ),
-            provenance=provenance(corpus, learned, toolchain),
+            provenance=_provenance(corpus, learned, toolchain),
             on_rollout=advance,
         )
-        report = output.write(evaluation, output_path, history)
-    echo(output.terminal_table(evaluation))
-    print(f"report: {report}")
+        page = report.write(evaluation, output_path, history)
+    echo(report.terminal_table(evaluation))
+    print(f"report: {page}")
 
 
 def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | None) -> Corpus:
@@ -141,13 +142,14 @@ def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | No
     return corpus.configured(recorded) if recorded else corpus
 
 
-def provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain) -> dict[str, str]:
+def _provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain) -> dict[str, str]:
     """Facts for the report about the conditions of the measurement; a policy of None is the compiler's own model."""
+    levels = Counter(optimization_level(module.options()) for module in corpus.modules)
     facts = {
         "Compiler": toolchain.version_text,
         "Target": _counted(corpus.targets(toolchain.target)),
         "Linker": f"lld {toolchain.version[0]}",
-        "Optimisation": _optimisation(corpus),
+        "Optimisation": _counted(dict(levels.most_common())),
         "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
         "Policy": str(Path(_POLICY_PATH.value)) if policy is not None else "the model that is built into the compiler",
     }
@@ -165,15 +167,6 @@ def provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchai
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
         facts[f"Policy: {key.replace('_', ' ')}"] = text
     return facts
-
-
-def _optimisation(corpus: Corpus) -> str:
-    """The `-O` levels of the modules, most frequent first: `-Oz (302 modules)`."""
-    levels: Counter[str] = Counter()
-    for module in corpus.modules:
-        options = module.options()
-        levels[next((option for option in reversed(options) if option.startswith("-O")), "-O0")] += 1
-    return _counted(dict(levels.most_common()))
 
 
 def _counted(modules: Mapping[str, int]) -> str:

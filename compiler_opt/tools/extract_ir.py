@@ -11,6 +11,8 @@ out and listed with the reason.
 Flags, names and layout are those of LLVM's mlgo-utils.
 """
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import tqdm
@@ -22,7 +24,7 @@ from compiler_opt.corpus.making import extract, thinlto
 from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import exclusive_directory
-from compiler_opt.tools import entry_point, printing, shared_flags
+from compiler_opt.tools import entry_point, shared_flags
 
 _INPUT = shared_flags.path(
     "input",
@@ -81,44 +83,66 @@ flags.FLAGS["verbosity"].parser = _Verbosity()
 
 @entry_point.command
 def entry() -> None:
-    if _THINLTO_BUILD.value == "local":
-        _extract_local()
-        return
-    if not _INPUT.value:
-        raise ConfigError("--input: expected the description of a build, found nothing; see --help")
-    build = _build(_INPUT.value)
-    for what, paths in build.skipped.items():
-        _warn(f"skipped: {len(paths)} {what} ({listed(paths)})")
-    objects = build.objects
+    is_local = _THINLTO_BUILD.value == "local"
+    extract_to, total = _link() if is_local else _objects()
     output_dir = _OUTPUT_DIR.value
     with (
         exclusive_directory(output_dir, "--output_dir"),
-        tqdm.tqdm(total=len(objects), unit="object", dynamic_ncols=True) as bar,
+        tqdm.tqdm(total=total, unit="module" if is_local else "object", dynamic_ncols=True) as bar,
     ):
-        extraction = extract.extract(
-            objects,
+        made = extract_to(
             output_dir,
             num_workers=entry_point.num_workers(_NUM_WORKERS.value),
-            cmd_filter=_CMD_FILTER.value,
-            llvm_objcopy=_LLVM_OBJCOPY_PATH.value,
-            bitcode_section=_BITCODE_SECTION_NAME.value,
-            command_section=_CMD_SECTION_NAME.value,
-            thinlto_base=(_base() or Path.cwd()) if _THINLTO_BUILD.value else None,
             overwrite=_OVERWRITE.value,
             progress=bar.update,
         )
-    _report(extraction, f"{len(objects)} objects")
+    for line in entry_point.first_of("left out", [reason for _, reason in made.failures]):
+        _warn(line)
+    entry_point.echo(
+        f"{output_dir}: {len(made.modules)} modules of {total} {'that were linked' if is_local else 'objects'} "
+        f"({made.filtered} left out by --cmd_filter, {len(made.failures)} without a usable module)"
+    )
 
 
-def _extract_local() -> None:
+def _objects() -> tuple[Callable[..., MadeCorpus], int]:
+    """Extracts the objects of a build, and counts them."""
+    path, base = _INPUT.value, _OBJ_BASE_DIR.value
+    if not path:
+        raise ConfigError("--input: expected the description of a build, found nothing; see --help")
+    if _INPUT_TYPE.value == "json":
+        build = Build(tuple(database.objects_of_database(path, base)))
+    else:
+        read = {
+            "params": params.objects_of_params,
+            "directory": objects_of_directory,
+            "bazel_aquery": bazel_aquery.objects_of_aquery,
+        }
+        build = read[_INPUT_TYPE.value](path, base)
+    for what, paths in build.skipped.items():
+        _warn(f"skipped: {len(paths)} {what} ({listed(paths)})")
+    extract_to = functools.partial(
+        extract.extract,
+        build.objects,
+        cmd_filter=_CMD_FILTER.value,
+        llvm_objcopy=_LLVM_OBJCOPY_PATH.value,
+        bitcode_section=_BITCODE_SECTION_NAME.value,
+        command_section=_CMD_SECTION_NAME.value,
+        thinlto_base=(base or Path.cwd()) if _THINLTO_BUILD.value else None,
+    )
+    return extract_to, len(build.objects)
+
+
+def _link() -> tuple[Callable[..., MadeCorpus], int]:
+    """Extracts the modules of a local ThinLTO link, and counts them."""
+    path, base = _INPUT.value, _OBJ_BASE_DIR.value
     if _CMD_FILTER.value is not None:
         raise ConfigError(
             "--cmd_filter: the modules of --thinlto_build=local have no options of their own; leave it out"
         )
-    if _INPUT_TYPE.value == "params" and _INPUT.value:
-        link = thinlto.link_of_params(_INPUT.value, _base())
-    elif _INPUT_TYPE.value == "directory" or not _INPUT.value:
-        link = thinlto.link_of_directory(Path(_INPUT.value or _OBJ_BASE_DIR.value or "."))
+    if _INPUT_TYPE.value == "params" and path:
+        link = thinlto.link_of_params(path, base)
+    elif _INPUT_TYPE.value == "directory" or not path:
+        link = thinlto.link_of_directory(path or base or Path())
     else:
         raise ConfigError(
             f"--input_type={_INPUT_TYPE.value}: does not describe a link; give params or directory with "
@@ -126,49 +150,12 @@ def _extract_local() -> None:
         )
     if link.skipped:
         _warn(f"skipped: {len(link.skipped)} inputs that the link did not use ({listed(link.skipped)})")
-    output_dir, total = _OUTPUT_DIR.value, len(link.modules)
-    with (
-        exclusive_directory(output_dir, "--output_dir"),
-        tqdm.tqdm(total=total, unit="module", dynamic_ncols=True) as bar,
-    ):
-        extraction = thinlto.extract(
-            link,
-            output_dir,
-            num_workers=entry_point.num_workers(_NUM_WORKERS.value),
-            overwrite=_OVERWRITE.value,
-            progress=bar.update,
-        )
-    _report(extraction, f"{total} that were linked")
-
-
-def _base() -> Path | None:
-    return _OBJ_BASE_DIR.value
-
-
-def _build(path: Path) -> Build:
-    """The objects that --input describes."""
-    if _INPUT_TYPE.value == "json":
-        return Build(tuple(database.objects_of_database(path, _base())))
-    read = {
-        "params": params.objects_of_params,
-        "directory": objects_of_directory,
-        "bazel_aquery": bazel_aquery.objects_of_aquery,
-    }
-    return read[_INPUT_TYPE.value](path, _base())
-
-
-def _report(extraction: MadeCorpus, of_what: str) -> None:
-    for line in printing.first_of("left out", [reason for _, reason in extraction.failures]):
-        _warn(line)
-    printing.echo(
-        f"{_OUTPUT_DIR.value}: {len(extraction.modules)} modules of {of_what} "
-        f"({extraction.filtered} left out by --cmd_filter, {len(extraction.failures)} without a usable module)"
-    )
+    return functools.partial(thinlto.extract, link), len(link.modules)
 
 
 def _warn(line: str) -> None:
     if logging.get_verbosity() >= logging.WARNING:
-        printing.echo(line)
+        entry_point.echo(line)
 
 
 if __name__ == "__main__":

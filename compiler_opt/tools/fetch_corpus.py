@@ -12,13 +12,14 @@ lists the sets, and the projects with their licences. docs/ready_made.md explain
 """
 
 import threading
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NoReturn
 
 import tqdm
 from absl import flags
 
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.ready_made import builder, manifest
 from compiler_opt.corpus.ready_made.cross_compiling import Target
 from compiler_opt.errors import ConfigError
@@ -48,13 +49,12 @@ _LIST = flags.DEFINE_bool("list", False, "Only list the sets, and the projects w
 
 @entry_point.command
 def entry() -> None:
+    known = manifest.load()
     if _LIST.value:
-        known = manifest.load()
         print(f"{manifest.sets_table(known)}\n\n{manifest.projects_table(known)}")
         return
     if not _OUTPUT_DIR.value:
         raise ConfigError("expected --output_dir, the folder that gets the corpora; see --help")
-    num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     clang = find_clang(_CLANG_PATH.value)
     target = Target(_TARGET_TRIPLE.value, _SYSROOT.value)
     with tqdm.tqdm(unit="module", dynamic_ncols=True) as bar:
@@ -66,22 +66,17 @@ def entry() -> None:
             cache_dir=_CACHE_DIR.value,
             level=_LEVEL.value,
             target=target,
-            num_workers=num_workers,
+            num_workers=entry_point.num_workers(_NUM_WORKERS.value),
             progress=shown.show,
             announce=shown.announce,
         )
     for split, path in corpora.items():
-        print(_summary(split, path))
+        print("\n".join([f"{split}: {path}", *_projects(Corpus.load(path), known).lines()]))
     architecture = target.architecture(clang)
-    if left_out := _left_out(_SET.value, architecture):
+    supported = known.for_architecture(architecture).projects
+    names = [project.name for projects in known.split(_SET.value).values() for project in projects]
+    if left_out := [name for name in names if name not in supported]:
         print(f"left out, since they do not support {architecture}: {', '.join(left_out)}")
-
-
-def _left_out(set_name: str, architecture: str) -> list[str]:
-    """Names of the projects of a set that do not support an architecture."""
-    known = manifest.load()
-    there = known.for_architecture(architecture).projects
-    return [project.name for split in known.split(set_name).values() for project in split if project.name not in there]
 
 
 class _Bar:
@@ -114,21 +109,14 @@ class _Bar:
             self._bar.refresh()
 
 
-def _summary(split: str, path: Path) -> str:
-    """A table of the projects of a corpus."""
-    known = manifest.load().projects
-    corpus = Corpus.load(path)
-    sizes = {
-        name: sum(module.bitcode_path.stat().st_size for module in modules)
-        for name, modules in corpus.projects().items()
-    }
-    rows = [
-        [name, known[name].language, str(len(modules)), f"{sizes[name] / 1e6:.1f}"]
-        for name, modules in corpus.projects().items()
-    ]
-    total = ["together", "", str(len(corpus.modules)), f"{sum(sizes.values()) / 1e6:.1f}"]
-    table = Table(["project", "language", "modules", "bitcode, MB"], rows, total, num_text_columns=2)
-    return "\n".join([f"{split}: {path}", *table.lines()])
+def _projects(corpus: Corpus, known: manifest.Manifest) -> Table:
+    def row(name: str, language: str, modules: Sequence[Module]) -> list[str]:
+        size_bytes = sum(module.bitcode_path.stat().st_size for module in modules)
+        return [name, language, str(len(modules)), f"{size_bytes / 1e6:.1f}"]
+
+    rows = [row(name, known.projects[name].language, modules) for name, modules in corpus.projects().items()]
+    head = ["project", "language", "modules", "bitcode, MB"]
+    return Table(head, rows, row("together", "", corpus.modules), num_text_columns=2)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from compiler_opt.problems.problem import Problem, reward
 from compiler_opt.report.table import csv_text
 from compiler_opt.rl.default_trace import record_default_trace, with_progress
 from compiler_opt.spaces.learned_policy import LearnedPolicy
-from compiler_opt.tools import entry_point, gin_classes, shared_flags
+from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags()
 _OUTPUT_PATH = shared_flags.path("output_path", "The trace to write.")
@@ -42,15 +42,20 @@ _POLICY_PATH = shared_flags.path("policy_path", "A policy to compare with the de
 _OUTPUT_PERFORMANCE_PATH = shared_flags.path(
     "output_performance_path", "The CSV file to write: module, identifier, default_score, policy_score."
 )
-_GIN = shared_flags.GinFlags("Gin files; settings of rollout, problem_config and inlining apply here.")
-
-PERFORMANCE_COLUMNS = ("module", "identifier", "default_score", "policy_score")
+_GIN = gin_settings.GinFlags("Gin files; settings of rollout, problem_config and inlining apply here.")
 
 
 @entry_point.command
 def entry() -> None:
-    output_path, policy_path, performance_path = _paths()
-    configs = _GIN.read(gin_classes.of_compilations())
+    output_path, policy_path, performance_path = _OUTPUT_PATH.value, _POLICY_PATH.value, _OUTPUT_PERFORMANCE_PATH.value
+    if output_path is None and performance_path is None:
+        raise ConfigError("expected --output_path, the trace to write; see --help")
+    if (performance_path is None) != (policy_path is None):
+        raise ConfigError("expected both --policy_path and --output_performance_path, found one of them")
+    for path in (output_path, performance_path):
+        if path is not None:
+            check_writable(path)
+    configs = _GIN.read(gin_settings.of_compilations())
     settings: RolloutSettings = configs["rollout"]
     problem = problems.load(_COMPILE_TASK.value)
     embeddings = configs["inlining"].vocabulary(problem.advisor)
@@ -83,21 +88,6 @@ def entry() -> None:
             _compare(policy, baseline, corpus, pool, problem, settings, performance_path)
 
 
-def _paths() -> tuple[Path | None, Path | None, Path | None]:
-    """Trace, policy and CSV file; the last two go together."""
-    output_path, policy_path, performance_path = (
-        flag.value for flag in (_OUTPUT_PATH, _POLICY_PATH, _OUTPUT_PERFORMANCE_PATH)
-    )
-    if output_path is None and performance_path is None:
-        raise ConfigError("expected --output_path, the trace to write; see --help")
-    if (performance_path is None) != (policy_path is None):
-        raise ConfigError("expected both --policy_path and --output_performance_path, found one of them")
-    for path in (output_path, performance_path):
-        if path is not None:
-            check_writable(path)
-    return output_path, policy_path, performance_path
-
-
 def _compare(
     policy: LearnedPolicy,
     baseline: Baseline,
@@ -116,8 +106,9 @@ def _compare(
             failures[rollout.module] = rollout.failure
         else:
             scores[rollout.module] = problem.score(rollout.measurement, baseline.contexts[rollout.project])
-    rows = [(name, traces.WHOLE_MODULE, baseline.scores[name], scores[name]) for name in sorted(scores)]
-    write_text(path, csv_text(dict(zip(PERFORMANCE_COLUMNS, row, strict=True)) for row in rows))
+    rows = ((name, traces.WHOLE_MODULE, baseline.scores[name], scores[name]) for name in sorted(scores))
+    columns = ("module", "identifier", "default_score", "policy_score")
+    write_text(path, csv_text(dict(zip(columns, row, strict=True)) for row in rows))
     default_total, total = sum(baseline.scores[name] for name in scores), sum(scores.values())
     _report(
         path, failures, f"score {total:.0f}, default {default_total:.0f}: reward {reward(total, default_total):+.2%}"

@@ -1,6 +1,8 @@
 """Reads gin files and bindings into frozen dataclasses, so that no library depends on gin.
 
-    settings = gin_settings.read({"network": NetworkConfig, "train_eval": TrainingConfig}, files, bindings)
+    _GIN = gin_settings.GinFlags()
+
+    settings = _GIN.read(gin_settings.of_training())
     settings["network"]  # a NetworkConfig with the values of `network.NAME = VALUE`, and defaults for other fields
 
 Only fields of the dataclasses can be bound, to values of their types: an unknown name or a wrong value is an error.
@@ -14,13 +16,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from absl import logging
+from absl import flags, logging
 
 from compiler_opt.checked_values import convert
+from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import one_line
+from compiler_opt.llvm.ir2vec import InliningConfig
+from compiler_opt.policies.weights import NetworkConfig
+from compiler_opt.rl import algorithms
+from compiler_opt.rl.config import BehavioralCloningConfig, TrainingConfig
 
 T = TypeVar("T")
+
+flags.disclaim_key_flags()
+
+_SHARED: dict[str, type] = {"network": NetworkConfig, "problem_config": ProblemConfig, "inlining": InliningConfig}
+"""Name in gin -> dataclass, for all commands; they ignore settings of other steps, so that one file serves all."""
 
 _MODULE = "compiler_opt"
 
@@ -28,13 +41,42 @@ _GIN_ERRORS = (ValueError, SyntaxError, tokenize.TokenError, TypeError, ImportEr
 """Raised by gin for a wrong configuration; it has no exception class of its own."""
 
 
+def of_compilations() -> dict[str, type]:
+    """The dataclasses that gin can set in generate_default_trace and evaluate, by their names in gin."""
+    return {"rollout": RolloutSettings, **_SHARED}
+
+
+def of_cloning() -> dict[str, type]:
+    """The same for train_bc."""
+    return {"train_eval": BehavioralCloningConfig, **_SHARED}
+
+
+def of_training() -> dict[str, type]:
+    """The same for train_locally and optimize; includes the settings of all algorithms."""
+    return {"train_eval": TrainingConfig, **algorithms.config_classes(), **_SHARED}
+
+
+class GinFlags:
+    """The flags `--gin_files` and `--gin_bindings` of the module that makes this."""
+
+    def __init__(self, files: str = "Gin files with settings.") -> None:
+        self.files = flags.DEFINE_multi_string("gin_files", [], files)
+        self.bindings = flags.DEFINE_multi_string(
+            "gin_bindings", [], "Gin bindings NAME.FIELD=VALUE, which override the files."
+        )
+
+    def read(self, classes: Mapping[str, type]) -> dict[str, Any]:
+        """See the function `read`."""
+        return read(classes, self.files.value, self.bindings.value)
+
+
 def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[str]) -> dict[str, Any]:
-    """Reads gin files, then bindings, which override the files.
+    """Reads gin files, then bindings such as `train_eval.num_epochs=10`, which override the files.
 
     Args:
       classes: name in gin -> dataclass whose fields all have defaults.
       files: paths of gin files.
-      bindings: such as `train_eval.num_epochs=10`.
+      bindings: gin bindings.
 
     Returns:
       an instance of each class, by the same names.
@@ -51,18 +93,6 @@ def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[s
     with gin.config.interactive_mode():  # Allows a name to be registered again.
         for name, config_class in classes.items():
             gin.register(name, module=_MODULE)(config_class)
-    parse_gin(files, bindings)
-    return {name: _build(name, config_class, gin.get_bindings(config_class)) for name, config_class in classes.items()}
-
-
-def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
-    """Parses gin files, then bindings, into gin's global configuration; all configurables must be registered before.
-
-    Raises:
-      ConfigError: a file is missing; a file or binding is not gin, or has an unknown name.
-    """
-    import gin
-
     with gin.unlock_config(), _gin_logging_off():
         for file in files:
             if not Path(file).is_file():
@@ -74,6 +104,7 @@ def parse_gin(files: Sequence[str], bindings: Sequence[str]) -> None:
                 gin.parse_config(binding)
         with _gin_errors("gin configuration", ""):
             gin.finalize()  # Finds references to unknown names.
+    return {name: _build(name, config_class, gin.get_bindings(config_class)) for name, config_class in classes.items()}
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from compiler_opt.corpus.making import make
 from compiler_opt.files import exclusive_directory
-from compiler_opt.tools import entry_point, printing, shared_flags
+from compiler_opt.tools import entry_point, shared_flags
 
 _INPUT_DIR = shared_flags.required_path("input_dir", "The folder of the bitcode files.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "The corpus folder to write.")
@@ -31,9 +31,9 @@ def entry() -> None:
     paths = make.find_bitcode(input_dir, output_dir)
     with exclusive_directory(output_dir, "--output_dir"), tqdm(total=len(paths), unit="file", disable=None) as bar:
         made = make.make(paths, input_dir, output_dir, options, overwrite=_OVERWRITE.value, progress=bar.update)
-    for line in printing.first_of("left out", [reason for _, reason in made.failures]):
-        printing.echo(line)
-    printing.echo(f"{output_dir}: {len(made.modules)} modules of {len(paths)} files")
+    for line in entry_point.first_of("left out", [reason for _, reason in made.failures]):
+        entry_point.echo(line)
+    entry_point.echo(f"{output_dir}: {len(made.modules)} modules of {len(paths)} files")
 
 
 if __name__ == "__main__":

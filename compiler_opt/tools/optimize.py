@@ -36,8 +36,8 @@ from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.pipeline import optimize
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
-from compiler_opt.tools import entry_point, gin_classes, gin_settings, shared_flags
-from compiler_opt.tools.printing import echo
+from compiler_opt.tools import entry_point, gin_settings, shared_flags
+from compiler_opt.tools.entry_point import echo
 
 _BUILD_DIR = shared_flags.path("build_dir", "The configured CMake build folder of the program.")
 _COMPILE_COMMANDS = shared_flags.path("compile_commands", "A compilation database, instead of --build_dir.")
@@ -66,10 +66,9 @@ _CLANG_PATH = shared_flags.clang_path(
 )
 _JOBS = flags.DEFINE_integer("jobs", None, "Compilers to run at a time; by default one per CPU.", 1)
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
-_GIN = shared_flags.GinFlags("Gin files with settings of the training, which override optimize.gin.")
+_GIN = gin_settings.GinFlags("Gin files with settings of the training, which override optimize.gin.")
 
-EXIT_TESTS_BROKEN = 3
-
+_EXIT_TESTS_BROKEN = 3
 _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 
 
@@ -77,8 +76,11 @@ _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 def entry() -> int:
     folder = _OUTPUT.value
     check_folder_writable(folder)
-    learning_settings = _learning_settings()
-    test_command = _test_command()
+    learning = _learning_settings()
+    try:
+        test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
+    except ValueError as error:
+        raise ConfigError(f"--test_command={_TEST_COMMAND.value}: cannot be split into words ({error})") from None
     jobs = entry_point.num_workers(_JOBS.value)
     program: CMakeProgram | DatabaseProgram
     if _BUILD_DIR.value is not None and _COMPILE_COMMANDS.value is None:
@@ -90,7 +92,7 @@ def entry() -> int:
     toolchain = _toolchain(program.compilers())
     settings = OptimizeSettings(
         output=folder,
-        learning=learning_settings,
+        learning=learning,
         changed_settings=_changed_settings(),
         reuse_policy=_REUSE_POLICY.value,
         test_command=test_command,
@@ -105,15 +107,15 @@ def entry() -> int:
     echo(output.terminal_table(result))
     echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for -Oz")
     echo(f"report: {report}")
-    return EXIT_TESTS_BROKEN if result.tests_broken else 0
+    return _EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 
 def _learning_settings() -> PipelineSettings:
     """The settings of optimize.gin, overridden by the user's gin, then by flags."""
     cloning_files = [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")]
     training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN.files.value]
-    cloning = gin_settings.read(gin_classes.of_cloning(), cloning_files, [])
-    settings = gin_settings.read(gin_classes.of_training(), training_files, _GIN.bindings.value)
+    cloning = gin_settings.read(gin_settings.of_cloning(), cloning_files, [])
+    settings = gin_settings.read(gin_settings.of_training(), training_files, _GIN.bindings.value)
     if settings["problem_config"]:
         raise ConfigError(
             "gin: problem_config: a program is optimised as its build compiles it; change the build's flags"
@@ -136,23 +138,9 @@ def _learning_settings() -> PipelineSettings:
 
 def _changed_settings() -> str:
     """The user's changes to the settings, as text."""
-    return "".join(
-        [
-            f"seed {_SEED.value}\n",
-            f"from {_WARMSTART_POLICY_DIR.value}\n",
-            *(f"{Path(file).read_text()}\n" for file in _GIN.files.value),
-            *(f"{binding}\n" for binding in _GIN.bindings.value),
-        ]
-    )
-
-
-def _test_command() -> tuple[str, ...] | None:
-    if _TEST_COMMAND.value is None:
-        return None
-    try:
-        return tuple(shlex.split(_TEST_COMMAND.value))
-    except ValueError as error:
-        raise ConfigError(f"--test_command={_TEST_COMMAND.value}: cannot be split into words ({error})") from None
+    files = (Path(file).read_text() for file in _GIN.files.value)
+    changes = [f"seed {_SEED.value}", f"from {_WARMSTART_POLICY_DIR.value}", *files, *_GIN.bindings.value]
+    return "".join(f"{change}\n" for change in changes)
 
 
 def _toolchain(compilers: tuple[str, ...]) -> Toolchain:

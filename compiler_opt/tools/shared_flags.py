@@ -1,14 +1,9 @@
-"""Flags that several commands have. Each is defined for the module that calls for it, and shown in that command's help.
+"""Flags that several commands have; each belongs to the module that defines it here, whose `--help` shows it.
 
 _CORPUS = shared_flags.CorpusFlags()
 _CLANG_PATH = shared_flags.clang_path()
-_GIN = shared_flags.GinFlags()
-
-settings = _GIN.read(gin_classes.of_training())
-corpus = _CORPUS.load(settings["problem_config"])
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +11,6 @@ from absl import flags
 
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.tools import gin_settings
 
 flags.disclaim_key_flags()
 
@@ -83,20 +77,6 @@ class CorpusFlags:
           ConfigError: none does, or it is not a regular expression.
         """
         return corpus.filter(self.pattern) if self.pattern else corpus
-
-
-class GinFlags:
-    """`--gin_files` and `--gin_bindings`."""
-
-    def __init__(self, files: str = "Gin files with settings.") -> None:
-        self.files = flags.DEFINE_multi_string("gin_files", [], files)
-        self.bindings = flags.DEFINE_multi_string(
-            "gin_bindings", [], "Gin bindings NAME.FIELD=VALUE, which override the files."
-        )
-
-    def read(self, classes: Mapping[str, type]) -> dict[str, Any]:
-        """See `gin_settings.read`."""
-        return gin_settings.read(classes, self.files.value, self.bindings.value)
 
 
 def clang_path(

@@ -20,7 +20,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_json
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
-from compiler_opt.tools import entry_point, printing, shared_flags
+from compiler_opt.tools import entry_point, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags(module_filter=False)
 _ORIGINAL_DIR = shared_flags.required_path(
@@ -49,13 +49,11 @@ def entry() -> int:
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     settings = RolloutSettings(timeout_s=_TIMEOUT_S.value)
-    results = []
     with WorkerPool(toolchain, INLINING_PROBLEM, _NUM_WORKERS.value) as pool:
         found = verify.verify(modules, original_dir, toolchain, pool, settings)
-        for result in tqdm(found, total=len(modules), unit="module", disable=None):
-            results.append(result)
-    results.sort(key=lambda result: result.module)
-    printing.echo(_summary(results, len(corpus.modules), toolchain))
+        shown = tqdm(found, total=len(modules), unit="module", disable=None)
+        results = sorted(shown, key=lambda result: result.module)
+    entry_point.echo(_summary(results, len(corpus.modules), toolchain))
     if output is not None:
         write_json(output, _to_json(results, toolchain))
     return 0 if all(result.is_good for result in results) else 1
@@ -65,15 +63,15 @@ def _summary(results: Sequence[Verification], num_modules: int, toolchain: Toolc
     identical = sum(result.is_identical for result in results)
     explained = [result for result in results if result.explanation is not None]
     others = [result for result in results if not result.is_good]
-    drawn = f" (a sample of {num_modules}, seed {_SEED.value})" if len(results) < num_modules else ""
+    sampled = f" (a sample of {num_modules}, seed {_SEED.value})" if len(results) < num_modules else ""
     lines = [
-        f"{_CORPUS.data_path.value}: {identical} of {len(results)} modules{drawn} are bit-identical "
+        f"{_CORPUS.data_path.value}: {identical} of {len(results)} modules{sampled} are bit-identical "
         f"({identical / len(results):.1%}), {len(explained)} differ for a known reason, {len(others)} otherwise",
         f"compiled by {toolchain.version_text}; not compared: {', '.join(verify.IGNORED_SECTIONS)}",
     ]
     for heading, group in (("not identical", others), ("explained", explained)):
         reasons = [f"{result.module}: {result.describe()}" for result in group]
-        lines += printing.first_of(heading, reasons, _MAX_SHOWN, remedy="; --output_path lists all")
+        lines += entry_point.first_of(heading, reasons, _MAX_SHOWN, remedy="; --output_path lists all")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""A small corpus made by each tested compiler, and results made up by hand."""
+"""A small corpus from each tested compiler, and invented results."""
 
 import pytest
 

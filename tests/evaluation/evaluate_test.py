@@ -1,4 +1,4 @@
-"""Whole evaluations of a small corpus by real compilers and linkers."""
+"""Evaluations of a small corpus by real compilers and linkers."""
 
 import dataclasses
 import signal
@@ -31,7 +31,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def result(corpus: Corpus, toolchain: Toolchain, kept: Path) -> Evaluation:
-    """The default's own decisions, given over the channel, as the policy; beside all baselines."""
+    """The default's decisions as a policy over the channel, and all baselines."""
     default = DefaultPolicy(INLINING)
     default.name = "policy"
     return evaluate(
@@ -64,7 +64,7 @@ def test_projects_and_languages(result: Evaluation) -> None:
     ]
 
 
-def test_numbers_are_those_of_the_kept_objects(result: Evaluation, kept: Path) -> None:
+def test_numbers_match_the_kept_objects(result: Evaluation, kept: Path) -> None:
     for project in result.projects:
         for policy in ("default", *result.policies):
             objects = {module.name: read_object_sizes(kept / policy / module.name) for module in project.modules}
@@ -83,8 +83,8 @@ def test_numbers_are_those_of_the_kept_objects(result: Evaluation, kept: Path) -
     assert abs(shapes.score("never") - linked) < abs(objects_total - linked)
 
 
-def test_of_each_module_the_smaller_object(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
-    """Half of the decisions by chance make some modules smaller, and some bigger."""
+def test_never_worse_takes_the_smaller_object(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    """Random decisions make some modules smaller and others bigger."""
     policy = baselines(INLINING, ["random"])[0]
     settings = dataclasses.replace(SETTINGS, keep_objects=tmp_path)
     result = evaluate(corpus, policy, problem=INLINING, toolchain=toolchain, settings=settings)
@@ -124,7 +124,7 @@ def test_a_module_that_fails_is_named_and_excluded(corpus: Corpus, toolchain: To
 
 
 def damaged_corpus(corpus: Corpus, folder: Path, *names: str) -> Corpus:
-    """A copy whose modules of those names have damaged bitcode."""
+    """A copy of the corpus in which the named modules have damaged bitcode."""
     for path in corpus.root.rglob("*"):
         if path.is_file():
             copy = folder / path.relative_to(corpus.root)
@@ -138,14 +138,14 @@ def damaged_corpus(corpus: Corpus, folder: Path, *names: str) -> Corpus:
     return Corpus.load(folder)
 
 
-def test_a_run_in_which_most_fails_stops_and_says_why(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_a_run_stops_with_the_reason_if_most_modules_fail(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     damaged = damaged_corpus(corpus, tmp_path, *(module.name for module in corpus.modules))
     with pytest.raises(CorpusError, match=r"4 of 4 modules \(with (default|x)\) failed to compile; the first: \S+: "):
         evaluate(damaged, ConstantPolicy(0, "x"), problem=INLINING, toolchain=toolchain, settings=SETTINGS)
 
 
 class DeadlyOnOne(ConstantPolicy):
-    """Ends the compiler that asks it, on the module of that name, by a signal that LLVM does not handle."""
+    """Kills the compiler on the named module by a signal that LLVM does not handle."""
 
     def __init__(self, module: str):
         super().__init__(1, "policy")
@@ -159,7 +159,7 @@ class DeadlyOnOne(ConstantPolicy):
         return super().start(header, seed)
 
 
-def test_the_default_stands_in_for_what_fails(corpus: Corpus, toolchain: Toolchain) -> None:
+def test_the_default_replaces_failed_compilations(corpus: Corpus, toolchain: Toolchain) -> None:
     deadly = DeadlyOnOne("shapes/area.cpp.o")
     result = evaluate(corpus, deadly, problem=INLINING, toolchain=toolchain, settings=SETTINGS)
     area, edge = result.projects[0].modules
@@ -176,7 +176,7 @@ def test_lld_is_needed(corpus: Corpus, toolchain: Toolchain) -> None:
         evaluate(corpus, ConstantPolicy(0, "policy"), problem=INLINING, toolchain=without)
 
 
-def test_policys_must_differ(corpus: Corpus, toolchain: Toolchain) -> None:
+def test_policies_must_differ_in_name(corpus: Corpus, toolchain: Toolchain) -> None:
     with pytest.raises(ConfigError, match="differ in name"):
         evaluate(corpus, ConstantPolicy(0, "default"), problem=INLINING, toolchain=toolchain)
 

@@ -1,4 +1,4 @@
-"""Reading the trainer's log."""
+"""Reading the history of a training."""
 
 import json
 from pathlib import Path
@@ -27,24 +27,24 @@ def test_curves(tmp_path: Path) -> None:
     assert history.projects == (Curve("a", (100, 200), (0.02, 0.04)), Curve("b", (100,), (0.0,)))
 
 
-def test_an_unfinished_last_line_is_left_out(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / "h.jsonl", json.dumps(ENTRIES[0]) + '\n{"iteration": 2, "comp')
     assert load_history(path).reward.values == (0.01,)
 
 
-def test_numbers_that_are_none_are_left_out(tmp_path: Path) -> None:
+def test_values_that_are_no_numbers_are_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / "h.jsonl", '{"iteration": 1, "compiles": 1, "reward_mean": NaN, "reward_by_project": 7}\n')
     history = load_history(path)
     assert (history.reward.values, history.projects) == ((), ())
 
 
 @pytest.mark.parametrize("text", ["nonsense\n{}\n", "[1]\n", '{"iteration": 1, "compiles": "many"}\n'])
-def test_what_is_no_log_is_refused(tmp_path: Path, text: str) -> None:
+def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="expected JSON objects with the numbers 'iteration' and 'compiles'"):
         load_history(write(tmp_path / "h.jsonl", text))
 
 
-def test_missing_log_is_refused(tmp_path: Path) -> None:
+def test_a_missing_history_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the training log"):
         load_history(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Adding up results; the numbers are those of the `evaluation` fixture."""
+"""Sums of results, of the numbers in the fixture `evaluation`."""
 
 import json
 
@@ -17,7 +17,7 @@ def test_changes_of_modules_and_projects(evaluation: Evaluation) -> None:
     assert (shapes.languages, plain.languages) == ("C++", "C")
 
 
-def test_the_default_stands_in_for_a_failure(evaluation: Evaluation) -> None:
+def test_the_default_replaces_a_failure(evaluation: Evaluation) -> None:
     plain = evaluation.projects[1]
     assert plain.modules[1].change("policy") == 0
     assert plain.object_bytes("policy") == 200 + 300
@@ -35,7 +35,7 @@ def test_totals(evaluation: Evaluation) -> None:
     assert policy.cpu_s == 3 * 0.5  # Of the three compilations that succeeded.
 
 
-def test_failures_name_everything_the_default_first(evaluation: Evaluation) -> None:
+def test_failures_start_with_those_of_the_default(evaluation: Evaluation) -> None:
     assert evaluation.failures() == [
         Failure("default", "shapes/broken", "shapes/broken: died of SIGSEGV <&>"),
         Failure("never", "plain (link)", "linking 2 objects: exit status 1"),

@@ -1,4 +1,4 @@
-"""Comparisons by visible arithmetic, and intervals against every resample there is."""
+"""Comparisons by visible arithmetic, and intervals against all possible resamples."""
 
 import itertools
 
@@ -23,7 +23,7 @@ def test_totals_means_and_counts() -> None:
     assert (comparison.wins, comparison.losses, comparison.ties) == (1, 1, 1)
 
 
-def test_equal_sizes_are_ties_without_doubt() -> None:
+def test_equal_sizes_are_ties_with_empty_intervals() -> None:
     comparison = compare([10, 20], [10, 20], ["p", "p"])
     assert (comparison.total.value, comparison.total.low, comparison.total.high) == (0, 0, 0)
     assert comparison.ties == 2
@@ -33,24 +33,24 @@ def test_a_size_of_zero_is_no_change() -> None:
     assert compare([0, 10], [0, 10], ["p", "p"]).mean.value == 0
 
 
-def test_nothing_compares_to_nothing() -> None:
+def test_no_modules() -> None:
     comparison = compare([], [], [])
     assert (comparison.total.value, comparison.mean.value, comparison.median) == (0, 0, 0)
 
 
-def test_sizes_of_different_modules_are_a_mistake() -> None:
+def test_sizes_of_different_modules_are_refused() -> None:
     with pytest.raises(ValueError, match="same modules"):
         compare([1, 2], [1], ["p", "p"])
 
 
 def exact_quantiles(values: list[float]) -> tuple[float, float]:
-    """Of all resamples, each as likely as any other."""
+    """The interval of all resamples, which are equally likely."""
     tail = (1 - CONFIDENCE) / 2
     ordered = sorted(values)
     return ordered[round(tail * (len(ordered) - 1))], ordered[round((1 - tail) * (len(ordered) - 1))]
 
 
-def test_the_interval_is_that_of_all_possible_resamples() -> None:
+def test_the_interval_matches_all_possible_resamples() -> None:
     """Four modules of one project and two of another: 4**4 * 2**2 = 1,024 equally likely resamples within projects."""
     before = [100.0, 210.0, 330.0, 460.0, 590.0, 720.0]
     after = [95.0, 230.0, 310.0, 470.0, 540.0, 715.0]
@@ -67,7 +67,7 @@ def test_the_interval_is_that_of_all_possible_resamples() -> None:
 
 
 def test_projects_keep_their_weight() -> None:
-    """A project of one module is in every resample: no doubt comes from it."""
+    """A project of one module is in every resample, so it adds no uncertainty."""
     comparison = compare([100, 100], [50, 100], ["p", "q"])
     assert comparison.total.low == comparison.total.high == pytest.approx(-0.25)
 

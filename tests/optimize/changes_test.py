@@ -9,19 +9,19 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.optimize.changes import REFERENCE_NAME, Reference, compare, feature_hashes
 
 
-def test_hashes_are_equal_where_all_features_are() -> None:
+def test_equal_features_have_equal_hashes() -> None:
     rng = np.random.default_rng(1)
     features = rng.integers(-3, 3, (4, 5000))
     hashes = feature_hashes(features)
     _, by_features = np.unique(features, axis=1, return_inverse=True)
     _, by_hashes = np.unique(hashes, return_inverse=True)
-    # The two partitions are one.
+    # Both give the same partition.
     assert len(set(zip(by_features.ravel().tolist(), by_hashes.tolist(), strict=True))) == by_features.max() + 1
     assert by_features.max() == by_hashes.max()
     assert (feature_hashes(features[::-1]) != hashes).any()
 
 
-def test_what_has_changed(tmp_path: Path) -> None:
+def test_changes(tmp_path: Path) -> None:
     decisions = np.arange(4, dtype=np.uint64)
     Reference({"a": "1", "b": "2", "c": "3"}, decisions, {"change": -0.05}).save(tmp_path)
     reference = Reference.load(tmp_path)

@@ -1,4 +1,4 @@
-"""A CMake project, built again elsewhere with another compiler and other options."""
+"""A CMake project, built in another folder with another compiler and other options."""
 
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def test_a_copy_of_the_build(build_dir: Path, toolchain: Toolchain, tmp_path: Pa
     assert 0 < sizes["shapes"].default_bytes < sum(map(read_text_bytes, members))  # `often` is in two of them
 
 
-def test_an_interrupted_build_goes_on(tmp_path: Path, toolchain: Toolchain) -> None:
+def test_an_interrupted_build_continues(tmp_path: Path, toolchain: Toolchain) -> None:
     program = CMakeProgram(configure(make_small_project(tmp_path / "source"), tmp_path / "user"), 1)
     copy = variant(toolchain, tmp_path / "copy", "-Oz")
     program.prepare(copy)
@@ -91,19 +91,19 @@ def test_an_interrupted_build_goes_on(tmp_path: Path, toolchain: Toolchain) -> N
     assert {target.name for target in program.targets(copy)} == {"shapes", "draw", "shapes_test"}
 
 
-def test_a_project_that_does_not_build_says_why(tmp_path: Path, toolchain: Toolchain) -> None:
+def test_a_failed_build_names_the_error(tmp_path: Path, toolchain: Toolchain) -> None:
     source = make_small_project(tmp_path / "source")
     program = CMakeProgram(configure(source, tmp_path / "user"), 1)
     copy = variant(toolchain, tmp_path / "copy", "-Oz")
     (source / "area.cpp").write_text("int area( {}\n")
     program.prepare(copy)
-    with pytest.raises(ConfigError, match=r"does not build: .*area.cpp:1:\d+: error: .*see .*copy-build.log"):
+    with pytest.raises(ConfigError, match=r"the build failed: .*area.cpp:1:\d+: error: .*see .*copy-build.log"):
         program.build(copy, nothing)
     (source / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.14)\nproject(x)\nfind_package(Nowhere REQUIRED)\n"
     )
     with pytest.raises(
-        ConfigError, match=r"does not configure it: CMake Error at CMakeLists.txt:3 .*see .*configure.log"
+        ConfigError, match=r"cannot configure it: CMake Error at CMakeLists.txt:3 .*see .*configure.log"
     ):
         program.prepare(variant(toolchain, tmp_path / "other", "-Oz"))
 
@@ -115,7 +115,7 @@ def test_a_project_that_does_not_build_says_why(tmp_path: Path, toolchain: Toolc
         ("set(CMAKE_CXX_COMPILER /usr/bin/g++)\nadd_library(a area.cpp)", "compiles .*area.cpp with /usr/bin/g"),
     ],
 )
-def test_a_project_that_cannot_be_learnt_from(text: str, message: str, tmp_path: Path, toolchain: Toolchain) -> None:
+def test_projects_that_cannot_be_optimised(text: str, message: str, tmp_path: Path, toolchain: Toolchain) -> None:
     source = make_small_project(tmp_path / "source")
     (source / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.14)\nproject(x)\n{text}\n")
     program = CMakeProgram(configure(source, tmp_path / "user"), 1)

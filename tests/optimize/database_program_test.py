@@ -1,4 +1,4 @@
-"""Any build: its compile commands and link commands, run again elsewhere."""
+"""A build's compile and link commands, run again in another folder."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ LINKS = (
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """Of a build by hand that left nothing but its sources."""
+    """The database of a build by hand, of which only the sources are left."""
     source = make_small_project(tmp_path / "source")
     entries = []
     for name in ("area.cpp", "edge.cpp", "list.c", "draw.cpp"):
@@ -68,12 +68,12 @@ def test_the_commands_are_run_again(database: Path, toolchain: Toolchain, tmp_pa
     assert (variant.folder / "objects" / "edge.o").exists()
 
 
-def test_what_does_not_compile_says_why(database: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_a_failed_compilation_names_the_error(database: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     (database.parent / "edge.cpp").write_text("nonsense\n")
     program = DatabaseProgram(database, LINKS, 2)
     variant = Variant(tmp_path / "copy", compilers(toolchain), ("-Oz",))
     program.prepare(variant)
-    with pytest.raises(ConfigError, match=r"does not build: .*edge.cpp:1:1: error"):
+    with pytest.raises(ConfigError, match=r"the build failed: .*edge.cpp:1:1: error"):
         program.build(variant, lambda done, total: None)
 
 
@@ -87,7 +87,7 @@ def test_what_does_not_compile_says_why(database: Path, toolchain: Toolchain, tm
         (("g++ other/area.o -o app",), "uses no object that .* makes"),
     ],
 )
-def test_link_commands_that_are_none(links: tuple[str, ...], message: str, database: Path) -> None:
+def test_wrong_link_commands(links: tuple[str, ...], message: str, database: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         DatabaseProgram(database, links, 1)
 

@@ -1,4 +1,4 @@
-"""Which targets only test, what is linked together, what is learnt from."""
+"""Targets that only tests need, groups of linked targets, and objects to train on."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ TARGETS = (
 )
 
 
-def test_what_only_tests_need() -> None:
+def test_targets_that_only_tests_need() -> None:
     assert targets_of_tests(TARGETS, {"yaml_test"}) == {"yaml_test", "gtest", "gtest_main", "gmock", "helper"}
     assert targets_of_tests(TARGETS[:1] + TARGETS[4:], set()) == set()
     # Nothing says that the library is wanted, but nothing says that it is a helper either.
@@ -42,7 +42,7 @@ def test_what_only_tests_need() -> None:
     assert targets_of_tests([program("a_test")], {"a_test"}) == set()
 
 
-def test_what_is_linked_together() -> None:
+def test_groups_of_linked_targets() -> None:
     targets = (
         library("base"),
         Target("objects", Kind.OBJECTS, ""),
@@ -55,7 +55,7 @@ def test_what_is_linked_together() -> None:
     assert len(set(link_groups(both).values())) == 1
 
 
-def test_each_source_is_learnt_from_once() -> None:
+def test_each_source_is_trained_on_once() -> None:
     def source(name: str, target: str, *key: str) -> Source:
         return Source(ObjectFile(Path("/build", name), name), target, key)
 
@@ -71,5 +71,5 @@ def test_each_source_is_learnt_from_once() -> None:
     assert [item.name for item in objects] == ["tool/a.o", "tool/a2.o", "tool/tool.o", "program/x.o"]
 
 
-def test_definitions_tell_objects_of_a_source_apart() -> None:
+def test_macros_distinguish_objects_of_a_source() -> None:
     assert source_key(["cc", "-DB", "-D", "A=1", "-Dx_EXPORTS", "-fPIC"], "a.c") == ("a.c", "A=1", "B")

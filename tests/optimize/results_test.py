@@ -1,4 +1,4 @@
-"""What counts, and when to train again."""
+"""Results of an optimisation: which targets count, when to retrain, and the report."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ def test_roles() -> None:
     }
 
 
-def test_when_to_train_again() -> None:
+def test_when_to_retrain() -> None:
     def reason(**values: object) -> str | None:
         return dataclasses.replace(RESULT, **values).retraining()  # type: ignore[arg-type]
 
@@ -63,7 +63,7 @@ def test_when_to_train_again() -> None:
     assert reason(targets=(TargetSize("app", "program", "main", 10, 10),)) == "it saves nothing"
 
 
-def test_broken_tests_are_noticed() -> None:
+def test_broken_tests() -> None:
     assert not RESULT.tests_broken
     assert dataclasses.replace(RESULT, tests=(PASSED, FAILED)).tests_broken
     assert not dataclasses.replace(RESULT, tests=(FAILED, FAILED)).tests_broken

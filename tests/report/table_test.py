@@ -1,4 +1,4 @@
-"""One description of a table, as text and on a page."""
+"""Tables as text, on a page and as CSV."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What a user may get wrong, at every entry point that can meet it: the cases are in `bad_input/`.
+"""Mistakes of users at all entry points that can receive them: the cases are in `bad_input/`.
 
 Each time: exit status 2, nothing on stdout, one line that names the file and says what to do, no traceback; no output,
 no folder for it, and nothing in the temporary folder. That a full disk leaves the last checkpoint is shown in
@@ -25,7 +25,7 @@ MISTAKES = (*settings.MISTAKES, *corpora.MISTAKES, *builds.MISTAKES, *policies.M
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with everything that is needed, good and bad; a mistake must leave it as it is."""
+    """A folder with good and bad input, which mistakes must not change."""
     place = tmp_path_factory.mktemp("place")
     make_place(place)
     # The tests are the other process that works in this one.
@@ -39,7 +39,7 @@ def run(place: Path, temporary: Path, tool: str, flags: Mapping[str, str]) -> "s
 
 
 def files(folder: Path) -> dict[str, int]:
-    """Everything in a folder, files with the time when they were last changed."""
+    """Everything in a folder, with the modification times of files."""
     return {
         str(path.relative_to(folder)): 0 if path.is_dir() else path.lstat().st_mtime_ns
         for path in sorted(folder.rglob("*"))
@@ -65,7 +65,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tool: str, mistake: Mistake, p
 
 
 def test_it_is_the_mistake_that_fails(place: Path, tmp_path: Path) -> None:
-    """The flags that are replaced by mistakes are good ones: with them, the quick tools do their work."""
+    """Without a mistake, the quick tools succeed."""
     for tool in ("doctor", "extract_ir", "evaluate", "combine_training_corpus", "corpus_stats"):
         result = run(place, tmp_path, tool, GOOD[tool])
         assert result.returncode == 0, result.stderr

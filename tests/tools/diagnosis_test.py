@@ -20,7 +20,7 @@ def test_the_tested_compilers_lack_nothing_essential(toolchain: Toolchain) -> No
     assert text.count("  yes          no           no ") == 3
 
 
-def test_the_table_tells_of_the_known_bug(toolchain: Toolchain) -> None:
+def test_the_report_shows_the_known_bug(toolchain: Toolchain) -> None:
     text = report(toolchain, [])
     assert ("overwrites callee_basic_block_count" in text) == toolchain.problems["inlining"].default_in_callee_slot
 

@@ -45,7 +45,7 @@ def test_a_wrong_compiler_is_one_line() -> None:
     assert "missing/clang" in result.stderr
 
 
-def test_a_compiler_that_will_not_do_is_status_2(tmp_path: Path) -> None:
+def test_an_unusable_compiler_is_status_2(tmp_path: Path) -> None:
     clang = tmp_path / "clang"
     clang.write_text("#!/bin/sh\necho clang version 17.0.0\n")
     clang.chmod(0o755)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt.tools.entry_point import echo, first_of
+
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """\
-'''The program's own words.'''
+'''The program's docstring.'''
 import errno, os, sys, time
 from absl import flags
 from compiler_opt.errors import CorpusError
@@ -37,7 +39,7 @@ def start(folder: Path, body: str, *arguments: str, required: bool = False) -> "
 
 
 def run(folder: Path, body: str, *arguments: str, required: bool = False) -> tuple[int, str, str]:
-    """Exit status, stdout, stderr of an entry point with this body."""
+    """Exit status, stdout and stderr of an entry point with this body."""
     process = start(folder, body, *arguments, required=required)
     stdout, stderr = process.communicate(timeout=60)
     return process.returncode, stdout, stderr
@@ -59,7 +61,7 @@ def test_exit_status_is_what_main_returns(returned: str, status: int, tmp_path: 
         ("raise OSError(errno.EROFS, 'Read-only', 'some/file')", "error: some/file: the file system is read-only; "),
     ],
 )
-def test_what_the_user_can_mend_is_one_line(body: str, message: str, tmp_path: Path) -> None:
+def test_a_users_error_is_one_line(body: str, message: str, tmp_path: Path) -> None:
     status, stdout, stderr = run(tmp_path, body)
     assert (status, stdout) == (2, "")
     assert stderr.startswith(message) and stderr.count("\n") == 1
@@ -87,10 +89,10 @@ def test_a_required_flag_that_is_missing(tmp_path: Path) -> None:
     assert stderr.startswith("error: ") and stderr.count("\n") == 1 and "needed" in stderr
 
 
-def test_help_is_no_failure(tmp_path: Path) -> None:
+def test_help_succeeds(tmp_path: Path) -> None:
     status, stdout, stderr = run(tmp_path, "print('never')", "--help")
     assert (status, stderr) == (0, "")
-    assert "The program's own words." in stdout and "--number" in stdout and "never" not in stdout
+    assert "The program's docstring." in stdout and "--number" in stdout and "never" not in stdout
 
 
 def test_interrupted(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_interrupted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "arguments"), [("print('few')", ()), ("print('many' * 1_000_000)", ()), ("print('never')", ("--help",))]
 )
-def test_when_nobody_reads_any_more(body: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_when_nobody_reads_the_output(body: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(body=body, required=False))
     reading, writing = os.pipe()
@@ -125,3 +127,14 @@ def test_when_nobody_reads_any_more(body: str, arguments: tuple[str, ...], tmp_p
 def test_another_broken_pipe_is_a_bug_of_ours(tmp_path: Path) -> None:
     status, _, stderr = run(tmp_path, "raise BrokenPipeError(errno.EPIPE, 'Broken pipe')")
     assert status == 1 and "Traceback" in stderr
+
+
+def test_unprintable_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    echo("caf\udce9.o: 1\n\ttwo é")
+    assert capsys.readouterr().out == "caf\\udce9.o: 1\n\\ttwo é\n"
+
+
+def test_the_first_reasons_are_named_and_the_others_counted() -> None:
+    assert first_of("left out", []) == []
+    assert first_of("left out", ["a:\n no  object", "b"], 2) == ["left out: a: no object", "left out: b"]
+    assert first_of("left out", ["a", "b", "c"], 1, remedy="; see x") == ["left out: a", "left out: 2 more; see x"]

@@ -1,4 +1,4 @@
-"""The command, from flags to files; and what it says to a user's mistakes."""
+"""The command, from flags to files, and its messages for mistakes."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture
 def policy_path(tmp_path: Path) -> Path:
-    """A policy that inlines what is cheap to call."""
+    """A policy that inlines cheap callees."""
     return save_policy(tmp_path / "policy", "callsite_cost")
 
 
@@ -70,10 +70,10 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
 
 
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
-def test_the_flags_that_the_policy_was_trained_with_or_that_gin_gives(
+def test_flags_come_from_gin_or_from_the_policys_training(
     corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a module of an odd name and an option that is on no list; once from a URL."""
+    """With an oddly named module and an unlisted option; once from a URL."""
     name = os.fsdecode(b"ar\xe9\na.o")
     module = corpus.by_name["shapes/area.cpp.o"]
     root = tmp_path / "odd"
@@ -93,7 +93,7 @@ def test_the_flags_that_the_policy_was_trained_with_or_that_gin_gives(
         "--baselines=",
         "--module_filter=^ar",
     ]
-    # What is fetched goes elsewhere; what was built for the compiler is used as it is.
+    # Fetched files get a cache of their own; plugins come from the usual one.
     cache = default_cache_dir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     default_cache_dir().mkdir(parents=True)
@@ -115,10 +115,10 @@ def test_the_flags_that_the_policy_was_trained_with_or_that_gin_gives(
 
 
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
-def test_a_policy_that_was_trained_with_other_flags_than_a_corpus_may_use(
+def test_a_policy_that_was_trained_with_forbidden_flags(
     corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path
 ) -> None:
-    """Trusting the corpus is not trusting the policy."""
+    """Trusting a corpus does not include trusting a policy."""
     trained = ProblemConfig(flags_to_add=("-load", "x.so"))
     dataclasses.replace(NetworkWeights.load(policy_path), metadata=trained.to_json()).save(tmp_path / "trained")
     result = run(
@@ -133,7 +133,7 @@ def test_a_policy_that_was_trained_with_other_flags_than_a_corpus_may_use(
 
 
 def test_a_model_that_is_built_into_the_compiler(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
-    """The compiler takes `release` without a channel and then inlines nothing."""
+    """The compiler accepts `release` without a channel, and then inlines nothing."""
     arguments = [f"--data_path={corpus.root}", "--policy_path=embedded", f"--output_path={tmp_path / 'output'}"]
     clang = tmp_path / "clang"
     clang.write_text(

@@ -82,7 +82,7 @@ def test_each_type_of_input(database: Path, tmp_path: Path) -> None:
         assert [module.name for module in Corpus.load(tmp_path / kind).modules] == ["a.o"]
 
 
-def test_what_is_left_out_is_not_told_to_those_who_want_errors_only(database: Path, tmp_path: Path) -> None:
+def test_verbosity_error_hides_what_is_left_out(database: Path, tmp_path: Path) -> None:
     result = extract_ir(f"--input={database}", f"--output_dir={tmp_path / 'corpus'}", "--verbosity=ERROR")
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) == 1

@@ -32,11 +32,11 @@ def test_the_list_names_every_project_and_licence(way: str) -> None:
         assert project.licence in result.stdout
 
 
-def test_what_it_takes_is_said_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_is_printed_before_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     result = fetch_corpus("--set=smoke", f"--output_dir={tmp_path / 'corpora'}", f"--cache_dir={tmp_path / 'cache'}")
-    # As the list has it: h3, marisa and munk2d, each of its own archive.
+    # See --list: h3, marisa and munk2d, an archive each.
     projects = [project for split in manifest.load().split("smoke").values() for project in split]
     download = sum(project.archive.num_bytes for project in projects) / 1e6
     corpora = sum(project.measured.num_bytes for project in projects) / 1e6

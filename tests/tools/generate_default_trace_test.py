@@ -1,4 +1,4 @@
-"""The command, with both compilers: its trace holds the truth, and replayed it gives what `clang -Oz` gives."""
+"""The command, with both compilers: replaying its trace gives the objects of `clang -Oz`."""
 
 import contextlib
 import csv
@@ -57,7 +57,7 @@ def output(corpus: Corpus, toolchain: Toolchain, policy_path: Path, tmp_path_fac
         "--compile_task=inlining",
         "--gin_files=gin_configs/inlining/common.gin",
         "--gin_bindings=rollout.timeout_s=100",
-        # What is added changes no code, so that all else is as without it.
+        # The additional output does not change the code.
         "--gin_bindings=problem_config.flags_to_add=['-funique-basic-block-section-names']",
         "--gin_bindings=problem_config.flags_to_replace={'-tune-cpu': 'x86-64'}",
         f"--policy_path={policy_path}",
@@ -75,7 +75,7 @@ def of_module(batch: TraceBatch, module: str) -> tuple[dict[str, np.ndarray], np
     return {name: values[part] for name, values in batch.features.items()}, batch.action[part]
 
 
-def test_a_trace_replayed_gives_the_plain_object_and_sees_the_same(
+def test_replaying_a_trace_gives_the_plain_object_and_the_same_features(
     output: Path, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     (batch,) = Trace(output / "trace").batches()
@@ -100,7 +100,7 @@ def test_a_trace_replayed_gives_the_plain_object_and_sees_the_same(
             np.testing.assert_array_equal(values, replayed.features()[name].reshape(-1), err_msg=f"{module} {name}")
 
 
-def test_the_description_says_where_it_comes_from(output: Path, toolchain: Toolchain) -> None:
+def test_the_description_of_the_trace(output: Path, toolchain: Toolchain) -> None:
     about = json.loads((output / "trace.meta.json").read_text())
     assert about["toolchain"] == toolchain.identity()
     assert about["problem"] == "inlining"
@@ -113,7 +113,7 @@ def test_the_description_says_where_it_comes_from(output: Path, toolchain: Toolc
     assert (about["num_modules"], about["num_contexts"], about["failed_modules"]) == (4, 3, [])
 
 
-def test_the_comparison(output: Path, corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_the_comparison_with_a_policy(output: Path, corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     with (output / "performance.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["module"] for row in rows] == sorted(corpus.by_name)
@@ -131,14 +131,14 @@ def test_the_comparison(output: Path, corpus: Corpus, toolchain: Toolchain, tmp_
     assert any(row["default_score"] != row["policy_score"] for row in rows)
 
 
-def test_only_what_was_asked_for_is_there(output: Path) -> None:
+def test_no_other_files_are_written(output: Path) -> None:
     assert sorted(path.name for path in output.iterdir()) == ["performance.csv", "trace", "trace.meta.json"]
 
 
-def test_it_is_the_same_every_time_and_failures_are_named(
+def test_traces_are_reproducible_and_name_failures(
     output: Path, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    """One module asks for what no corpus may, and the others are as before."""
+    """One module has a forbidden option; the others are unchanged."""
     root = make_small_corpus(tmp_path, str(toolchain.clang)).root
     (root / "plain" / "data.c.o.cmd").write_bytes(b"-cc1\0-load\0evil.so\0")
     trace = tmp_path / "output" / "trace"
@@ -153,7 +153,7 @@ def test_it_is_the_same_every_time_and_failures_are_named(
 
 
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
-def test_interrupted_it_leaves_nothing(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
+def test_an_interrupted_run_leaves_nothing(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     names = [f"{index}.o" for index in range(400)]
     module = corpus.by_name["shapes/area.cpp.o"]
     for name in names:
@@ -176,7 +176,7 @@ def test_interrupted_it_leaves_nothing(corpus: Corpus, clang_path: str, tmp_path
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
-    """Those with a name still: others have ended meanwhile."""
+    """Its descendants that still exist."""
     found = []
     for child in psutil.Process(pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -23,7 +23,7 @@ def place_fixture(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_corpus_that_rebuilds_and_one_that_does_not(place: Path) -> None:
+def test_identical_and_missing_objects(place: Path) -> None:
     where = (f"--data_path={place / 'corpus'}", f"--original_dir={place / 'build'}")
     output = place / "out" / "found.json"
     result = verify_corpus(*where, f"--output_path={output}")

@@ -1,4 +1,4 @@
-"""What corpora cannot be made of, or compared with."""
+"""Builds from which no corpus can be made, or with which none can be compared."""
 
 from tests.tools.bad_input.mistake import Mistake
 

@@ -1,4 +1,4 @@
-"""What is no corpus to work with, to combine, or to count."""
+"""Damaged corpora, and folders that are no corpora."""
 
 from tests.tools.bad_input.mistake import Mistake
 

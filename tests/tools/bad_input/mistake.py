@@ -1,4 +1,4 @@
-"""The entry points, flags with which each would do its work, and the form of a mistake."""
+"""The entry points, flags with which each succeeds, and the form of a mistake."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ GOOD: Mapping[str, Mapping[str, str]] = {
     "combine_training_corpus": {"root_dir": "together"},
     "corpus_stats": {"clang_path": CLANG, "data_path": "corpus", "output_path": "out/statistics"},
 }
-"""Flags with which each would do its work, in the folder that `place.make_place` fills; a mistake replaces one."""
+"""Flags with which each succeeds in the folder of `place.make_place`; a mistake replaces one."""
 
 OUTPUT_FLAG = {
     "deploy": "output",
@@ -65,7 +65,7 @@ OUTPUT_FLAG = {
 
 @dataclasses.dataclass(frozen=True)
 class Mistake:
-    """What is wrong, in which flags; `words` stand in the message, the name of the file and the remedy among them."""
+    """A mistake and its flags; the message contains `words`, such as the name of the file and the remedy."""
 
     name: str
     tools: tuple[str, ...]

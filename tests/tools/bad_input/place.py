@@ -1,4 +1,4 @@
-"""What the entry points are given: the good, and what is wrong with the rest."""
+"""Good and bad input of the entry points."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from tests.tools.bad_input.mistake import CLANG, NEWER_CLANG
 
 
 def make_place(place: Path) -> None:
-    """Fills a folder with everything that is needed, good and bad."""
+    """Fills a folder with good and bad input."""
     _make_compilers(place)
     _make_corpora(place)
     _make_folders_of_corpora(place)
@@ -104,7 +104,7 @@ def _save_policy(path: Path, feature: str) -> None:
 
 
 def _make_trace(path: Path) -> None:
-    """A trace as far as its description, which is all that anyone reads who finds a mistake elsewhere."""
+    """The description of a trace, which is all that is read before a mistake elsewhere is found."""
     path.write_bytes(b"")
     specs = [{"name": name, "port": 0, "type": "int64_t", "shape": []} for name in (*FEATURES, "inlining_decision")]
     description = {

@@ -1,4 +1,4 @@
-"""Vocabularies and policies that are not there, are damaged, or belong elsewhere."""
+"""Vocabularies and policies that are missing, damaged, or made for another compiler."""
 
 from tests.tools.bad_input.mistake import Mistake
 

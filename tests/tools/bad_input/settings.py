@@ -1,4 +1,4 @@
-"""Compilers, gin, traces, and where the output is to go."""
+"""Wrong compilers, gin settings, traces and output folders."""
 
 from tests.tools.bad_input.mistake import OUTPUT_FLAG, Mistake
 
@@ -11,7 +11,7 @@ def clang(name: str, path: str, *words: str, tools: tuple[str, ...] = WITH_CLANG
 
 
 def in_use(*tools: str) -> tuple[Mistake, ...]:
-    """Another process works in the folder."""
+    """Another process locks the folder."""
     return tuple(
         Mistake(
             "folder in use",

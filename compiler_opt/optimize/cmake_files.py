@@ -1,15 +1,20 @@
-"""Reads the settings of a configured CMake build (`CMakeCache.txt`), and writes them for another one."""
+"""CMake's files in a build folder: reads and writes settings (`CMakeCache.txt`), reads targets (the File API)."""
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
-from compiler_opt.errors import ConfigError
+import msgspec
 
-CACHE_NAME = "CMakeCache.txt"
-MAX_CACHE_BYTES = 1 << 26
+from compiler_opt.checked_values import read_json
+from compiler_opt.errors import ConfigError, CorpusError, ToolchainError
+from compiler_opt.files import read_regular
+from compiler_opt.optimize.program import Kind, Target
 
+_CACHE_NAME = "CMakeCache.txt"
+_MAX_CACHE_BYTES = 1 << 26
 _ENTRY = re.compile(r'^(?:"(?P<quoted>[^"]+)"|(?P<name>[^#/"][^:=]*)):(?P<type>[A-Z]+)=(?P<value>.*)$')
 _SETTABLE = {"BOOL", "STRING", "PATH", "FILEPATH", "UNINITIALIZED"}
 _FOUND_WITH_THE_COMPILER = re.compile(
@@ -26,6 +31,24 @@ _OURS = {
     "CMAKE_CONFIGURATION_TYPES",
 }
 
+API_QUERY = Path(".cmake/api/v1/query/codemodel-v2")
+"""A query file: when CMake configures a build folder, it answers by JSON files.
+
+https://cmake.org/cmake/help/latest/manual/cmake-file-api.7.html
+"""
+
+_API_REPLY = Path(".cmake/api/v1/reply")
+_MAX_REPLY_BYTES = 1 << 28
+_KINDS = {
+    "EXECUTABLE": Kind.EXECUTABLE,
+    "SHARED_LIBRARY": Kind.SHARED,
+    "MODULE_LIBRARY": Kind.SHARED,
+    "STATIC_LIBRARY": Kind.STATIC,
+    "OBJECT_LIBRARY": Kind.OBJECTS,
+}
+
+T = TypeVar("T")
+
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
@@ -37,12 +60,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class CMakeCache:
-    """A configured build folder.
-
-    Attributes:
-      folder: the build folder, absolute.
-      entries: the cache's variables.
-    """
+    """The variables in the cache of a configured build folder, whose path is absolute."""
 
     folder: Path
     entries: Mapping[str, Entry]
@@ -55,16 +73,14 @@ class CMakeCache:
           ConfigError: there is no such folder, or CMake has not configured it.
         """
         folder = folder.absolute()
-        path = folder / CACHE_NAME
+        path = folder / _CACHE_NAME
         if not folder.is_dir():
             raise ConfigError(f"{folder}: no such build folder; configure the project first: cmake -S SOURCE -B BUILD")
         try:
-            if path.stat().st_size > MAX_CACHE_BYTES:
-                raise ConfigError(f"{path}: larger than any cache of CMake ({MAX_CACHE_BYTES} bytes)")
-            text = path.read_bytes().decode("utf-8", "surrogateescape")
+            text = read_regular(path, _MAX_CACHE_BYTES).decode("utf-8", "surrogateescape")
         except FileNotFoundError:
             raise ConfigError(
-                f"{folder}: expected a build folder configured by CMake, found no {CACHE_NAME} in it; configure it "
+                f"{folder}: expected a build folder configured by CMake, found no {_CACHE_NAME} in it; configure it "
                 "first (cmake -S SOURCE -B BUILD), or use --compile_commands with --link_command"
             ) from None
         except OSError as error:
@@ -80,7 +96,7 @@ class CMakeCache:
         cache = cls(folder, entries)
         for name in ("CMAKE_HOME_DIRECTORY", "CMAKE_GENERATOR"):
             if not cache.get(name):
-                raise ConfigError(f"{path}: says no {name}; configure the build again: cmake -S SOURCE -B {folder}")
+                raise ConfigError(f"{path}: has no {name}; configure the build again: cmake -S SOURCE -B {folder}")
         return cache
 
     def get(self, name: str) -> str:
@@ -143,3 +159,84 @@ def initial_cache(settings: Mapping[str, Entry]) -> str:
         fence = "=" * next(width for width in range(1, 99) if f"]{'=' * width}]" not in entry.value)
         lines.append(f'set({name} [{fence}[{entry.value}]{fence}] CACHE {type_name} "")\n')
     return "".join(lines)
+
+
+class _Reference(msgspec.Struct, rename="camel"):
+    kind: str
+    json_file: str
+
+
+class _Index(msgspec.Struct):
+    objects: list[_Reference]
+
+
+class _Project(msgspec.Struct, rename="camel"):
+    name: str
+    parent_index: int | None = None
+
+
+class _TargetReference(msgspec.Struct, rename="camel"):
+    id: str
+    name: str
+    json_file: str
+    project_index: int
+
+
+class _Configuration(msgspec.Struct):
+    projects: list[_Project]
+    targets: list[_TargetReference]
+
+
+class _CodeModel(msgspec.Struct):
+    configurations: list[_Configuration]
+
+
+class _Artifact(msgspec.Struct):
+    path: str
+
+
+class _Dependency(msgspec.Struct):
+    id: str
+
+
+class _TargetDetails(msgspec.Struct):
+    type: str
+    artifacts: list[_Artifact] = []
+    dependencies: list[_Dependency] = []
+    install: dict[str, Any] | None = None
+
+
+def configured_targets(build_dir: Path) -> Iterator[Target]:
+    """The targets of a configured build, in CMake's order; their files may not be built yet.
+
+    Raises:
+      CorpusError: a reply is damaged.
+      ToolchainError: there is no reply; CMake is too old.
+    """
+    folder = build_dir / _API_REPLY
+    try:
+        index = _read(sorted(folder.glob("index-*.json"))[-1], _Index)
+        [file] = [reply.json_file for reply in index.objects if reply.kind == "codemodel"]
+        configuration = _read(folder / file, _CodeModel).configurations[0]
+        names = {target.id: target.name for target in configuration.targets}
+        for target in configuration.targets:
+            details = _read(folder / target.json_file, _TargetDetails)
+            if details.type not in _KINDS:
+                continue
+            kind = _KINDS[details.type]
+            project = configuration.projects[target.project_index]
+            yield Target(
+                name=target.name,
+                kind=kind,
+                artifact="" if kind is Kind.OBJECTS or not details.artifacts else details.artifacts[0].path,
+                uses=tuple(names[used.id] for used in details.dependencies if used.id in names),
+                installed=details.install is not None,
+                project=project.name if project.parent_index is not None else "",
+            )
+    except (IndexError, ValueError, FileNotFoundError) as error:
+        raise ToolchainError(f"{build_dir}: CMake does not list its targets; expected CMake >= 3.14") from error
+
+
+def _read(path: Path, model: type[T]) -> T:
+    remedy = "remove the folder it is in, and run this again"
+    return read_json(path, model, max_bytes=_MAX_REPLY_BYTES, error=CorpusError, remedy=remedy)

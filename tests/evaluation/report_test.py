@@ -1,4 +1,4 @@
-"""What an evaluation leaves behind: files, page and table."""
+"""The report on an evaluation: files, page and table, for size and for another score."""
 
 import csv
 import dataclasses
@@ -11,24 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.evaluation import output
+from compiler_opt.evaluation import report
 from compiler_opt.evaluation.history import Curve, History
-from compiler_opt.evaluation.report import most_changed
+from compiler_opt.evaluation.report import lead, render
+from compiler_opt.evaluation.report_parts import most_changed
 from compiler_opt.evaluation.results import Evaluation
-from compiler_opt.evaluation.size_report import lead, render
+from compiler_opt.problems import problem as problems
+from compiler_opt.report.formatting import MINUS
 
 HISTORY = History(Curve("mean", (1, 2, 3), (0.0, 0.01, 0.02)), (Curve("a", (1, 2), (0.0, 0.02)),))
 
 
 def test_files(evaluation: Evaluation, tmp_path: Path) -> None:
-    report = output.write(evaluation, tmp_path, HISTORY)
+    page = report.write(evaluation, tmp_path, HISTORY)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "modules.csv",
         "projects.csv",
         "report.html",
         "summary.json",
     ]
-    assert report == tmp_path / "report.html"
+    assert page == tmp_path / "report.html"
     assert json.loads((tmp_path / "summary.json").read_text())["num_modules"] == 4
     with (tmp_path / "modules.csv").open() as file:
         modules = {row["module"]: row for row in csv.DictReader(file)}
@@ -42,8 +44,8 @@ def test_files(evaluation: Evaluation, tmp_path: Path) -> None:
     assert projects["shapes"]["never_worse_linked_bytes"] == "1320"
 
 
-def test_names_may_hold_anything(evaluation: Evaluation, tmp_path: Path) -> None:
-    """What is not UTF-8, a formula for spreadsheets, mathematics for Matplotlib: all compilations are done by then."""
+def test_names_may_contain_anything(evaluation: Evaluation, tmp_path: Path) -> None:
+    """Bytes that are not UTF-8, formulas of spreadsheets and mathematics of Matplotlib must not lose the results."""
     odd = os.fsdecode(b"=caf\xe9\n$\\frac$" + 99 * b"x")
     projects = tuple(
         dataclasses.replace(
@@ -56,16 +58,16 @@ def test_names_may_hold_anything(evaluation: Evaluation, tmp_path: Path) -> None
         for project in evaluation.projects
     )
     result = dataclasses.replace(evaluation, projects=projects, provenance={"Corpus": odd})
-    page = output.write(result, tmp_path).read_text()
+    page = report.write(result, tmp_path).read_text()
     Checker().feed(page)
     assert "caf\\udce9" in page
-    output.terminal_table(result)
+    report.terminal_table(result)
     with (tmp_path / "projects.csv").open(newline="") as file:
         assert [row["project"][:7] for row in csv.DictReader(file)] == ["'=caf\\u", "'=caf\\u"]
 
 
 class Checker(HTMLParser):
-    """Every element is closed in order, and none refers to anything outside of the page."""
+    """Checks that elements are closed in order, and that none refers to anything outside of the page."""
 
     VOID = ("meta", "br", "hr", "link", "img")
 
@@ -120,7 +122,7 @@ def test_the_same_results_give_the_same_page(evaluation: Evaluation) -> None:
     assert render(evaluation, HISTORY) == render(evaluation, HISTORY)
 
 
-def test_the_lead_says_it_in_words(evaluation: Evaluation) -> None:
+def test_the_lead(evaluation: Evaluation) -> None:
     assert lead(evaluation) == (
         "Linked, 2 projects of 4 modules take 1,850 bytes of text with policy instead of 1,920. "
         "1 of the 2 programs got smaller, none is bigger."
@@ -132,22 +134,66 @@ def test_worst_modules_are_those_that_grew(evaluation: Evaluation) -> None:
     assert [module.name for module in worst] == ["shapes/b"]
 
 
-def test_a_corpus_of_one_module_has_a_page_too(evaluation: Evaluation) -> None:
+def test_a_page_for_one_module(evaluation: Evaluation) -> None:
     shapes = dataclasses.replace(evaluation.projects[0], modules=evaluation.projects[0].modules[:1], excluded={})
     Checker().feed(render(dataclasses.replace(evaluation, projects=(shapes,), baselines=())))
 
 
 def test_terminal_table(evaluation: Evaluation) -> None:
-    minus = "\N{MINUS SIGN}"
-    lines = output.terminal_table(evaluation).splitlines()
+    lines = report.terminal_table(evaluation).splitlines()
     assert lines[0].split() == ["project", "language", "modules", "default", "policy", "linked", "objects", "never"]
-    assert lines[2].split() == ["shapes", "C++", "2", "1,400", "1,330", f"{minus}5.00%", f"{minus}6.00%", "+14.3%"]
+    assert lines[2].split() == ["shapes", "C++", "2", "1,400", "1,330", f"{MINUS}5.00%", f"{MINUS}6.00%", "+14.3%"]
     assert lines[3].split()[-1] == "\N{EN DASH}"
     assert lines[5].split()[0] == "together"
     assert len({len(line) for line in lines[:6]}) == 1
     assert "1 smaller, 2 same, 1 bigger; 3 failures" in lines[7]
     assert lines[8] == (
-        f"with the smaller object of each module (deploy --never_worse): {minus}4.17% linked; by project "
-        f"{minus}5.71% to 0.00%"
+        f"with the smaller object of each module (deploy --never_worse): {MINUS}4.17% linked; by project "
+        f"{MINUS}5.71% to 0.00%"
     )
     assert lines[9] == "grew most: shapes/b +2.00%"
+
+
+def of_eviction(evaluation: Evaluation) -> Evaluation:
+    return dataclasses.replace(evaluation, problem=problems.load("regalloc_eviction"))
+
+
+def test_the_score_table_starts_with_scores(evaluation: Evaluation) -> None:
+    table = report.terminal_table(of_eviction(evaluation))
+    lines = table.splitlines()
+    assert lines[0].split()[:5] == ["project", "language", "modules", "default", "policy"]
+    [shapes] = [line for line in lines if line.startswith("shapes")]
+    # Scores of 800 and 500 under the default, of 700 and 510 under the policy: -90 of 1,300 in total, and in the mean
+    # of -12.5% and +2%. Linked, 1,330 instead of 1,400 bytes.
+    fields = shapes.replace(MINUS, "-").split()
+    assert fields[2:] == ["2", "1,300", "1,210", "-6.92%", "-5.25%", "-5.00%"]
+    assert "weighted spills, reloads and copies" in table
+
+
+def test_the_score_page_lists_the_modules_that_changed_most(evaluation: Evaluation) -> None:
+    page = render(of_eviction(evaluation))
+    fell, rose = re.findall(r"whose score (?:fell|rose) most</h2>\n(.*?)\n<h2>", page, re.S)
+    assert "shapes/a" in fell
+    assert "shapes/b" not in fell
+    assert "shapes/b" in rose
+    assert "shapes/a" not in rose
+    assert "The score is " in page
+    # A compiler's message is text, not HTML.
+    assert "SIGSEGV &lt;&amp;&gt;" in page
+
+
+def test_the_score_page_without_changes(evaluation: Evaluation) -> None:
+    projects = tuple(
+        dataclasses.replace(
+            project,
+            modules=tuple(
+                dataclasses.replace(module, outputs=dict.fromkeys(module.outputs, module.outputs["default"]))
+                for module in project.modules
+            ),
+        )
+        for project in evaluation.projects
+    )
+    same = dataclasses.replace(of_eviction(evaluation), projects=projects)
+    page = render(same)
+    assert "The score is the same as with the compiler&#39;s default" in page
+    assert page.count("None.") == 2

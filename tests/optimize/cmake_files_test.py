@@ -1,4 +1,4 @@
-"""What is taken over from a user's build folder, and what is not."""
+"""The settings that are copied from a user's build folder."""
 
 import subprocess
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.errors import ConfigError
-from compiler_opt.optimize.cmake_cache import CMakeCache, Entry, initial_cache
+from compiler_opt.optimize.cmake_files import CMakeCache, Entry, initial_cache
 
 CACHE = """
 # A comment
@@ -57,7 +57,7 @@ def test_settings(cache: CMakeCache) -> None:
 
 
 def test_cmake_reads_what_is_written(tmp_path: Path) -> None:
-    """Whatever the values hold, CMake's cache gets just that."""
+    """CMake's cache gets values of any characters unchanged."""
     values = {"PLAIN": "x;y", "QUOTED": 'a "b" \\c ${d} $ENV{HOME}', "BRACKETS": "]=] ]==]", "odd.name": "@x@ #y"}
     script = "".join(initial_cache({name: Entry("STRING", value)}) for name, value in values.items())
     (tmp_path / "script.cmake").write_text(script)
@@ -68,7 +68,7 @@ def test_cmake_reads_what_is_written(tmp_path: Path) -> None:
     assert {name: read.get(name) for name in values} == values
 
 
-def test_a_build_of_several_types_has_one_by_default(tmp_path: Path) -> None:
+def test_the_default_type_of_a_multi_config_build(tmp_path: Path) -> None:
     lines = "CMAKE_HOME_DIRECTORY:INTERNAL=/s\nCMAKE_GENERATOR:INTERNAL=Ninja Multi-Config\n"
     (tmp_path / "CMakeCache.txt").write_text(lines + "CMAKE_CONFIGURATION_TYPES:STRING=Debug;Release\n")
     assert CMakeCache.read(tmp_path).build_type == "Debug"
@@ -76,11 +76,11 @@ def test_a_build_of_several_types_has_one_by_default(tmp_path: Path) -> None:
     assert CMakeCache.read(tmp_path).build_type == "Release"
 
 
-def test_what_is_no_build_folder(tmp_path: Path) -> None:
+def test_other_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such build folder"):
         CMakeCache.read(tmp_path / "absent")
     with pytest.raises(ConfigError, match=r"found no CMakeCache.txt in it; configure it first"):
         CMakeCache.read(tmp_path)
     (tmp_path / "CMakeCache.txt").write_text("CMAKE_GENERATOR:INTERNAL=Ninja\n")
-    with pytest.raises(ConfigError, match="says no CMAKE_HOME_DIRECTORY; configure the build again"):
+    with pytest.raises(ConfigError, match="has no CMAKE_HOME_DIRECTORY; configure the build again"):
         CMakeCache.read(tmp_path)

@@ -1,11 +1,11 @@
-"""An optimisation goes on where it was, and only that one."""
+"""An optimisation continues after an interruption, and refuses the folder of another one."""
 
 from pathlib import Path
 
 import pytest
 
 from compiler_opt.errors import ConfigError
-from compiler_opt.optimize.state import STATE_NAME, State
+from compiler_opt.optimize.context import STATE_NAME, State
 
 IDENTITY = {"compiler": "clang 22", "source folder": "/s"}
 
@@ -45,7 +45,7 @@ def test_a_damaged_state_is_refused(content: str, tmp_path: Path) -> None:
         State(tmp_path, IDENTITY)
 
 
-def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(ConfigError, match="is not empty"):
         State(tmp_path, IDENTITY)

@@ -1,0 +1,131 @@
+"""Shared parts of the reports on evaluations, for size and for other scores, and on optimisations."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compiler_opt.evaluation import plots
+from compiler_opt.evaluation.history import History
+from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
+from compiler_opt.evaluation.statistics import CONFIDENCE, Estimate
+from compiler_opt.files import write_text
+from compiler_opt.report import page
+from compiler_opt.report.formatting import change_text, count_text, interval_text
+from compiler_opt.report.table import Cell, Change, Table, csv_text
+
+_MAX_MODULES_NAMED = 10
+_MAX_FAILURES_SHOWN = 200
+
+Card = tuple[str, Cell, str]
+"""Name, value and detail of a number at the top of a page."""
+
+
+def write_report(
+    folder: Path, tables: Mapping[str, Iterable[Mapping[str, Any]]], summary: Mapping[str, Any], html: str
+) -> Path:
+    """Writes CSV files (name -> rows), `summary.json` and `report.html`, each atomically; returns the page's path.
+
+    Raises:
+      OutputError: a file cannot be written; existing files are untouched.
+    """
+    files = {name: csv_text(rows) for name, rows in tables.items()}
+    files |= {"summary.json": json.dumps(summary, indent=2) + "\n", "report.html": html}
+    for name, contents in files.items():
+        write_text(folder / name, contents)
+    return folder / "report.html"
+
+
+def module_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
+    """Rows of `modules.csv`; cells of failed compilations are empty."""
+    for module in evaluation.modules:
+        row: dict[str, Any] = {"module": module.name, "project": module.project, "language": module.language}
+        for who in (DEFAULT, *evaluation.policies):
+            output: Output | None = module.outputs.get(who)
+            row[f"{who}_text_bytes"] = output.text_bytes if output else ""
+            row[f"{who}_score"] = f"{output.score:.3f}" if output else ""
+            row[f"{who}_decisions"] = output.num_decisions if output else ""
+            row[f"{who}_cpu_s"] = f"{output.cpu_s:.4f}" if output else ""
+            if who != DEFAULT:
+                row[f"{who}_failure"] = module.failures.get(who, "")
+        yield row
+
+
+def project_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
+    """Rows of `projects.csv`."""
+    for project in evaluation.projects:
+        row: dict[str, Any] = {
+            "project": project.name,
+            "languages": project.languages,
+            "modules": len(project.modules),
+            "excluded": len(project.excluded),
+        }
+        for who in (DEFAULT, *evaluation.policies):
+            row[f"{who}_linked_bytes"] = project.linked_bytes.get(who, "")
+            row[f"{who}_object_bytes"] = project.object_bytes(who)
+            row[f"{who}_score"] = f"{project.score(who):.3f}"
+            if who != DEFAULT:
+                row[f"{who}_failures"] = project.num_substituted(who)
+        row["never_worse_linked_bytes"] = project.linked_bytes.get(NEVER_WORSE, "")
+        yield row
+
+
+def evaluation_page(
+    template: str, evaluation: Evaluation, history: History | None, *, cards: Sequence[Card], **values: object
+) -> str:
+    """Renders the page of an evaluation by a template that extends `evaluation.html`, with other values for it.
+
+    The history of the training is plotted if it is given; a card with the failures is added to `cards`.
+    """
+    policy = evaluation.policy
+    failures = evaluation.failures()
+    rows = [[failure.policy, failure.where, failure.reason] for failure in failures[:_MAX_FAILURES_SHOWN]]
+    num_failed = f"{evaluation.totals[policy].num_failures:,}"
+    return page.render(
+        template,
+        evaluation=evaluation,
+        confidence=f"{CONFIDENCE:.0%}",
+        cards=[*cards, ("Failed compilations", num_failed, f"of {count_text(len(evaluation.modules), 'module')}")],
+        training_curve=plots.training_curve(history),
+        num_decisions=sum(module.output(policy).num_decisions for module in evaluation.modules),
+        failures=Table(["policy", "where", "reason"], rows, num_text_columns=3, wrapped=frozenset({1, 2})),
+        num_failures=len(failures),
+        **values,
+    )
+
+
+def change_headline(what: str, change: float, words: tuple[str, str]) -> str:
+    """A relative change as a sentence; the words for less and more are such as `smaller` and `bigger`."""
+    if change_text(change) == change_text(0):
+        return f"{what} is the same as with the compiler's default"
+    return f"{what} is {change_text(abs(change))[1:]} {words[0 if change < 0 else 1]} than with the default"
+
+
+def estimate_card(name: str, estimate: Estimate) -> Card:
+    """A card with a change and its confidence interval."""
+    return name, Change(estimate.value), interval_text(estimate.low, estimate.high)
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """A change with its confidence interval, for the terminal."""
+    return f"{change_text(estimate.value)} ({CONFIDENCE:.0%} interval: {interval_text(estimate.low, estimate.high)})"
+
+
+def project_table(
+    evaluation: Evaluation, head: Sequence[str], cells: Callable[[ProjectResult], list[Cell]], total: list[Cell]
+) -> Table:
+    """A row for each project and one for all together, with the columns of `head` after language and modules.
+
+    `cells` returns a project's cells in these columns; `total` has the cells of all projects together.
+    """
+    rows = [
+        [project.name, project.languages, str(len(project.modules)), *cells(project)] for project in evaluation.projects
+    ]
+    together = ["together", "", str(len(evaluation.modules)), *total]
+    return Table(["project", "language", "modules", *head], rows, together, num_text_columns=2)
+
+
+def most_changed(evaluation: Evaluation, amount: Callable[[ModuleResult], float]) -> list[ModuleResult]:
+    """The ten modules with the largest amounts above 0, the largest first."""
+    changed = [module for module in evaluation.modules if amount(module) > 0]
+    return sorted(changed, key=lambda module: (-amount(module), module.name))[:_MAX_MODULES_NAMED]
