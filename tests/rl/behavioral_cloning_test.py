@@ -141,7 +141,7 @@ def test_a_long_trace_is_sampled(tmp_path: Path) -> None:
 def test_traces_that_cannot_be_cloned_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="at least 2 modules"):
         load_examples(write(tmp_path / "one", 1), kind("cost"), CONFIG)
-    with pytest.raises(PolicyError, match="no choice"):
+    with pytest.raises(PolicyError, match="expected a choice"):
         load_examples(write(tmp_path / "float", 2, advice="f4"), kind("cost"), CONFIG)
     with pytest.raises(PolicyError, match="expected decisions of 0 to 1, found 7"):
         load_examples(write(tmp_path / "many", 2, action=7), kind("cost"), CONFIG)
