@@ -1,8 +1,8 @@
-// Code for trying out the inliner plugin, whose features are hard to keep up to date while calls are inlined. The plugin is
-// refused unless it computes the same features as LLVM's own advisor (see llvm/inliner_plugin.py).
+// Code for trying out the inliner plugin, whose features are hard to keep up to date while calls are inlined. The
+// plugin is refused unless it computes the same features as LLVM's own advisor (see llvm/inliner_plugin.py).
 //
-// Inlining here ends blocks, splits or removes landing pads, makes calls direct, and deletes functions; there are loops of
-// one block, mutual recursion, and coroutines that are split meanwhile. No header is included; any target will do.
+// Inlining here ends blocks, splits or removes landing pads, makes calls direct, and deletes functions; there are loops
+// of one block, mutual recursion, and coroutines that are split meanwhile. No header is included; any target will do.
 
 void put(int);
 int get(int);

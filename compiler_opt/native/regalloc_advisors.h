@@ -1,9 +1,9 @@
 // The advisors of LLVM's greedy register allocator, as its analyses hand them out: from LLVM's own headers where it
 // installs them (LLVM 20 and later), else declared here. LLVM exports them from its shared library all the same.
 //
-// What is declared here must have the members and virtual functions of LLVM's own, in their order. So versions that this
-// was not held against are refused: later ones have an `AllocationOrder` with more members. `llvm/plugin.py` compiles with
-// whatever was built before it lets anybody have it.
+// What is declared here must have the members and virtual functions of LLVM's own, in their order. So versions that
+// this was not held against are refused: later ones have an `AllocationOrder` with more members. `llvm/plugin.py`
+// compiles with whatever was built before it lets anybody have it.
 
 #ifndef COMPILER_OPT_NATIVE_REGALLOC_ADVISORS_H_
 #define COMPILER_OPT_NATIVE_REGALLOC_ADVISORS_H_

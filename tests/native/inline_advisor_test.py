@@ -83,10 +83,10 @@ def test_inline_assembly_costs_what_llvm_is_told(toolchain: Toolchain, tmp_path:
 def test_a_plugin_that_counts_otherwise_is_refused(toolchain: Toolchain, tmp_path: Path) -> None:
     for source in SOURCES:
         shutil.copy(source, tmp_path)
-    advisor = tmp_path / "inline_advisor.h"
-    right = "llvm::isa<llvm::SwitchInst>(End)"
-    assert right in advisor.read_text()
-    advisor.write_text(advisor.read_text().replace(right, "false"))
+    header = tmp_path / "function_body.h"
+    right = "llvm::isa<llvm::SwitchInst>(Terminator)"
+    assert right in header.read_text()
+    header.write_text(header.read_text().replace(right, "false"))
     kind = dataclasses.replace(INLINER, sources=tuple(tmp_path / source.name for source in SOURCES))
     with pytest.raises(ToolchainError, match=r"other values than LLVM's own advisor for the features .*conditionally_"):
         PluginCache(tmp_path / "cache").get(toolchain, kind)

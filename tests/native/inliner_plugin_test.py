@@ -213,7 +213,7 @@ _FAULTS = {
     "none": "no policy",
     "missing": "No such file",
     "empty": "empty",
-    "folder": "not an ordinary file",
+    "folder": "not a regular file",
     "truncated": "truncated",
     "damaged": "damaged",
     "unknown feature": "unheard_of",

@@ -100,7 +100,7 @@ def test_a_log_of_several_threads_is_refused(problem: Problem, toolchain: Toolch
     variables = regalloc_plugin.environment(policy=policy, log=log, strict=False)
     result = _link(toolchain, place, "full", [load, "--lto-partitions=4"], variables)
     assert result.returncode != 0
-    assert "a log or a channel takes the decisions of one only; link with -Wl,--lto-partitions=1" in result.stderr
+    assert "but this process runs several; link with -Wl,--lto-partitions=1" in result.stderr
     # In one thread it is whole, although lld ends without running what is to be run in the end.
     log.unlink()
     _linked(toolchain, place, "full", [load], variables)

@@ -194,10 +194,10 @@ def test_a_policy_that_cannot_be_had_leaves_the_default(
     good, plain = problem.native_form(weights), _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
     renamed = dataclasses.replace(weights, features=("no_such_input", *weights.features[1:]))
     for content, reason in (
-        (b"", "empty, or not an ordinary file"),
+        (b"", "empty, or not a regular file"),
         (good[:-8], "the policy network is truncated"),
         (problem.native_form(renamed), "needs the input no_such_input"),
-        (native_blob(weights, of_integers=False, about={"problem": "inlining"}), "is not for the register allocator"),
+        (native_blob(weights, of_integers=False, about={"problem": "inlining"}), "found one for inlining"),
     ):
         blob = tmp_path / "policy.mlgo"
         blob.write_bytes(content)
@@ -226,7 +226,7 @@ def test_what_comes_to_nothing_is_an_error_where_that_is_asked_for(
     log = {"MLGO_REGALLOC_MODE": "default", "MLGO_REGALLOC_LOG": str(tmp_path / "log")}
     for words, variables, reason in (
         (command, {}, "no policy: none is built in, and MLGO_REGALLOC_POLICY names none"),
-        (unasked, log, "nothing is decided or logged: the command line does not have LLVM ask an advisor"),
+        (unasked, log, "the channel or log cannot be used: the command line does not enable an ML advisor"),
     ):
         strict = environment | variables | {"MLGO_REGALLOC_STRICT": "1"}
         result = subprocess.run(words, env=strict, capture_output=True, text=True, check=False)

@@ -83,7 +83,7 @@ def test_evictions_are_those_of_numpy(num_candidates: int, driver: Path, tmp_pat
     (tmp_path / "blob").write_bytes(_EVICTION.native_form(weights))
     (tmp_path / "observations").write_bytes(records.tobytes())
     # The default's choice comes last, and is no tensor of the compiler's.
-    said = run_driver(driver, "choose", tmp_path / "blob", tmp_path / "observations", *_spelled(specs[:-1]))
+    said = run_driver(driver, "choose_candidate", tmp_path / "blob", tmp_path / "observations", *_spelled(specs[:-1]))
     found = np.array(said, np.int64)
     scores = outputs(weights, QuantileEncoder(weights.quantiles).ranks(values))[..., 0]
     scores = np.where(legal, scores, -np.inf)
@@ -107,7 +107,7 @@ def test_numbers_are_those_of_numpy(driver: Path, tmp_path: Path) -> None:
     (tmp_path / "blob").write_bytes(_PRIORITY.native_form(weights))
     (tmp_path / "observations").write_bytes(records.tobytes())
     specs = ["li_size:i:1", "stage:i:1", "weight:f:1"]
-    found = run_driver(driver, "number", tmp_path / "blob", tmp_path / "observations", *specs)
+    found = run_driver(driver, "mean_action", tmp_path / "blob", tmp_path / "observations", *specs)
     policy = _PRIORITY.policy(weights)
     assert isinstance(policy, ContinuousPolicy)
     expected = policy.means({name: records[name] for name in _PRIORITY.feature_names})
@@ -118,9 +118,9 @@ def test_numbers_are_those_of_numpy(driver: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("specs", "reason"),
     [
-        (["weight:f:1"], "it needs the input li_size, which cannot be had of this compiler"),
-        (["li_size:i:1", "stage:i:5", "weight:f:1"], "it needs the input stage, which cannot be had"),
-        (["mask:i:33", "use_def_density:f:33"], "the compiler does not send what candidates are compared by"),
+        (["weight:f:1"], "it needs the input li_size, which this compiler does not compute"),
+        (["li_size:i:1", "stage:i:5", "weight:f:1"], "it needs the input stage, which this compiler does not compute"),
+        (["mask:i:33", "use_def_density:f:33"], "the compiler does not compute use_def_density and nr_broken_hints"),
         (["mask:i:33", "use_def_density:f:33", "nr_broken_hints:f:33"], "the network is for another problem"),
     ],
 )
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_named(specs: list[str], reason: str, driver: Path,
     weights = _weights(_PRIORITY.feature_names, np.arange(60.0).reshape(20, 3), 2, 1)
     (tmp_path / "blob").write_bytes(_PRIORITY.native_form(weights))
     (tmp_path / "observations").write_bytes(b"")
-    [said] = run_driver(driver, "number", tmp_path / "blob", tmp_path / "observations", *specs)
+    [said] = run_driver(driver, "mean_action", tmp_path / "blob", tmp_path / "observations", *specs)
     assert said.startswith(reason)
 
 
