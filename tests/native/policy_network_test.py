@@ -92,11 +92,11 @@ def _forge(blob: bytes, place: int, value: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("place", "value", "problem"),
     [
-        (0, b"x", "begins with other bytes"),
+        (0, b"x", "expected it to begin with `mlgo-net`"),
         (8, struct.pack("<I", 2), "another format version"),
         (8, struct.pack(">I", 1), "little-endian"),
         (16, struct.pack("<Q", 1 << 40), "truncated"),
-        (16, struct.pack("<Q", 40), "longer than it says"),
+        (16, struct.pack("<Q", 40), "longer than its header says"),
         (24, struct.pack("<I", 0), "number of features"),
         (24, struct.pack("<I", 513), "number of features"),
         (24, struct.pack("<I", 4), "sections"),
