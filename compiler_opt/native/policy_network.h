@@ -223,7 +223,7 @@ class PolicyNetwork {
       ++num_names;
     }
     if (num_names != num_features_ || names_[prologue.names_bytes - 1] != '\0')
-      return "the policy network does not have one name per feature";
+      return "the policy network's feature names do not match its number of features";
     if (prologue.metadata_bytes == 0 || metadata_[prologue.metadata_bytes - 1] != '\0')
       return "the policy network's metadata is not NUL-terminated";
     return nullptr;
