@@ -86,9 +86,11 @@ def _call_sites(names: bytes, callers: np.ndarray, callees: np.ndarray, inlined:
     return CallSites(functions, callers.astype(np.int32), callees.astype(np.int32), inlined != 0)
 
 
-SOURCES = tuple(
-    NATIVE / name for name in ("inliner_plugin.cpp", "inline_advisor.h", "plugin_environment.h", "policy_network.h")
-)
+_NAMES = """
+inliner_plugin.cpp inliner_settings.h inliner_log.h inline_advisor.h function_body.h call_graph_heights.h
+inline_cost_sum.h plugin_environment.h policy_network.h
+"""
+SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""
 
 PROBE_SOURCE = NATIVE / "inliner_probe.cpp"

@@ -18,7 +18,10 @@ from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
 
-_NAMES = "regalloc_plugin.cpp regalloc_advisors.h plugin_environment.h regalloc_policy.h policy_network.h"
+_NAMES = """
+regalloc_plugin.cpp regalloc_wrappers.h regalloc_decider.h regalloc_advisors.h regalloc_policy.h model_runner.h
+plugin_environment.h policy_network.h
+"""
 SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""
 

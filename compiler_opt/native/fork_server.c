@@ -1,13 +1,14 @@
-// A library that stops a program before main, to be forked: preload it with LD_PRELOAD and pass one end of a stream socket.
+// A library that turns a program into a fork server: load it with LD_PRELOAD, and pass one end of a stream socket.
 //
-// Starting the compiler is most of the cost of a small compilation: before main, its libraries are mapped and relocated, and
-// thousands of options are registered. Here that happens once. Just before main, the process waits for requests and answers
-// each by a fork, which runs main with the request's arguments as if it had just been started. llvm/fork_server.py is the
-// other end.
+// Starting the compiler is most of the cost of a small compilation: before main, its libraries are mapped and
+// relocated, and thousands of options are registered. A fork server does this only once. It waits for requests just
+// before main, and serves each one by forking a child that runs main with the request's arguments, as if it had just
+// been started. The client is llvm/fork_server.py.
 //
 //   MLGO_FORK_SERVER   the socket's descriptor; without it, the program runs normally
 //
-// The fork is a child of the process that started this one (CLONE_PARENT), which can therefore wait for it and kill it.
+// The children's parent is the client, which started the server (CLONE_PARENT), so that it can wait for them and kill
+// them.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,8 +28,8 @@
 
 typedef int Main(int, char **, char **);
 
-// Followed by `num_bytes` of strings, each with its NUL: the folder to work in, the arguments, the environment. Two
-// descriptors come along: standard output and error. All numbers are the machine's own.
+// Followed by `num_bytes` of NUL-terminated strings: the working directory, the arguments, the environment. Two
+// descriptors are sent with it: standard output and standard error. Numbers are in native byte order.
 struct Request {
   uint64_t memory_bytes; // limit on the address space
   uint64_t file_bytes;   // limit on each file that is written
@@ -37,20 +38,20 @@ struct Request {
   uint32_t num_bytes;
 };
 
-// By the forked process, before anything of the program runs.
+// Sent by the child before it runs main, or by the server if it cannot fork.
 struct Reply {
   int32_t pid;
-  int32_t error; // errno of what failed, and then the process is gone; 0 if nothing did
+  int32_t error; // 0, or the errno of a failure, after which the child exits
 };
 
 enum { kMaxStrings = 1 << 20, kMaxBytes = 1 << 26 };
 
 static Main *program_main;
-static int host = -1;
+static int client = -1; // the socket
 
 static int receive(void *buffer, size_t size) {
   for (char *next = buffer; size != 0;) {
-    const ssize_t received = recv(host, next, size, 0);
+    const ssize_t received = recv(client, next, size, 0);
     if (received < 0 && errno == EINTR)
       continue;
     if (received <= 0)
@@ -61,7 +62,7 @@ static int receive(void *buffer, size_t size) {
   return 1;
 }
 
-// Also the descriptors; 0 when the host has gone or speaks otherwise.
+// Receives a request and its descriptors; 0 if the client is gone or the request is malformed.
 static int receive_request(struct Request *request, int descriptors[2]) {
   union {
     char bytes[CMSG_SPACE(2 * sizeof(int))];
@@ -71,7 +72,7 @@ static int receive_request(struct Request *request, int descriptors[2]) {
   struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
   ssize_t received;
   do
-    received = recvmsg(host, &message, MSG_CMSG_CLOEXEC);
+    received = recvmsg(client, &message, MSG_CMSG_CLOEXEC);
   while (received < 0 && errno == EINTR);
   const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
   if (received <= 0 || header == NULL || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(2 * sizeof(int)))
@@ -82,8 +83,9 @@ static int receive_request(struct Request *request, int descriptors[2]) {
          request->num_bytes <= kMaxBytes;
 }
 
-// Points each of `count` to the next string, and ends them with NULL; the byte behind them, or NULL if there are fewer.
-static char *point(char **to, uint32_t count, char *next, const char *end) {
+// Fills a NULL-terminated array with pointers to the next `count` strings. Returns the address after these strings, or
+// NULL if there are fewer.
+static char *fill_pointers(char **to, uint32_t count, char *next, const char *end) {
   for (; count != 0; --count) {
     if (next == end)
       return NULL;
@@ -94,20 +96,21 @@ static char *point(char **to, uint32_t count, char *next, const char *end) {
   return next;
 }
 
-static int become(const struct Request *request, const int descriptors[2], const char *folder, pid_t parent) {
+// Sets up a new child as its request says; returns 0 or an errno.
+static int set_up_child(const struct Request *request, const int descriptors[2], const char *directory, pid_t parent) {
   const struct rlimit memory = {request->memory_bytes, request->memory_bytes};
   const struct rlimit file = {request->file_bytes, request->file_bytes};
   const struct rlimit core = {0, 0};
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || setsid() < 0 || dup2(descriptors[0], 1) < 0 ||
-      dup2(descriptors[1], 2) < 0 || chdir(folder) != 0 || setrlimit(RLIMIT_CORE, &core) != 0 ||
+      dup2(descriptors[1], 2) < 0 || chdir(directory) != 0 || setrlimit(RLIMIT_CORE, &core) != 0 ||
       setrlimit(RLIMIT_FSIZE, &file) != 0 || setrlimit(RLIMIT_AS, &memory) != 0)
     return errno;
-  // The host may have died before that: then no signal will ever come.
+  // If the client died before prctl, no signal will ever arrive.
   return getppid() == parent ? 0 : ESRCH;
 }
 
 static int serve(int argc, char **argv, char **envp) {
-  if (host < 0)
+  if (client < 0)
     return program_main(argc, argv, envp);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const pid_t parent = getppid();
@@ -123,21 +126,21 @@ static int serve(int argc, char **argv, char **envp) {
       _exit(1);
     char **const variables = pointers + request.num_arguments + 1;
     const char *end = strings + request.num_bytes;
-    char *next = point(pointers, request.num_arguments, strings + strlen(strings) + 1, end);
-    if (next == NULL || point(variables, request.num_variables, next, end) != end)
+    char *next = fill_pointers(pointers, request.num_arguments, strings + strlen(strings) + 1, end);
+    if (next == NULL || fill_pointers(variables, request.num_variables, next, end) != end)
       _exit(1);
 
-    // What fork() of the C library does besides is for threads, of which there are none yet.
+    // A raw system call: what fork() of the C library does in addition is only needed with several threads.
     const long pid = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
     if (pid <= 0) {
-      struct Reply reply = {(int32_t)getpid(), pid == 0 ? become(&request, descriptors, strings, parent) : errno};
+      struct Reply reply = {(int32_t)getpid(), pid == 0 ? set_up_child(&request, descriptors, strings, parent) : errno};
       if (pid < 0)
         reply.pid = 0;
-      const int is_told = send(host, &reply, sizeof reply, MSG_NOSIGNAL) == (ssize_t)sizeof reply;
+      const int is_sent = send(client, &reply, sizeof reply, MSG_NOSIGNAL) == (ssize_t)sizeof reply;
       if (pid == 0) {
-        if (!is_told || reply.error != 0)
+        if (!is_sent || reply.error != 0)
           _exit(127);
-        close(host);
+        close(client);
         close(descriptors[0]);
         close(descriptors[1]);
         environ = variables;
@@ -151,7 +154,7 @@ static int serve(int argc, char **argv, char **envp) {
   }
 }
 
-// Called by the program's first instructions, with its main; the C library's own is next.
+// The program's entry point calls this function instead of the C library's, which is the next symbol of that name.
 int __libc_start_main(Main *main, int argc, char **argv, void (*init)(void), void (*fini)(void), void (*rtld_fini)(void),
                       void *stack_end);
 
@@ -161,7 +164,7 @@ int __libc_start_main(Main *main, int argc, char **argv, void (*init)(void), voi
   *(void **)&start = dlsym(RTLD_NEXT, "__libc_start_main");
   const char *descriptor = getenv("MLGO_FORK_SERVER");
   if (descriptor != NULL)
-    host = atoi(descriptor);
+    client = atoi(descriptor);
   program_main = main;
   return start(serve, argc, argv, init, fini, rtld_fini, stack_end);
 }

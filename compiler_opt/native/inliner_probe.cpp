@@ -1,8 +1,9 @@
-// Code for trying out the inliner plugin, whose features are hard to keep up to date while calls are inlined. The plugin is
-// refused unless it computes the same features as LLVM's own advisor (see llvm/inliner_plugin.py).
+// A source to try out the inliner plugin on, which is rejected unless it computes the same features here as LLVM's own
+// advisor (see llvm/inliner_plugin.py).
 //
-// Inlining here ends blocks, splits or removes landing pads, makes calls direct, and deletes functions; there are loops of
-// one block, mutual recursion, and coroutines that are split meanwhile. No header is included; any target will do.
+// The code makes features hard to keep up to date. Inlining its calls ends blocks, splits or removes landing pads,
+// makes calls direct, and deletes functions; there are single-block loops, mutual recursion, and coroutines that are
+// split in the meantime. It includes no headers, so that it compiles for any target.
 
 void put(int);
 int get(int);
@@ -42,7 +43,7 @@ int guarded(int x) {
   return checked(x + 1);
 }
 
-// Nothing is left to be caught, or to be destroyed.
+// After inlining, there is nothing left to catch or to destroy.
 static int harmless(int x) noexcept { return x * 3; }
 static void ends(int x) {
   Guard guard{x};
@@ -60,7 +61,7 @@ int lost(int x) {
   return harmless(x);
 }
 
-// What uses a result that never comes cannot be reached any more. LLVM 22 counts it all the same.
+// The uses of a result that is never returned become unreachable; LLVM 22 counts their blocks nevertheless.
 static int hang(int x) {
   put(x);
   stop(x);

@@ -1,4 +1,4 @@
-// What our pass plugins have in common: what the environment says, and where a policy comes from.
+// What the pass plugins share: environment variables, messages, and loading a policy.
 
 #ifndef COMPILER_OPT_NATIVE_PLUGIN_ENVIRONMENT_H_
 #define COMPILER_OPT_NATIVE_PLUGIN_ENVIRONMENT_H_
@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A policy that is built in: a generated source file defines both.
+// The policy that is built into the plugin, if any: a generated source file defines both.
 extern "C" {
 extern const unsigned char mlgo_policy_blob[] __attribute__((weak));
 extern const size_t mlgo_policy_blob_size __attribute__((weak));
@@ -31,7 +31,7 @@ extern const size_t mlgo_policy_blob_size __attribute__((weak));
 
 namespace compiler_opt {
 
-// Of the environment; null when it is missing or empty.
+// The value of an environment variable; null if it is unset or empty.
 inline const char *variable(const char *Name) {
   const char *Value = std::getenv(Name);
   return Value && *Value ? Value : nullptr;
@@ -42,44 +42,45 @@ inline bool isSet(const char *Name) {
   return Value && std::strcmp(Value, "0") != 0;
 }
 
-// Ends the compilation.
+// Reports an error and ends the process.
 [[noreturn]] inline void fail(const std::string &Message) {
   llvm::errs() << "error: mlgo: " + Message + "\n";
-  // Removes the compiler's half-written outputs.
+  // Removes the compiler's incomplete output files.
   llvm::sys::RunInterruptHandlers();
   _exit(1);
 }
 
-// Something cannot be done as told. Ends the process when the variable `Strict` asks for that.
-inline void complain(const std::string &Message, const char *Consequence, const char *Strict) {
-  if (isSet(Strict))
+// Reports that the settings cannot be followed: as an error that ends the process if the environment variable
+// `StrictVariable` is set, else as a warning that also states the consequence.
+inline void warnOrFail(const std::string &Message, const char *Consequence, const char *StrictVariable) {
+  if (isSet(StrictVariable))
     fail(Message);
   llvm::errs() << "warning: mlgo: " + Message + "; " + Consequence + "\n";
 }
 
-// What is wrong when an LLVM loads a plugin that was built for another; nothing when it is the right one.
-inline std::string wrongVersion() {
+// An error message if the LLVM that loaded the plugin is not the version it was built for; otherwise empty.
+inline std::string versionMismatch() {
   unsigned Major = 0;
   LLVMGetVersion(&Major, nullptr, nullptr);
   if (Major == LLVM_VERSION_MAJOR)
     return "";
-  return "this plugin was built for LLVM " + std::to_string(LLVM_VERSION_MAJOR) + ", but loaded by LLVM " +
+  return "this plugin was built for LLVM " + std::to_string(LLVM_VERSION_MAJOR) + ", but was loaded by LLVM " +
          std::to_string(Major);
 }
 
-// The bytes of a policy's native form.
+// The content of a native policy.
 struct PolicyBytes {
-  const void *Blob = nullptr; // null: there is none
+  const void *Blob = nullptr; // null if there is no policy
   size_t Size = 0;
-  std::string Origin; // what messages call it
-  std::string Wrong;  // why there is none though one was named
+  std::string Origin; // names the policy in messages
+  std::string Error;  // why the file cannot be read, if so
 
-  // Of the file that the variable names, else of the policy that is built in.
+  // Maps the file that the environment variable names, or else returns the policy that is built in.
   static PolicyBytes find(const char *Variable) {
     PolicyBytes Found;
     const char *Path = variable(Variable);
     if (!Path) {
-      Found.Origin = "the policy that is built in";
+      Found.Origin = "the built-in policy";
       if (&mlgo_policy_blob_size) {
         Found.Blob = mlgo_policy_blob;
         Found.Size = mlgo_policy_blob_size;
@@ -89,19 +90,19 @@ struct PolicyBytes {
     Found.Origin = std::string("policy ") + Path;
     const int Descriptor = open(Path, O_RDONLY | O_CLOEXEC);
     if (Descriptor < 0) {
-      Found.Wrong = std::strerror(errno);
+      Found.Error = std::strerror(errno);
       return Found;
     }
     struct stat Status;
     if (fstat(Descriptor, &Status) == 0 && S_ISREG(Status.st_mode) && Status.st_size > 0) {
       Found.Size = size_t(Status.st_size);
-      // Stays mapped as long as the process lives.
+      // Never unmapped.
       void *Mapped = mmap(nullptr, Found.Size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, Descriptor, 0);
       Found.Blob = Mapped == MAP_FAILED ? nullptr : Mapped;
     }
     close(Descriptor);
     if (!Found.Blob)
-      Found.Wrong = "empty, or not an ordinary file";
+      Found.Error = "empty, or not a regular file";
     return Found;
   }
 };

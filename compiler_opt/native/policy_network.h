@@ -1,20 +1,20 @@
 // A trained policy network in plain C++17: no heap, no exceptions, no dependency but the standard headers.
 //
 //   compiler_opt::PolicyNetwork network;
-//   if (const char *problem = network.load(blob, size)) ...;      // what is wrong with the blob
+//   if (const char *error = network.load(blob, size)) ...;        // the blob is invalid
 //   float logits[compiler_opt::PolicyNetwork::kMaxActions];
 //   network.logits(features, logits);                             // features in the order of feature_name(i)
 //
 // The blob is a policy's native form, `network.mlgo`, which compiler_opt/spaces/native.py writes and describes. It is
-// read where it lies: map the file, or embed it aligned to 8 bytes. Everything about it is checked by load(), so that a
-// damaged or hostile blob is refused and never read out of bounds.
+// used in place: map the file, or embed it aligned to 8 bytes. load() checks all of it, so that a damaged or hostile
+// blob is rejected and never read out of bounds.
 //
-// What is computed: each feature is replaced by its position among the vocabulary's quantiles, so that the first dense
-// layer sees one of a few values per feature. Its products stand in the blob as a table; a decision finds a row per
-// feature, adds the rows up, and goes through the remaining dense layers, rectified before each.
+// Evaluation: each feature is replaced by its rank among the vocabulary's quantiles, so that the first dense layer has
+// one of a few inputs per feature. The blob contains a table of this layer's products. A decision finds one row per
+// feature, adds the rows, and evaluates the remaining dense layers, with a ReLU before each.
 //
-// Every sum is taken in one fixed order and without fused multiplications, whatever the compiler: the same blob and
-// features give the same bits on every x86-64.
+// All sums have a fixed order and no fused multiply-adds, with any compiler: the same blob and features give the same
+// bits on every x86-64 machine.
 
 #ifndef COMPILER_OPT_NATIVE_POLICY_NETWORK_H_
 #define COMPILER_OPT_NATIVE_POLICY_NETWORK_H_
@@ -24,7 +24,7 @@
 #include <cstdint>
 #include <cstring>
 
-// GCC fuses by default, and vectorises these loops well at -O3 only.
+// GCC fuses multiply-adds by default, and vectorises these loops well at -O3 only.
 #if defined(__GNUC__) && !defined(__clang__)
 #define COMPILER_OPT_KERNEL __attribute__((optimize("O3", "fp-contract=off")))
 #else
@@ -37,7 +37,7 @@ namespace internal {
 
 using Crc32Tables = std::array<std::array<uint32_t, 256>, 8>;
 
-// For eight bytes at a time ("slicing by 8", Kounavis and Berry 2005), as a blob is checked with every compilation.
+// Tables for eight bytes at a time ("slicing by 8", Kounavis and Berry 2005): every compilation checks a blob.
 constexpr Crc32Tables make_crc32_tables() {
   Crc32Tables tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -54,7 +54,7 @@ constexpr Crc32Tables make_crc32_tables() {
 
 inline constexpr Crc32Tables kCrc32Tables = make_crc32_tables();
 
-// The checksum of zlib and PNG.
+// The CRC-32 of zlib and PNG.
 inline uint32_t crc32(const unsigned char *bytes, size_t size) {
   const Crc32Tables &tables = kCrc32Tables;
   uint32_t crc = 0xFFFFFFFFu;
@@ -73,24 +73,24 @@ inline uint32_t crc32(const unsigned char *bytes, size_t size) {
 
 }  // namespace internal
 
-// A network in a blob that outlives it. Cheap to copy; any number of threads may use one at a time.
+// A network in a blob, which must outlive it. Cheap to copy; several threads may use one concurrently.
 class PolicyNetwork {
  public:
   static constexpr uint32_t kVersion = 1;
   static constexpr size_t kMaxFeatures = 512;
-  static constexpr size_t kMaxWidth = 1024;  // of a layer
+  static constexpr size_t kMaxWidth = 1024;  // outputs of a layer
   static constexpr size_t kMaxActions = kMaxWidth;
-  static constexpr size_t kMaxLayers = 16;  // the first, whose products are a table, included
-  static constexpr size_t kLane = 16;       // rows are padded with zeros to a multiple of so many floats
-  static constexpr size_t kNarrow = 4;      // of the padded ones, those that layers of a few actions need
+  static constexpr size_t kMaxLayers = 16;  // including the first, whose products are a table
+  static constexpr size_t kLane = 16;       // rows are zero-padded to a multiple of this number of floats
+  static constexpr size_t kNarrow = 4;      // columns evaluated for a layer with no more outputs than this
 
-  // Takes a blob of `size` bytes that stays where it is; nullptr, or one line about what is wrong with it. After a
-  // failure the network is empty: it has no features, and logits() must not be called.
+  // Uses a blob of `size` bytes in place. Returns nullptr, or a one-line error message; the network is then empty: it
+  // has no features, and logits() must not be called.
   const char *load(const void *blob, size_t size) {
     PolicyNetwork loaded;
-    if (const char *problem = loaded.parse(static_cast<const unsigned char *>(blob), size)) {
+    if (const char *error = loaded.parse(static_cast<const unsigned char *>(blob), size)) {
       *this = PolicyNetwork();
-      return problem;
+      return error;
     }
     *this = loaded;
     return nullptr;
@@ -98,7 +98,7 @@ class PolicyNetwork {
 
   size_t num_features() const { return num_features_; }
 
-  // NUL-terminated, as LLVM names it; takes time proportional to i.
+  // LLVM's name of the feature; takes time proportional to i.
   const char *feature_name(size_t i) const {
     const char *name = names_;
     for (; i != 0; --i)
@@ -108,10 +108,10 @@ class PolicyNetwork {
 
   size_t num_actions() const { return num_layers_ == 0 ? 0 : widths_[num_layers_ - 1]; }
 
-  // JSON, NUL-terminated: whatever was recorded of how the policy came to be. Not interpreted here.
+  // A JSON text about the policy's origin, which this class does not interpret.
   const char *metadata() const { return metadata_; }
 
-  // Unnormalised log probabilities: num_features() values in the policy's order to num_actions() numbers.
+  // Maps num_features() values, in the policy's order, to num_actions() unnormalised log-probabilities.
   void logits(const int64_t *features, float *out) const {
     alignas(64) float buffers[2][kMaxWidth];
     const float *rows[kMaxFeatures];
@@ -129,11 +129,11 @@ class PolicyNetwork {
   }
 
  private:
-  // The blob's first bytes; little-endian.
+  // The blob's header; little-endian.
   struct Prologue {
     unsigned char magic[8];
     uint32_t version;
-    uint32_t checksum;  // CRC-32 of all that follows this field
+    uint32_t checksum;  // CRC-32 of everything after this field
     uint64_t size;      // of the blob, in bytes
     uint32_t num_features;
     uint32_t num_layers;
@@ -151,17 +151,18 @@ class PolicyNetwork {
     if (blob == nullptr || size < sizeof(prologue))
       return "not a policy network: too short";
     if (reinterpret_cast<uintptr_t>(blob) % 8 != 0)
-      return "the policy network does not lie at a multiple of 8 bytes";
+      return "the policy network is not aligned to 8 bytes";
     std::memcpy(&prologue, blob, sizeof(prologue));
     if (std::memcmp(prologue.magic, "mlgo-net", sizeof(prologue.magic)) != 0)
-      return "not a policy network: it begins with other bytes";
+      return "not a policy network: expected it to begin with `mlgo-net`";
     if (prologue.version != kVersion)
       return prologue.version == kVersion << 24 ? "the policy network needs a little-endian machine"
                                                 : "the policy network has another format version; export it again";
     if (prologue.size != size)
-      return prologue.size > size ? "the policy network is truncated" : "the policy network is longer than it says";
+      return prologue.size > size ? "the policy network is truncated"
+                                  : "the policy network is longer than its header says";
     if (internal::crc32(blob + kChecksummedFrom, size - kChecksummedFrom) != prologue.checksum)
-      return "the policy network is damaged: its checksum disagrees";
+      return "the policy network is damaged: its checksum does not match";
     return parse_sections(blob, size, prologue);
   }
 
@@ -184,7 +185,7 @@ class PolicyNetwork {
     const unsigned char *widths = section(num_layers_ * sizeof(uint32_t));
     const unsigned char *counts = section(num_features_ * sizeof(uint32_t));
     if (widths == nullptr || counts == nullptr)
-      return "the policy network's sections are longer than it";
+      return "the policy network's sections exceed its size";
     std::memcpy(widths_, widths, num_layers_ * sizeof(uint32_t));
     counts_ = reinterpret_cast<const uint32_t *>(counts);
     for (size_t layer = 0; layer < num_layers_; ++layer)
@@ -198,7 +199,7 @@ class PolicyNetwork {
     const unsigned char *boundaries = section(num_boundaries * sizeof(int64_t));
     const unsigned char *bias = section(first_row);
     const unsigned char *table = section((num_boundaries + num_features_) * first_row);
-    uint64_t rows = 0;  // floats of the dense layers, all told
+    uint64_t rows = 0;  // floats of all dense layers
     for (size_t layer = 1; layer < num_layers_; ++layer)
       rows += (uint64_t{1} + widths_[layer - 1]) * padded(widths_[layer]);
     const unsigned char *layers = section(rows * sizeof(float));
@@ -222,13 +223,13 @@ class PolicyNetwork {
       ++num_names;
     }
     if (num_names != num_features_ || names_[prologue.names_bytes - 1] != '\0')
-      return "the policy network's feature names are not as many as its features";
+      return "the policy network's feature names do not match its number of features";
     if (prologue.metadata_bytes == 0 || metadata_[prologue.metadata_bytes - 1] != '\0')
-      return "the policy network's metadata does not end";
+      return "the policy network's metadata is not NUL-terminated";
     return nullptr;
   }
 
-  // Of each feature, the table's row for the number of boundaries that the value reaches.
+  // Finds each feature's row in the table: that of its rank, the number of boundaries that do not exceed the value.
   void find_rows(const int64_t *features, const float **rows) const {
     const int64_t *boundaries = boundaries_;
     const float *table = table_;
@@ -236,7 +237,7 @@ class PolicyNetwork {
     for (size_t feature = 0; feature < num_features_; ++feature) {
       const size_t count = counts_[feature];
       const int64_t value = features[feature];
-      // Bisection without branches: how often it halves depends on the policy alone.
+      // Branchless binary search: the number of iterations depends on the policy alone.
       const int64_t *base = boundaries;
       size_t left = count;
       while (left > 1) {
@@ -244,14 +245,14 @@ class PolicyNetwork {
         base += base[half - 1] <= value ? half : 0;
         left -= half;
       }
-      const size_t reached = static_cast<size_t>(base - boundaries) + ((left == 1 && *base <= value) ? 1 : 0);
-      rows[feature] = table + reached * width;
+      const size_t rank = static_cast<size_t>(base - boundaries) + ((left == 1 && *base <= value) ? 1 : 0);
+      rows[feature] = table + rank * width;
       boundaries += count;
       table += (count + 1) * width;
     }
   }
 
-  // A lane of sums stays in registers: a loop of constant length, which compilers turn into vector instructions.
+  // The loops over a lane have a constant length, so that compilers vectorise them and keep the sums in registers.
   COMPILER_OPT_KERNEL void add_rows(const float *const *rows, float *out) const {
     const size_t width = padded(widths_[0]);
     for (size_t column = 0; column < width; column += kLane) {
@@ -268,12 +269,12 @@ class PolicyNetwork {
     }
   }
 
-  // Rectifies `in`, then multiplies and adds; returns where the next layer's parameters begin.
+  // Computes relu(in) * kernel + bias; returns the address of the next layer's parameters.
   COMPILER_OPT_KERNEL static const float *dense(const float *in, size_t in_width, const float *parameters,
                                                 size_t out_width, float *out) {
     const size_t stride = padded(out_width);
     const float *kernel = parameters + stride;
-    // About half are zero and would add nothing.
+    // About half of the activations are zero after the ReLU; they are skipped.
     float activations[kMaxWidth];
     size_t offsets[kMaxWidth];
     size_t count = 0;
@@ -291,7 +292,7 @@ class PolicyNetwork {
     return kernel + in_width * stride;
   }
 
-  // Columns of a layer, whose sums stay in registers.
+  // Evaluates `kColumns` columns of a layer, with their sums in registers.
   template <size_t kColumns>
   COMPILER_OPT_KERNEL static void multiply_add(const float *activations, const size_t *offsets, size_t count,
                                                const float *kernel, const float *bias, float *out) {
@@ -313,17 +314,18 @@ class PolicyNetwork {
 
   size_t num_features_ = 0;
   size_t num_layers_ = 0;
-  uint32_t widths_[kMaxLayers] = {};      // what each layer gives
-  const uint32_t *counts_ = nullptr;      // of boundaries, by feature
-  const int64_t *boundaries_ = nullptr;   // one feature after the other, ascending
+  uint32_t widths_[kMaxLayers] = {};      // outputs of each layer
+  const uint32_t *counts_ = nullptr;      // number of boundaries per feature
+  const int64_t *boundaries_ = nullptr;   // of all features, in ascending order for each
   const float *bias_ = nullptr;           // of the first layer
-  const float *table_ = nullptr;          // of the first layer's products; a row per feature and bucket
-  const float *layers_ = nullptr;         // of each further layer: bias, then kernel, input by input
+  const float *table_ = nullptr;          // products of the first layer: a row per feature and rank
+  const float *layers_ = nullptr;         // of each further layer: bias, then kernel, row-major by input
   const char *names_ = "";
   const char *metadata_ = "{}";
 };
 
-// A stream of uniform numbers, the same as policies/policy.py `uniforms` draws (SplitMix64; Steele, Lea, Flood 2014).
+// A stream of uniform random numbers, the same as `uniforms` in policies/policy.py (SplitMix64; Steele, Lea, Flood
+// 2014).
 class SplitMix64 {
  public:
   explicit SplitMix64(uint64_t seed) : state_(seed) {}

@@ -1,9 +1,9 @@
-// The advisors of LLVM's greedy register allocator, as its analyses hand them out: from LLVM's own headers where it
-// installs them (LLVM 20 and later), else declared here. LLVM exports them from its shared library all the same.
+// The advisors of LLVM's greedy register allocator and the analyses that provide them: from LLVM's headers if it
+// installs them (LLVM 20 and later), else declared here. LLVM's shared library exports them in either case.
 //
-// What is declared here must have the members and virtual functions of LLVM's own, in their order. So versions that this
-// was not held against are refused: later ones have an `AllocationOrder` with more members. `llvm/plugin.py` compiles with
-// whatever was built before it lets anybody have it.
+// These declarations must have the members and virtual functions of LLVM's, in the same order. Versions that they were
+// not compared with are therefore rejected; later ones have an `AllocationOrder` with more members. `llvm/plugin.py`
+// compiles code with every plugin that it builds before anyone can use it.
 
 #ifndef COMPILER_OPT_NATIVE_REGALLOC_ADVISORS_H_
 #define COMPILER_OPT_NATIVE_REGALLOC_ADVISORS_H_
@@ -18,9 +18,9 @@
 #include "llvm/MC/MCRegister.h"
 #include "llvm/Pass.h"
 
-// `regalloc_plugin.py` says so before anything is compiled.
+// `llvm/regalloc_plugin.py` checks the version before it compiles.
 #if LLVM_VERSION_MAJOR < 19 || LLVM_VERSION_MAJOR > 22
-#error "the register-allocation plugin knows LLVM 19 to 22"
+#error "the register-allocation plugin supports LLVM 19 to 22"
 #endif
 
 #if __has_include("llvm/CodeGen/RegAllocEvictionAdvisor.h")
@@ -143,10 +143,12 @@ void initializeRegAllocEvictionAdvisorAnalysisLegacyPass(PassRegistry &);
 void initializeRegAllocPriorityAdvisorAnalysisLegacyPass(PassRegistry &);
 #endif
 
-// LLVM installs no header for the order in which an interval's registers are tried; these are the fields of 19 to 22.
+// The order in which registers are tried for a live interval. LLVM installs no header for it; these are the members in
+// LLVM 19 to 22.
 class AllocationOrder {
 public:
-  // The registers in that order; an advisor's candidates are as many of its first as it looks at.
+  // Calls `Visit` with each register in order, until it returns false. An advisor's candidates are a prefix of this
+  // order.
   template <typename Callable> void forEach(Callable Visit) const {
     for (const MCPhysReg Hint : Hints)
       if (!Visit(Hint))

@@ -103,7 +103,7 @@ def test_a_plain_object_is_not_kept_for_the_policys(damageable: Compiler, place:
     [message] = [line for line in result.stderr.splitlines() if "mlgo" in line]
     assert message == (
         "error: mlgo: lean.c: failed with the policy: the compiler died: Killed; not compiled without it, since ccache "
-        "would keep that (MLGO_STRICT=0 lets it)"
+        "would keep that (MLGO_STRICT=0 allows it)"
     )
     assert not (place / "lean.o").exists()
     (place / "killing").unlink()

@@ -1,4 +1,4 @@
-"""Compiling C++ for a test, and what the driver of the evaluator says."""
+"""Compiles C++ for tests, and runs the driver of the C++ evaluator."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ STRICT = ("-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror")
 
 
 def build(sources: Sequence[Path], output: Path, compiler: str, *options: str) -> Path:
-    """An executable or library from sources that may give no warning."""
+    """Builds an executable or library; any warning fails the test."""
     if shutil.which(compiler) is None:
         pytest.fail(f"{compiler} is not installed; ./run_tests.sh installs what the tests need")
     command = [compiler, *STRICT, f"-I{include_directory()}", *map(str, sources), *options, "-o", str(output)]
@@ -27,17 +27,17 @@ def build(sources: Sequence[Path], output: Path, compiler: str, *options: str) -
 
 
 def run_driver(driver: Path, *arguments: object) -> list[str]:
-    """The lines that it prints."""
+    """Runs a driver and returns the lines it prints."""
     result = subprocess.run([str(driver), *map(str, arguments)], capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
     return result.stdout.splitlines()
 
 
 def driver_logits(driver: Path, weights: NetworkWeights, features: np.ndarray, directory: Path) -> np.ndarray:
-    """The C++ evaluator's numbers: `[T, F]` int64 to `[T, A]` float32."""
+    """The logits of the C++ evaluator: `[T, F]` int64 -> `[T, A]` float32."""
     blob = directory / NATIVE_FILE
     blob.write_bytes(native_blob(weights))
     features.tofile(directory / "features")
-    told = run_driver(driver, "logits", blob, directory / "features", directory / "logits")
-    assert told[:-1] == list(weights.features)
+    printed = run_driver(driver, "logits", blob, directory / "features", directory / "logits")
+    assert printed[:-1] == list(weights.features)
     return np.fromfile(directory / "logits", np.float32).reshape(len(features), -1)

@@ -1,4 +1,4 @@
-"""The plugin's own advisor against LLVM's: over code that is awkward to keep count of, they see the same numbers."""
+"""The plugin's inline advisor computes the same features as LLVM's, over code that makes this difficult."""
 
 import dataclasses
 import shutil
@@ -21,14 +21,14 @@ from tests.small_corpus import make_corpus
 
 
 def _calls(trajectory: Trajectory) -> list[tuple[str, str, bool]]:
-    """Caller, callee and whether it was inlined."""
+    """Caller, callee and whether the call was inlined."""
     sites = trajectory.sites
     assert isinstance(sites, CallSites)
     columns = zip(sites.callers.tolist(), sites.callees.tolist(), sites.inlined.tolist(), strict=True)
     return [(sites.functions[caller], sites.functions[callee], inlined) for caller, callee, inlined in columns]
 
 
-def test_it_sees_what_llvms_own_advisor_sees(toolchain: Toolchain, tmp_path: Path) -> None:
+def test_features_are_those_of_llvms_advisor(toolchain: Toolchain, tmp_path: Path) -> None:
     sources = {"awkward/code.cpp": PROBE_SOURCE.read_text()}
     module = make_corpus(tmp_path, str(toolchain.clang), sources, options=["-std=c++20"]).modules[0]
     start = rollout(module, ConstantPolicy(0), PROBLEM, toolchain, scratch=tmp_path).trajectory
@@ -59,17 +59,17 @@ def test_it_sees_what_llvms_own_advisor_sees(toolchain: Toolchain, tmp_path: Pat
             np.testing.assert_array_equal(ours.features()[name], theirs.features()[name], err_msg=f"{name}, {seed}")
             seen[name] |= set(ours.features()[name].reshape(-1).tolist())
         assert objects[0].read_bytes() == objects[1].read_bytes()
-        # Coroutines call functions that must be inlined; these calls are no decisions.
+        # Coroutines call functions that must be inlined; there is no decision on these calls.
         assert _calls(ours) == _calls(theirs)
         assert not any("__await_suspend_wrapper" in callee for _, callee, _ in _calls(ours))
     for name in ("node_count", "edge_count", "callsite_height", "callee_users", "caller_basic_block_count"):
         assert len(seen[name]) > 3, name
 
 
-def test_inline_assembly_costs_what_llvm_is_told(toolchain: Toolchain, tmp_path: Path) -> None:
+def test_cost_options_change_the_estimate_as_in_llvm(toolchain: Toolchain, tmp_path: Path) -> None:
     option = "-inline-asm-instr-cost=35"
     if toolchain.version[0] < 22:
-        option = "-inline-call-penalty=35"  # has no such option; heeds this one in the same way
+        option = "-inline-call-penalty=35"  # older versions lack that option; this one has the same effect
     source = tmp_path / "a.c"
     source.write_text(
         'static int busy(int x) { __asm__ volatile("nop\\nnop\\nnop" : "+r"(x)); return x; }\n'
@@ -80,13 +80,13 @@ def test_inline_assembly_costs_what_llvm_is_told(toolchain: Toolchain, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_plugin_that_counts_otherwise_is_refused(toolchain: Toolchain, tmp_path: Path) -> None:
+def test_a_plugin_with_other_features_is_rejected(toolchain: Toolchain, tmp_path: Path) -> None:
     for source in SOURCES:
         shutil.copy(source, tmp_path)
-    advisor = tmp_path / "inline_advisor.h"
-    right = "llvm::isa<llvm::SwitchInst>(End)"
-    assert right in advisor.read_text()
-    advisor.write_text(advisor.read_text().replace(right, "false"))
+    header = tmp_path / "function_body.h"
+    right = "llvm::isa<llvm::SwitchInst>(Terminator)"
+    assert right in header.read_text()
+    header.write_text(header.read_text().replace(right, "false"))
     kind = dataclasses.replace(INLINER, sources=tuple(tmp_path / source.name for source in SOURCES))
     with pytest.raises(ToolchainError, match=r"other values than LLVM's own advisor for the features .*conditionally_"):
         PluginCache(tmp_path / "cache").get(toolchain, kind)

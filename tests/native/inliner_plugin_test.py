@@ -1,4 +1,4 @@
-"""The inliner plugin in real compilers: what it decides, what it writes down, and that no mistake breaks a build."""
+"""The inliner plugin in real compilers: its decisions, its log, and that no wrong setting breaks a build."""
 
 import os
 import shutil
@@ -64,7 +64,7 @@ def source(tmp_path: Path) -> Path:
 
 
 class _Compiler:
-    """Compiles the source with a plugin, told what to do by the environment."""
+    """Compiles the source with a plugin, which environment variables configure."""
 
     def __init__(self, toolchain: Toolchain, library: Path, source: Path):
         self.command = [str(toolchain.clang), "-Oz", "-c", str(source)]
@@ -72,7 +72,7 @@ class _Compiler:
         self.load = [plugin.load_option(library)]
 
     def run(self, variables: Mapping[str, str], status: int = 0) -> tuple[bytes, str]:
-        """The object (empty when there is none), and what was said."""
+        """Returns the object (empty if there is none) and standard error."""
         self.output.unlink(missing_ok=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGO_")}
         result = subprocess.run(
@@ -118,7 +118,7 @@ def test_it_compiles_without_warnings(cpp: str, toolchain: Toolchain, tmp_path: 
     )
 
 
-def test_the_compilers_own_decisions_give_its_own_object(compiler: _Compiler, toolchain: Toolchain) -> None:
+def test_default_decisions_give_the_plain_object(compiler: _Compiler, toolchain: Toolchain) -> None:
     log = compiler.output.with_name("log")
     made, said = compiler.run({"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)})
     assert said == ""
@@ -127,7 +127,7 @@ def test_the_compilers_own_decisions_give_its_own_object(compiler: _Compiler, to
     assert read is not None
     assert read.logits is None
     names = [read.call_sites.functions[index] for index in read.call_sites.callees]
-    # What must or must not be inlined is no decision.
+    # There is no decision on calls that must, or must not, be inlined.
     assert set(names) == {"choose", "one"}
 
 
@@ -157,7 +157,7 @@ def test_a_policy_decides_as_in_python(compiler: _Compiler, toolchain: Toolchain
                 np.testing.assert_array_equal(read.advice, draws < 1 / (1 + np.exp(-preference / temperature)))
             else:
                 np.testing.assert_array_equal(read.advice, preference > 0)
-            # Whoever advises against it is obeyed.
+            # Advice against inlining is always followed.
             assert not (read.call_sites.inlined & (read.advice == 0)).any()
             decided |= set(read.advice.tolist())
     assert decided == {0, 1}
@@ -170,7 +170,7 @@ def test_the_same_seed_gives_the_same_object(compiler: _Compiler, tmp_path: Path
     assert len(set(objects)) > 1
 
 
-def test_a_policy_that_is_built_in(toolchain: Toolchain, source: Path, tmp_path: Path) -> None:
+def test_a_built_in_policy_decides_like_the_same_file(toolchain: Toolchain, source: Path, tmp_path: Path) -> None:
     generated = tmp_path / "policy.cpp"
     generated.write_text(embedded_source(native_blob(_network(3))))
     library = tmp_path / "own.so"
@@ -213,7 +213,7 @@ _FAULTS = {
     "none": "no policy",
     "missing": "No such file",
     "empty": "empty",
-    "folder": "not an ordinary file",
+    "folder": "not a regular file",
     "truncated": "truncated",
     "damaged": "damaged",
     "unknown feature": "unheard_of",
@@ -229,7 +229,7 @@ _FAULTS = {
 
 
 @pytest.mark.parametrize("fault", _FAULTS)
-def test_an_unusable_policy_costs_no_build(fault: str, compiler: _Compiler, tmp_path: Path) -> None:
+def test_invalid_settings_are_an_error_only_if_strict(fault: str, compiler: _Compiler, tmp_path: Path) -> None:
     variables = _make_unusable(fault, tmp_path)
     made, said = compiler.run(variables)
     assert made == compiler.plain()
@@ -245,7 +245,9 @@ def test_an_unusable_policy_costs_no_build(fault: str, compiler: _Compiler, tmp_
 
 
 @pytest.mark.parametrize("fault", ["no such folder", "a folder", "disk full"])
-def test_a_log_that_cannot_be_written_costs_no_build(fault: str, compiler: _Compiler, tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_an_error_only_if_strict(
+    fault: str, compiler: _Compiler, tmp_path: Path
+) -> None:
     (tmp_path / "full").symlink_to("/dev/full")
     log = {"no such folder": tmp_path / "missing" / "log", "a folder": tmp_path, "disk full": tmp_path / "full"}[fault]
     variables = {"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)}
@@ -258,7 +260,7 @@ def test_a_log_that_cannot_be_written_costs_no_build(fault: str, compiler: _Comp
     assert said.startswith(f"error: mlgo: cannot write the log {log}")
 
 
-def test_nothing_to_decide_leaves_no_log(compiler: _Compiler, source: Path, tmp_path: Path) -> None:
+def test_no_log_without_decisions(compiler: _Compiler, source: Path, tmp_path: Path) -> None:
     source.write_text("int alone(int x) { return x; }")
     log = tmp_path / "log"
     compiler.run({"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)})
@@ -266,7 +268,9 @@ def test_nothing_to_decide_leaves_no_log(compiler: _Compiler, source: Path, tmp_
     assert inliner_plugin.read_log(log, ()) is None
 
 
-def test_a_log_of_many_blocks_is_whole(compiler: _Compiler, source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_a_log_larger_than_the_buffer_is_complete(
+    compiler: _Compiler, source: Path, toolchain: Toolchain, tmp_path: Path
+) -> None:
     callers = "\n".join(f"int c{n}(int y) {{ return choose(y) + choose(y * {n}) - {n}; }}" for n in range(2200))
     source.write_text(_SOURCE + callers)
     log = tmp_path / "log"
@@ -278,7 +282,7 @@ def test_a_log_of_many_blocks_is_whole(compiler: _Compiler, source: Path, toolch
     assert len(read.advice) >= 4400
 
 
-def test_the_linker_lets_it_decide(toolchain: Toolchain, library: Path, tmp_path: Path) -> None:
+def test_it_decides_in_a_linker(toolchain: Toolchain, library: Path, tmp_path: Path) -> None:
     features = toolchain.problems["inlining"].features
     parts = {"a": _SOURCE, "b": "int get(int x) { return x; } int five(int); int main(void) { return five(4); }"}
     for kind in ("full", "thin"):

@@ -1,4 +1,4 @@
-"""The plugins in a linker, which generates code in several threads at once: every link gives the same program."""
+"""The plugins in a linker that generates code in several threads: every link gives the same program."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ _NUM_MODULES = 6
 
 @pytest.fixture(scope="module")
 def place(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Modules for full and for thin link-time optimisation, each with functions of its own; and where nobody is."""
+    """A folder with modules for full LTO and for ThinLTO, and with the links to /dev/null."""
     place = tmp_path_factory.mktemp("modules")
     text = "".join(BUSY_SOURCES.values()) + "static int within(int x) { return use(&x) + x; }"
     for kind in ("full", "thin"):
@@ -44,7 +44,7 @@ def place(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def _link(
     toolchain: Toolchain, place: Path, kind: str, options: Sequence[str], variables: Mapping[str, str]
 ) -> "subprocess.CompletedProcess[str]":
-    """Writes `place`/linked."""
+    """Links the modules to `place`/linked."""
     objects = [str(place / kind / f"{index}.o") for index in range(_NUM_MODULES)]
     command = [str(toolchain.tool("ld.lld")), "-shared", "--lto-O2", *options, *objects, "-o", str(place / "linked")]
     return subprocess.run(command, env=dict(variables), capture_output=True, text=True, check=False, timeout=300)
@@ -74,8 +74,8 @@ def _regalloc_policy(problem: Problem, toolchain: Toolchain, place: Path) -> Pat
     return blob
 
 
-def _beside_nowhere(library: Path, place: Path) -> str:
-    """The option by which lld loads the register allocator's plugin."""
+def _load_from(library: Path, place: Path) -> str:
+    """Copies the register allocator's plugin to `place`; returns the option with which lld loads it."""
     shutil.copy(library, place / "regalloc.so")
     return f"--load-pass-plugin={place / 'regalloc.so'}"
 
@@ -83,32 +83,32 @@ def _beside_nowhere(library: Path, place: Path) -> str:
 @pytest.mark.parametrize(
     ("partitions", "links"), [(4, 4), pytest.param(8, 20, marks=pytest.mark.slow)], ids=["few", "many"]
 )
-def test_registers_are_allocated_alike_in_every_link(
+def test_every_link_allocates_the_same_registers(
     partitions: int, links: int, problem: Problem, toolchain: Toolchain, place: Path
 ) -> None:
     options = [f"--lto-partitions={partitions}"]
-    load = _beside_nowhere(regalloc_plugin.regalloc_plugin(toolchain), place)
+    load = _load_from(regalloc_plugin.regalloc_plugin(toolchain), place)
     variables = regalloc_plugin.environment(policy=_regalloc_policy(problem, toolchain, place))
     programs = [_linked(toolchain, place, "full", [*options, load], variables) for _ in range(links)]
     assert len(set(programs)) == 1
     assert programs[0] != _linked(toolchain, place, "full", options, os.environ)
 
 
-def test_a_log_of_several_threads_is_refused(problem: Problem, toolchain: Toolchain, place: Path) -> None:
-    load = _beside_nowhere(regalloc_plugin.regalloc_plugin(toolchain), place)
+def test_a_log_needs_a_single_code_generator(problem: Problem, toolchain: Toolchain, place: Path) -> None:
+    load = _load_from(regalloc_plugin.regalloc_plugin(toolchain), place)
     policy, log = _regalloc_policy(problem, toolchain, place), place / "log"
     variables = regalloc_plugin.environment(policy=policy, log=log, strict=False)
     result = _link(toolchain, place, "full", [load, "--lto-partitions=4"], variables)
     assert result.returncode != 0
-    assert "a log or a channel takes the decisions of one only; link with -Wl,--lto-partitions=1" in result.stderr
-    # In one thread it is whole, although lld ends without running what is to be run in the end.
+    assert "but this process runs several; link with -Wl,--lto-partitions=1" in result.stderr
+    # With one thread the log is complete, although lld exits without running static destructors.
     log.unlink()
     _linked(toolchain, place, "full", [load], variables)
     assert log.stat().st_size > 1 << 16 and log.read_bytes().endswith(b"\n")
 
 
-def test_thinlto_is_left_to_the_compiler_unless_it_is_asked_for(toolchain: Toolchain, place: Path) -> None:
-    """There the inliner sees functions copied from other modules; clang >= 23 loads plugins in these backends, too."""
+def test_thinlto_backends_use_the_policy_only_if_enabled(toolchain: Toolchain, place: Path) -> None:
+    """They inline functions imported from other modules; clang >= 23 loads plugins in these backends, too."""
     blob = place / "inliner.mlgo"
     blob.write_bytes(native_blob(save_policy(place / "inliner")))
     load = f"--load-pass-plugin={inliner_plugin.inliner_plugin(toolchain)}"
@@ -126,7 +126,7 @@ def test_thinlto_is_left_to_the_compiler_unless_it_is_asked_for(toolchain: Toolc
 
 
 def _with_thread_sanitizer(kind: plugin.PluginKind, toolchain: Toolchain, place: Path) -> tuple[str, dict[str, str]]:
-    """The option that loads a plugin that notices races, and what has an ordinary lld run it."""
+    """Builds a plugin with ThreadSanitizer; returns the option that loads it, and the environment that lld needs."""
     gcc = shutil.which("g++")
     assert gcc is not None, "g++ is not installed; ./run_tests.sh installs what the tests need"
     library = place / f"{kind.name}-tsan.so"
@@ -143,7 +143,7 @@ def _with_thread_sanitizer(kind: plugin.PluginKind, toolchain: Toolchain, place:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["regalloc_eviction", "regalloc_priority", "inlining"])
-def test_threads_share_nothing_unguarded(name: str, toolchain: Toolchain, place: Path) -> None:
+def test_threads_have_no_data_races(name: str, toolchain: Toolchain, place: Path) -> None:
     for path in place.glob("races*"):
         path.unlink()
     if name == "inlining":
@@ -156,6 +156,6 @@ def test_threads_share_nothing_unguarded(name: str, toolchain: Toolchain, place:
         load, sanitizer = _with_thread_sanitizer(regalloc_plugin.REGALLOC, toolchain, place)
         variables = regalloc_plugin.environment(policy=_regalloc_policy(problems.load(name), toolchain, place))
         _linked(toolchain, place, "full", [load, "--lto-partitions=8"], variables | sanitizer)
-    # LLVM is not instrumented, so what is reported of itself means nothing.
+    # LLVM is not instrumented, so reports about its own code are meaningless.
     reports = [report for path in place.glob("races*") for report in path.read_text().split("=" * 18)]
     assert [report for report in reports if "-tsan.so" in report] == []

@@ -1,9 +1,9 @@
-// What the tests ask of policy_network.h:
+// Runs policy_network.h for tests:
 //
 //   driver logits BLOB FEATURES LOGITS   rows of int64 in, rows of float out; prints names and metadata
-//   driver load BLOB                     prints what is wrong with it, or `good`
-//   driver damage BLOB                   every bit turned, every length: all are refused
-//   driver fuzz BLOB SEED ROUNDS         damage whose checksum is right: refused, or harmless for any features
+//   driver load BLOB                     prints the error message, or `good`
+//   driver damage BLOB                   flips every bit, and truncates to every length: load() must fail
+//   driver fuzz BLOB SEED ROUNDS         damages it but corrects the checksum: load() must fail, or logits() be safe
 //   driver uniforms SEED COUNT           doubles, 17 digits
 
 #include "policy_network.h"
@@ -28,7 +28,7 @@ std::vector<unsigned char> read(const char *path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A copy with nothing behind it, so that a sanitizer sees whoever reads on.
+// A copy in an allocation of its exact size, so that a sanitizer detects reads beyond its end.
 class Exact {
  public:
   Exact(const unsigned char *bytes, size_t size) : memory_(static_cast<unsigned char *>(std::malloc(size))) {
@@ -44,7 +44,7 @@ class Exact {
   std::unique_ptr<unsigned char, Free> memory_;
 };
 
-// Everything that a user of a network does, for features of all sizes.
+// Calls all functions of a network, with small and extreme features.
 void use(const PolicyNetwork &network, SplitMix64 &random) {
   size_t length = std::strlen(network.metadata());
   for (size_t i = 0; i < network.num_features(); ++i)
@@ -87,7 +87,7 @@ int run_damage(const std::vector<unsigned char> &blob) {
     damaged[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
     PolicyNetwork network;
     if (network.load(damaged.data(), damaged.size()) == nullptr || network.num_features() != 0) {
-      std::printf("accepted with bit %zu turned\n", bit);
+      std::printf("accepted with bit %zu flipped\n", bit);
       return 1;
     }
   }
@@ -111,7 +111,7 @@ int run_fuzz(const std::vector<unsigned char> &blob, uint64_t seed, int rounds) 
       size = 40 + below(size - 40);
     Exact forged(blob.data(), size);
     for (size_t changes = below(4); changes != 0; --changes) {
-      // Mostly where the sizes are.
+      // Half of the changes are in the header, which has the sizes.
       const size_t place = 16 + below((below(2) == 0 ? 120 : size) - 16) % (size - 16);
       forged.get()[place] = static_cast<unsigned char>(below(3) == 0 ? 255 : below(256));
     }

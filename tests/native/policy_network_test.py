@@ -1,4 +1,4 @@
-"""The C++ evaluator: the same numbers as numpy with every compiler, and no harm from any blob or feature."""
+"""The C++ evaluator: the same logits as numpy with every compiler, and memory-safe for any blob and features."""
 
 import struct
 import zlib
@@ -16,7 +16,7 @@ from tests.real_observations import weights_for
 
 _SANITIZERS = {
     "g++": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
-    # The library that clang's address sanitizer needs is a package of its own; this needs none.
+    # Clang's address sanitizer needs a library from another package; this sanitizer needs none.
     "clang++-22": ("-fsanitize=undefined", "-fsanitize-trap=all"),
 }
 
@@ -45,7 +45,7 @@ def _small(hidden: tuple[int, ...] = (5,), num_features: int = 3) -> NetworkWeig
 
 
 @pytest.mark.parametrize("hidden", [(), (1,), (16,), (17, 3), (64, 64), (1024, 5), (8,) * 15], ids=str)
-def test_networks_of_every_shape_give_numpys_numbers(driver: Path, hidden: tuple[int, ...], tmp_path: Path) -> None:
+def test_logits_equal_numpys_for_any_network_shape(driver: Path, hidden: tuple[int, ...], tmp_path: Path) -> None:
     weights = _small(hidden)
     limits = np.iinfo(np.int64)
     values = np.array([limits.min, -3, -2, -1, 0, 1, 2, 3, 4, 5, limits.max])
@@ -54,7 +54,7 @@ def test_networks_of_every_shape_give_numpys_numbers(driver: Path, hidden: tuple
     np.testing.assert_allclose(driver_logits(driver, weights, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_stream_of_uniform_numbers_is_pythons(driver: Path) -> None:
+def test_uniform_numbers_equal_pythons(driver: Path) -> None:
     for seed in (0, 1, 12345, 2**64 - 1):
         draw = uniforms(seed)
         assert [float(line) for line in run_driver(driver, "uniforms", seed, 2000)] == [draw() for _ in range(2000)]
@@ -66,21 +66,21 @@ def test_compilers_agree_to_the_last_bit(observations: dict[str, np.ndarray], tm
     weights = weights_for(observations)
     results = {}
     for compiler in COMPILERS:
-        # Where the processor can fuse multiplication and addition, too.
+        # -mfma allows the compiler to fuse multiply-adds.
         for options in (("-O0",), ("-O2",), ("-O3", "-mfma")):
             driver = build([DRIVER], tmp_path / "driver", compiler, *options)
             results[compiler, options] = driver_logits(driver, weights, features, tmp_path).tobytes()
     assert len(set(results.values())) == 1, results.keys()
 
 
-def test_damage_is_refused(sanitized: Path, small_blob: Path) -> None:
+def test_a_damaged_blob_is_rejected(sanitized: Path, small_blob: Path) -> None:
     run_driver(sanitized, "damage", small_blob)
 
 
-def test_forged_blobs_do_no_harm(sanitized: Path, small_blob: Path) -> None:
-    """Wrong numbers under a checksum that is right, given to memory and undefined behaviour sanitizers."""
+def test_forged_blobs_are_memory_safe(sanitized: Path, small_blob: Path) -> None:
+    """Damaged blobs with correct checksums, under sanitizers for memory and undefined behaviour."""
     accepted = [int(run_driver(sanitized, "fuzz", small_blob, seed, 5000)[0]) for seed in range(3)]
-    # Forged weights and boundaries are as good as any; forged sizes are not.
+    # Forged weights and boundaries are valid; forged sizes are not.
     assert all(500 < count < 4000 for count in accepted)
 
 
@@ -92,11 +92,11 @@ def _forge(blob: bytes, place: int, value: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("place", "value", "problem"),
     [
-        (0, b"x", "begins with other bytes"),
+        (0, b"x", "expected it to begin with `mlgo-net`"),
         (8, struct.pack("<I", 2), "another format version"),
         (8, struct.pack(">I", 1), "little-endian"),
         (16, struct.pack("<Q", 1 << 40), "truncated"),
-        (16, struct.pack("<Q", 40), "longer than it says"),
+        (16, struct.pack("<Q", 40), "longer than its header says"),
         (24, struct.pack("<I", 0), "number of features"),
         (24, struct.pack("<I", 513), "number of features"),
         (24, struct.pack("<I", 4), "sections"),
@@ -109,14 +109,16 @@ def _forge(blob: bytes, place: int, value: bytes) -> bytes:
         (48, struct.pack("<III", *[2**32 - 1] * 3), "sections"),
     ],
 )
-def test_each_refusal_says_why(driver: Path, tmp_path: Path, place: int, value: bytes, problem: str) -> None:
+def test_each_error_message_gives_the_reason(
+    driver: Path, tmp_path: Path, place: int, value: bytes, problem: str
+) -> None:
     path = tmp_path / NATIVE_FILE
     path.write_bytes(_forge(native_blob(_small()), place, value))
     [message] = run_driver(driver, "load", path)
     assert problem in message
 
 
-def test_names_and_metadata_must_end(driver: Path, tmp_path: Path) -> None:
+def test_names_and_metadata_must_be_terminated(driver: Path, tmp_path: Path) -> None:
     blob = native_blob(_small())
     path = tmp_path / NATIVE_FILE
     for old, new, problem in (

@@ -1,4 +1,4 @@
-"""The register allocator's plugin in real compilers: what it tells is the default's, and it changes nothing else."""
+"""The register allocator's plugin in real compilers: it reports the default decisions and changes nothing else."""
 
 import dataclasses
 import os
@@ -30,7 +30,7 @@ from compiler_opt.spaces.native import native_blob
 from tests.regalloc_networks import random_network
 from tests.small_corpus import make_busy_corpus
 
-_TOLD = {"regalloc_eviction": "eviction_default", "regalloc_priority": "priority_default"}
+_DEFAULT_FEATURES = {"regalloc_eviction": "eviction_default", "regalloc_priority": "priority_default"}
 _CHANNEL = RolloutSettings(backend="channel")
 
 
@@ -44,13 +44,13 @@ def corpus(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Co
     return make_busy_corpus(tmp_path_factory.mktemp("busy"), str(toolchain.clang))
 
 
-@pytest.fixture(params=_TOLD)
+@pytest.fixture(params=_DEFAULT_FEATURES)
 def problem(request: pytest.FixtureRequest) -> Problem:
     return problems.load(request.param)
 
 
 class _LastLegal(Policy):
-    """Evicts what comes last in the order of allocation."""
+    """Evicts the last legal candidate in allocation order."""
 
     name = "last"
 
@@ -65,7 +65,7 @@ class _LastLegal(Policy):
 
 
 def _other_policy(problem: Problem) -> Policy:
-    """One that does not decide as the default does."""
+    """A policy whose decisions differ from the default's."""
     return _LastLegal() if isinstance(problem.action_space, MaskedCategorical) else FeaturePolicy("stage")
 
 
@@ -77,7 +77,7 @@ def _compiled(
     place: Path,
     settings: RolloutSettings = RolloutSettings(),
 ) -> bytes:
-    """The object."""
+    """Returns the object."""
     kept = place / "kept.o"
     result = rollout(module, policy, problem, toolchain, scratch=place, seed=1, settings=settings, keep_object=kept)
     assert result.failure is None
@@ -86,7 +86,7 @@ def _compiled(
 
 @pytest.mark.slow
 def test_gcc_compiles_it_without_warnings(toolchain: Toolchain) -> None:
-    # LLVM's own compiler has built the library.
+    # The library is built by LLVM's own compiler.
     gcc = shutil.which("g++")
     assert gcc is not None, "g++ is not installed; ./run_tests.sh installs what the tests need"
     flags = [*plugin.FLAGS, "-Wall", "-Wextra", "-Werror", *plugin.llvm_definitions(toolchain), "-fsyntax-only"]
@@ -94,21 +94,21 @@ def test_gcc_compiles_it_without_warnings(toolchain: Toolchain) -> None:
     subprocess.run([gcc, *flags, "-isystem", str(toolchain.plugin_headers), source], check=True)
 
 
-def test_following_what_it_tells_is_to_compile_plainly(
+def test_reported_default_decisions_give_the_plain_object(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
     assert library.is_file()
-    told = FeaturePolicy(_TOLD[problem.name])
-    decided_otherwise = []
+    default = FeaturePolicy(_DEFAULT_FEATURES[problem.name])
+    differs = []
     for module in corpus.modules:
         plain = _compiled(module, None, problem, toolchain, tmp_path)
-        assert _compiled(module, told, problem, toolchain, tmp_path) == plain
-        decided_otherwise.append(_compiled(module, _other_policy(problem), problem, toolchain, tmp_path) != plain)
-    # So there was something to decide.
-    assert any(decided_otherwise)
+        assert _compiled(module, default, problem, toolchain, tmp_path) == plain
+        differs.append(_compiled(module, _other_policy(problem), problem, toolchain, tmp_path) != plain)
+    # The modules have decisions that matter.
+    assert any(differs)
 
 
-def test_who_does_not_follow_gets_what_the_channel_gives(
+def test_other_decisions_give_the_object_of_llvms_channel(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     policy = _other_policy(problem)
@@ -117,24 +117,24 @@ def test_who_does_not_follow_gets_what_the_channel_gives(
         assert by_plugin == _compiled(module, policy, problem, toolchain, tmp_path, _CHANNEL)
 
 
-def test_a_trajectory_is_the_channels_and_one_feature(
+def test_a_trajectory_has_one_feature_more_than_that_of_llvms_channel(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    told = _TOLD[problem.name]
-    found = rollout(corpus.modules[0], FeaturePolicy(told), problem, toolchain, scratch=tmp_path).trajectory
+    name = _DEFAULT_FEATURES[problem.name]
+    found = rollout(corpus.modules[0], FeaturePolicy(name), problem, toolchain, scratch=tmp_path).trajectory
     assert found is not None
     assert problem.default_policy is not None
     default = rollout(
         corpus.modules[0], problem.default_policy, problem, toolchain, scratch=tmp_path, settings=_CHANNEL
     ).trajectory
     assert default is not None
-    assert found.header.names == (*default.header.names, told)
+    assert found.header.names == (*default.header.names, name)
     assert found.header.features[:-1] == default.header.features
     assert found.header.advice == default.header.advice
     features = found.features()
-    np.testing.assert_array_equal(features[told].reshape(-1), found.advice)
+    np.testing.assert_array_equal(features[name].reshape(-1), found.advice)
     if problem.name == "regalloc_eviction":
-        # Told and rebuilt are mostly the same.
+        # The decisions rebuilt from the channel's features are mostly the same.
         assert (rebuilt_choices(features) == found.advice).mean() > 0.9
         assert len(set(found.advice.tolist())) > 3
 
@@ -152,20 +152,22 @@ def test_it_writes_a_log(problem: Problem, corpus: Corpus, toolchain: Toolchain,
     log = tmp_path / "log"
     subprocess.run(command, env=regalloc_plugin.environment(log=log), check=True)
     read = decode_log(log.read_bytes())
-    told = rollout(corpus.modules[0], FeaturePolicy(_TOLD[problem.name]), problem, toolchain, scratch=tmp_path)
-    assert told.trajectory is not None
-    assert len(read) == len(told.trajectory) > 20
-    name = _TOLD[problem.name]
-    np.testing.assert_array_equal(read.columns([name])[name].reshape(-1), told.trajectory.advice)
+    expected = rollout(
+        corpus.modules[0], FeaturePolicy(_DEFAULT_FEATURES[problem.name]), problem, toolchain, scratch=tmp_path
+    )
+    assert expected.trajectory is not None
+    assert len(read) == len(expected.trajectory) > 20
+    name = _DEFAULT_FEATURES[problem.name]
+    np.testing.assert_array_equal(read.columns([name])[name].reshape(-1), expected.trajectory.advice)
     assert output.read_bytes() == _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_policy_decides_within_as_it_does_over_the_channel(
+def test_a_policy_decides_in_the_compiler_as_it_does_over_the_channel(
     seed: int, problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     policy = problem.policy(random_network(problem, corpus, toolchain, tmp_path, seed))
-    # That one is asked here, decision by decision, and told what the default would do as well.
+    # A counterfactual policy runs in this process, over the plugin's channel.
     over_channel = CounterfactualPolicy(policy, {})
     num_decisions = 0
     for module in corpus.modules:
@@ -176,7 +178,7 @@ def test_a_policy_decides_within_as_it_does_over_the_channel(
             continue
         assert within.header == asked.header
         if isinstance(problem.action_space, Continuous):
-            # The sums differ by rounding errors, which are steps of these; so other decisions follow.
+            # Rounding errors of the network change priorities by some steps, and thereby all later features.
             np.testing.assert_allclose(within.advice[:5], asked.advice[:5], atol=4)
         else:
             np.testing.assert_array_equal(within.advice, asked.advice)
@@ -187,17 +189,17 @@ def test_a_policy_decides_within_as_it_does_over_the_channel(
     assert num_decisions > 100
 
 
-def test_a_policy_that_cannot_be_had_leaves_the_default(
+def test_an_unusable_policy_is_an_error_only_if_strict(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
     weights = random_network(problem, corpus, toolchain, tmp_path, 0)
     good, plain = problem.native_form(weights), _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
     renamed = dataclasses.replace(weights, features=("no_such_input", *weights.features[1:]))
     for content, reason in (
-        (b"", "empty, or not an ordinary file"),
+        (b"", "empty, or not a regular file"),
         (good[:-8], "the policy network is truncated"),
         (problem.native_form(renamed), "needs the input no_such_input"),
-        (native_blob(weights, of_integers=False, about={"problem": "inlining"}), "is not for the register allocator"),
+        (native_blob(weights, of_integers=False, about={"problem": "inlining"}), "found one for inlining"),
     ):
         blob = tmp_path / "policy.mlgo"
         blob.write_bytes(content)
@@ -214,7 +216,7 @@ def test_a_policy_that_cannot_be_had_leaves_the_default(
                 assert output.read_bytes() == plain
 
 
-def test_what_comes_to_nothing_is_an_error_where_that_is_asked_for(
+def test_settings_without_effect_are_an_error_if_strict(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
     command, output = _command(library, problem, corpus, toolchain, tmp_path)
@@ -226,7 +228,7 @@ def test_what_comes_to_nothing_is_an_error_where_that_is_asked_for(
     log = {"MLGO_REGALLOC_MODE": "default", "MLGO_REGALLOC_LOG": str(tmp_path / "log")}
     for words, variables, reason in (
         (command, {}, "no policy: none is built in, and MLGO_REGALLOC_POLICY names none"),
-        (unasked, log, "nothing is decided or logged: the command line does not have LLVM ask an advisor"),
+        (unasked, log, "the channel or log cannot be used: the command line does not enable an ML advisor"),
     ):
         strict = environment | variables | {"MLGO_REGALLOC_STRICT": "1"}
         result = subprocess.run(words, env=strict, capture_output=True, text=True, check=False)
@@ -235,7 +237,7 @@ def test_what_comes_to_nothing_is_an_error_where_that_is_asked_for(
         assert not output.exists()
 
 
-def test_it_says_where_it_cannot_write(
+def test_a_file_that_cannot_be_opened_is_named(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
     command, output = _command(library, problem, corpus, toolchain, tmp_path)
@@ -251,7 +253,7 @@ def test_it_says_where_it_cannot_write(
         assert not output.exists()
 
 
-def test_it_ends_when_nobody_answers(
+def test_it_fails_when_the_channel_is_closed(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
     command, output = _command(library, problem, corpus, toolchain, tmp_path)
@@ -264,12 +266,12 @@ def test_it_ends_when_nobody_answers(
         with Path(f"{base}.in").open("wb"), Path(f"{base}.out").open("rb") as observations:
             assert observations.readline().startswith(b'{"features":')
         _, said = child.communicate(timeout=60)
-    # Whichever end it notices first; LLVM itself would read on for ever.
+    # Depends on which end it notices first. LLVM's own runner would read for ever.
     assert (child.returncode == 1 and "error: mlgo: " in said) or child.returncode == -signal.SIGPIPE
     assert not output.exists()
 
 
-def test_a_compiler_without_headers_goes_on_without(
+def test_a_compiler_without_headers_uses_llvms_channel(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     bare = dataclasses.replace(toolchain, clang=toolchain.clang.resolve(), plugin_headers=None)
@@ -279,7 +281,7 @@ def test_a_compiler_without_headers_goes_on_without(
     for policy in (problem.default_policy, _other_policy(problem)):
         found = rollout(corpus.modules[0], policy, problem, bare, scratch=tmp_path)
         assert found.failure is None and found.trajectory is not None
-        assert _TOLD[problem.name] not in found.trajectory.header.names
+        assert _DEFAULT_FEATURES[problem.name] not in found.trajectory.header.names
         with pytest.raises(ToolchainError, match="needs LLVM's headers"):
             settings = RolloutSettings(backend="plugin")
             rollout(corpus.modules[0], policy, problem, bare, scratch=tmp_path, settings=settings)

@@ -1,10 +1,10 @@
-// What the tests ask of regalloc_policy.h:
+// Runs regalloc_policy.h for tests:
 //
-//   driver choose BLOB OBSERVATIONS SPEC...   an int64 for each decision: the place that is chosen
-//   driver number BLOB OBSERVATIONS SPEC...   a double for each decision
+//   driver choose_candidate BLOB OBSERVATIONS SPEC...   prints an integer for each decision: the index of the candidate
+//   driver mean_action BLOB OBSERVATIONS SPEC...        prints a floating-point number for each decision
 //
-// A SPEC is NAME:f:COUNT (float) or NAME:i:COUNT (int64); an observation has the tensors in that order, and then what the
-// default would choose (int64).
+// A SPEC is NAME:f:COUNT (float) or NAME:i:COUNT (int64). An observation consists of these tensors, in this order, and
+// the default decision (int64).
 
 #include "regalloc_policy.h"
 
@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
   std::ifstream blob_file(argv[2], std::ios::binary), file(argv[3], std::ios::binary);
   const std::vector<char> blob{std::istreambuf_iterator<char>(blob_file), {}};
   const std::vector<char> content{std::istreambuf_iterator<char>(file), {}};
-  std::vector<compiler_opt::SentTensor> sent;
+  std::vector<compiler_opt::FeatureSpec> features;
   std::vector<size_t> sizes;
   size_t size = sizeof(int64_t);
   for (int i = 4; i < argc; ++i) {
@@ -30,22 +30,22 @@ int main(int argc, char **argv) {
     const size_t colon = spec.find(':');
     const bool is_float = spec[colon + 1] == 'f';
     const size_t count = std::strtoul(spec.c_str() + colon + 3, nullptr, 10);
-    sent.push_back({spec.substr(0, colon), is_float, count});
+    features.push_back({spec.substr(0, colon), is_float, count});
     sizes.push_back(count * (is_float ? sizeof(float) : sizeof(int64_t)));
     size += sizes.back();
   }
   compiler_opt::RegallocPolicy policy;
-  if (const char *problem = policy.load(blob.data(), blob.size())) {
-    std::puts(problem);
+  if (const char *error = policy.load(blob.data(), blob.size())) {
+    std::puts(error);
     return 0;
   }
-  const std::string wrong = policy.bind(sent);
-  if (!wrong.empty()) {
-    std::puts(wrong.c_str());
+  const std::string error = policy.bind(features);
+  if (!error.empty()) {
+    std::puts(error.c_str());
     return 0;
   }
   for (size_t start = 0; start + size <= content.size(); start += size) {
-    // Each in memory of its own, so that a sanitizer sees whoever reads on.
+    // Each tensor has an allocation of its own, so that a sanitizer detects reads beyond its end.
     std::vector<std::vector<char>> copies;
     std::vector<const void *> tensors;
     size_t begin = start;
@@ -56,12 +56,12 @@ int main(int argc, char **argv) {
     }
     for (const std::vector<char> &copy : copies)
       tensors.push_back(copy.data());
-    int64_t default_place;
-    std::memcpy(&default_place, content.data() + begin, sizeof(default_place));
-    if (std::strcmp(argv[1], "choose") == 0)
-      std::printf("%lld\n", static_cast<long long>(policy.choose(tensors, default_place)));
+    int64_t default_candidate;
+    std::memcpy(&default_candidate, content.data() + begin, sizeof(default_candidate));
+    if (std::strcmp(argv[1], "choose_candidate") == 0)
+      std::printf("%lld\n", static_cast<long long>(policy.choose_candidate(tensors, default_candidate)));
     else
-      std::printf("%.9g\n", policy.number(tensors));
+      std::printf("%.9g\n", policy.mean_action(tensors));
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-"""Policies for the register allocator in C++: what numpy decides, whatever is sent, and no access out of bounds."""
+"""Register-allocation policies in C++: the same decisions as numpy for any features, and no out-of-bounds access."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -32,7 +32,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _weights(features: Sequence[str], values: np.ndarray, num_outputs: int, seed: int) -> NetworkWeights:
-    """Random ones, over quantiles of the columns of `[T, F]` values."""
+    """Random weights, with the quantiles of the columns of `values` `[T, F]`."""
     rng = np.random.default_rng(seed)
     sizes = (3 * len(features), 12, 8, num_outputs)
     finite = np.nan_to_num(values.astype("f8"), posinf=float(np.finfo("f4").max))
@@ -45,7 +45,7 @@ def _weights(features: Sequence[str], values: np.ndarray, num_outputs: int, seed
 
 
 def _decisions(num_candidates: int, count: int, seed: int) -> tuple[list[TensorSpec], np.ndarray]:
-    """What a compiler might send of evictions, odd numbers among it, and what the default would choose."""
+    """Features of evictions, with special floating-point values among them, and default decisions."""
     rng = np.random.default_rng(seed)
     names = (signature.MASK, *signature.FEATURES, signature.PROGRESS, signature.PLUGIN_DEFAULT)
     specs = []
@@ -59,7 +59,7 @@ def _decisions(num_candidates: int, count: int, seed: int) -> tuple[list[TensorS
         if spec.dtype.kind == "i":
             records[spec.name] = rng.integers(0, 4, shape)
         else:
-            # Many are alike, as they are in compilers.
+            # Many values are equal, as in compilers.
             usual = rng.choice(rng.lognormal(0, 3, 9).astype("f4"), shape)
             records[spec.name] = np.where(rng.random(shape) < 0.2, rng.choice(_ODD, shape), usual)
     records[signature.MASK] = rng.random(records[signature.MASK].shape) < 0.4
@@ -67,13 +67,13 @@ def _decisions(num_candidates: int, count: int, seed: int) -> tuple[list[TensorS
     return specs, records
 
 
-def _spelled(specs: Sequence[TensorSpec]) -> list[str]:
+def _arguments(specs: Sequence[TensorSpec]) -> list[str]:
     return [f"{spec.name}:{'i' if spec.dtype.kind == 'i' else 'f'}:{spec.num_elements}" for spec in specs]
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in divide:RuntimeWarning")
 @pytest.mark.parametrize("num_candidates", [2, 7, 33])
-def test_evictions_are_those_of_numpy(num_candidates: int, driver: Path, tmp_path: Path) -> None:
+def test_evictions_equal_numpys(num_candidates: int, driver: Path, tmp_path: Path) -> None:
     assert isinstance(_EVICTION.action_space, MaskedCategorical)
     inputs = _EVICTION.action_space.inputs
     specs, records = _decisions(num_candidates, 300, num_candidates)
@@ -82,21 +82,23 @@ def test_evictions_are_those_of_numpy(num_candidates: int, driver: Path, tmp_pat
     weights = _weights(_EVICTION.feature_names, values.reshape(-1, values.shape[-1]), 1, 1)
     (tmp_path / "blob").write_bytes(_EVICTION.native_form(weights))
     (tmp_path / "observations").write_bytes(records.tobytes())
-    # The default's choice comes last, and is no tensor of the compiler's.
-    said = run_driver(driver, "choose", tmp_path / "blob", tmp_path / "observations", *_spelled(specs[:-1]))
-    found = np.array(said, np.int64)
+    # The default decision comes last; it is not a feature of the compiler.
+    printed = run_driver(
+        driver, "choose_candidate", tmp_path / "blob", tmp_path / "observations", *_arguments(specs[:-1])
+    )
+    found = np.array(printed, np.int64)
     scores = outputs(weights, QuantileEncoder(weights.quantiles).ranks(values))[..., 0]
     scores = np.where(legal, scores, -np.inf)
     some = legal.any(axis=-1)
     assert (found[~some] == num_candidates - 1).all()
     assert legal[some, found[some]].all()
-    # Where two are alike but for rounding, either will do.
+    # If two scores differ by rounding errors only, either candidate is right.
     np.testing.assert_allclose(scores[some, found[some]], scores[some].max(axis=-1), rtol=1e-4, atol=1e-4)
     assert (found[some] == scores[some].argmax(axis=-1)).mean() > 0.98
     assert isinstance(_EVICTION.policy(weights), MaskedCategoricalPolicy)
 
 
-def test_numbers_are_those_of_numpy(driver: Path, tmp_path: Path) -> None:
+def test_mean_actions_equal_numpys(driver: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     dtype = np.dtype([("li_size", "<i8"), ("stage", "<i8"), ("weight", "<f4"), ("default", "<i8")])
     records = np.zeros(500, dtype)
@@ -107,7 +109,7 @@ def test_numbers_are_those_of_numpy(driver: Path, tmp_path: Path) -> None:
     (tmp_path / "blob").write_bytes(_PRIORITY.native_form(weights))
     (tmp_path / "observations").write_bytes(records.tobytes())
     specs = ["li_size:i:1", "stage:i:1", "weight:f:1"]
-    found = run_driver(driver, "number", tmp_path / "blob", tmp_path / "observations", *specs)
+    found = run_driver(driver, "mean_action", tmp_path / "blob", tmp_path / "observations", *specs)
     policy = _PRIORITY.policy(weights)
     assert isinstance(policy, ContinuousPolicy)
     expected = policy.means({name: records[name] for name in _PRIORITY.feature_names})
@@ -118,18 +120,18 @@ def test_numbers_are_those_of_numpy(driver: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("specs", "reason"),
     [
-        (["weight:f:1"], "it needs the input li_size, which cannot be had of this compiler"),
-        (["li_size:i:1", "stage:i:5", "weight:f:1"], "it needs the input stage, which cannot be had"),
-        (["mask:i:33", "use_def_density:f:33"], "the compiler does not send what candidates are compared by"),
+        (["weight:f:1"], "it needs the input li_size, which this compiler does not compute"),
+        (["li_size:i:1", "stage:i:5", "weight:f:1"], "it needs the input stage, which this compiler does not compute"),
+        (["mask:i:33", "use_def_density:f:33"], "the compiler does not compute use_def_density and nr_broken_hints"),
         (["mask:i:33", "use_def_density:f:33", "nr_broken_hints:f:33"], "the network is for another problem"),
     ],
 )
-def test_what_does_not_fit_is_named(specs: list[str], reason: str, driver: Path, tmp_path: Path) -> None:
+def test_a_policy_that_does_not_fit_is_rejected(specs: list[str], reason: str, driver: Path, tmp_path: Path) -> None:
     weights = _weights(_PRIORITY.feature_names, np.arange(60.0).reshape(20, 3), 2, 1)
     (tmp_path / "blob").write_bytes(_PRIORITY.native_form(weights))
     (tmp_path / "observations").write_bytes(b"")
-    [said] = run_driver(driver, "number", tmp_path / "blob", tmp_path / "observations", *specs)
-    assert said.startswith(reason)
+    [message] = run_driver(driver, "mean_action", tmp_path / "blob", tmp_path / "observations", *specs)
+    assert message.startswith(reason)
 
 
 def test_ordered_keeps_the_order() -> None:
@@ -138,6 +140,6 @@ def test_ordered_keeps_the_order() -> None:
     assert ordered(np.array([-0.0])) == ordered(np.array([0.0]))
 
 
-def test_whole_numbers_have_a_native_form_of_their_own() -> None:
+def test_the_native_form_depends_on_the_features_type() -> None:
     weights = _weights(_PRIORITY.feature_names, np.arange(60.0).reshape(20, 3), 2, 1)
     assert native_blob(weights) != native_blob(weights, of_integers=False)

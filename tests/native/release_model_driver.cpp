@@ -1,6 +1,7 @@
-// Decides by a generated class as LLVM does: driver FEATURES DECISIONS NAME...
+// Makes decisions by a generated class, as LLVM does: driver FEATURES DECISIONS NAME...
 //
-// FEATURES has a row of int64 for each decision, one for each NAME; DECISIONS gets an int64 for each.
+// FEATURES has a row for each decision, with an int64 for each NAME; the driver writes an int64 for each decision to
+// DECISIONS.
 
 #include "InlinerSizeModel.h"
 

@@ -19,14 +19,14 @@
 
 namespace mlgo {
 
-// How a child ended, and what it said when that was kept.
+// How a child ended, and its output if that was kept.
 struct Outcome {
-  int status = 0;  // as of waitpid
+  int status = 0;  // of waitpid
   std::string out, err;
 
   bool ok() const { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
 
-  // Somebody wants this to end, and not only the compiler is to blame.
+  // Whether it died from a signal that asks the whole build to stop.
   bool interrupted() const {
     return WIFSIGNALED(status) && (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM ||
                                    WTERMSIG(status) == SIGHUP || WTERMSIG(status) == SIGQUIT);
@@ -38,8 +38,8 @@ struct Outcome {
   }
 };
 
-// Ends as the child did: with its exit status, or by its signal.
-[[noreturn]] inline void end_like(const Outcome &outcome) {
+// Ends this process as the child ended: with its exit status, or by its signal.
+[[noreturn]] inline void exit_like(const Outcome &outcome) {
   if (!WIFSIGNALED(outcome.status))
     _exit(WEXITSTATUS(outcome.status));
   const int number = WTERMSIG(outcome.status);
@@ -52,7 +52,7 @@ struct Outcome {
   _exit(128 + number);
 }
 
-// What exec wants of a command; it refers to that.
+// The argument vector of exec; it refers to the strings of `command`.
 inline std::vector<char *> arguments_of(const std::vector<std::string> &command) {
   std::vector<char *> arguments;
   for (const std::string &argument : command)
@@ -61,25 +61,25 @@ inline std::vector<char *> arguments_of(const std::vector<std::string> &command)
   return arguments;
 }
 
-// Becomes this program.
-[[noreturn]] inline void become(const std::vector<char *> &arguments) {
+// Replaces this process by the program `arguments[0]`.
+[[noreturn]] inline void exec_command(const std::vector<char *> &arguments) {
   execv(arguments[0], arguments.data());
   const std::string reason = std::strerror(errno);
   write_all(STDERR_FILENO, "error: mlgo: " + std::string(arguments[0]) + ": cannot be run: " + reason + "\n");
   _exit(127);
 }
 
-[[noreturn]] inline void become(const std::vector<std::string> &command) { become(arguments_of(command)); }
+[[noreturn]] inline void exec_command(const std::vector<std::string> &command) { exec_command(arguments_of(command)); }
 
-// Starts children one after the other. A signal that asks this process to end is the child's to handle first, so that
-// it can remove its half-written files.
+// Runs one child at a time. If a signal asks this process to end, the child handles it first, so that it can remove its
+// incomplete output files.
 class Children {
  public:
   Children() {
     sigemptyset(&handled_);
     for (const int number : kSignals) {
       struct sigaction action;
-      // What was ignored stays so, as with nohup.
+      // A signal that is ignored stays ignored, as under nohup.
       if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN)
         continue;
       action = {};
@@ -87,24 +87,24 @@ class Children {
       sigaction(number, &action, nullptr);
       sigaddset(&handled_, number);
     }
-    // They arrive only while we wait in ppoll.
+    // The signals are delivered during ppoll only.
     sigprocmask(SIG_BLOCK, &handled_, &outside_);
   }
 
-  // Runs a command to its end. When its output is kept, it is in the outcome; otherwise it goes where ours goes. Of
-  // our open files it does not get the hidden ones.
+  // Runs a command and waits for it. With `keep_output`, its output is in the outcome; otherwise it goes to ours. The
+  // child inherits our open files, except for the `hidden` ones.
   Outcome run(const std::vector<std::string> &command, bool keep_output, const std::vector<int> &hidden = {}) {
     int out[2] = {-1, -1}, err[2] = {-1, -1};
     const std::vector<char *> arguments = arguments_of(command);
     if (keep_output && (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0))
-      become_plainly(arguments);
+      exec_with_default_signals(arguments);
     const pid_t parent = getpid();
-    // The child borrows our memory until it is the compiler, so that none has to be copied.
+    // vfork: the child uses our memory until exec, which avoids copying page tables.
     const pid_t child = vfork();
     if (child < 0)
-      become_plainly(arguments);
+      exec_with_default_signals(arguments);
     if (child == 0) {
-      // Also when we are killed outright it ends, and cleans up.
+      // If this process is killed by SIGKILL, the child still ends and removes its files.
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent)
         _exit(1);
@@ -114,7 +114,7 @@ class Children {
       }
       for (const int file : hidden)
         hide(file);
-      become_plainly(arguments);
+      exec_with_default_signals(arguments);
     }
     Outcome outcome;
     if (keep_output) {
@@ -125,23 +125,23 @@ class Children {
     return outcome;
   }
 
-  // A signal has asked us to end; its number, or 0.
+  // The signal that asked this process to end, or 0.
   static int signal() { return signal_; }
 
  private:
   static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-  [[noreturn]] void become_plainly(const std::vector<char *> &arguments) const {
-    // A handler in a child that borrows our memory would tell us of a signal that was not ours.
+  [[noreturn]] void exec_with_default_signals(const std::vector<char *> &arguments) const {
+    // The child shares our memory until exec: a handler that runs in it would record a signal that we did not receive.
     for (const int number : kSignals)
       if (sigismember(&handled_, number) == 1)
         ::signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &outside_, nullptr);
-    become(arguments);
+    exec_command(arguments);
   }
 
-  // Whoever opens it by its number fails. For standard input there is something, or another file might get its number,
-  // and a folder, since nothing can be read from that.
+  // Closes the file, so that opening /dev/fd/N fails. Standard input is replaced by a directory, which cannot be read,
+  // so that no other file gets its number.
   static void hide(int file) {
     close(file);
     if (file == STDIN_FILENO)
@@ -151,17 +151,17 @@ class Children {
   void wait_for(pid_t child, int out, int err, Outcome *outcome) const {
     const int process = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
     pollfd events[] = {{process, POLLIN, 0}, {out, POLLIN, 0}, {err, POLLIN, 0}};
-    bool passed_on = signal_ != 0;
+    bool forwarded = signal_ != 0;
     while (events[0].fd >= 0 || events[1].fd >= 0 || events[2].fd >= 0) {
-      // Mostly the signal went to the whole group, and a second one would keep the compiler from cleaning up.
+      // Usually the whole process group received the signal, and a second one would interrupt the compiler's cleanup.
       const timespec grace = {0, 200'000'000};
-      const bool waiting = signal_ != 0 && !passed_on;
+      const bool waiting = signal_ != 0 && !forwarded;
       const int ready = ppoll(events, 3, waiting ? &grace : nullptr, &outside_);
       if (ready < 0 && errno != EINTR)
         break;
       if (ready == 0) {
         kill(child, signal_);
-        passed_on = true;
+        forwarded = true;
       }
       if (ready <= 0)
         continue;
@@ -171,7 +171,7 @@ class Children {
       if (events[2].fd >= 0 && events[2].revents != 0 && !read_some(events[2].fd, &outcome->err))
         events[2].fd = -1;
       if (ended) {
-        // What it has started and left running may hold the pipes open for ever.
+        // Background processes of the child may keep the pipes open for ever.
         drain(events[1].fd, &outcome->out);
         drain(events[2].fd, &outcome->err);
         break;
@@ -184,7 +184,7 @@ class Children {
         close(file);
   }
 
-  // False at the end of the file, or when there is nothing for now.
+  // Returns false at the end of the file, or if no data is available.
   static bool read_some(int file, std::string *text) {
     char chunk[1 << 14];
     const ssize_t size = read(file, chunk, sizeof chunk);

@@ -16,7 +16,7 @@
 
 namespace mlgo {
 
-// Into words, with a shell's quotes and backslashes.
+// Splits a text into words, with the quotes and backslashes of a shell.
 inline std::vector<std::string> split_words(const std::string &text) {
   std::vector<std::string> words;
   std::string word;
@@ -50,7 +50,7 @@ inline std::vector<std::string> split_words(const std::string &text) {
   return words;
 }
 
-// One command line, read once.
+// A parsed command line.
 class CommandLine {
  public:
   explicit CommandLine(const std::vector<std::string> &arguments) {
@@ -58,27 +58,27 @@ class CommandLine {
     read();
   }
 
-  // Some source goes through LLVM's passes, and all of it can be read a second time.
-  bool compiles() const { return num_sources_ > 0 && is_whole_ && !stops_early_ && can_read_again_; }
-  // The linker runs LLVM's passes over the whole program, and it is one that loads plugins. Not so for ThinLTO: there
-  // the inliner sees copies from other modules, of which a policy has learnt nothing, and was seen to do worse.
+  // Whether a source goes through LLVM's passes, and all sources can be read a second time.
+  bool compiles() const { return num_sources_ > 0 && is_complete_ && !stops_early_ && can_read_again_; }
+  // Whether the linker runs LLVM's passes over the whole program and can load plugins. False for ThinLTO: its backends
+  // inline functions imported from other modules, which policies are not trained on and where they did worse.
   bool optimizes_at_link() const {
-    return is_whole_ && !stops_early_ && can_read_again_ && last_step_ == Step::kLink && num_inputs_ > 0 && lto_ &&
+    return is_complete_ && !stops_early_ && can_read_again_ && last_step_ == Step::kLink && num_inputs_ > 0 && lto_ &&
            !thin_ && lld_;
   }
-  // The last -O option, without its dash: `O0` when there is none.
+  // The last -O option without its dash; `O0` if there is none.
   const std::string &level() const { return level_; }
-  // It ends in one file with machine code, whose name `output` is; empty when that is not so.
+  // The only output with machine code; empty if there is none, or more than one.
   const std::string &measurable_output() const { return measurable_output_; }
-  // Beside the output others are written that belong to it.
+  // Whether other files are written beside the output and must match it.
   bool writes_side_files() const { return writes_side_files_; }
-  // Beside the sources something else can be read only once.
-  bool names_what_is_read_only_once() const {
-    return std::any_of(arguments_.begin(), arguments_.end(), mlgo::names_what_is_read_only_once);
+  // Whether another argument names an input that can be read only once.
+  bool names_one_shot_input() const {
+    return std::any_of(arguments_.begin(), arguments_.end(), mlgo::names_one_shot_input);
   }
-  // The command line becomes part of the object.
+  // Whether the object will contain the command line.
   bool is_recorded() const { return is_recorded_; }
-  // The file of -MJ, or empty.
+  // The argument of -MJ, or empty.
   const std::string &database() const { return database_; }
   // The first source, for messages.
   const std::string &source() const { return source_; }
@@ -86,7 +86,7 @@ class CommandLine {
  private:
   enum class Step { kAssembly, kObject, kLink };
 
-  // Response files are read as clang does; those that can be read only once (a pipe) are left to it.
+  // Expands response files as clang does. One that can be read only once (a pipe) is not read.
   void expand(const std::vector<std::string> &arguments, int depth) {
     for (const std::string &argument : arguments) {
       if (argument.size() < 2 || argument[0] != '@' || depth > 16) {
@@ -96,9 +96,9 @@ class CommandLine {
       const std::string path = argument.substr(1);
       struct stat status;
       if (stat(path.c_str(), &status) != 0) {
-        arguments_.push_back(argument);  // clang takes it for a file of that name
+        arguments_.push_back(argument);  // clang treats it as an input of that name
       } else if (!S_ISREG(status.st_mode)) {
-        is_whole_ = false;
+        is_complete_ = false;
       } else {
         expand(split_words(read_file(path)), depth + 1);
       }
@@ -119,7 +119,7 @@ class CommandLine {
         only_inputs_ = true;
         continue;
       }
-      // The value of an option that takes one, whether or not it stands apart.
+      // The value of an option, joined or separate.
       const auto value = [&](std::string_view option) {
         return argument.size() > option.size() ? argument.substr(option.size())
                                                : i + 1 < arguments_.size() ? arguments_[++i] : std::string();
@@ -180,7 +180,7 @@ class CommandLine {
       measurable_output_.clear();
   }
 
-  // `-Oz`, `--optimize=z`; spelled as the levels that they mean.
+  // Parses `-Oz` or `--optimize=z`, and replaces aliases such as `-Ofast` or `-O4` by their level.
   void read_level(const std::string &option) {
     const std::string value = option.substr(option[1] == '-' ? std::min(option.size(), size_t(11)) : 2);
     if (value.empty() || value == "g")
@@ -200,7 +200,7 @@ class CommandLine {
     if (input == "-") {
       can_read_again_ = false;
     } else if (typed ? is_one_of(language, kOffloadLanguages) : is_one_of(extension, kOffloadExtensions)) {
-      stops_early_ = true;  // several compilations in one: not what a policy was trained for
+      stops_early_ = true;  // several compilations in one; policies are not trained for these
     } else if (typed ? is_one_of(language, kLanguages) : is_one_of(extension, kExtensions)) {
       ++num_sources_;
       if (num_sources_ == 1)
@@ -222,7 +222,7 @@ class CommandLine {
                        [text](std::string_view start) { return starts_with(text, start); });
   }
 
-  // Nothing is compiled, or not by way of LLVM's passes.
+  // Options with which nothing is compiled by LLVM's passes.
   static constexpr std::string_view kStopEarly[] = {
       "-E",         "--preprocess",     "-M",          "--dependencies", "-MM",           "--user-dependencies",
       "-###",       "-fsyntax-only",    "--analyze",   "-emit-ast",      "--precompile",  "-fmodule-only",
@@ -264,7 +264,7 @@ class CommandLine {
   static constexpr std::string_view kOffloadExtensions[] = {"cu", "cui", "hip", "hipi", "cl", "clcpp"};
 
   std::vector<std::string> arguments_;
-  bool is_whole_ = true;
+  bool is_complete_ = true;
   bool only_inputs_ = false;
   bool stops_early_ = false;
   bool can_read_again_ = true;

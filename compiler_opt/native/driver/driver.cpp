@@ -1,12 +1,13 @@
 // mlgo-clang, mlgo-clang++: clang with a trained policy, for any build.
 //
-// Built by compiler_opt.tools.deploy, which generates driver_config.h. Command lines are passed to clang unchanged, except
-// that compilations at a level of the policy also load its pass plugin. The policy never breaks a build: what fails with
-// it is compiled again without it, with a warning, unless an input can be read only once, or a compiler cache would keep
-// the object as the policy's. Preprocessing, checking, assembling and linking are clang's alone.
+// Built by compiler_opt.tools.deploy, which generates driver_config.h. Command lines are passed to clang unchanged,
+// except that compilations at an optimisation level of the policy also load its pass plugin. The policy never breaks a
+// build: a compilation that fails with it is repeated without it, with a warning, unless an input can be read only
+// once, or a compiler cache would store the object as the policy's. Preprocessing, syntax checks, assembling and
+// linking are unaffected.
 //
 // Environment variables override the deployment (1 for yes, 0 for no): MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE.
-// `--mlgo-info` prints everything, besides the command line, that an object depends on.
+// `--mlgo-info` prints everything that an object depends on besides its command line.
 
 #include "children.h"
 #include "command_line.h"
@@ -25,44 +26,44 @@ namespace {
 using namespace mlgo;
 using Command = std::vector<std::string>;
 
-// What one invocation has to work with.
+// One invocation of mlgo-clang.
 class Driver {
  public:
   Driver(const std::string &invoked_as, Command arguments)
       : arguments_(std::move(arguments)), compiler_(choose(invoked_as)), name_("clang-" + std::to_string(compiler_.major)) {
     const std::string own = own_path();
-    // Both names are looked at: somebody's link `c++` to mlgo-clang, and mlgo-clang++ started by any name.
+    // Either name selects C++: that of the command (a link `c++` to mlgo-clang), or that of the file (mlgo-clang++).
     is_cpp_ = base_name(invoked_as).find("++") != std::string_view::npos ||
               base_name(own).find("++") != std::string_view::npos;
     plugin_ = own.substr(0, own.rfind('/', own.rfind('/') - 1)) + "/lib/" + compiler_.plugin;
     clang_ = find_clang();
-    strict_ = setting("MLGO_STRICT").value_or(config::kStrict);
-    never_worse_ = setting("MLGO_NEVER_WORSE").value_or(config::kNeverWorse);
-    disabled_ = setting("MLGO_DISABLE").value_or(false);
+    strict_ = boolean_variable("MLGO_STRICT").value_or(config::kStrict);
+    never_worse_ = boolean_variable("MLGO_NEVER_WORSE").value_or(config::kNeverWorse);
+    disabled_ = boolean_variable("MLGO_DISABLE").value_or(false);
   }
 
   [[noreturn]] void run() {
     if (arguments_.size() == 1 && arguments_[0] == "--mlgo-info")
       show_info();
     if (disabled_)
-      become(plain_command());
+      exec_command(plain_command());
     const CommandLine line(arguments_);
     if (!is_trained_for(line.level()) || !(line.compiles() || line.optimizes_at_link()) ||
-        line.names_what_is_read_only_once())
-      become(plain_command());
-    if (!strict_ && !setting("MLGO_STRICT").has_value()) {
-      cache_ = cache_at_work();
+        line.names_one_shot_input())
+      exec_command(plain_command());
+    if (!strict_ && !boolean_variable("MLGO_STRICT").has_value()) {
+      cache_ = active_cache();
       strict_ = !cache_.empty();
     }
-    const std::string wrong = plugin_problem();
-    if (!wrong.empty()) {
+    const std::string problem = plugin_problem();
+    if (!problem.empty()) {
       if (strict_)
-        fail(wrong + "; deploy the policy again" + because_of_cache());
-      say("warning", wrong + "; compiling with plain " + name_ + "; deploy the policy again");
-      become(plain_command());
+        fail(problem + "; deploy the policy again" + cache_note());
+      print_message("warning", problem + "; compiling with plain " + name_ + "; deploy the policy again");
+      exec_command(plain_command());
     }
     if (never_worse_ && line.measurable_output().empty())
-      become(plain_command());  // What cannot be compared is never worse this way only.
+      exec_command(plain_command());  // There is no output whose sizes could be compared.
     for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT",
                                  "MLGO_INLINER_SEED", "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE",
                                  "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL",
@@ -75,7 +76,7 @@ class Driver {
         unsetenv(variable);
     }
     children_.emplace();
-    inherited_ = inherited_read_only_once();
+    inherited_ = inherited_one_shot_inputs();
     if (never_worse_)
       compile_both_ways(line);
     compile(line);
@@ -89,14 +90,14 @@ class Driver {
     for (const config::Compiler &compiler : config::kCompilers)
       if (suffix == std::to_string(compiler.major))
         return compiler;
-    // Somebody's cc-2024 tells no version.
-    const bool tells_version = ends_with(program, "clang") || ends_with(program, "clang++");
-    if (!tells_version || suffix.empty() || suffix.find_first_not_of("0123456789") != std::string::npos)
+    // Only the suffix of clang is a version, not that of a link such as cc-2024.
+    const bool has_version = ends_with(program, "clang") || ends_with(program, "clang++");
+    if (!has_version || suffix.empty() || suffix.find_first_not_of("0123456789") != std::string::npos)
       return config::kCompilers[0];
     fail(name + ": the policy was not deployed for clang-" + suffix + "; deploy it again with that --clang_path");
   }
 
-  // The recorded one, else of the same version on PATH; empty when there is none.
+  // The compiler of the deployment; if it was removed, one of the same version on PATH.
   std::string find_clang() const {
     if (is_compiler(compiler_.clang))
       return compiler_.clang;
@@ -108,7 +109,8 @@ class Driver {
          127);
   }
 
-  // What can be told without loading it, which may crash the compiler; one of another policy would even work.
+  // Checks the plugin's file, without loading it: a damaged one may crash the compiler, and that of another policy
+  // would load. Returns an error message, or an empty string on success.
   std::string plugin_problem() const {
     struct stat status;
     if (stat(plugin_.c_str(), &status) != 0 || access(plugin_.c_str(), R_OK) != 0)
@@ -128,7 +130,7 @@ class Driver {
 
   Command plain_command(const Command &first = {}) const {
     Command command = {clang_};
-    // As a name like clang++-22 would have it; clang wants -cc1 to come first.
+    // The mode that the name clang++-22 would select; but -cc1 must be the first argument.
     if (arguments_.empty() || !starts_with(arguments_[0], "-cc1")) {
       if (is_cpp_)
         command.push_back("--driver-mode=g++");
@@ -144,7 +146,7 @@ class Driver {
     Command options;
     if (line.compiles()) {
       options.push_back("-fpass-plugin=" + plugin_);
-      // After a crash the same is compiled again; whoever reports a bug wants that one's files.
+      // After a crash the source is compiled again without the policy; only that crash would be clang's own bug.
       options.push_back("-fno-crash-diagnostics");
     }
     if (line.optimizes_at_link()) {
@@ -155,26 +157,26 @@ class Driver {
     return options;
   }
 
-  // With options of ours, which no record tells of.
+  // The user's command line with additional options, which are not recorded in objects or databases.
   Command command_with(Command options, const CommandLine &line) {
     Command last;
     if (line.is_recorded())
-      last = record_what_is(run_child(plain_command({kShowRecords}), true).err);
+      last = record_options(run_child(plain_command({kPrintCommands}), true).err);
     if (!line.database().empty()) {
-      run_child(plain_command({kOnlyWriteDatabase}), true);
+      run_child(plain_command({kDriverOnly}), true);
       repair_database(line.database());
       last.insert(last.end(), {"-MJ", "/dev/null"});
     }
     options.insert(options.begin(), "--start-no-unused-arguments");
     options.push_back("--end-no-unused-arguments");
-    // First, so that whatever the user says wins.
+    // Ours come first, so that the user's options override them.
     Command command = plain_command(options);
     const auto users = command.end() - static_cast<std::ptrdiff_t>(arguments_.size());
     command.insert(std::find(users, command.end(), "--"), last.begin(), last.end());
     return command;
   }
 
-  // The compiler writes into a pipe; the user sees what a terminal would have shown.
+  // Makes the compiler, which writes to a pipe, format its messages for the user's terminal.
   static void add_terminal(Command *options) {
     const char *terminal = std::getenv("TERM");
     if (!isatty(STDERR_FILENO) || !terminal || std::strcmp(terminal, "dumb") == 0)
@@ -196,17 +198,17 @@ class Driver {
     if (with_policy.ok())
       finish(with_policy);
     if (strict_)
-      fail_after(with_policy, line, because_of_cache());
-    const std::string pipe = includes.read_only_once();
+      fail_after(with_policy, line, cache_note());
+    const std::string pipe = includes.first_one_shot();
     if (!pipe.empty())
       fail_after(with_policy, line, "; not compiled again, since " + pipe + " can be read only once");
     const Outcome plain = run_child(plain_command(), false, true);
     if (plain.ok())
-      warn_of(line, with_policy);
-    end_like(plain);
+      warn_about_fallback(line, with_policy);
+    exit_like(plain);
   }
 
-  // Plain first: its errors are the user's own, and what the policy's run leaves beside the object fits the object.
+  // Compiles without the policy first: its errors are the user's, and side files are then those of the policy's object.
   [[noreturn]] void compile_both_ways(const CommandLine &line) {
     const std::string &output = line.measurable_output();
     const std::string plain_output = output + ".mlgo-" + std::to_string(getpid());
@@ -215,18 +217,18 @@ class Driver {
     const Outcome plain = run_child(command_with(list, line), true);
     if (!plain.ok()) {
       plain.replay();
-      end_like(plain);
+      exit_like(plain);
     }
-    if (!includes.read_only_once().empty() || rename(output.c_str(), plain_output.c_str()) != 0)
+    if (!includes.first_one_shot().empty() || rename(output.c_str(), plain_output.c_str()) != 0)
       finish(plain);
     stash_ = plain_output;
     const Outcome with_policy = run_child(command_with(policy_options(line), line), true, true);
     if (!with_policy.ok()) {
       if (strict_) {
         unlink(plain_output.c_str());
-        fail_after(with_policy, line, because_of_cache());
+        fail_after(with_policy, line, cache_note());
       }
-      warn_of(line, with_policy);
+      warn_about_fallback(line, with_policy);
     }
     if (!with_policy.ok() || !is_better(output, plain_output)) {
       keep_plain(line, plain_output);
@@ -236,7 +238,7 @@ class Driver {
     finish(with_policy);
   }
 
-  // Smaller, and what others can refer to is all there: else they were not made of the same source.
+  // Whether the object is smaller and defines the same strong symbols; if not, the source has changed in the meantime.
   static bool is_better(const std::string &output, const std::string &plain_output) {
     const ElfFile with_policy(output), plain(plain_output);
     const std::optional<uint64_t> bytes = with_policy.text_bytes(), plain_bytes = plain.text_bytes();
@@ -251,20 +253,20 @@ class Driver {
 
   void keep_plain(const CommandLine &line, const std::string &plain_output) {
     if (line.writes_side_files()) {
-      // They are by now those of the compilation with the policy.
+      // The side files are now those of the compilation with the policy.
       unlink(plain_output.c_str());
       const Outcome again = run_child(plain_command(), true, true);
       if (!again.ok()) {
         again.replay();
-        end_like(again);
+        exit_like(again);
       }
     } else if (rename(plain_output.c_str(), line.measurable_output().c_str()) != 0) {
       fail(line.measurable_output() + ": " + std::strerror(errno));
     }
   }
 
-  // Ends with the child when somebody has asked for that. When something is compiled again, what an earlier compiler
-  // may have read to its end is hidden from this one.
+  // Runs a command; ends this process too if a signal asks for that. With `again`, inherited files that an earlier
+  // compiler may have read to their end are hidden.
   Outcome run_child(const Command &command, bool keep_output, bool again = false) {
     const Outcome outcome = children_->run(command, keep_output, again ? inherited_ : std::vector<int>());
     if (Children::signal() != 0 || outcome.interrupted()) {
@@ -274,30 +276,30 @@ class Driver {
       Outcome end = outcome;
       if (Children::signal() != 0)
         end.status = Children::signal();
-      end_like(end);
+      exit_like(end);
     }
     return outcome;
   }
 
-  void warn_of(const CommandLine &line, const Outcome &with_policy) const {
-    say("warning", subject(line) + ": compiled with plain " + name_ + ", since it failed with the policy: " +
+  void warn_about_fallback(const CommandLine &line, const Outcome &with_policy) const {
+    print_message("warning", subject(line) + ": compiled with plain " + name_ + ", since it failed with the policy: " +
                        Failure(with_policy, plugin_).reason());
   }
 
-  // The user's own errors are shown as they are; those that the policy has made, crashes and sudden ends are one line.
+  // Shows the user's own errors unchanged, and one line for any other failure.
   [[noreturn]] void fail_after(const Outcome &with_policy, const CommandLine &line, const std::string &why) const {
     const Failure failure(with_policy, plugin_);
-    if (failure.is_users_own())
+    if (failure.is_user_error())
       with_policy.replay();
     else
-      say("error", subject(line) + ": failed with the policy: " + failure.reason() + why);
+      print_message("error", subject(line) + ": failed with the policy: " + failure.reason() + why);
     if (strict_ && failure.is_crash())
       _exit(1);
-    end_like(with_policy);
+    exit_like(with_policy);
   }
 
-  std::string because_of_cache() const {
-    return cache_.empty() ? "" : "; not compiled without it, since " + cache_ + " would keep that (MLGO_STRICT=0 lets it)";
+  std::string cache_note() const {
+    return cache_.empty() ? "" : "; not compiled without it, since " + cache_ + " would keep that (MLGO_STRICT=0 allows it)";
   }
 
   std::string subject(const CommandLine &line) const {
@@ -327,9 +329,9 @@ class Driver {
   bool is_cpp_ = false;
   bool strict_ = false, never_worse_ = false, disabled_ = false;
   std::string plugin_, clang_;
-  std::string cache_;  // What would keep a plain object for one of the policy.
+  std::string cache_;  // the compiler cache that will store the object, if any
   std::vector<int> inherited_;
-  std::string stash_;  // A file that must not stay when we are interrupted.
+  std::string stash_;  // a file to remove if we are interrupted
   std::optional<Children> children_;
 };
 

@@ -1,4 +1,4 @@
-// Reads what mlgo-clang needs of objects, programs and libraries.
+// Reads objects, programs and libraries, as far as mlgo-clang needs it.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_ELF_FILE_H_
 #define COMPILER_OPT_NATIVE_DRIVER_ELF_FILE_H_
@@ -17,7 +17,7 @@
 
 namespace mlgo {
 
-// An ELF file of either width and byte order. Of another format, or damaged, it has nothing.
+// An ELF file of either width and byte order. If the file is damaged or has another format, all results are empty.
 class ElfFile {
  public:
   explicit ElfFile(const std::string &path) : file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
@@ -31,7 +31,7 @@ class ElfFile {
   ElfFile(const ElfFile &) = delete;
   ElfFile &operator=(const ElfFile &) = delete;
 
-  // Its text as `llvm-size` counts it: allocated sections that nothing writes to.
+  // The size of its text as `llvm-size` counts it: allocated sections that are not writable.
   std::optional<uint64_t> text_bytes() const {
     if (sections_.empty())
       return std::nullopt;
@@ -42,10 +42,10 @@ class ElfFile {
     return bytes;
   }
 
-  // Names, in order, of the symbols that it defines for others, whatever was inlined. A weak one is not among them: an
-  // inline function or template (linkonce_odr) goes when all of its calls are inlined. A strong one of an object stays,
-  // since another object may refer to it. Of a program those count that the dynamic linker sees: LTO and the linker's
-  // garbage collection drop others at will.
+  // Sorted names of the defined symbols that do not depend on inlining decisions. Weak symbols are excluded: an inline
+  // function or template (linkonce_odr) disappears when all of its calls are inlined. A strong symbol of an object
+  // remains, since other objects may refer to it. In a program only dynamic symbols count, since LTO and the linker's
+  // garbage collection may remove any other.
   std::optional<std::vector<std::string>> strong_symbols() const {
     if (sections_.empty())
       return std::nullopt;
@@ -58,10 +58,10 @@ class ElfFile {
     return names;
   }
 
-  // What the linker has computed from all of the content, in hexadecimal; empty when it was not asked to.
+  // The build ID that the linker computed from the content, in hexadecimal; empty if there is none.
   std::string build_id() const {
     for (const Section &section : sections_) {
-      Elf64_Nhdr note;  // The same in both widths.
+      Elf64_Nhdr note;  // The same in both classes.
       char name[4];
       if (section.type != SHT_NOTE || !read_at(section.offset, &note, sizeof note) ||
           host(note.n_type) != NT_GNU_BUILD_ID || host(note.n_namesz) != sizeof name ||
@@ -102,7 +102,7 @@ class ElfFile {
         !read_at(host(header.e_shoff), &first, sizeof first))
       return false;
     is_object_ = host(header.e_type) == ET_REL;
-    // More sections than fit into the header's field are counted in the first of them.
+    // If the number of sections exceeds the header's field, the first section header holds it.
     const uint64_t number = header.e_shnum != 0 ? host(header.e_shnum) : host(first.sh_size);
     std::vector<RawSection> sections;
     if (!read_all(host(header.e_shoff), number, &sections))
@@ -141,7 +141,7 @@ class ElfFile {
     return swapped;
   }
 
-  // False also where a damaged file tells of more than there is.
+  // Returns false if the range exceeds the file, which is then damaged.
   template <typename T> bool read_all(uint64_t offset, uint64_t number, std::vector<T> *target) const {
     struct stat status;
     if (fstat(file_, &status) != 0 || number > static_cast<uint64_t>(status.st_size) / sizeof(T))

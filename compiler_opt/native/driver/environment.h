@@ -15,17 +15,17 @@
 
 namespace mlgo {
 
-inline void say(const std::string &kind, const std::string &message) {
+inline void print_message(const std::string &kind, const std::string &message) {
   write_all(STDERR_FILENO, kind + ": mlgo: " + message + "\n");
 }
 
 [[noreturn]] inline void fail(const std::string &message, int status = 1) {
-  say("error", message);
+  print_message("error", message);
   _exit(status);
 }
 
-// What a variable says, or nothing.
-inline std::optional<bool> setting(const char *name) {
+// The value of a boolean environment variable; nullopt if it is unset or empty.
+inline std::optional<bool> boolean_variable(const char *name) {
   const char *value = std::getenv(name);
   if (!value || !*value)
     return std::nullopt;
@@ -38,9 +38,9 @@ inline std::optional<bool> setting(const char *name) {
   fail(std::string(name) + ": expected 1 or 0, found " + value);
 }
 
-// The compiler cache that started this process and will keep its object, or empty. Not every cache can be detected.
-inline std::string cache_at_work() {
-  // ccache sets it, also for a prefix command, and not where it only passes a command line on.
+// The compiler cache that started this process and will store its object, or empty. Not every cache can be detected.
+inline std::string active_cache() {
+  // ccache sets this variable, also for a prefix command, but not if it only forwards the command line.
   if (std::getenv("UNCACHED_ERR_FD"))
     return "ccache";
   std::string parent = read_file("/proc/" + std::to_string(getppid()) + "/comm");
@@ -52,18 +52,18 @@ inline std::string own_path() {
   char path[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
   if (size <= 0 || size == sizeof path)
-    fail("cannot tell where this program is: /proc is not mounted");
+    fail("cannot find the location of mlgo-clang; mount /proc");
   return std::string(path, static_cast<size_t>(size));
 }
 
-// A program that can be run, and is not this one under another name.
+// Whether the path is an executable other than this one.
 inline bool is_compiler(const std::string &path) {
   struct stat status, own;
   return access(path.c_str(), X_OK) == 0 && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
          stat("/proc/self/exe", &own) == 0 && (status.st_dev != own.st_dev || status.st_ino != own.st_ino);
 }
 
-// A compiler of that name on PATH, or empty.
+// The path of the first such compiler on PATH, or empty.
 inline std::string compiler_on_path(const std::string &name) {
   const char *path = std::getenv("PATH");
   const std::string folders = path ? path : "/usr/bin";

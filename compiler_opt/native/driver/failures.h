@@ -1,4 +1,4 @@
-// Why a compilation with the policy failed, and whether the policy may be the cause.
+// Finds out why a compilation with the policy failed, and whether the policy may be the cause.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_FAILURES_H_
 #define COMPILER_OPT_NATIVE_DRIVER_FAILURES_H_
@@ -16,24 +16,25 @@ class Failure {
  public:
   Failure(const Outcome &outcome, const std::string &plugin) : outcome_(outcome), plugin_(plugin) {}
 
-  // By a bug, and not by a limit on its time or files. clang tells its own crash by the exit status a shell would give.
+  // Whether the compiler crashed, rather than exceeded a limit on its time or files. clang reports a crash of its own
+  // by the exit status that a shell would return.
   bool is_crash() const {
     const int number = WIFSIGNALED(outcome_.status) ? WTERMSIG(outcome_.status) : WEXITSTATUS(outcome_.status) - 128;
     return number == SIGSEGV || number == SIGABRT || number == SIGBUS || number == SIGILL || number == SIGFPE ||
            number == SIGTRAP;
   }
 
-  // The compiler has ended by itself and told of errors, none of which is about the policy.
-  bool is_users_own() const {
-    return !is_crash() && !WIFSIGNALED(outcome_.status) && telling_line(true).empty();
+  // Whether the compiler exited normally, and none of its errors is about the policy.
+  bool is_user_error() const {
+    return !is_crash() && !WIFSIGNALED(outcome_.status) && first_error(true).empty();
   }
 
   std::string reason() const {
-    std::string text = telling_line(true);
+    std::string text = first_error(true);
     if (text.empty() && is_crash())
       return "the compiler crashed";
     if (text.empty())
-      text = telling_line(false);
+      text = first_error(false);
     if (!text.empty())
       return text;
     return WIFSIGNALED(outcome_.status) ? std::string("the compiler died: ") + strsignal(WTERMSIG(outcome_.status))
@@ -41,8 +42,8 @@ class Failure {
   }
 
  private:
-  // The first line that is an error, less that word; of those about the policy only, if so asked.
-  std::string telling_line(bool about_policy) const {
+  // The message of the first error, or of the first error about the policy; empty if there is none.
+  std::string first_error(bool about_policy) const {
     static constexpr std::string_view kError = "error: ";
     const std::string &text = outcome_.err;
     for (size_t start = 0; start < text.size();) {

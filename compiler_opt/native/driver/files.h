@@ -1,4 +1,4 @@
-// Paths and the content of files.
+// Helpers for paths and files.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_FILES_H_
 #define COMPILER_OPT_NATIVE_DRIVER_FILES_H_
@@ -25,7 +25,7 @@ inline bool is_regular_file(const std::string &path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-// All of an open file from its start; empty when it cannot be read.
+// The whole content of an open file; empty if it cannot be read.
 inline std::string content_of(int file) {
   std::string content;
   char chunk[1 << 14];
@@ -43,7 +43,7 @@ inline std::string read_file(const std::string &path) {
   return content;
 }
 
-// Writes all of it, or as much as the other end takes.
+// Writes the text; stops at the first error.
 inline void write_all(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(file, text.data(), text.size());

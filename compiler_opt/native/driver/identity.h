@@ -1,4 +1,4 @@
-// Identifies the contents of files.
+// Identifies files by their content.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_IDENTITY_H_
 #define COMPILER_OPT_NATIVE_DRIVER_IDENTITY_H_
@@ -15,8 +15,8 @@
 
 namespace mlgo {
 
-// FNV-1a over words of eight bytes, little-endian, the last one filled up with zeros, and the number of bytes. Against
-// mistakes, not against malice; `deploy/driver.py` computes the same.
+// FNV-1a over the content as little-endian words of eight bytes, the last padded with zeros, and its length in bytes.
+// Protects against mistakes, not against attacks. `deploy/driver.py` computes the same.
 inline uint64_t fingerprint(const std::string &content) {
   uint64_t hash = 0xCBF29CE484222325, word = 0;
   const auto add = [&hash](uint64_t value) { hash = (hash ^ value) * 0x100000001B3; };
@@ -36,7 +36,7 @@ inline std::string hexadecimal(uint64_t value) {
   return text;
 }
 
-// Of a small file, by all that is in it.
+// Identifies a small file by its whole content.
 inline std::string identity_by_content(const std::string &path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0)
@@ -45,7 +45,7 @@ inline std::string identity_by_content(const std::string &path) {
   return std::to_string(content.size()) + " bytes, content " + hexadecimal(fingerprint(content));
 }
 
-// Of a large one, in no time: when and how large it was written, and what its linker has computed from its content.
+// Identifies a large file without reading all of it: by its size, modification time and build ID.
 inline std::string identity(const std::string &path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0)
@@ -56,7 +56,7 @@ inline std::string identity(const std::string &path) {
          (build_id.empty() ? "" : ", build " + build_id);
 }
 
-// The libraries that a program is going to load, as ldd tells them.
+// The shared libraries that a program loads, as ldd lists them.
 inline std::vector<std::string> libraries_of(const std::string &program, Children *children) {
   setenv("LD_TRACE_LOADED_OBJECTS", "1", 1);
   const std::string list = children->run({program, "--version"}, true).out;

@@ -1,8 +1,9 @@
-// Inputs that can be read only once must not be compiled twice: the second compiler would find them empty, or wait forever.
+// Detects one-shot inputs, which can be read only once. They must not be compiled twice: the second compiler would find
+// them empty, or wait for ever.
 //
-// They are looked for on the command line, before compiling, and among the files that the first compiler has opened for its
-// #include directives, which it lists. Inherited descriptors (standard input, a shell's `<(command)`) are withheld from a
-// second compiler, which fails if it reads them in another way (#embed, .incbin).
+// They are searched for on the command line before compiling, and among the files that the first compiler has opened
+// for #include directives. Inherited descriptors (standard input, a shell's `<(command)`) are closed in a second
+// compiler, which then fails if it reads them in another way (#embed, .incbin).
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_INPUTS_H_
 #define COMPILER_OPT_NATIVE_DRIVER_INPUTS_H_
@@ -20,40 +21,41 @@
 
 namespace mlgo {
 
-// Pipes, sockets, terminals and the like; not /dev/null, /dev/zero and /dev/full, which give the same each time.
-inline bool is_read_only_once(const struct stat &status) {
+// Whether a file is a pipe, socket, terminal or the like; not /dev/null, /dev/zero or /dev/full, whose content is
+// constant.
+inline bool is_one_shot(const struct stat &status) {
   if (S_ISCHR(status.st_mode) && major(status.st_rdev) == 1)
     return minor(status.st_rdev) != 3 && minor(status.st_rdev) != 5 && minor(status.st_rdev) != 7;
   return !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
-inline bool is_read_only_once(const std::string &path) {
+inline bool is_one_shot(const std::string &path) {
   struct stat status;
-  return stat(path.c_str(), &status) == 0 && is_read_only_once(status);
+  return stat(path.c_str(), &status) == 0 && is_one_shot(status);
 }
 
-// Whether an argument names such a thing: all of it, or what follows an option's separators.
-inline bool names_what_is_read_only_once(const std::string &argument) {
+// Whether an argument is, or an option contains after a separator, the path of a one-shot input.
+inline bool names_one_shot_input(const std::string &argument) {
   if (argument == "/dev/stdout" || argument == "/dev/stderr")
-    return false;  // Written, and kept by us until it is known whether it is wanted.
+    return false;  // These are outputs, which mlgo-clang buffers.
   if (argument.empty() || argument[0] != '-')
-    return is_read_only_once(argument);
+    return is_one_shot(argument);
   if (starts_with(argument, "-D"))
     return false;
   for (size_t i = argument.find_first_of("=,"); i != std::string::npos; i = argument.find_first_of("=,", i + 1))
-    if (is_read_only_once(argument.substr(i + 1, argument.find(',', i + 1) - i - 1)))
+    if (is_one_shot(argument.substr(i + 1, argument.find(',', i + 1) - i - 1)))
       return true;
   return false;
 }
 
-// Files that are open here, and so in our children, and can be read only once.
-inline std::vector<int> inherited_read_only_once() {
+// The descriptors of one-shot inputs that are open in this process, which children inherit.
+inline std::vector<int> inherited_one_shot_inputs() {
   std::vector<int> files;
   DIR *const folder = opendir("/proc/self/fd");
   for (const dirent *entry; folder && (entry = readdir(folder));) {
     const int file = std::atoi(entry->d_name);
     struct stat status;
-    if (entry->d_name[0] != '.' && (file == 0 || file > 2) && fstat(file, &status) == 0 && is_read_only_once(status))
+    if (entry->d_name[0] != '.' && (file == 0 || file > 2) && fstat(file, &status) == 0 && is_one_shot(status))
       files.push_back(file);
   }
   if (folder)
@@ -61,8 +63,9 @@ inline std::vector<int> inherited_read_only_once() {
   return files;
 }
 
-// The list that a compiler keeps of what it opens for #include, also when it dies. Headers of the system are missing
-// from it, unless the user's own -MD asks for them: -sys-header-deps would put them among the user's -MMD as well.
+// The files that a compiler opens for #include, listed by the compiler itself, so that the list exists even if it
+// crashes. System headers are included only if the user's options list them (-MD): -sys-header-deps would also add them
+// to the output of the user's -MMD.
 class IncludeList {
  public:
   IncludeList() : file_(memfd_create("includes", 0)) {}
@@ -74,19 +77,19 @@ class IncludeList {
   IncludeList &operator=(const IncludeList &) = delete;
 
   std::vector<std::string> options() const {
-    // With that variable, it would be the user's list that is missing.
+    // The compiler writes one list only, and this variable requests one for the user.
     if (file_ < 0 || std::getenv("CC_PRINT_HEADERS"))
       return {};
     return {"-Xclang", "-header-include-file", "-Xclang", "/proc/self/fd/" + std::to_string(file_)};
   }
 
-  // The first in it that can be read only once, or empty.
-  std::string read_only_once() const {
+  // The first one-shot input in the list, or empty.
+  std::string first_one_shot() const {
     const std::string list = content_of(file_);
     for (size_t start = 0; start < list.size();) {
       const size_t end = std::min(list.find('\n', start), list.size());
       const std::string path = list.substr(start, end - start);
-      if (is_read_only_once(path))
+      if (is_one_shot(path))
         return path;
       start = end + 1;
     }

@@ -1,5 +1,5 @@
-// If clang records its command line (-grecord-command-line, -frecord-command-line, -MJ), it must record the user's: objects
-// must not depend on the plugin's path, and no other tool could load the plugin.
+// If clang records its command line (-grecord-command-line, -frecord-command-line, -MJ), it must record that of the
+// user: objects must not depend on the plugin's path, and other tools cannot load the plugin.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_RECORDING_H_
 #define COMPILER_OPT_NATIVE_DRIVER_RECORDING_H_
@@ -13,36 +13,37 @@
 
 namespace mlgo {
 
-// What makes clang tell what it would record, and what makes it write the file of -MJ, without compiling anything. Each
-// is to be the first option.
-inline constexpr char kShowRecords[] = "-###", kOnlyWriteDatabase[] = "-fdriver-only";
+// Options that make clang print the commands it would run, and write the file of -MJ, without compiling anything. Each
+// must be the first option.
+inline constexpr char kPrintCommands[] = "-###", kDriverOnly[] = "-fdriver-only";
 
-// Options that have a compiler record what it has shown when asked for that, in the place of its own command line.
-inline std::vector<std::string> record_what_is(const std::string &shown) {
+// Options that make a compiler record the command line in `printed`, the output of a run with `kPrintCommands`, instead
+// of its own.
+inline std::vector<std::string> record_options(const std::string &printed) {
   std::vector<std::string> options = {"-gno-record-command-line", "-fno-record-command-line"};
-  const std::vector<std::string> words = split_words(shown);
+  const std::vector<std::string> words = split_words(printed);
   for (const std::string record : {"-dwarf-debug-flags", "-record-command-line"}) {
     const auto found = std::find(words.begin(), words.end(), record);
     if (found == words.end() || found + 1 == words.end())
       continue;
     std::string flags = found[1];
-    const std::string asked = std::string(" ") + kShowRecords;
-    const size_t position = flags.find(asked);
+    const std::string option = std::string(" ") + kPrintCommands;
+    const size_t position = flags.find(option);
     if (position != std::string::npos)
-      flags.erase(position, asked.size());
+      flags.erase(position, option.size());
     options.insert(options.end(), {"-Xclang", record, "-Xclang", flags});
   }
   return options;
 }
 
-// Takes what it was asked with out of the file of -MJ.
+// Removes `kDriverOnly` from the file of -MJ.
 inline void repair_database(const std::string &path) {
   std::string text = read_file(path);
-  const std::string asked = std::string(", \"") + kOnlyWriteDatabase + '"';
-  const size_t position = text.find(asked);
+  const std::string option = std::string(", \"") + kDriverOnly + '"';
+  const size_t position = text.find(option);
   if (position == std::string::npos)
     return;
-  text.erase(position, asked.size());
+  text.erase(position, option.size());
   const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
   if (file < 0)
     return;

@@ -1,0 +1,228 @@
+// Counts over the body of a function, kept up to date while calls are inlined into it.
+
+#ifndef COMPILER_OPT_NATIVE_FUNCTION_BODY_H_
+#define COMPILER_OPT_NATIVE_FUNCTION_BODY_H_
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/CFG.h"
+#include "llvm/IR/Function.h"
+#include "llvm/IR/InstrTypes.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/PassManager.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace compiler_opt {
+
+// Counts over a set of basic blocks.
+struct BodyCounts {
+  int64_t Blocks = 0;
+  int64_t ConditionalSuccessors = 0; // successors of conditional branches and switches
+  int64_t Instructions = 0;          // without debug intrinsics and pseudo probes
+  int64_t DirectCalls = 0;           // to functions that are defined in the module
+
+  BodyCounts &operator+=(const BodyCounts &Other) { return add(Other, 1); }
+  BodyCounts &operator-=(const BodyCounts &Other) { return add(Other, -1); }
+
+private:
+  BodyCounts &add(const BodyCounts &Other, int64_t Sign) {
+    Blocks += Sign * Other.Blocks;
+    ConditionalSuccessors += Sign * Other.ConditionalSuccessors;
+    Instructions += Sign * Other.Instructions;
+    DirectCalls += Sign * Other.DirectCalls;
+    return *this;
+  }
+};
+
+inline bool isConditionalBranch(const llvm::Instruction &I) {
+#if LLVM_VERSION_MAJOR >= 23 // It has a class for each kind of branch; LLVM 24 removes BranchInst.
+  return llvm::isa<llvm::CondBrInst>(I);
+#else
+  return llvm::isa<llvm::BranchInst>(I) && I.getNumSuccessors() == 2;
+#endif
+}
+
+inline BodyCounts countBlock(const llvm::BasicBlock &BB) {
+  BodyCounts Result;
+  Result.Blocks = 1;
+  for (const llvm::Instruction &I : BB) {
+    if (const auto *Call = llvm::dyn_cast<llvm::CallBase>(&I)) {
+      if (const llvm::Function *Callee = Call->getCalledFunction()) {
+        if (Callee->isIntrinsic()) {
+          if (llvm::isa<llvm::DbgInfoIntrinsic, llvm::PseudoProbeInst>(I))
+            continue;
+        } else if (!Callee->isDeclaration()) {
+          ++Result.DirectCalls;
+        }
+      }
+    }
+    ++Result.Instructions;
+  }
+  const llvm::Instruction *Terminator = BB.getTerminator();
+  if (isConditionalBranch(*Terminator) || llvm::isa<llvm::SwitchInst>(Terminator))
+    Result.ConditionalSuccessors = Terminator->getNumSuccessors();
+  return Result;
+}
+
+using BlockSet = llvm::SmallPtrSet<const llvm::BasicBlock *, 32>;
+
+inline BlockSet reachableBlocks(const llvm::Function &F) {
+  BlockSet Reached;
+  llvm::SmallVector<const llvm::BasicBlock *, 32> Worklist;
+  Worklist.push_back(&F.getEntryBlock());
+  Reached.insert(&F.getEntryBlock());
+  while (!Worklist.empty())
+    for (const llvm::BasicBlock *Successor : successors(Worklist.pop_back_val()))
+      if (Reached.insert(Successor).second)
+        Worklist.push_back(Successor);
+  return Reached;
+}
+
+// What is cached about a function until a pass invalidates it.
+struct FunctionBody {
+  BodyCounts Counts;                    // over the blocks that LLVM considers reachable
+  int64_t NumExcessBlocks = 0;          // `Counts.Blocks` minus the blocks that are in fact reachable
+  bool IsAllReachable = true;           // no block of the function is unreachable
+  std::optional<BlockSet> Reachable;    // computed on demand
+  std::optional<bool> HasRepeatedLoads; // see `hasRepeatedLoads`; computed on demand
+  std::optional<int64_t> Uses;          // of the function, when they were first requested
+
+  void count(const llvm::Function &F) {
+    for (const llvm::BasicBlock *BB : reachableBlocks(F))
+      Counts += countBlock(*BB);
+    onCountsChanged(F);
+  }
+
+  // Updates everything that depends on the counts and on the blocks they cover.
+  void onCountsChanged(const llvm::Function &F) {
+    IsAllReachable = Counts.Blocks - NumExcessBlocks == static_cast<int64_t>(F.size());
+    Reachable.reset();
+    HasRepeatedLoads.reset();
+  }
+};
+
+// Whether two loads of the function have the same pointer operand.
+inline bool hasRepeatedLoads(const llvm::Function &F) {
+  llvm::SmallPtrSet<const llvm::Value *, 32> Pointers;
+  for (const llvm::BasicBlock &BB : F)
+    for (const llvm::Instruction &I : BB)
+      if (const auto *Load = llvm::dyn_cast<llvm::LoadInst>(&I))
+        if (!Pointers.insert(Load->getPointerOperand()).second)
+          return true;
+  return false;
+}
+
+class FunctionBodyAnalysis : public llvm::AnalysisInfoMixin<FunctionBodyAnalysis> {
+public:
+  using Result = FunctionBody;
+
+  Result run(llvm::Function &F, llvm::FunctionAnalysisManager &) {
+    FunctionBody Body;
+    Body.count(F);
+    return Body;
+  }
+
+private:
+  friend llvm::AnalysisInfoMixin<FunctionBodyAnalysis>;
+  static inline llvm::AnalysisKey Key;
+};
+
+// The blocks of a caller that inlining a call may change, and the counts over all its other blocks.
+class CallSiteRegion {
+public:
+  CallSiteRegion(const llvm::CallBase &CB, const BodyCounts &Caller) : Rest(Caller), CallBlock(CB.getParent()) {
+    Boundary.insert(succ_begin(CallBlock), succ_end(CallBlock));
+    // Inlining may split the landing pad, to share its code with calls in the callee that may throw.
+    if (const auto *Invoke = llvm::dyn_cast<llvm::InvokeInst>(&CB))
+      Boundary.insert(succ_begin(Invoke->getUnwindDest()), succ_end(Invoke->getUnwindDest()));
+    Boundary.remove(CallBlock);
+#if LLVM_VERSION_MAJOR >= 21
+    // When the call's result becomes known, an indirect call that uses it may become direct.
+    for (const llvm::User *User : CB.users())
+      UserBlocks.insert(llvm::cast<llvm::Instruction>(User)->getParent());
+#endif
+    BlockSet Changing(Boundary.begin(), Boundary.end());
+    Changing.insert(UserBlocks.begin(), UserBlocks.end());
+    Changing.insert(CallBlock);
+    Changing.insert(&CallBlock->getParent()->getEntryBlock()); // receives the callee's allocas
+    for (const llvm::BasicBlock *BB : Changing)
+      Rest -= countBlock(*BB);
+  }
+
+  // The caller's counts after inlining; nullopt if blocks outside the region may have become unreachable.
+  std::optional<BodyCounts> countAfterInlining() const {
+    BodyCounts Counts = Rest;
+    BlockSet Visited;
+    llvm::SmallVector<const llvm::BasicBlock *, 16> Worklist;
+    const auto Visit = [&](const llvm::BasicBlock *BB) {
+      if (!Visited.insert(BB).second)
+        return;
+      Counts += countBlock(*BB);
+      Worklist.push_back(BB);
+    };
+    Visit(CallBlock);
+    size_t NumBoundaryReached = 0;
+    while (!Worklist.empty()) {
+      const llvm::BasicBlock *BB = Worklist.pop_back_val();
+      const bool IsBoundary = Boundary.contains(BB);
+      NumBoundaryReached += IsBoundary;
+      for (const llvm::BasicBlock *Successor : successors(BB))
+        if (!IsBoundary || Boundary.contains(Successor))
+          Visit(Successor);
+    }
+    if (NumBoundaryReached != Boundary.size())
+      return std::nullopt;
+    Visit(&CallBlock->getParent()->getEntryBlock());
+    for (const llvm::BasicBlock *BB : UserBlocks)
+      Visit(BB);
+    return Counts;
+  }
+
+  // The caller's counts after inlining, whatever has become unreachable, with the errors of FunctionPropertiesUpdater.
+  // It counts the users of the call's result even if they are unreachable, and subtracts all blocks that are only
+  // reachable from unreachable ones, including new blocks that were never added.
+  BodyCounts countAfterInlining(const BlockSet &Reachable) const {
+    using Blocks = llvm::SmallSetVector<const llvm::BasicBlock *, 16>;
+    BodyCounts Counts = Rest;
+    Blocks Included, Excluded;
+    Included.insert(&CallBlock->getParent()->getEntryBlock());
+    Included.insert(UserBlocks.begin(), UserBlocks.end());
+    Included.remove(CallBlock);
+    for (const llvm::BasicBlock *BB : Boundary)
+      (Reachable.contains(BB) ? Included : Excluded).insert(BB);
+    // The successors of these are in `Rest`; the blocks themselves are not.
+    const size_t NumIncludedAlone = Included.size(), NumExcludedAlready = Excluded.size();
+    Included.insert(CallBlock);
+    for (size_t Index = 0; Index < Included.size(); ++Index) {
+      const llvm::BasicBlock *BB = Included[Index];
+      Counts += countBlock(*BB);
+      if (Index >= NumIncludedAlone)
+        Included.insert(succ_begin(BB), succ_end(BB));
+    }
+    for (size_t Index = 0; Index < Excluded.size(); ++Index) {
+      const llvm::BasicBlock *BB = Excluded[Index];
+      if (Index >= NumExcludedAlready)
+        Counts -= countBlock(*BB);
+      for (const llvm::BasicBlock *Successor : successors(BB))
+        if (!Reachable.contains(Successor))
+          Excluded.insert(Successor);
+    }
+    return Counts;
+  }
+
+private:
+  BodyCounts Rest; // counts over the blocks outside the region
+  const llvm::BasicBlock *CallBlock;
+  llvm::SmallSetVector<const llvm::BasicBlock *, 4> Boundary;   // the region's exits: their successors do not change
+  llvm::SmallSetVector<const llvm::BasicBlock *, 4> UserBlocks; // contain users of the call's result
+};
+
+} // namespace compiler_opt
+
+#endif // COMPILER_OPT_NATIVE_FUNCTION_BODY_H_

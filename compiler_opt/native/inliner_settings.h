@@ -1,0 +1,114 @@
+// The settings of the inliner plugin, read from its environment variables (see inliner_plugin.cpp).
+
+#ifndef COMPILER_OPT_NATIVE_INLINER_SETTINGS_H_
+#define COMPILER_OPT_NATIVE_INLINER_SETTINGS_H_
+
+#include "inline_advisor.h"
+#include "inliner_log.h"
+#include "plugin_environment.h"
+#include "policy_network.h"
+
+#include "llvm/Analysis/TensorSpec.h"
+#include "llvm/Config/llvm-config.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace compiler_opt {
+
+enum class InlinerMode { Policy, Default };
+
+// Read once per process, and constant afterwards.
+struct InlinerSettings {
+  InlinerMode Mode = InlinerMode::Policy;
+  PolicyNetwork Network;
+  std::vector<size_t> Columns; // indices of the policy's features in `availableFeatures`
+  double Temperature = 0;
+  uint64_t Seed = 0;
+  std::unique_ptr<LogFiles> Log;
+
+  // Returns an error message, or an empty string on success.
+  std::string read() {
+    const char *ModeName = variable("MLGO_INLINER_MODE");
+    if (ModeName && std::strcmp(ModeName, "default") == 0)
+      Mode = InlinerMode::Default;
+    else if (ModeName && std::strcmp(ModeName, "policy") != 0)
+      return std::string("MLGO_INLINER_MODE: expected policy or default, found ") + ModeName;
+    char *End = nullptr;
+    if (const char *Text = variable("MLGO_INLINER_TEMPERATURE")) {
+      Temperature = std::strtod(Text, &End);
+      if (*End || !(Temperature >= 0) || std::isinf(Temperature))
+        return std::string("MLGO_INLINER_TEMPERATURE: expected a finite number of at least 0, found ") + Text;
+    }
+    if (const char *Text = variable("MLGO_INLINER_SEED")) {
+      errno = 0;
+      Seed = std::strtoull(Text, &End, 10);
+      if (*End || *Text == '-' || errno)
+        return std::string("MLGO_INLINER_SEED: expected an integer from 0 to 2^64 - 1, found ") + Text;
+    }
+    for (const llvm::TensorSpec &Spec : availableFeatures())
+      if (!Spec.isElementType<int64_t>() || Spec.getElementCount() != 1)
+        return "the feature " + Spec.name() + " of LLVM " LLVM_VERSION_STRING " is not an int64 scalar";
+    if (Mode == InlinerMode::Policy) {
+      std::string Error = readPolicy();
+      if (!Error.empty())
+        return Error;
+    }
+    if (const char *Path = variable("MLGO_INLINER_LOG")) {
+      const bool HasPolicy = Mode == InlinerMode::Policy;
+      Log = std::make_unique<LogFiles>(Path, !HasPolicy || isSet("MLGO_INLINER_LOG_DEFAULT"), HasPolicy);
+    }
+    return "";
+  }
+
+private:
+  std::string readPolicy() {
+    const PolicyBytes Bytes = PolicyBytes::find("MLGO_INLINER_POLICY");
+    const std::string &Origin = Bytes.Origin;
+    if (!Bytes.Error.empty())
+      return Origin + ": " + Bytes.Error;
+    if (!Bytes.Blob)
+      return "no policy: none is built in, and MLGO_INLINER_POLICY names none";
+    if (const char *Error = Network.load(Bytes.Blob, Bytes.Size))
+      return Origin + ": " + Error;
+    if (Network.num_actions() != kNumActions)
+      return Origin + ": expected " + std::to_string(kNumActions) + " actions, found " +
+             std::to_string(Network.num_actions());
+    const std::vector<llvm::TensorSpec> &Available = availableFeatures();
+    for (size_t Index = 0; Index < Network.num_features(); ++Index) {
+      const std::string Name = Network.feature_name(Index);
+      size_t Column = 0;
+      while (Column < Available.size() && Available[Column].name() != Name)
+        ++Column;
+      if (Column == Available.size())
+        return Origin + ": needs the feature " + Name + ", which LLVM " LLVM_VERSION_STRING " does not compute";
+      Columns.push_back(Column);
+    }
+    return "";
+  }
+};
+
+// The settings of this process; null, after one message, if they are invalid.
+inline const InlinerSettings *inlinerSettings() {
+  static const InlinerSettings *const Settings = []() -> const InlinerSettings * {
+    auto Read = std::make_unique<InlinerSettings>();
+    const std::string Error = Read->read();
+    if (Error.empty())
+      // Never freed: threads of a linker may still compile while static objects are destroyed.
+      return Read.release();
+    warnOrFail(Error, "compiling with the default heuristic", "MLGO_INLINER_STRICT");
+    return nullptr;
+  }();
+  return Settings;
+}
+
+} // namespace compiler_opt
+
+#endif // COMPILER_OPT_NATIVE_INLINER_SETTINGS_H_
