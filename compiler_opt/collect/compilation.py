@@ -20,7 +20,6 @@ from compiler_opt.policies.policy import FeaturePolicy
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.tensor_spec import TensorSpec
 
-INLINERS = ("clang", "opt")
 MAX_OUTPUT_BYTES = 1 << 20
 """Limit on what a compiler prints to stdout, which nobody reads."""
 NUM_FILES = 4
@@ -59,8 +58,8 @@ class RolloutSettings:
 
     def __post_init__(self) -> None:
         backends.check_name(self.backend)
-        if self.inliner not in INLINERS:
-            raise ConfigError(f"inliner: expected one of {', '.join(INLINERS)}; found {self.inliner!r}")
+        if self.inliner not in ("clang", "opt"):
+            raise ConfigError(f"inliner: expected one of clang, opt; found {self.inliner!r}")
         if self.inliner == "opt" and self.backend not in ("auto", "channel"):
             raise ConfigError(f"inliner: opt is driven over the channel only; found the backend {self.backend!r}")
 

@@ -79,13 +79,12 @@ class PolicyFolder:
         @functools.lru_cache(MAX_POLICIES)
         def loads(content: bytes) -> Policy | None:
             try:
-                policy: Policy | None = _Unpickler(io.BytesIO(content), learned).load()
+                return _Unpickler(io.BytesIO(content), learned).load()
             except (AttributeError, ImportError) as error:
                 raise PolicyError(
                     f"workers cannot import the class of a policy: {error}; define it in a module that they find, "
                     'or, in a script, above `if __name__ == "__main__":`'
                 ) from error
-            return policy
 
         return loads
 
@@ -95,8 +94,7 @@ class PolicyFolder:
             content = path.read_bytes()
         except OSError as error:
             raise ResourceError(f"{path}: the policy cannot be read: {error.strerror}") from error
-        policy: LearnedPolicy = pickle.loads(content)  # noqa: S301 - the host's own file, in a folder of the user's.
-        return policy
+        return pickle.loads(content)  # noqa: S301 - the host's own file, in a folder of the user's.
 
 
 class _Pickler(pickle.Pickler):

@@ -113,9 +113,8 @@ class Worker:
 
     def check_stopped(self) -> bool:
         """Whether the process is stopped (SIGSTOP) now and was at the last check."""
-        is_stopped = _state(self._process.pid) == "T"
-        was_stopped, self._was_stopped = self._was_stopped, is_stopped
-        return is_stopped and was_stopped
+        was_stopped, self._was_stopped = self._was_stopped, _state(self._process.pid) == "T"
+        return was_stopped and self._was_stopped
 
     def memory_bytes(self) -> int:
         """Resident memory of the worker and its compilers."""

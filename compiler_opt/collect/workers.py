@@ -69,6 +69,10 @@ class WorkerPool(Generic[Measurement]):
     with WorkerPool(toolchain, problem, num_workers=8) as pool:
         for job, result in pool.rollouts(jobs):
             ...
+
+    Attributes:
+      scratch: a folder that the workers can read; removed with the pool.
+      policies: the folder of learned policies, in `scratch`.
     """
 
     def __init__(
@@ -105,14 +109,9 @@ class WorkerPool(Generic[Measurement]):
         self._watched_s = 0.0
         self._set_aside: SetAside = {}
 
-    @property
-    def scratch(self) -> Path:
-        """A folder that the workers can read; removed with the pool."""
-        return self._scratch
-
     def __enter__(self) -> "WorkerPool[Measurement]":
-        self._scratch = self._stack.enter_context(scratch_directory())
-        self.policies = PolicyFolder(self._scratch / "policies")
+        self.scratch = self._stack.enter_context(scratch_directory())
+        self.policies = PolicyFolder(self.scratch / "policies")
         self._settings = WorkerSettings(self._toolchain, self._problem, self.num_workers, self.policies)
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
         return self
@@ -206,7 +205,7 @@ class WorkerPool(Generic[Measurement]):
         """
         while len(self._workers) < min(wanted, self.num_workers):
             try:
-                worker = Worker(self._settings, self._scratch / f"worker-{self._num_started}")
+                worker = Worker(self._settings, self.scratch / f"worker-{self._num_started}")
             except OSError as error:
                 if not self._workers:
                     raise ResourceError(f"no worker process can be started: {error}") from error
@@ -216,7 +215,7 @@ class WorkerPool(Generic[Measurement]):
             self._selector.register(worker.connection, selectors.EVENT_READ, worker)
 
     def _has_room(self) -> bool:
-        has_disk = shutil.disk_usage(self._scratch).free >= _MIN_DISK_BYTES
+        has_disk = shutil.disk_usage(self.scratch).free >= _MIN_DISK_BYTES
         return has_disk and self._available_bytes() >= _MIN_MEMORY_BYTES
 
     def _collect(self, schedule: Schedule[Measurement]) -> None:

@@ -218,8 +218,7 @@ def deciding_by(
 
     def decide(observation: bytes) -> int | float:
         record = np.frombuffer(observation, dtype)
-        advice: int | float = choose({name: record[name] for name in names})[0].item()
-        return advice
+        return choose({name: record[name] for name in names})[0].item()
 
     return FunctionDecider(decide)
 

@@ -27,8 +27,7 @@ class ChannelBackend(Backend):
 def _compile(compilation: Compilation, policy: Policy) -> Trajectory | None:
     if policy.needs_default and compilation.support.default_in_callee_slot:
         return _replayed_default(compilation)
-    trajectory, _ = _converse(compilation, policy, include_default=policy.needs_default)
-    return trajectory
+    return _converse(compilation, policy, include_default=policy.needs_default)[0]
 
 
 def _replayed_default(compilation: Compilation) -> Trajectory | None:
