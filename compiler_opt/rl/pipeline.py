@@ -7,7 +7,6 @@
 imports TensorFlow only after it has checked everything that a user may have got wrong.
 """
 
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
@@ -190,24 +189,23 @@ def make_vocabulary(
       OutputError: the vocabulary cannot be written.
     """
     problem = problem or problems.recorded(TraceDescription(trace_path).about, str(trace_path))
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(exclusive_directory(output_dir, "--output_dir"))
+    with exclusive_directory(output_dir, "--output_dir"):
         load_tensorflow()
         from compiler_opt.rl.quantiles import trace_quantiles
         from compiler_opt.rl.trace_files import Trace
 
         trace = Trace(trace_path)
-        bar = tqdm(total=trace.num_decisions, desc="counting", unit="decision", unit_scale=True, disable=None)
-        progress = stack.enter_context(bar)
-        quantiles = trace_quantiles(
-            trace,
-            problem.action_space,
-            num_quantiles,
-            sampling_fraction=sampling_fraction,
-            seed=seed,
-            num_threads=num_threads,
-            on_decisions=progress.update,
-        )
+        total = trace.num_decisions
+        with tqdm(total=total, desc="counting", unit="decision", unit_scale=True, disable=None) as progress:
+            quantiles = trace_quantiles(
+                trace,
+                problem.action_space,
+                num_quantiles,
+                sampling_fraction=sampling_fraction,
+                seed=seed,
+                num_threads=num_threads,
+                on_decisions=progress.update,
+            )
         save_vocabulary(output_dir, quantiles)
     return quantiles
 
