@@ -70,7 +70,7 @@ can_apt() {
   fi
   $apt_updated && return 0
   say "updating the package lists"
-  "${become_root[@]}" apt-get update -qq >/dev/null || say "apt-get update failed; going on with the lists at hand"
+  "${become_root[@]}" apt-get update -qq >/dev/null || say "apt-get update failed; using the lists from before"
   apt_updated=true
 }
 
@@ -212,7 +212,7 @@ see_to_plugin_headers() {
     # A subshell, so that a failure to install ends only that.
     (install "llvm-$major" "llvm-$major-dev") && return
   fi
-  say "no LLVM headers for the inliner plugin (package llvm-$major-dev); going on without, some slower"
+  say "no LLVM headers for the inliner plugin (package llvm-$major-dev); training works without it, more slowly"
 }
 
 compiles_cpp() {

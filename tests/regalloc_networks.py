@@ -16,8 +16,8 @@ from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 def random_network(problem: Problem, corpus: Corpus, toolchain: Toolchain, place: Path, seed: int) -> NetworkWeights:
     """Random, over quantiles of what real modules send; far from the default."""
-    told = FeaturePolicy(problem.advisor.plugin_default_feature or "")
-    results = [rollout(module, told, problem, toolchain, scratch=place) for module in corpus.modules]
+    default = FeaturePolicy(problem.advisor.plugin_default_feature or "")
+    results = [rollout(module, default, problem, toolchain, scratch=place) for module in corpus.modules]
     seen = [result.trajectory.features() for result in results if result.trajectory is not None]
     features = {name: np.concatenate([each[name] for each in seen]) for name in seen[0]}
     seen_by_networks = problem.action_space.vocabulary_values(features)

@@ -1,1 +1,1 @@
-"""One program made smaller: built, learnt by heart, built again with what was learnt, and measured."""
+"""Makes one program smaller: trains a policy on it, builds it with the policy, and measures."""

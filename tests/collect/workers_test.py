@@ -131,7 +131,7 @@ def test_a_module_that_ends_its_worker_is_found_and_set_aside(
 
 
 class _Endless(ConstantPolicy):
-    """Whoever unpickles it hangs."""
+    """Unpickling it hangs."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return signal.pause, ()

@@ -54,7 +54,7 @@ def test_what_is_written(deployment: Deployment) -> None:
 def test_objects_are_those_of_rollouts(
     compiler: Compiler, deployment: Deployment, toolchain: Toolchain, policy_dir: Path, tmp_path: Path
 ) -> None:
-    """Byte for byte, for the same module and options, whoever decides: the plugin, or Python over the channel."""
+    """Byte for byte, for the same module and options, whether the plugin decides or Python over the channel."""
     sources = {Path(name).name: text for name, text in SOURCES.items()} | {"lean.c": LEAN, "fat.c": FAT}
     bitcode, objects = tmp_path / "bitcode", tmp_path / "objects"
     entries = []

@@ -245,14 +245,14 @@ def test_a_killed_compiler(damageable: Compiler, place: Path, plain_object: byte
 
 
 @pytest.mark.parametrize(
-    ("directive", "told"),
+    ("directive", "message"),
     [
         ('#include "pipe.h"', "died: Killed; not compiled again, since ./pipe.h can be read only once\n"),
         ('#include "/dev/stdin"', "died: Killed; not compiled again, since /dev/stdin can be read only once\n"),
         ('__asm__(".incbin \\"/dev/stdin\\"");', "/dev/stdin"),
     ],
 )
-def test_a_killed_compiler_has_read_a_pipe(damageable: Compiler, place: Path, directive: str, told: str) -> None:
+def test_a_killed_compiler_has_read_a_pipe(damageable: Compiler, place: Path, directive: str, message: str) -> None:
     """It fails, rather than that plain clang finds the pipe empty."""
     (place / "lean.c").write_text(f"{directive}\n{LEAN}")
     os.mkfifo(place / "pipe.h")
@@ -263,7 +263,7 @@ def test_a_killed_compiler_has_read_a_pipe(damageable: Compiler, place: Path, di
         if "pipe.h" in directive:
             (place / "pipe.h").write_text("int from_pipe;\n")
         _, error = process.communicate(b"int from_stdin;\n", timeout=60)
-    assert told in error.decode()
+    assert message in error.decode()
     assert process.returncode == (1 if "incbin" in directive else -signal.SIGKILL)
 
 

@@ -207,8 +207,8 @@ def test_tflite_draws_as_often_as_its_logits_say(weights: NetworkWeights, observ
         for _ in range(count):
             interpreter.invoke()
             drawn.append(*interpreter.get_tensor(outputs[f"{specs[_ADVICE]['name']}:{specs[_ADVICE]['port']}"]))
-        told = interpreter.get_tensor(outputs[f"{specs[LOGITS]['name']}:{specs[LOGITS]['port']}"])
-        np.testing.assert_allclose(told, logits[row : row + 1], rtol=0, atol=1e-4)
+        evaluated = interpreter.get_tensor(outputs[f"{specs[LOGITS]['name']}:{specs[LOGITS]['port']}"])
+        np.testing.assert_allclose(evaluated, logits[row : row + 1], rtol=0, atol=1e-4)
         return np.array(drawn)
 
     with warnings.catch_warnings():

@@ -148,7 +148,7 @@ def test_a_cache_that_cannot_be_written_is_an_error(toolchain: Toolchain, tmp_pa
 
 
 def test_the_users_cache() -> None:
-    """One object for the whole process, so that whoever compiles a thousand modules looks for the plugin once."""
+    """One object for the whole process, so that a thousand compilations look for the plugin once."""
     assert user_cache() is user_cache()
 
 

@@ -66,9 +66,9 @@ def test_inlining_by_default_is_plain_compilation_by_both_ways(
         assert paths[0].read_bytes() == paths[1].read_bytes() == paths[2].read_bytes()
         if channel.trajectory is not None:
             assert plugin.trajectory is not None
-            seen, told = plugin.trajectory.features(), channel.trajectory.features()
-            assert seen.keys() == told.keys()
-            assert all((seen[name] == told[name]).all() for name in told)
+            by_plugin, by_channel = plugin.trajectory.features(), channel.trajectory.features()
+            assert by_plugin.keys() == by_channel.keys()
+            assert all((by_plugin[name] == by_channel[name]).all() for name in by_channel)
             decisions += len(channel.trajectory)
         objects.append(paths[0])
     assert decisions > 10

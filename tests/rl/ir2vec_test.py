@@ -54,7 +54,7 @@ def clang() -> str:
 
 @pytest.fixture(scope="module")
 def place(clang: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with everything that came of it."""
+    """The folder of all steps' outputs."""
     place = tmp_path_factory.mktemp("ir2vec")
     corpus, vocabulary = place / "corpus", write_vocabulary(place / "ir2vec.json")
     write_vocabulary(place / "other.json", seed=2)
@@ -89,9 +89,9 @@ def test_what_only_embeddings_tell_is_cloned(place: Path) -> None:
     trace = Trace(place / "trace")
     (batch,) = trace.batches()
     quantiles = load_vocabulary(place / "vocabulary", _INLINING.supported_features(batch.features))
-    told = {name: values for name, values in quantiles.items() if name.startswith("callee_embedding")}
-    kind = _INLINING.head(told, trace.features)
-    assert isinstance(kind, RankedBinaryHead) and kind.features == tuple(told)
+    embeddings = {name: values for name, values in quantiles.items() if name.startswith("callee_embedding")}
+    kind = _INLINING.head(embeddings, trace.features)
+    assert isinstance(kind, RankedBinaryHead) and kind.features == tuple(embeddings)
     observations = kind.observe(batch.features)
     labels = (observations["quantile_ranks"][:, 3] > 0.5).astype(np.int64)
     examples = Examples(observations, labels, 2)

@@ -47,7 +47,7 @@ def problem(request: pytest.FixtureRequest) -> problems.Problem:
 
 @pytest.fixture(scope="module")
 def place(problem: problems.Problem, toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with everything that came of it."""
+    """The folder of all steps' outputs."""
     place = tmp_path_factory.mktemp(problem.name)
     corpus, clang = place / "corpus", f"--clang_path={toolchain.clang}"
     corpus.mkdir()

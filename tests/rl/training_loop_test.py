@@ -96,7 +96,7 @@ _FLAGS = ("--gin_bindings=problem_config.flags_to_add=['-mllvm', '-unroll-count=
 
 
 def test_a_run_and_more_of_it(clang_path: str, tmp_path: Path) -> None:
-    """A run that is over is left as it is, goes on when more is asked of it, and not under another vocabulary."""
+    """A finished run stays as it is, continues if more iterations are wanted, and not under another vocabulary."""
     run = _Run(tmp_path, clang_path, 2)
     options = (*_CLASSICAL, *_SAMPLING, *_FLAGS) if "19" in clang_path else ()
     run.finish(*options)

@@ -78,7 +78,7 @@ def test_decisions_equal_the_plain_computation() -> None:
     rng, weights = np.random.default_rng(1), _weights(2)
     policy = ContinuousPolicy(weights, _SCALE)
     decide = policy.start(_HEADER, 0)
-    told = set()
+    advised = set()
     for _ in range(300):
         size = int(rng.integers(-5, 100))
         weight = float(np.float32(rng.choice([rng.normal(), np.inf])))
@@ -87,8 +87,8 @@ def test_decisions_equal_the_plain_computation() -> None:
         advice = decide(_observation(size, weight))
         assert advice == _SCALE.to_advice(np.array([expected]))[0]
         assert policy.means({"size": row[:, 0], "weight": row[:, 1]}) == pytest.approx([expected], abs=1e-6)
-        told.add(advice)
-    assert len(told) > 20
+        advised.add(advice)
+    assert len(advised) > 20
     assert decide.log_probs() is None and decide.sampled_actions() is None
 
 

@@ -13,7 +13,7 @@ from compiler_opt.problems.problem import AnyProblem
 
 
 class EmbeddedPolicy(Policy):
-    """The model that is built into the compiler; it decides nowhere else, and its decisions are not seen."""
+    """The model that is built into the compiler; its decisions are not recorded."""
 
     name = "embedded"
 
