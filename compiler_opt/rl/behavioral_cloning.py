@@ -225,7 +225,7 @@ def clone(
         history.add(entry)
         echo(
             f"epoch {entry['iteration']}: loss {entry['training_loss']:.4f}, held out {entry['loss']:.4f}, "
-            f"accuracy {entry['accuracy']:.2%} (always the same answer: {entry['majority_rate']:.2%})"
+            f"accuracy {entry['accuracy']:.2%} (majority class: {entry['majority_rate']:.2%})"
         )
 
     cloned = Cloner(head, trace.advice.name, network, config).clone(training, held_out, record)
@@ -245,6 +245,6 @@ def clone(
     save_policy(policy_dir, weights, problem.action_space, trace.advice.name, trace.features)
     echo(
         f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
-        f"{cloned.best['majority_rate']:.2%} by always giving the same answer"
+        f"{cloned.best['majority_rate']:.2%} by always choosing the majority class"
     )
     return policy_dir
