@@ -95,7 +95,7 @@ def test_what_only_embeddings_tell_is_cloned(place: Path) -> None:
     observations = kind.observe(batch.features)
     labels = (observations["quantile_ranks"][:, 3] > 0.5).astype(np.int64)
     examples = Examples(observations, labels, 2)
-    config = BehavioralCloningConfig(num_epochs=30, batch_size=8, learning_rate=1e-2, patience=30)
+    config = BehavioralCloningConfig(num_epochs=100, batch_size=8, learning_rate=1e-2, patience=100)
     cloned = Cloner(kind, "inlining_decision", NetworkConfig((16,)), config).clone(examples, examples)
     assert cloned.best["accuracy"] == 1 > cloned.best["majority_rate"]
 
