@@ -2,6 +2,7 @@
 
 import functools
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -56,6 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell's `&` makes programs ignore it; tests interrupt what they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--cpu"):
         config.pluginmanager.register(CpuTimes())
 

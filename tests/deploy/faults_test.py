@@ -8,7 +8,7 @@ import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -267,6 +267,14 @@ def test_a_killed_compiler_has_read_a_pipe(damageable: Compiler, place: Path, di
     assert process.returncode == (1 if "incbin" in directive else -signal.SIGKILL)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def hangups_end_processes() -> Iterator[None]:
+    """Even if the tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @dataclasses.dataclass
 class Waiting:
     """A compilation that waits in the middle of its source, which includes a pipe."""
@@ -309,11 +317,14 @@ def test_interrupted_it_leaves_nothing(
         environment = {"MLGO_NEVER_WORSE": "1", **damageable.stand_in(place.parent / "tools", script)}
     waiting = start_waiting(damageable, place, environment, "#ifdef WAIT" if compilation == 2 else "#if 1")
     with waiting.process as process:
-        end = waiting.reach()
-        assert any(place.glob("waits.o.mlgo-*")) == (compilation == 2)
-        (os.killpg if to_group else os.kill)(process.pid, number)
-        assert process.wait(timeout=60) == -number
-        os.close(end)
+        try:
+            end = waiting.reach()
+            assert any(place.glob("waits.o.mlgo-*")) == (compilation == 2)
+            (os.killpg if to_group else os.kill)(process.pid, number)
+            assert process.wait(timeout=60) == -number
+            os.close(end)
+        finally:
+            process.kill()
         assert process.stderr is not None
         assert b"mlgo" not in process.stderr.read()
     assert sorted(path.name for path in place.iterdir()) == ["lean.c", "pipe.h", "waits.c"]
