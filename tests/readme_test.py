@@ -1,4 +1,4 @@
-"""The README's commands exist as they are written there; so does what it refers to."""
+"""The commands of README and docs exist as they are written there; so does what they refer to."""
 
 import dataclasses
 import importlib.metadata
@@ -20,24 +20,30 @@ FOREIGN = {"cmake", "source", "tensorboard", "./configure"}
 SHELL_VARIABLES = {"HOME", "PWD"}
 
 
-def shell_lines() -> list[str]:
-    """The lines of all shell blocks, in order, continuation lines joined, without comments."""
-    blocks = re.findall(r"^```shell\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def shell_lines(text: str) -> list[str]:
+    """The lines of a page's shell blocks, in order, continuation lines joined, without comments."""
+    blocks = re.findall(r"^```shell\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [line for line in lines if shlex.split(line, comments=True)]
 
 
-def commands() -> list[list[str]]:
-    """The words of every command, in shell blocks and in running text, without settings of the environment."""
-    inline = re.findall(r"`((?:python3 -m|tensorboard|\./|compiler_opt-)[^`]*)`", " ".join(README.split()))
+def commands(text: str = README) -> list[list[str]]:
+    """The words of a page's commands, in shell blocks and in running text, without settings of the environment."""
+    inline = re.findall(r"`((?:python3 -m|tensorboard|\./|compiler_opt-)[^`]*)`", " ".join(text.split()))
     found = []
-    for line in [*shell_lines(), *inline]:
+    for line in [*shell_lines(text), *inline]:
         words = shlex.split(line, comments=True)
         while words and re.match(r"\w+=", words[0]):
             del words[0]
         if words:
             found.append(words)
     return found
+
+
+def commands_of_documents() -> list[list[str]]:
+    """Our Python commands in all documents, once each."""
+    found = [words for name in DOCUMENTS for words in commands((ROOT / name).read_text()) if module_of(words)]
+    return list({" ".join(words): words for words in found if "compiler_opt" in (module_of(words) or "")}.values())
 
 
 def scripts() -> dict[str, str]:
@@ -66,13 +72,19 @@ def test_command_exists(words: list[str]) -> None:
         path = ROOT / Path(*module.split(".")).with_suffix(".py")
         assert path.is_file()
         assert module in scripts().values(), "every entry point is a console command too"
-        flags = [word for word in words if word.startswith("--")]
-        if words[0] == "python3" and flags:
-            checked = programs.run(module, *flags, "--only_check_args")
-            assert checked.returncode == 0, checked.stderr
     elif words[0] not in FOREIGN:
         assert words[0].startswith("./")
         assert (ROOT / words[0]).stat().st_mode & 0o100
+
+
+@pytest.mark.parametrize("words", commands_of_documents(), ids=" ".join)
+def test_flags_are_accepted(words: list[str]) -> None:
+    flags = [word for word in words if word.startswith("--")]
+    if flags and "..." not in words:
+        checked = programs.run(module_of(words) or "", *flags, "--only_check_args")
+        assert checked.returncode == 0, checked.stderr
+    for file in [flag.partition("=")[2] for flag in flags if flag.startswith("--gin_files=gin_configs")]:
+        assert (ROOT / file).is_file()
 
 
 def test_options_of_the_demo() -> None:
@@ -97,7 +109,7 @@ def test_gin_files_and_bindings_exist() -> None:
 
 def test_variables_are_set_before_they_are_used() -> None:
     known = set(SHELL_VARIABLES)
-    for line in shell_lines():
+    for line in shell_lines(README):
         code = line.split(" # ")[0]
         assert set(re.findall(r"\$(\w+)", code)) <= known
         assert "=~" not in code.replace(f"{code.split('=')[0]}=~", "", 1), "a shell expands ~ in assignments only"
