@@ -30,7 +30,7 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -318,6 +318,15 @@ def policy_checksum(native: bytes) -> str:
     if len(native) < 16 or native[:8] != _POLICY_MAGIC:
         raise PolicyError("decisions: the base policy has no native form that the plugin can identify")
     return f"{struct.unpack_from('<I', native, 12)[0]:08x}-{len(native)}"
+
+
+def provenance(problem: str, llvm: Sequence[int], native: bytes | None) -> dict[str, Json]:
+    """What `Decisions.about` has of a search: the problem, the version of LLVM, and the base policy's native form.
+
+    `native` is None for the default.
+    """
+    policy = DEFAULT_BASE if native is None else policy_checksum(native)
+    return {"problem": problem, "llvm": ".".join(map(str, llvm)), "policy": policy}
 
 
 @functools.lru_cache(1 << 16)

@@ -22,12 +22,13 @@ from compiler_opt.policies.decisions import (
     Site,
     guid,
     policy_checksum,
+    provenance,
     sites_of,
 )
 from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.tensor_spec import TensorSpec
 
-_ABOUT = {"problem": "inlining", "llvm": "22.1.8", "policy": DEFAULT_BASE, "program": "zlib"}
+_ABOUT = {**provenance("inlining", (22, 1, 8), None), "program": "zlib"}
 _A, _B = Site("f", 2**64 - 1, "g", 0), Site("f", 7, "g", 1)
 
 _NAMES = st.binary(max_size=12).map(lambda name: name.replace(b"\0", b"").decode("utf-8", "surrogateescape"))
@@ -51,6 +52,8 @@ def test_the_ordinal_counts_calls_of_the_same_callee_in_the_same_caller() -> Non
         sites_of(CallSites(("f",), *columns, np.zeros(5, bool)))
 
 
+# Each example writes a file to disk.
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(_DECISIONS)
 def test_a_file_and_a_pickle_give_the_same_decisions(decisions: Decisions) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -159,6 +162,13 @@ def test_another_compiler_or_policy_is_refused() -> None:
         decisions.check(major=22, policy="0000000a-20")
     with pytest.raises(PolicyError, match="no native form"):
         policy_checksum(b"")
+
+
+def test_a_policy_is_known_by_the_header_of_its_native_form() -> None:
+    native = b"mlgo-net" + struct.pack("<II", 1, 0xABC) + bytes(84)
+    about = provenance("inlining", (22, 1, 8), native)
+    assert about == {"problem": "inlining", "llvm": "22.1.8", "policy": "00000abc-100"}
+    assert struct.unpack_from("<2I", Decisions({}, about).native_form(), 40) == (0xABC, 100)
 
 
 def test_the_channel_is_refused() -> None:
