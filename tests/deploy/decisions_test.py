@@ -12,13 +12,14 @@ from compiler_opt.deploy.decision_files import DeployedDecisions
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.object_file import read_object_sizes
+from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, Site, provenance, sites_of
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.inlining import PROBLEM
 from tests import programs
-from tests.deploy.conftest import Compiler, run
+from tests.deploy.conftest import run
 from tests.deploy.sources import LEAN
 from tests.small_corpus import make_corpus
 
@@ -93,15 +94,13 @@ def test_decisions_alone(toolchain: Toolchain, place: Path, tmp_path: Path) -> N
     assert run([*driver, *_COMPILE], place, {"MLGO_STRICT": "1"}).returncode == 1
 
 
-def test_decisions_with_a_policy(
-    compiler: Compiler, toolchain: Toolchain, policy_dir: Path, place: Path, tmp_path: Path
-) -> None:
+def test_decisions_with_a_policy(toolchain: Toolchain, policy_dir: Path, place: Path, tmp_path: Path) -> None:
     major, clang, prefix = toolchain.version[0], str(toolchain.clang), tmp_path / "prefix"
     (tmp_path / "policy").symlink_to(policy_dir)
     decisions = _opposite(PROBLEM.load_policy(policy_dir), toolchain, tmp_path / "corpus")
     decisions.save(tmp_path / "lean.json")
     deployment = deploy(policy_dir, prefix, [clang], decisions=[tmp_path / "lean.json"])
-    policys, _ = _object([compiler.driver], place)
+    policys, _ = _object([clang, load_option(deployment.plugin(major))], place)
     plain, _ = _object([clang], place)
     driver = [str(deployment.driver())]
     made, said = _object(driver, place)
