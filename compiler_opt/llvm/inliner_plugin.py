@@ -87,8 +87,8 @@ def _call_sites(names: bytes, callers: np.ndarray, callees: np.ndarray, inlined:
 
 
 _NAMES = """
-inliner_plugin.cpp inliner_settings.h inliner_log.h inline_advisor.h function_body.h call_graph_heights.h
-inline_cost_sum.h plugin_environment.h policy_network.h
+inliner_plugin.cpp inliner_settings.h inliner_log.h inline_advisor.h callsite_features.h function_body.h
+call_graph_heights.h inline_cost_sum.h plugin_environment.h policy_network.h
 """
 SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""
