@@ -131,7 +131,7 @@ def deploy(
     check_folder_writable(output)
     toolchains = _probe_all(clangs)
     for toolchain in toolchains.values():
-        policy.check([spec.name for spec in toolchain.require(problem.advisor.problem).features])
+        policy.check(toolchain.require(problem.advisor.problem).feature_names)
     # Beside the prefix, since a temporary folder may not allow execution.
     with scratch_directory(nearest_folder(output)) as scratch:
         source = scratch / "policy.cpp"

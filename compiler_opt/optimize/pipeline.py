@@ -38,7 +38,7 @@ def optimize(
       CompilerOptError: an error that the user can fix; the same call then continues.
     """
     problem = problems.load("inlining")
-    features = [feature.name for feature in toolchain.require(problem.advisor.problem).features]
+    features = toolchain.require(problem.advisor.problem).feature_names
     for tool in ("clang++", "ld.lld", "llvm-ar"):
         toolchain.tool(tool)
     reused = ReusedPolicy.find(settings.reuse_policy) if settings.reuse_policy is not None else None

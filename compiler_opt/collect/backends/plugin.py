@@ -16,6 +16,7 @@ from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import can_build, environment, inliner_plugin, read_log
 from compiler_opt.llvm.plugin import load_option
+from compiler_opt.llvm.plugin_features import specs
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Policy
@@ -38,7 +39,7 @@ class PluginBackend(Backend):
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
         if not compilation.may_use("plugin"):
             return None
-        insists = compilation.settings.backend == "plugin"
+        insists = compilation.settings.backend == "plugin" or bool(_own_features(compilation, policy))
         if not compilation.loads_plugins:
             if insists:
                 raise PolicyError(
@@ -67,6 +68,13 @@ class PluginBackend(Backend):
         return functools.partial(_inline if inlines else _allocate, compilation, policy, plugin, native)
 
 
+def _own_features(compilation: Compilation, policy: Policy) -> tuple[str, ...]:
+    """The features that the plugin alone computes and that the policy observes or the default trace records."""
+    observed = policy.plugin_features if isinstance(policy, LearnedPolicy) else ()
+    recorded = compilation.plugin_features if isinstance(policy, LearnedPolicy) or policy.is_default else ()
+    return tuple(dict.fromkeys((*recorded, *observed)))
+
+
 def _write_native(policy: LearnedPolicy, problem: AnyProblem, policies: PolicyFolder) -> Path:
     return policies.file(policy, NATIVE_FILE, lambda: problem.native_form(policy.weights))
 
@@ -78,8 +86,10 @@ def _decides_in_compiler(policy: Policy, problem: AnyProblem) -> bool:
 
 
 def _inline(compilation: Compilation, policy: Policy, plugin: Path, native: Path | None) -> Trajectory | None:
-    features, advice = compilation.support.features, compilation.support.advice
+    own, advice = _own_features(compilation, policy), compilation.support.advice
     assert advice is not None
+    recorded = set(compilation.plugin_features)
+    features = (*compilation.support.features, *specs(name for name in own if name not in recorded))
     temperature = 0.0
     if isinstance(policy, LearnedPolicy):
         policy.check_header(Header(features, advice))
@@ -87,7 +97,9 @@ def _inline(compilation: Compilation, policy: Policy, plugin: Path, native: Path
     else:
         features = compilation.default_trace_features
     log_path = compilation.log_path
-    variables = environment(policy=native, temperature=temperature, seed=compilation.seed, log=log_path)
+    variables = environment(
+        policy=native, temperature=temperature, seed=compilation.seed, log=log_path, log_features=own
+    )
     compilation.compile([load_option(plugin)], variables)
     log = read_log(log_path, features)
     if log is None:
