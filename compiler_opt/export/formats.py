@@ -59,8 +59,8 @@ def export_policy(
     if impossible and (computed := plugin_features.among(weights.features)):
         raise PolicyError(
             f"{policy_dir}: observes features that only our plugin computes ({', '.join(computed)}), so it cannot be "
-            f"exported in the format {impossible[0]}; expected {' or '.join(possible)}, compiler_opt/tools/deploy.py, or a "
-            "policy that was trained on LLVM's features"
+            f"exported in the format {impossible[0]}; expected {' or '.join(possible)}, compiler_opt/tools/deploy.py, "
+            "or a policy that was trained on LLVM's features"
         )
     if impossible:
         raise PolicyError(

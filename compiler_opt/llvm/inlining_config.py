@@ -1,7 +1,6 @@
 """The gin settings `inlining`: what policies may observe besides LLVM's features."""
 
 import dataclasses
-from collections.abc import Collection
 from pathlib import Path
 
 from compiler_opt.errors import ConfigError
@@ -16,8 +15,6 @@ FEATURES = {
     "plugin_with_default": plugin_features.ALL,
 }
 """What `InliningConfig.features` can be, and the plugin's features that each adds to LLVM's."""
-
-SETTING = "inlining.features"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +34,12 @@ class InliningConfig:
 
     def __post_init__(self) -> None:
         if self.features not in FEATURES:
-            raise ConfigError(f"{SETTING}: expected one of {', '.join(FEATURES)}; found {self.features!r}")
+            raise ConfigError(
+                f"{plugin_features.SETTING}: expected one of {', '.join(FEATURES)}; found {self.features!r}"
+            )
         if self.plugin_features and self.ir2vec_vocabulary:
             raise ConfigError(
-                f"{SETTING}: {self.features!r} needs our plugin, but {ir2vec.SETTING} the channel; leave one out"
+                f"{plugin_features.SETTING}: {self.features!r} needs our plugin, but {ir2vec.SETTING} the channel; leave one out"
             )
 
     @property
@@ -69,15 +68,6 @@ class InliningConfig:
             return toolchain
         if advisor != INLINING:
             raise ConfigError(
-                f"{SETTING}: {self.features!r}: expected decisions of inlining, found {advisor.problem}; leave it out"
+                f"{plugin_features.SETTING}: {self.features!r}: expected decisions of inlining, found {advisor.problem}; leave it out"
             )
         return with_plugin_features(toolchain, self.plugin_features)
-
-    def check_observed(self, names: Collection[str], what: str) -> None:
-        """Raises ConfigError if the setting asks for features that a trace, vocabulary or policy (`what`) lacks."""
-        missing = [name for name in self.plugin_features if name not in names]
-        if missing:
-            raise ConfigError(
-                f"{what}: lacks features of {SETTING} = {self.features!r}: {', '.join(missing)}; make it from a trace "
-                "that generate_default_trace.py recorded with this setting, or leave the setting out"
-            )

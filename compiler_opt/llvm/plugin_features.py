@@ -7,10 +7,11 @@ what `deploy` makes. LLVM's own forms of a policy (the channel, the development 
 have such features.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
+from compiler_opt.errors import PolicyError
 from compiler_opt.tensor_spec import TensorSpec
 
 NAMES = (
@@ -41,6 +42,9 @@ DEFAULT_DECISION = "default_decision"
 
 ALL = (*NAMES, DEFAULT_DECISION)
 
+SETTING = "inlining.features"
+"""The name in gin of the setting that chooses them."""
+
 
 def among(names: Iterable[str]) -> tuple[str, ...]:
     """Those of the names that only the plugin computes."""
@@ -51,3 +55,13 @@ def specs(names: Iterable[str]) -> tuple[TensorSpec, ...]:
     """The tensors of some of the plugin's features, in its order."""
     chosen = set(names)
     return tuple(TensorSpec(name, np.dtype(np.int64), (1,)) for name in ALL if name in chosen)
+
+
+def check_observed(wanted: Iterable[str], observed: Collection[str], what: str) -> None:
+    """Raises PolicyError if a trace, vocabulary or policy (`what`) lacks wanted features of the plugin."""
+    missing = [name for name in among(wanted) if name not in observed]
+    if missing:
+        raise PolicyError(
+            f"{what}: expected the features {', '.join(missing)} of {SETTING}, found none; make it from a trace that "
+            f"generate_default_trace.py recorded with the same {SETTING}, or leave the setting out"
+        )

@@ -240,8 +240,7 @@ def clone_default(
       the policy's folder.
 
     Raises:
-      ConfigError: the IR2Vec vocabulary is none, or does not suit the problem; the trace or vocabulary lacks features
-        that `inlining` asks for.
+      ConfigError: the IR2Vec vocabulary is none, or does not suit the problem.
       PolicyError, ProtocolError: nothing can be learned from the trace.
       OutputError: the policy cannot be written.
     """
@@ -252,8 +251,8 @@ def clone_default(
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
     available = [spec.name for spec in trace.features]
     if inlining is not None:
-        inlining.check_observed(available, str(trace_path))
-        inlining.check_observed(listed_features(vocabulary_dir), str(vocabulary_dir))
+        plugin_features.check_observed(inlining.plugin_features, available, str(trace_path))
+        plugin_features.check_observed(inlining.plugin_features, listed_features(vocabulary_dir), str(vocabulary_dir))
     quantiles = load_vocabulary(vocabulary_dir, _observed(problem, available, vocabulary_dir))
 
     with exclusive_directory(root_dir, "--root_dir"):
@@ -339,12 +338,8 @@ def _training_vocabulary(
             f"{warmstart_policy_dir or vocabulary_dir}: has features that this compiler does not provide: "
             f"{', '.join(odd)}; use one that was made for the same compiler and --compile_task"
         )
-    asked = plugin_features.among(spec.name for spec in support.features)
-    if missing := [name for name in asked if name not in quantiles]:
-        raise PolicyError(
-            f"{warmstart_policy_dir or vocabulary_dir}: lacks the plugin's features {', '.join(missing)}; make it from "
-            "a trace that has them, or leave inlining.features out"
-        )
+    wanted = [spec.name for spec in support.features]
+    plugin_features.check_observed(wanted, quantiles, warmstart_policy_dir or str(vocabulary_dir))
     return quantiles
 
 
