@@ -7,6 +7,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import ir2vec, plugin_features
 from compiler_opt.llvm.advisors import INLINING, AdvisorFlags
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
+from compiler_opt.llvm.plugin_features import SETTING
 from compiler_opt.llvm.toolchain import Toolchain
 
 FEATURES = {
@@ -34,12 +35,10 @@ class InliningConfig:
 
     def __post_init__(self) -> None:
         if self.features not in FEATURES:
-            raise ConfigError(
-                f"{plugin_features.SETTING}: expected one of {', '.join(FEATURES)}; found {self.features!r}"
-            )
+            raise ConfigError(f"{SETTING}: expected one of {', '.join(FEATURES)}; found {self.features!r}")
         if self.plugin_features and self.ir2vec_vocabulary:
             raise ConfigError(
-                f"{plugin_features.SETTING}: {self.features!r} needs our plugin, but {ir2vec.SETTING} the channel; leave one out"
+                f"{SETTING}: {self.features!r} needs our plugin, but {ir2vec.SETTING} the channel; leave one out"
             )
 
     @property
@@ -68,6 +67,6 @@ class InliningConfig:
             return toolchain
         if advisor != INLINING:
             raise ConfigError(
-                f"{plugin_features.SETTING}: {self.features!r}: expected decisions of inlining, found {advisor.problem}; leave it out"
+                f"{SETTING}: {self.features!r}: expected decisions of inlining, found {advisor.problem}; leave it out"
             )
         return with_plugin_features(toolchain, self.plugin_features)
