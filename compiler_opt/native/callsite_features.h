@@ -117,10 +117,10 @@ inline bool isInLoop(const llvm::BasicBlock *BB) {
   return false;
 }
 
-// Whether the call is rarely executed: by its attributes, since its block ends the program or unwinds, or since a
-// chain of only predecessors leads to a landing pad.
+// Whether the call is rarely executed: by its attributes, because its block ends the program or unwinds, or because a
+// chain of unique predecessors leads to a landing pad.
 inline bool isCold(const llvm::CallBase &CB) {
-  if (CB.hasFnAttr(llvm::Attribute::Cold))
+  if (CB.hasFnAttr(llvm::Attribute::Cold) || CB.doesNotReturn())
     return true;
   const llvm::BasicBlock *BB = CB.getParent();
   if (llvm::isa<llvm::UnreachableInst, llvm::ResumeInst, llvm::CleanupReturnInst>(BB->getTerminator()))
