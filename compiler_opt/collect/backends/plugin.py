@@ -16,7 +16,7 @@ from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import can_build, environment, inliner_plugin, read_log
 from compiler_opt.llvm.plugin import load_option
-from compiler_opt.llvm.plugin_features import specs
+from compiler_opt.llvm.plugin_features import among, specs
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Policy
@@ -69,10 +69,10 @@ class PluginBackend(Backend):
 
 
 def _own_features(compilation: Compilation, policy: Policy) -> tuple[str, ...]:
-    """The features that the plugin alone computes and that the policy observes or the default trace records."""
-    observed = policy.plugin_features if isinstance(policy, LearnedPolicy) else ()
-    recorded = compilation.plugin_features if isinstance(policy, LearnedPolicy) or policy.is_default else ()
-    return tuple(dict.fromkeys((*recorded, *observed)))
+    """The features that only the plugin computes and that the policy observes or the default trace records."""
+    if isinstance(policy, LearnedPolicy):
+        return (*compilation.plugin_features, *policy.plugin_features)
+    return compilation.plugin_features if policy.is_default else ()
 
 
 def _write_native(policy: LearnedPolicy, problem: AnyProblem, policies: PolicyFolder) -> Path:
@@ -86,19 +86,22 @@ def _decides_in_compiler(policy: Policy, problem: AnyProblem) -> bool:
 
 
 def _inline(compilation: Compilation, policy: Policy, plugin: Path, native: Path | None) -> Trajectory | None:
-    own, advice = _own_features(compilation, policy), compilation.support.advice
+    features, advice = compilation.support.features, compilation.support.advice
     assert advice is not None
-    recorded = set(compilation.plugin_features)
-    features = (*compilation.support.features, *specs(name for name in own if name not in recorded))
     temperature = 0.0
     if isinstance(policy, LearnedPolicy):
+        features += specs(set(policy.plugin_features) - set(compilation.plugin_features))
         policy.check_header(Header(features, advice))
         temperature = policy.temperature
     else:
         features = compilation.default_trace_features
     log_path = compilation.log_path
     variables = environment(
-        policy=native, temperature=temperature, seed=compilation.seed, log=log_path, log_features=own
+        policy=native,
+        temperature=temperature,
+        seed=compilation.seed,
+        log=log_path,
+        log_features=among(spec.name for spec in features),
     )
     compilation.compile([load_option(plugin)], variables)
     log = read_log(log_path, features)
