@@ -39,8 +39,14 @@ class PluginBackend(Backend):
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
         if not compilation.may_use("plugin"):
             return None
-        insists = compilation.settings.backend == "plugin" or bool(_own_features(compilation, policy))
+        needed = _own_features(compilation, policy)
+        insists = compilation.settings.backend == "plugin" or bool(needed)
         if not compilation.loads_plugins:
+            if needed:
+                raise PolicyError(
+                    f"{compilation.module.name}: only our plugin computes the features {', '.join(needed)}, and as the "
+                    "backend of a ThinLTO link clang loads no plugin; leave such modules out, or inlining.features"
+                )
             if insists:
                 raise PolicyError(
                     f"{compilation.module.name}: as the backend of a ThinLTO link clang loads no plugin; "
