@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.collect.backends.development import OUTPUT_SPEC_FILE, TFLITE_FILE
+from compiler_opt.collect.backends.development import OUTPUT_SPEC_FILE, TFLITE_FILE, check_no_margin
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.errors import ConfigError, OutputError, PolicyError
 from compiler_opt.export.release_model import EMBEDDED_MODELS, EmbeddedModel, write_aot, write_release_model
@@ -165,6 +165,7 @@ def write_development_model(policies: PolicyFolder, policy: Policy, action_name:
             f"policy {policy.name!r}: only binary policies are converted for the development mode; use the backend "
             "auto, which hands such decisions over the channel"
         )
+    check_no_margin(policy)
     if (policies.path(policy) / TFLITE_FILE).exists():
         return
     files = _tflite_files(policy.weights, action_name, temperature=policy.temperature)

@@ -99,21 +99,22 @@ private:
     const bool HasPolicy = Settings.Mode == InlinerMode::Policy;
     float Logits[kNumActions] = {0, 0};
     const bool DefaultDecision = !HasPolicy || (Log && Settings.Log->HasDefault) ? Default(CB) : false;
-    const bool Decision = HasPolicy ? decideByPolicy(Logits) : DefaultDecision;
+    const bool Decision = HasPolicy ? decideByPolicy(CB, Logits) : DefaultDecision;
     if (!Log)
       return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, Decision);
     Log->add(CB, Features, DefaultDecision, Decision, Logits);
     return std::make_unique<LoggedAdvice>(this, CB, ORE, Decision, *Log);
   }
 
-  bool decideByPolicy(float *Logits) {
+  bool decideByPolicy(CallBase &CB, float *Logits) {
     for (size_t Index = 0; Index < Inputs.size(); ++Index)
       Inputs[Index] = Features[Settings.Columns[Index]];
     Settings.Network.logits(Inputs.data(), Logits);
+    // The same formulas as in spaces/binary.py, bit for bit.
+    const double Difference = double(Logits[1]) - double(Logits[0]);
     if (Settings.Temperature == 0)
-      return Logits[1] > Logits[0];
-    // The same formula as in spaces/binary.py, bit for bit.
-    const double Scaled = (double(Logits[1]) - double(Logits[0])) / Settings.Temperature;
+      return std::abs(Difference) < Settings.Network.margin() ? Default(CB) : Difference > 0;
+    const double Scaled = Difference / Settings.Temperature;
     const double Probability = Scaled > -700 ? 1 / (1 + std::exp(-Scaled)) : 0;
     return Random.uniform() < Probability;
   }

@@ -6,6 +6,7 @@ Legend: F features, H units of the first layer, A outputs.
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +19,10 @@ from compiler_opt.files import shown
 from compiler_opt.policies import model_card
 
 NETWORK_FILE = "network.npz"
-FORMAT = 1
+FORMAT, FORMAT_WITH_MARGIN = 1, 2
+"""Of the file. Versions of compiler_opt that do not know margins refuse the second, rather than ignore the margin."""
+ALWAYS_DEFAULT = 1e30
+"""A margin that no network reaches: the policy takes the default's decisions only."""
 _MAX_FILE_BYTES = 1 << 28
 
 TRANSFORMS = ("x", "sqrt(x)", "x^2")
@@ -53,6 +57,8 @@ class NetworkWeights:
       kernels: one per dense layer; the first is `[3 F, H]`, the last `[..., A]`. All layers but the last are rectified.
       biases: one per dense layer.
       metadata: how it was trained; recorded, not interpreted.
+      margin: a greedy binary policy leaves the default only where its two logits differ by at least this; elsewhere it
+        takes the default decision. 0: the network alone decides. Sampling ignores it.
     """
 
     features: tuple[str, ...]
@@ -60,8 +66,11 @@ class NetworkWeights:
     kernels: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
     metadata: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.margin < math.inf:
+            raise PolicyError(f"margin: expected a finite number of at least 0, found {shown(self.margin)}")
         width = len(TRANSFORMS) * len(self.features)
         if len(self.quantiles) != len(self.features) or len(self.kernels) != len(self.biases) or not self.kernels:
             raise PolicyError("policy network: the numbers of features, quantiles, kernels and biases disagree")
@@ -82,12 +91,14 @@ class NetworkWeights:
                 raise PolicyError(f"vocabulary of {name!r}: expected ascending finite numbers")
 
     def checksum(self) -> str:
-        """SHA-256 of features, vocabulary and weights, without metadata; in hexadecimal."""
+        """SHA-256 of features, vocabulary, weights and margin, without metadata; in hexadecimal."""
         digest = hashlib.sha256(json.dumps(self.features).encode())
         for dtype, arrays in (("<f8", self.quantiles), ("<f4", self.kernels), ("<f4", self.biases)):
             for array in arrays:
                 content = np.ascontiguousarray(array, dtype)
                 digest.update(f"{content.shape}".encode() + content.tobytes())
+        if self.margin:
+            digest.update(f"margin {float(self.margin)!r}".encode())
         return digest.hexdigest()
 
     def forward(self, inputs: np.ndarray) -> np.ndarray:
@@ -101,11 +112,14 @@ class NetworkWeights:
     def card(self) -> model_card.ModelCard:
         """Its model card, without results."""
         widths = [len(bias) for bias in self.biases]
-        return model_card.ModelCard.from_metadata(self.checksum(), self.features, widths, self.metadata)
+        facts = {**self.metadata, "margin": self.margin} if self.margin else self.metadata
+        return model_card.ModelCard.from_metadata(self.checksum(), self.features, widths, facts)
 
     def save(self, directory: Path) -> None:
         """Writes `network.npz` into a policy's folder, whole or not at all; raises OutputError if that fails."""
         header = {"format": FORMAT, "features": list(self.features), "metadata": dict(self.metadata)}
+        if self.margin:
+            header |= {"format": FORMAT_WITH_MARGIN, "margin": self.margin}
         arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
         arrays |= {f"quantiles_{index}": value for index, value in enumerate(self.quantiles)}
         arrays |= {f"kernel_{index}": value for index, value in enumerate(self.kernels)}
@@ -133,7 +147,7 @@ class NetworkWeights:
         try:
             arrays = load_arrays(path, _MAX_FILE_BYTES)
             header = json.loads(arrays["header"].tobytes())
-            if header["format"] == FORMAT:
+            if header["format"] in (FORMAT, FORMAT_WITH_MARGIN):
                 return cls._of_arrays(header, arrays)
         except OSError as error:
             raise PolicyError(f"{path}: cannot be read ({error.strerror}); export the policy again") from error
@@ -141,7 +155,7 @@ class NetworkWeights:
             raise PolicyError(f"{path}: damaged ({type(error).__name__}: {error}); export the policy again") from error
         except PolicyError as error:
             raise PolicyError(f"{path}: {error}; export the policy again") from error
-        raise PolicyError(f"{path}: expected format {FORMAT}, found {shown(header['format'])}; export it again")
+        raise PolicyError(f"{path}: expected format {FORMAT} or 2, found {shown(header['format'])}; export it again")
 
     @classmethod
     def _of_arrays(cls, header: Mapping[str, Json], arrays: Mapping[str, np.ndarray]) -> "NetworkWeights":
@@ -151,6 +165,9 @@ class NetworkWeights:
                 raise PolicyError(f"policy network: expected the name of a feature, once, found {shown(name)}")
         if not isinstance(header["metadata"], dict):
             raise PolicyError(f"policy network: expected metadata by name, found {shown(header['metadata'])}")
+        margin = header["margin"] if header["format"] == FORMAT_WITH_MARGIN else 0.0
+        if not isinstance(margin, int | float) or isinstance(margin, bool):
+            raise PolicyError(f"margin: expected a number, found {shown(margin)}")
         num_layers = sum(name.startswith("kernel_") for name in arrays)
         # Weights that overflow float32 become infinite, and are refused.
         with np.errstate(over="ignore"):
@@ -160,6 +177,7 @@ class NetworkWeights:
                 tuple(arrays[f"kernel_{index}"].astype(np.float32) for index in range(num_layers)),
                 tuple(arrays[f"bias_{index}"].astype(np.float32) for index in range(num_layers)),
                 header["metadata"],
+                float(margin),
             )
         weights.card().check()
         return weights
