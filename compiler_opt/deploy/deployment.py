@@ -98,6 +98,7 @@ def deploy(
     levels: Sequence[str] | None = None,
     never_worse: bool = False,
     strict: bool = False,
+    margin: float | None = None,
 ) -> Deployment:
     """Builds a deployment, and tries it out before it replaces an earlier one.
 
@@ -108,6 +109,7 @@ def deploy(
       levels: optimisation levels at which the policy decides; by default those of its problem.
       never_worse: compile both ways and keep the smaller object, in twice the time.
       strict: fail rather than compile without the policy.
+      margin: replaces the policy's margin, see `NetworkWeights`; larger is more careful.
 
     Raises:
       PolicyError: there is no policy, or a compiler lacks one of its features.
@@ -116,7 +118,8 @@ def deploy(
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
     given_levels = _check_levels(levels) if levels is not None else ()
-    weights = NetworkWeights.load(policy_dir)
+    trained = NetworkWeights.load(policy_dir)
+    weights = trained.with_margin(margin)
     problem = problems.recorded(weights.metadata, str(policy_dir))
     kind = INLINER if problem.advisor == INLINING else REGALLOC
     if never_worse and not problem.is_size:
@@ -124,7 +127,8 @@ def deploy(
             f"--never_worse: keeps the smaller object, but {problem.name} does not optimise size; leave it out"
         )
     policy = problem.policy(weights, origin=str(policy_dir))
-    card = ModelCard.load(policy_dir) or weights.card()
+    # What was measured with another margin does not hold with this one.
+    card = (ModelCard.load(policy_dir) if weights.margin == trained.margin else None) or weights.card()
     blob = problem.native_form(weights)
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output")

@@ -109,6 +109,10 @@ class NetworkWeights:
             activations = np.maximum(activations @ kernel + bias, 0)
         return activations @ last[0] + last[1]
 
+    def with_margin(self, margin: float | None) -> "NetworkWeights":
+        """The same network with another margin; itself for None. Raises PolicyError if the margin is out of range."""
+        return self if margin is None else dataclasses.replace(self, margin=margin)
+
     def card(self) -> model_card.ModelCard:
         """Its model card, without results."""
         widths = [len(bias) for bias in self.biases]
@@ -151,7 +155,7 @@ class NetworkWeights:
                 return cls._of_arrays(header, arrays)
         except OSError as error:
             raise PolicyError(f"{path}: cannot be read ({error.strerror}); export the policy again") from error
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise PolicyError(f"{path}: damaged ({type(error).__name__}: {error}); export the policy again") from error
         except PolicyError as error:
             raise PolicyError(f"{path}: {error}; export the policy again") from error

@@ -107,6 +107,17 @@ def trace_task() -> "flags.FlagHolder[str | None]":
     )
 
 
+def margin(use: str) -> "flags.FlagHolder[float | None]":
+    """`--margin`; None for the policy's own."""
+    return flags.DEFINE_float(
+        "margin",
+        None,
+        f"{use} with this margin instead of the policy's own: it leaves the compiler's default decision only where its "
+        "two logits differ by at least this; 0: the network alone decides. For policies with binary actions.",
+        lower_bound=0.0,
+    )
+
+
 def seed(what: str, default: int | None = 0) -> "flags.FlagHolder[Any]":
     """`--seed`."""
     return flags.DEFINE_integer("seed", default, f"Seed of {what}.", 0)

@@ -123,6 +123,20 @@ def test_a_policy_of_another_problem_is_refused(policy: Path, tmp_path: Path) ->
         export_policy(tmp_path / "policy", tmp_path / "out", ["native"])
 
 
+def test_only_our_own_forms_can_have_a_margin(policy: Path, tmp_path: Path) -> None:
+    weights = NetworkWeights.load(policy)
+    save_policy(tmp_path / "policy", weights.with_margin(0.5), Binary(), "inlining_decision")
+    assert {path.name for path in (tmp_path / "policy").iterdir()} == {"network.npz", "network.mlgo", *_CARDS}
+    for form in ("release_model", "tflite", "aot"):
+        with pytest.raises(PolicyError, match=f"has the margin 0.5, but the format {form} cannot.*--margin=0"):
+            export_policy(tmp_path / "policy", tmp_path / "out", [form])
+    written = export_policy(tmp_path / "policy", tmp_path / "out", ["native", "tflite"], margin=0.0)
+    assert written["native"][0].read_bytes() == native_blob(weights)
+    assert (tmp_path / "out" / "model.tflite").read_bytes() == (policy / "model.tflite").read_bytes()
+    with pytest.raises(PolicyError, match="margin: expected a finite number"):
+        export_policy(policy, tmp_path / "out", ["native"], margin=float("inf"))
+
+
 def _summary(checksum: str | None) -> dict[str, Any]:
     facts = {"Corpus": "held_out: re2", "Compiler": "clang 22", "Optimisation": "-Oz (9 modules)"}
     if checksum is not None:
