@@ -104,6 +104,7 @@ def _evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
             "optimisation": facts["Optimisation"],
             "modules": summary["num_modules"],
             "linked text against the default": f"{total['linked_change']:+.2%}",
+            "mean of the projects' linked text": f"{total['linked']['mean']['value']:+.2%}",
             "objects' text against the default": f"{total['objects']['total']['value']:+.2%}",
             "objects smaller, bigger, the same": ", ".join(
                 str(total["objects"][key]) for key in ("wins", "losses", "ties")

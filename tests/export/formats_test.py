@@ -147,7 +147,14 @@ def _summary(checksum: str | None) -> dict[str, Any]:
         "provenance": facts,
         "num_modules": 9,
         "started_at": "2026-01-01 00:00+00:00",
-        "totals": {"policy": {"linked_change": -0.0285, "objects": objects, "num_failures": 0}},
+        "totals": {
+            "policy": {
+                "linked_change": -0.0285,
+                "linked": {"mean": {"value": -0.011}},
+                "objects": objects,
+                "num_failures": 0,
+            }
+        },
     }
 
 
