@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.export.formats import export_policy
+from compiler_opt.export.formats import export_policy, write_development_model
 from compiler_opt.export.release_model import EMBEDDED_MODELS, write_aot
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.model_card import ModelCard
@@ -133,6 +134,9 @@ def test_only_our_own_forms_can_have_a_margin(policy: Path, tmp_path: Path) -> N
     written = export_policy(tmp_path / "policy", tmp_path / "out", ["native", "tflite"], margin=0.0)
     assert written["native"][0].read_bytes() == native_blob(weights)
     assert (tmp_path / "out" / "model.tflite").read_bytes() == (policy / "model.tflite").read_bytes()
+    marked = BinaryPolicy(weights.with_margin(0.5))
+    with pytest.raises(PolicyError, match=r"has the margin 0\.5, but a TFLite model cannot .*--margin=0"):
+        write_development_model(PolicyFolder(tmp_path), marked, "inlining_decision", "development")
     with pytest.raises(PolicyError, match="margin: expected a finite number"):
         export_policy(policy, tmp_path / "out", ["native"], margin=float("inf"))
 
