@@ -67,7 +67,11 @@ class CorpusFlags:
           CorpusError: there is none, or it is not usable.
           ConfigError: the flags cannot be changed so.
         """
-        corpus = Corpus.load(self.data_path.value, trusted=self._trust_corpus.value)
+        return self.load_other(self.data_path.value, problem_config)
+
+    def load_other(self, path: str, problem_config: ProblemConfig = ProblemConfig()) -> Corpus:
+        """Loads another corpus under the same flags; for arguments and errors see `load`."""
+        corpus = Corpus.load(path, trusted=self._trust_corpus.value)
         return corpus.configured(problem_config) if problem_config else corpus
 
     def filtered(self, corpus: Corpus) -> Corpus:
