@@ -188,18 +188,37 @@ class NetworkWeights:
 
 
 def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
-    """One network that has several of the same shape side by side, and the mean of their outputs as outputs."""
+    """One network with the mean of several networks' outputs: their layers side by side.
+
+    The margin is 0: the mean differs less from the default than each network does.
+
+    Raises:
+      PolicyError: the networks differ in features, quantiles or number of layers.
+    """
     first, count = networks[0], len(networks)
+    for other in networks[1:]:
+        for what, is_same in (
+            ("features", other.features == first.features),
+            ("vocabularies", all(map(np.array_equal, other.quantiles, first.quantiles))),
+            ("numbers of layers", len(other.kernels) == len(first.kernels)),
+            ("numbers of outputs", len(other.biases[-1]) == len(first.biases[-1])),
+        ):
+            if not is_same:
+                raise PolicyError(f"mean of policies: their {what} differ; expected policies of alike trainings")
     layers = list(zip(*(network.kernels for network in networks), strict=True))
     biases = [np.concatenate(layer) for layer in zip(*(network.biases for network in networks), strict=True)]
-    # They share inputs; in later layers they are separate.
-    kernels = [np.concatenate(layers[0], axis=1), *(_block_diagonal(layer) for layer in layers[1:-1])]
-    kernels.append(np.concatenate(layers[-1], axis=0) / count)
     biases[-1] = np.mean([network.biases[-1] for network in networks], axis=0)
+    if len(layers) == 1:
+        kernels = [np.mean(layers[0], axis=0)]
+    else:
+        # They share inputs; in later layers they are separate.
+        kernels = [np.concatenate(layers[0], axis=1), *(_block_diagonal(layer) for layer in layers[1:-1])]
+        kernels.append(np.concatenate(layers[-1], axis=0) / count)
     return dataclasses.replace(
         first,
         kernels=tuple(kernel.astype(np.float32) for kernel in kernels),
         biases=tuple(bias.astype(np.float32) for bias in biases),
+        margin=0.0,
     )
 
 

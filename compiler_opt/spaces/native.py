@@ -41,7 +41,7 @@ _LANE = 16
 _CHECKSUMMED_FROM = 16
 _ALIGNMENT = 8
 # As in policy_network.h.
-_MAX_FEATURES, _MAX_WIDTH, _MAX_LAYERS = 512, 1024, 16
+_MAX_FEATURES, MAX_WIDTH, _MAX_LAYERS = 512, 1024, 16
 
 
 def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Mapping[str, Json] | None = None) -> bytes:
@@ -117,7 +117,7 @@ def _check_limits(weights: NetworkWeights, widths: list[int]) -> None:
     for what, found, limit in (
         ("features", len(weights.features), _MAX_FEATURES),
         ("layers", len(widths), _MAX_LAYERS),
-        ("units in a layer", max(widths), _MAX_WIDTH),
+        ("units in a layer", max(widths), MAX_WIDTH),
     ):
         if not 0 < found <= limit:
             raise PolicyError(f"policy network: expected 1 to {limit} {what} for the native form, found {found}")
