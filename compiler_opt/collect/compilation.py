@@ -143,6 +143,14 @@ class Compilation:
         if self.uses_opt and (problem.advisor != INLINING or problem.remark_pass is not None):
             raise ConfigError(f"inliner: opt only inlines, which is not all that {problem.name} is about; use clang")
 
+    def twin(self, scratch: Path) -> "Compilation":
+        """Another compilation of the same module in another folder, which records no call sites."""
+        settings = dataclasses.replace(self.settings, record_call_sites=False)
+        scratch_bytes = NUM_FILES * self.file_bytes
+        return Compilation(
+            self.module, self.problem, self.toolchain, scratch, self.seed, settings, scratch_bytes, self.policies
+        )
+
     @property
     def plugin_features(self) -> tuple[str, ...]:
         """The features that only our plugin computes among those that the toolchain is to record."""

@@ -119,21 +119,22 @@ private:
                                         countsOf(*CB.getCalledFunction()).Counts,
                                         &Features[compiler_opt::llvmFeatures().size()]);
     Features.back() = DefaultDecision;
-    const bool Decision = Replayed.value_or(HasPolicy ? decideByPolicy(Logits) : DefaultDecision);
+    const bool Decision = Replayed.value_or(HasPolicy ? decideByPolicy(CB, Logits) : DefaultDecision);
     if (!Log)
       return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, Decision);
     Log->add(CB, Features, Bodies->of(*CB.getCaller()), DefaultDecision, Decision, Replayed.has_value(), Logits);
     return std::make_unique<LoggedAdvice>(this, CB, ORE, Decision, *Log);
   }
 
-  bool decideByPolicy(float *Logits) {
+  bool decideByPolicy(CallBase &CB, float *Logits) {
     for (size_t Index = 0; Index < Inputs.size(); ++Index)
       Inputs[Index] = Features[Settings.Columns[Index]];
     Settings.Network.logits(Inputs.data(), Logits);
+    // The same formulas as in spaces/binary.py, bit for bit.
+    const double Difference = double(Logits[1]) - double(Logits[0]);
     if (Settings.Temperature == 0)
-      return Logits[1] > Logits[0];
-    // The same formula as in spaces/binary.py, bit for bit.
-    const double Scaled = (double(Logits[1]) - double(Logits[0])) / Settings.Temperature;
+      return std::abs(Difference) < Settings.Network.margin() ? Default(CB) : Difference > 0;
+    const double Scaled = Difference / Settings.Temperature;
     const double Probability = Scaled > -700 ? 1 / (1 + std::exp(-Scaled)) : 0;
     return Random.uniform() < Probability;
   }

@@ -37,7 +37,7 @@ from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig
 from compiler_opt.rl.default_trace import record_default_trace
-from compiler_opt.rl.training_context import TrainingContext, describe_settings
+from compiler_opt.rl.training_context import TrainingContext, describe_corpus, describe_settings
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 TRACE, VOCABULARY, WARM_START, TRAINING = "default_trace.tfrecord", "vocabulary", "warm_start", "training"
@@ -107,6 +107,7 @@ def run(
     settings: PipelineSettings,
     *,
     held_out: Corpus | None = None,
+    validation: Corpus | None = None,
     num_workers: int | None = None,
     echo: Callable[[str], object] = print,
     do_step: Callable[[PipelineStep], object] = lambda step: step.is_done or step.do(),
@@ -123,6 +124,7 @@ def run(
       toolchain: the compiler.
       settings: hyperparameters of all steps.
       held_out: the modules to evaluate on, of projects that `corpus` does not have.
+      validation: the modules by which the best policy of the training is found, of other projects than both.
       num_workers: compilers at a time; one per CPU by default.
       echo: prints a line of progress.
       do_step: runs a step unless it is done; for callers that keep their own record of that.
@@ -147,7 +149,16 @@ def run(
 
     def learn() -> None:
         folder = root_dir / TRAINING
-        train(folder, corpus, problem, toolchain, learning, vocabulary_dir=vocabulary, num_workers=num_workers)
+        train(
+            folder,
+            corpus,
+            problem,
+            toolchain,
+            learning,
+            vocabulary_dir=vocabulary,
+            num_workers=num_workers,
+            validation=validation,
+        )
 
     if not settings.training.warmstart_policy_dir:
         do_step(PipelineStep("trace", meta_path(trace).exists(), record_trace))
@@ -271,6 +282,7 @@ def train(
     *,
     vocabulary_dir: Path | None = None,
     num_workers: int | None = None,
+    validation: Corpus | None = None,
 ) -> NetworkWeights:
     """Trains a policy on a corpus by reinforcement learning; killed at any moment, the same call resumes.
 
@@ -282,6 +294,7 @@ def train(
       settings: all but `cloning` are used; `training.warmstart_policy_dir` is the policy to start from.
       vocabulary_dir: the vocabulary's folder; not used with a policy to start from, which has its own vocabulary.
       num_workers: compilers at a time; one per CPU by default.
+      validation: the modules by which the best policy is found, of other projects; by default the last policy is saved.
 
     Raises:
       ConfigError, PolicyError: the settings, vocabulary or policy do not suit each other or the compiler.
@@ -297,6 +310,9 @@ def train(
     configs: dict[str, Any] = {"train_eval": config, "network": network}
     configs |= {name: settings.algorithms.get(config_class) for name, config_class in algorithm.configs.items()}
     described = describe_settings(problem.name, corpus, toolchain, configs)
+    if validation is not None:
+        described["validation corpus"] = describe_corpus(validation)
+        _check_apart(corpus, validation)
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()
@@ -304,8 +320,27 @@ def train(
 
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
         with WorkerPool(toolchain, problem, num_workers) as pool:
-            context = TrainingContext(root_dir, corpus, toolchain, problem, pool, quantiles, config, network, described)
+            context = TrainingContext(
+                root_dir, corpus, toolchain, problem, pool, quantiles, config, network, described, validation
+            )
             return training_loop.train(context, algorithm.build(context, settings.algorithms))
+
+
+def _check_apart(corpus: Corpus, validation: Corpus) -> None:
+    """Raises ConfigError if a corpus for validation has modules to train on; warns if they share projects."""
+    shared = set(corpus.by_name) & set(validation.by_name)
+    if shared:
+        raise ConfigError(
+            f"--validation_path={validation.root}: expected modules that are not trained on, found {min(shared)} and "
+            f"{len(shared) - 1} others that are; give a corpus of other projects"
+        )
+    projects = sorted(set(corpus.projects()) & set(validation.projects()))
+    if projects:
+        logging.getLogger(__name__).warning(
+            "%s: has projects that are also trained on (%s): its results say less about others",
+            validation.root,
+            ", ".join(projects),
+        )
 
 
 def _training_vocabulary(

@@ -39,6 +39,9 @@ class LearnedPolicy(Policy):
     runs_in_development_mode: ClassVar[bool] = False
     """Whether clang in LLVM's development mode can run the policy, as a TFLite model."""
 
+    takes_margin: ClassVar[bool] = False
+    """Whether the policy can take the default decision where its network is uncertain, see `NetworkWeights.margin`."""
+
     weights: NetworkWeights
     _: dataclasses.KW_ONLY
     temperature: float = 0.0
@@ -54,6 +57,12 @@ class LearnedPolicy(Policy):
                 f"{self.origin}: expected a network with {self.num_outputs} outputs, found {found}: it is for another "
                 "problem than this (see --compile_task)"
             )
+        if self.weights.margin and not self.takes_margin:
+            raise PolicyError(
+                f"{self.origin}: expected margin 0, found {self.weights.margin:g}; only policies with binary actions, "
+                "such as those for inlining, can have a margin"
+            )
+        self.needs_default = bool(self.weights.margin) and not self.temperature
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LearnedPolicy) and self.key == other.key

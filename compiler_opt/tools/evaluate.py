@@ -53,6 +53,7 @@ _BASELINES = flags.DEFINE_list(
     f"Comma-separated baselines to measure besides the policy; by default all that the problem has. For inlining: "
     f"{', '.join(Binary().baselines())}.",
 )
+_MARGIN = shared_flags.margin("Evaluate")
 _PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to measure; by default all.")
 _SEED = shared_flags.seed("the random baseline and the bootstrap")
 _TIMEOUT_S = flags.DEFINE_float(
@@ -72,7 +73,11 @@ def entry() -> None:
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = problems.load(_COMPILE_TASK.value)
-    learned = None if _POLICY_PATH.value == EmbeddedPolicy.name else problem.load_policy(Path(_POLICY_PATH.value))
+    learned = None
+    if _POLICY_PATH.value != EmbeddedPolicy.name:
+        learned = problem.load_policy(Path(_POLICY_PATH.value), margin=_MARGIN.value)
+    elif _MARGIN.value is not None:
+        raise ConfigError("--margin: the model that is built into the compiler has none; leave it out")
     corpus = _configured(corpus, settings["problem_config"], learned)
     others = baselines(problem, None if _BASELINES.value is None else [name for name in _BASELINES.value if name])
     history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
@@ -165,6 +170,8 @@ def _provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolcha
     if policy is None:
         return facts
     facts[CHECKSUM_FACT] = policy.weights.checksum()
+    if policy.weights.margin:
+        facts["Policy: margin"] = f"{policy.weights.margin:g}"
     for key, value in policy.weights.metadata.items():
         # Mappings such as the toolchain's identity are shown without braces.
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
