@@ -189,12 +189,14 @@ class _CounterfactualDecider(Decider):
 
 
 class FlippingPolicy(Policy):
-    """Decides as another policy about binary actions, except for decisions that it flips: some by position, some at random.
+    """Decides as another policy about binary actions, but flips some decisions: by position, and at random.
 
     Unless the other policy samples, a compilation is the same up to the first flip.
     """
 
-    def __init__(self, policy: Policy, positions: Collection[int] = (), probability: float = 0.0, name: str = "flipped"):
+    def __init__(
+        self, policy: Policy, positions: Collection[int] = (), probability: float = 0.0, name: str = "flipped"
+    ):
         """Flips the decisions at `positions`, counted from 0 in each compilation, and each other one by chance."""
         self.name = name
         self.needs_default = policy.needs_default
