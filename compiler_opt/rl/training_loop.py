@@ -178,6 +178,8 @@ def _record(
     history.add(entry, all_rewards)
     for failure in batch.failures:
         _LOG.warning("rollout failed: %s", failure)
+    for reason in batch.too_few:
+        _LOG.warning("nothing learned from %s", reason)
     _LOG.info(
         "iteration %d: reward %+.2f%%, %s, %.1f compiles/s, %d failures, %.1f min so far",
         progress.iteration,

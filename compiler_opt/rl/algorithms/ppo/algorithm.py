@@ -20,6 +20,7 @@ from tf_agents.utils import common
 
 from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
+from compiler_opt.errors import ConfigError
 from compiler_opt.export.formats import write_development_model
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
@@ -193,7 +194,17 @@ class PPO(Algorithm):
     log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"))
 
     def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages):
-        """Raises PolicyError if the policy to start from has other features or another shape."""
+        """Creates the networks.
+
+        Raises:
+          ConfigError: a module has too few rollouts for these advantages.
+          PolicyError: the policy to start from has other features or another shape.
+        """
+        if context.config.rollouts_per_module < advantages.min_rollouts:
+            raise ConfigError(
+                f"train_eval.rollouts_per_module: expected at least {advantages.min_rollouts}, which advantages.kind "
+                f"compares with each other, found {context.config.rollouts_per_module}"
+            )
         self.description = f"clipped policy gradient (PPO), {type(advantages).__name__} advantages"
         self._context = context
         self._advantages = advantages
@@ -207,7 +218,9 @@ class PPO(Algorithm):
         policy = context.problem.policy(self._learner.weights(), temperature=1.0)
         write_development_model(context.pool.policies, policy, context.action_name, context.config.backend)
         settings = context.rollout_settings(record_call_sites=True)
-        return RepeatedPolicy(policy, context.config.rollouts_per_module, settings)
+        return RepeatedPolicy(
+            policy, context.config.rollouts_per_module, settings, min_decided=self._advantages.min_rollouts
+        )
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         decay = self._context.config.learning_rate_decay
