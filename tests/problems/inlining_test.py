@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
-from compiler_opt.problems.inlining.comdats import comdat_copies, function_weights, weighted_text_bytes
+from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.problems.inlining.comdats import (
+    comdat_copies,
+    function_weights,
+    larger_copies,
+    weighted_text_bytes,
+)
 from compiler_opt.problems.inlining.credit import decision_credit, function_credit
 
 ONE = ObjectSizes(
@@ -25,6 +31,13 @@ PLAIN_C = ObjectSizes(text_bytes=70, comdats={}, functions={"f": 70}, function_c
 def test_copies_are_objects_that_emit_the_group() -> None:
     assert comdat_copies([ONE, OTHER, PLAIN_C]) == {"shared": 2, "mine": 1}
     assert comdat_copies([]) == {}
+
+
+def test_the_larger_number_of_copies_counts() -> None:
+    # The default has inlined `shared` in all objects but one, which without inlining three emit.
+    inlined = ObjectSizes(text_bytes=80, comdats={"mine": 10}, functions={}, function_comdats={})
+    assert larger_copies([ONE, inlined, PLAIN_C], [ONE, OTHER, OTHER]) == {"shared": 3, "mine": 2}
+    assert PROBLEM.project_context([ONE, inlined, PLAIN_C], [ONE, OTHER, OTHER]) == {"shared": 3, "mine": 2}
 
 
 def test_a_shared_group_costs_its_share() -> None:

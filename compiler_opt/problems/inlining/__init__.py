@@ -1,7 +1,7 @@
 """Inlining for size: whether to inline each call, to make the linked program small.
 
 The score is text bytes as the linked program will have them: `comdats` weighs the functions of which the linker keeps
-one copy. The copies are counted among the modules that are linked together, in the objects that the default compiles,
+one copy. The copies are counted among the modules that are linked together, as the default or no inlining emits them,
 so a module's score depends on its own compilation only. `credit` says which decision has changed which function.
 """
 
@@ -14,7 +14,7 @@ from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.object_file import ObjectSizes, read_object_sizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.policies.policy import ConstantPolicy
-from compiler_opt.problems.inlining.comdats import comdat_copies, weighted_text_bytes
+from compiler_opt.problems.inlining.comdats import larger_copies, weighted_text_bytes
 from compiler_opt.problems.inlining.credit import function_credit
 from compiler_opt.problems.problem import Problem, Sites
 from compiler_opt.spaces.binary import Binary
@@ -81,9 +81,8 @@ class InliningForSize(Problem[ObjectSizes, Mapping[str, int]]):
     def project_context(
         self, measurements: Iterable[ObjectSizes], others: Iterable[ObjectSizes] = ()
     ) -> dict[str, int]:
-        # The default emits no copy of what it always inlines; without inlining, the number of copies shows.
-        copies = {**comdat_copies(others), **comdat_copies(measurements)}
-        return {group: count for group, count in copies.items() if count > 1}
+        # The default emits no copy of what it always inlines; without inlining, all copies show that may be emitted.
+        return {group: count for group, count in larger_copies(measurements, others).items() if count > 1}
 
     def score(self, measurement: ObjectSizes, context: Mapping[str, int]) -> float:
         return weighted_text_bytes(measurement, context)

@@ -19,6 +19,12 @@ def comdat_copies(objects: Iterable[ObjectSizes]) -> dict[str, int]:
     return dict(copies)
 
 
+def larger_copies(default: Iterable[ObjectSizes], others: Iterable[ObjectSizes]) -> dict[str, int]:
+    """The copies of each COMDAT group in two compilations of a project's objects, whichever are more."""
+    first, second = comdat_copies(default), comdat_copies(others)
+    return {signature: max(first.get(signature, 0), second.get(signature, 0)) for signature in {**second, **first}}
+
+
 def weighted_text_bytes(sizes: ObjectSizes, copies: Mapping[str, float]) -> float:
     """The score of one object: its text bytes, those of a COMDAT group divided by its copies in the project.
 
