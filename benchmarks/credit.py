@@ -1,9 +1,9 @@
 """Collects what single inlining decisions do to the linked program, for `benchmarks.credit_report`.
 
 For each project, every module is compiled by the default, without inlining, and by the default with decisions flipped
-at random. Then single decisions of the default are flipped, one per compilation, and the program is linked with that one
-object exchanged. Where a flipped decision belongs to a COMDAT function that a few other modules have too, it is also
-flipped in all of them at once, as a policy would, which decides alike in equal situations. Some modules are also
+at random. Then single decisions of the default are flipped, one per compilation, and the program is linked with that
+one object exchanged. Where a flipped decision belongs to a COMDAT function that a few other modules have too, it is
+also flipped in all of them at once, as a policy would, which decides alike in equal situations. Some modules are also
 compiled several times with random flips, as in training.
 
     python -m benchmarks.credit --data_path=$CORPUS/train --output_dir=$RESULTS
