@@ -88,6 +88,11 @@ class Group(Generic[Measurement, Context]):
     num_failures: int = 0
 
     @property
+    def project(self) -> str:
+        """The name of the module's project."""
+        return self.attempts[0].rollout.project
+
+    @property
     def rollouts(self) -> list[Rollout[Measurement]]:
         return [attempt.rollout for attempt in self.attempts]
 

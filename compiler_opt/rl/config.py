@@ -18,8 +18,8 @@ class TrainingConfig:
       num_iterations: iterations to train for; each collects rollouts and updates the policy.
       max_minutes: minutes to train for, over all sessions of the run; 0 for no limit.
       num_modules: modules per iteration.
-      sampling: how modules are drawn: `uniform`, all equally often; `size`, in proportion to the bytes of their
-        bitcode; `decisions`, in proportion to their decisions, which are counted first.
+      sampling: how modules are drawn: `uniform`, all equally often; `project`, all projects equally often; `size`, in
+        proportion to the bytes of their bitcode; `decisions`, in proportion to their decisions, which are counted first.
       rollouts_per_module: compilations of each module per iteration.
       compile_timeout_s: wall-clock seconds that one compilation may take.
       backend: how decisions get into the compiler, see `RolloutSettings`.

@@ -161,7 +161,7 @@ def _record(
     rewards = {group.module: group.rewards(problem) for group in batch.groups}
     by_project: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     for group in batch.groups:
-        by_project[group.rollouts[0].project].append(rewards[group.module])
+        by_project[group.project].append(rewards[group.module])
     all_rewards = np.concatenate(list(rewards.values())) if rewards else np.zeros(1)
     entry: dict[str, Any] = {
         "iteration": progress.iteration,
