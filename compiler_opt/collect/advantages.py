@@ -59,9 +59,8 @@ class AdvantagesConfig:
       clip_quantile: for `clip`, the share of the credits other than 0 that are not bounded.
       failure_penalty: reward lost, against the default's object, by a rollout that fails or times out: 1 is as bad as
         an object of twice the default's score. Only the rollouts that it is compared with are left to learn from.
-      project_balance: with `group_relative`, 0 to count all decisions of an iteration alike, 1 to count all its projects
-        alike; between them, a project of n decisions counts n ** (1 - project_balance). The advantages are multiplied
-        by these weights.
+      project_balance: with `group_relative`, 0 to count all decisions of an iteration alike, 1 all projects; between
+        them, a project of n decisions counts n ** (1 - project_balance). Advantages are multiplied by these weights.
       decay: of the moving average.
 
     Raises:

@@ -132,6 +132,7 @@ def _learning_settings() -> PipelineSettings:
         ),
         network=settings["network"],
         algorithms=AlgorithmConfigs(settings.values()),
+        vocabulary=settings["vocabulary"],
     )
     return learning.with_seed(learning.training.seed)
 
