@@ -24,6 +24,8 @@ class TrainingConfig:
       rollouts_per_module: compilations of each module per iteration.
       compile_timeout_s: wall-clock seconds that one compilation may take.
       backend: how decisions get into the compiler, see `RolloutSettings`.
+      counts_copies: whether what a part that a linker keeps one copy of costs follows the policy: it is divided by the
+        number of modules that emit it in their latest rollouts. Otherwise, by the number under the default.
       learning_rate_decay: for `ppo`, the learning rate at the end of the training, as a share of the first.
       warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
       seed: of all random choices.
@@ -37,6 +39,7 @@ class TrainingConfig:
     rollouts_per_module: int = 8
     compile_timeout_s: float = 60.0
     backend: str = "auto"
+    counts_copies: bool = True
     learning_rate_decay: float = 0.2
     warmstart_policy_dir: str = ""
     seed: int = 1

@@ -2,7 +2,7 @@
 
 The score is text bytes as the linked program will have them: `comdats` weighs the functions of which the linker keeps
 one copy. The copies are counted among the modules that are linked together, as the default or no inlining emits them,
-so a module's score depends on its own compilation only. `credit` says which decision has changed which function.
+and in training as the latest rollouts of the other modules do. `credit` says which decision has changed which function.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ FEATURES = (
 callsite, its caller and its callee."""
 
 
-class InliningForSize(Problem[ObjectSizes, Mapping[str, int]]):
+class InliningForSize(Problem[ObjectSizes, Mapping[str, float]]):
     """The score is COMDAT-weighted text bytes; a project's context is the number of copies of each COMDAT group."""
 
     name = "inlining"
@@ -80,15 +80,21 @@ class InliningForSize(Problem[ObjectSizes, Mapping[str, int]]):
 
     def project_context(
         self, measurements: Iterable[ObjectSizes], others: Iterable[ObjectSizes] = ()
-    ) -> dict[str, int]:
+    ) -> Mapping[str, float]:
         # The default emits no copy of what it always inlines; without inlining, all copies show that may be emitted.
         return {group: count for group, count in larger_copies(measurements, others).items() if count > 1}
 
-    def score(self, measurement: ObjectSizes, context: Mapping[str, int]) -> float:
+    def shared_parts(self, measurement: ObjectSizes) -> Iterable[str]:
+        return measurement.comdats.keys()
+
+    def with_copies(self, context: Mapping[str, float], copies: Mapping[str, float]) -> Mapping[str, float]:
+        return {**context, **copies}
+
+    def score(self, measurement: ObjectSizes, context: Mapping[str, float]) -> float:
         return weighted_text_bytes(measurement, context)
 
     def credit(
-        self, measurements: Sequence[ObjectSizes], sites: Sequence[Sites], context: Mapping[str, int]
+        self, measurements: Sequence[ObjectSizes], sites: Sequence[Sites], context: Mapping[str, float]
     ) -> list[np.ndarray]:
         return function_credit(measurements, [each for each in sites if isinstance(each, CallSites)], context)
 
