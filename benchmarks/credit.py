@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from benchmarks import credit_records as records
 from benchmarks.credit_records import Compiled
+from compiler_opt.collect.flip_store import Flips, FlipStore
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -44,6 +45,9 @@ _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results, 
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 _SEED = shared_flags.seed("the sample of modules and decisions", 1)
+_STORE = shared_flags.path(
+    "store", "Store of flips to add the flips to, with their features; see collect/flip_store.py."
+)
 _FLIPS = flags.DEFINE_integer("flips", 64, "Decisions to flip, per project.", 1)
 _MODULES = flags.DEFINE_integer("modules", 6, "Modules to flip decisions in, per project.", 1)
 _MAX_MODULES = flags.DEFINE_integer("max_modules", 80, "Modules per project; more are sampled.", 1)
@@ -74,6 +78,8 @@ def entry() -> None:
             if not path.exists():
                 study = _Study(name, modules, pool, toolchain, scratch / "objects")
                 compiled = list(study.compilations())
+                if _STORE.value is not None:
+                    FlipStore(_STORE.value).add(study.flips(compiled))
                 records.write(path, study.described(), compiled)
                 shutil.rmtree(study.folder)
                 print(f"{name}: {dict(Counter(each.kind for each in compiled))}", flush=True)
@@ -93,12 +99,44 @@ class _Study:
         self._default = DefaultPolicy(problems.load(_PROBLEM))
         self._linked: dict[str, int] = {}
         self._everywhere: dict[str, int] = {}
+        self._features: dict[str, dict[str, np.ndarray]] = {}  # of the default's decisions, by module
 
     def described(self) -> records.Project:
         language = Counter(module.language() for module in self._modules).most_common(1)[0][0]
         names = tuple(module.name for module in self._modules)
         compiler = self._toolchain.version_text
         return records.Project(self._name, language, compiler, names, self._linked, self._everywhere)
+
+    def flips(self, compiled: Sequence[Compiled]) -> Flips:
+        """The single flips, for a store."""
+        problem = problems.load(_PROBLEM)
+        by_kind: dict[str, dict[str, Compiled]] = {records.DEFAULT: {}, records.NEVER: {}}
+        for each in compiled:
+            by_kind.get(each.kind, {})[each.module] = each
+        default, never = (by_kind[kind] for kind in (records.DEFAULT, records.NEVER))
+        context = problem.project_context([d.sizes for d in default.values()], [n.sizes for n in never.values()])
+        scores = {name: problem.score(each.sizes, context) for name, each in default.items()}
+        found = [each for each in compiled if each.kind == records.FLIP and each.flipped is not None]
+        modules = sorted({each.module for each in found})
+        names = problem.feature_names
+        places = [(each.module, each.flipped) for each in found]
+        observed = [[int(self._features[module][name].reshape(-1)[k]) for name in names] for module, k in places]
+        base = np.array([default[module].advice[k] for module, k in places], np.int64)
+        base_linked, linked = self._linked[records.DEFAULT], [each.linked for each in found]
+        return Flips(
+            problem=problem.name,
+            compiler=self._toolchain.version_text,
+            base=records.DEFAULT,
+            features=tuple(names),
+            modules=tuple(modules),
+            projects=(self._name,) * len(modules),
+            observations=np.array(observed, np.int64).reshape(-1, len(names)),
+            actions=1 - base,
+            base_actions=base,
+            gains=np.array([scores[each.module] - problem.score(each.sizes, context) for each in found]),
+            linked_gains=np.array([np.nan if after is None else base_linked - after for after in linked], float),
+            owners=np.array([modules.index(each.module) for each in found], np.int32),
+        )
 
     def compilations(self) -> Iterator[Compiled]:
         """All compilations of the study; links programs on the way."""
@@ -187,6 +225,8 @@ class _Study:
     def _compiled(self, kind: str, job: Job, rollout: Rollout[ObjectSizes]) -> Compiled:
         assert rollout.measurement is not None
         trajectory, flipped, linked, local = rollout.trajectory, None, None, ()
+        if kind == records.DEFAULT and trajectory is not None:
+            self._features[job.module.name] = trajectory.features()
         if isinstance(job.policy, FlippingPolicy) and len(job.policy.positions) == 1:
             (flipped,) = job.policy.positions
         if kind == records.FLIP:
