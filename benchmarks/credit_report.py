@@ -28,8 +28,9 @@ from compiler_opt.tools import entry_point, shared_flags
 
 _RESULTS = shared_flags.required_path("results", "Folder of results of benchmarks.credit.")
 _SAMPLES = flags.DEFINE_integer("samples", 500, "Samples of the bootstrap.", 1)
-_GROUP = flags.DEFINE_integer("group", 8, "Rollouts of a group.", 2)
+_GROUPS = flags.DEFINE_list("groups", ["8", "16"], "Numbers of rollouts of a group.")
 _MIN_FLIPS = 20
+_BUCKET, _REPEATS = 5, 10
 
 Weigh = Callable[[str, ObjectSizes, ObjectSizes], float]
 """The cost of a byte of a COMDAT group, by signature, in a module compiled in two ways."""
@@ -57,7 +58,13 @@ class Copies:
                 return 1 / (1 + others)
             return 1.0 if others <= 0 else 0.0
 
-        return {"unweighted": by({}), "default, else never": by(preferred), "larger": by(larger), "marginal": marginal}
+        return {
+            "unweighted": by({}),
+            "default": by(default),
+            "default, else never": by(preferred),
+            "larger": by(larger),
+            "marginal": marginal,
+        }
 
     def programs(self, kind: str) -> dict[str, Mapping[str, int]]:
         """Copies to weigh whole programs by; the last is what the policy itself emits."""
@@ -108,6 +115,7 @@ class Estimate:
       project, module: names.
       language: `c` or `c++`.
       callee: `local`, `comdat` or `external`.
+      default: the action of the default.
       linked: bytes that the flip adds to the linked program.
       object: bytes that it adds to the object.
       by_variant: estimates by reach and weights, in bytes.
@@ -117,6 +125,7 @@ class Estimate:
     module: str
     language: str
     callee: str
+    default: int
     linked: float
     object: float
     by_variant: Mapping[tuple[str, str], float]
@@ -209,7 +218,9 @@ def _estimate(
     assert first.flipped is not None
     default, never = (modules[kind][first.module] for kind in (records.DEFAULT, records.NEVER))
     kind = _callee_kind(never, default, first.flipped)
-    return Estimate(project.name, first.module, project.language, kind, linked, change, dict(total))
+    assert default.advice is not None
+    action = int(default.advice[first.flipped])
+    return Estimate(project.name, first.module, project.language, kind, action, linked, change, dict(total))
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> float:
@@ -274,13 +285,35 @@ def print_squashes(found: Sequence[Estimate]) -> None:
     """Prints how squashed credit, which keeps its sign and rank, correlates with the truth."""
     truth = np.array([each.linked for each in found], float)
     projects = np.array([each.project for each in found])
-    estimate = np.array([each.by_variant["all the way", "larger"] for each in found])
-    rows = [
-        [name, with_interval(correlation, squash(estimate), truth, projects, _SAMPLES.value)]
-        for name, squash in SQUASHES.items()
-    ]
-    print("\nsquashed credit, all the way, larger")
-    print_table(["squash", "Pearson"], rows, 1)
+    estimate = np.array([each.by_variant["all the way", "default"] for each in found])
+    buckets = _buckets(found, _BUCKET)
+    owners = projects[[bucket[0] for bucket in buckets]]
+    means = np.array([truth[bucket].mean() for bucket in buckets])
+    rows = []
+    for name, squash in SQUASHES.items():
+        squashed = squash(estimate)
+        expected = np.array([squashed[bucket].mean() for bucket in buckets])
+        same_sign = with_interval(STATISTICS["same sign"], expected, means, owners, _SAMPLES.value)
+        rank = with_interval(STATISTICS["Spearman"], expected, means, owners, _SAMPLES.value)
+        rows.append([name, with_interval(correlation, squashed, truth, projects, _SAMPLES.value), rank, same_sign])
+    print(
+        f"\nsquashed credit, all the way, as the default emits; means of {_BUCKET} flips of a project from one action"
+    )
+    print_table(["squash", "Pearson", "Spearman of means", "same sign of means"], rows, 1)
+
+
+def _buckets(found: Sequence[Estimate], size: int) -> list[np.ndarray]:
+    """Indices of random flips of the same project and the same action, for which a coarse policy has one preference."""
+    members: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for index, each in enumerate(found):
+        members[each.project, each.default].append(index)
+    rng = np.random.default_rng(0)
+    buckets = []
+    for indices in members.values():
+        for _ in range(_REPEATS):
+            order = rng.permutation(indices)
+            buckets += [order[start : start + size] for start in range(0, len(order) - size + 1, size)]
+    return buckets
 
 
 def _clipped(quantile: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -293,6 +326,8 @@ SQUASHES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "clip at 0.95": _clipped(0.95),
     "clip at 0.9": _clipped(0.9),
     "clip at 0.8": _clipped(0.8),
+    "clip at 0.6": _clipped(0.6),
+    "clip at 0.4": _clipped(0.4),
     "log": AdvantagesConfig(squash="log").squashed,
     "sign": np.sign,
 }
@@ -357,7 +392,7 @@ def group_credit(group: Sequence[Compiled], reach: str, copies: Mapping[str, flo
     return found
 
 
-def print_training(read: Sequence[tuple[Project, list[Compiled]]]) -> None:
+def print_training(read: Sequence[tuple[Project, list[Compiled]]], group_size: int) -> None:
     """Prints how credit in groups of random rollouts, as in training, compares with what single flips do."""
     pairs: defaultdict[tuple[str, str, str], list[tuple[str, float, float]]] = defaultdict(list)
     num_modules = 0
@@ -379,18 +414,18 @@ def print_training(read: Sequence[tuple[Project, list[Compiled]]]) -> None:
                 flips[each.module][key] = (int(default.advice[each.flipped]), effect)
         num_modules += len(deep)
         for module, rollouts in deep.items():
-            for start in range(0, len(rollouts) - _GROUP.value + 1, _GROUP.value):
-                group = rollouts[start : start + _GROUP.value]
+            for start in range(0, len(rollouts) - group_size + 1, group_size):
+                group = rollouts[start : start + group_size]
                 for reach in ("module", "caller, callee", "one hop", "all the way"):
                     credit = group_credit(group, reach, weights["larger"])
                     for name, squash in SQUASHES.items():
                         squashed = np.split(squash(np.concatenate(credit)), np.cumsum([len(c) for c in credit])[:-1])
                         for truth, said in _differences(group, squashed, flips[module]):
                             pairs[reach, "larger", name].append((project.name, truth, said))
-    print(f"\nin training: groups of {_GROUP.value} random rollouts of {num_modules} modules; flipped minus default")
+    print(f"\nin training: groups of {group_size} random rollouts of {num_modules} modules; flipped minus default")
     rows = []
     for (reach, _, squash_name), values in pairs.items():
-        if squash_name != "none" and reach != "all the way":
+        if squash_name not in ("none", "clip at 0.8", "log") and reach != "all the way":
             continue
         projects = np.array([name for name, _, _ in values])
         truth, said = np.array([value[1:] for value in values]).T
@@ -429,7 +464,7 @@ def entry() -> None:
         one, many = flips_of(project, compiled)
         single += one
         everywhere += many
-    weights = ("unweighted", "default, else never", "larger", "marginal")
+    weights = ("unweighted", "default", "default, else never", "larger", "marginal")
     by_reach = [
         (reach, "larger") for reach in ("caller, callee", "one hop", "all the way", "and what the callee calls")
     ]
@@ -446,7 +481,8 @@ def entry() -> None:
     print_variants("the same decision in all modules that have it", everywhere, [*by_weight, *by_module])
     print_squashes(single)
     print_programs(read)
-    print_training(read)
+    for group in _GROUPS.value:
+        print_training(read, int(group))
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class AdvantagesConfig:
     credit: str = "function"
     module_weight: float = 0.1
     squash: str = "clip"
-    clip_quantile: float = 0.95
+    clip_quantile: float = 0.8
     failure_penalty: float = 1.0
     project_balance: float = 0.0
     decay: float = 0.9
