@@ -119,6 +119,7 @@ class LatestContexts(Generic[Measurement, Context]):
         return {
             project: {module: {str(part): share for part, share in own.items()} for module, own in modules.items()}
             for project, modules in self._shares.items()
+            if modules
         }
 
     def _set(self, project: str, module: str, shares: dict[int, float]) -> None:
