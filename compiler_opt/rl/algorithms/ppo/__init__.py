@@ -3,6 +3,7 @@
 import dataclasses
 
 from compiler_opt.collect.advantages import AdvantagesConfig
+from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
 from compiler_opt.rl.config import check_range
 from compiler_opt.rl.training_context import TrainingContext
@@ -41,9 +42,17 @@ class PPOConfig:
 
 
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
+    """Raises ConfigError if a module has too few rollouts for the kind of advantages."""
+    advantages = configs.get(AdvantagesConfig).build()
+    if context.config.rollouts_per_module < advantages.min_rollouts:
+        raise ConfigError(
+            f"train_eval.rollouts_per_module: expected at least {advantages.min_rollouts}, which these advantages "
+            f"compare with each other, found {context.config.rollouts_per_module}; use more, or "
+            "advantages.kind = 'moving_average'"
+        )
     from compiler_opt.rl.algorithms.ppo.algorithm import PPO
 
-    return PPO(context, configs.get(PPOConfig), configs.get(AdvantagesConfig).build())
+    return PPO(context, configs.get(PPOConfig), advantages)
 
 
 ALGORITHM = AlgorithmEntry({"ppo": PPOConfig, "advantages": AdvantagesConfig}, build)

@@ -20,7 +20,6 @@ from tf_agents.utils import common
 
 from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
-from compiler_opt.errors import ConfigError
 from compiler_opt.export.formats import write_development_model
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
@@ -194,17 +193,7 @@ class PPO(Algorithm):
     log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"))
 
     def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages):
-        """Creates the networks.
-
-        Raises:
-          ConfigError: a module has too few rollouts for these advantages.
-          PolicyError: the policy to start from has other features or another shape.
-        """
-        if context.config.rollouts_per_module < advantages.min_rollouts:
-            raise ConfigError(
-                f"train_eval.rollouts_per_module: expected at least {advantages.min_rollouts}, which advantages.kind "
-                f"compares with each other, found {context.config.rollouts_per_module}"
-            )
+        """Raises PolicyError if the policy to start from has other features or another shape."""
         self.description = f"clipped policy gradient (PPO), {type(advantages).__name__} advantages"
         self._context = context
         self._advantages = advantages
