@@ -15,5 +15,5 @@ from compiler_opt.rl.training_context import TrainingContext
 
 def test_a_single_rollout_has_nothing_to_be_compared_with() -> None:
     context = cast(TrainingContext, types.SimpleNamespace(config=TrainingConfig(rollouts_per_module=1)))
-    with pytest.raises(ConfigError, match="rollouts_per_module: expected at least 2, .*, found 1; use more"):
+    with pytest.raises(ConfigError, match=r"rollouts_per_module: expected at least 2, .*, found 1; use more"):
         ALGORITHM.build(context, AlgorithmConfigs([AdvantagesConfig()]))
