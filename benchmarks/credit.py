@@ -121,7 +121,8 @@ class _Study:
         names = problem.feature_names
         places = [(each.module, each.flipped) for each in found]
         observed = [[int(self._features[module][name].reshape(-1)[k]) for name in names] for module, k in places]
-        base = np.array([default[module].advice[k] for module, k in places], np.int64)
+        advice = {name: each.advice for name, each in default.items() if each.advice is not None}
+        base = np.array([advice[module][k] for module, k in places], np.int64)
         base_linked, linked = self._linked[records.DEFAULT], [each.linked for each in found]
         return Flips(
             problem=problem.name,
@@ -224,7 +225,8 @@ class _Study:
 
     def _compiled(self, kind: str, job: Job, rollout: Rollout[ObjectSizes]) -> Compiled:
         assert rollout.measurement is not None
-        trajectory, flipped, linked, local = rollout.trajectory, None, None, ()
+        trajectory, flipped, linked = rollout.trajectory, None, None
+        local: tuple[str, ...] = ()
         if kind == records.DEFAULT and trajectory is not None:
             self._features[job.module.name] = trajectory.features()
         if isinstance(job.policy, FlippingPolicy) and len(job.policy.positions) == 1:
@@ -236,9 +238,7 @@ class _Study:
             local = local_functions(self._object(kind, job.module))
         sites, advice = (None, None) if trajectory is None else (trajectory.sites, trajectory.advice)
         assert sites is None or isinstance(sites, CallSites)
-        return Compiled(
-            kind, rollout.module, rollout.measurement, sites, advice, flipped, job.seed, linked, tuple(local)
-        )
+        return Compiled(kind, rollout.module, rollout.measurement, sites, advice, flipped, job.seed, linked, local)
 
     def _object(self, kind: str, module: Module) -> Path:
         return self.folder / kind / f"{module.name}.o"

@@ -75,7 +75,8 @@ def write(path: Path, project: Project, compiled: Iterable[Compiled]) -> None:
     """Writes a project's file, which appears when it is complete."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with gzip.open(partial, "wt", compresslevel=3, errors="surrogateescape") as file:
-        for record in (project, *compiled):
+        file.write(json.dumps(dataclasses.asdict(project)) + "\n")
+        for record in compiled:
             file.write(json.dumps(dataclasses.asdict(record), default=_plain) + "\n")
     partial.replace(path)
 

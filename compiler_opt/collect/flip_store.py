@@ -177,9 +177,17 @@ def _read(path: Path) -> Flips:
     for name, kind in wanted.items():
         if name not in arrays or arrays[name].dtype != np.dtype(kind):
             raise ValueError(f"expected {name} of type {np.dtype(kind)}")
-    about = convert(json.loads(arrays.pop("about").tobytes()), _About)
-    named = {name: getattr(about, name) for name in _About.__struct_fields__}
-    return Flips(**named, observations=arrays["observations"], **{name: arrays[name] for name in _COLUMNS})
+    about = convert(json.loads(arrays["about"].tobytes()), _About)
+    return Flips(
+        about.problem,
+        about.compiler,
+        about.base,
+        about.features,
+        about.modules,
+        about.projects,
+        arrays["observations"],
+        **{name: arrays[name] for name in _COLUMNS},
+    )
 
 
 def _skipped(path: Path, error: Exception) -> str:

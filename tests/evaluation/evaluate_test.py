@@ -18,7 +18,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import ConstantPolicy, Decider
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.inlining.comdats import PROBLEM as INLINING
+from compiler_opt.problems.inlining import PROBLEM as INLINING
 from compiler_opt.problems.inlining.comdats import larger_copies, weighted_text_bytes
 
 SETTINGS = EvaluationSettings(num_workers=2)
