@@ -35,7 +35,7 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
-from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig
+from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig, VocabularyConfig
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.training_context import TrainingContext, describe_corpus, describe_settings
 from compiler_opt.tensorflow_loading import load_tensorflow
@@ -53,12 +53,14 @@ class PipelineSettings:
       training: of reinforcement learning; its seed is also that of the vocabulary's sample and of the evaluation.
       network: shape of the policy network in both.
       algorithms: hyperparameters of `training.algorithm`.
+      vocabulary: which quantiles.
     """
 
     cloning: BehavioralCloningConfig = dataclasses.field(default_factory=BehavioralCloningConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
     network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
     algorithms: AlgorithmConfigs = dataclasses.field(default_factory=AlgorithmConfigs)
+    vocabulary: VocabularyConfig = dataclasses.field(default_factory=VocabularyConfig)
 
     def with_seed(self, seed: int) -> "PipelineSettings":
         """A copy that uses one seed in all steps."""
@@ -142,7 +144,7 @@ def run(
             record_default_trace(corpus, problem, toolchain, pool, trace)
 
     def quantise() -> None:
-        make_vocabulary(trace, vocabulary, problem=problem, seed=seed)
+        make_vocabulary(trace, vocabulary, settings.vocabulary, problem=problem, seed=seed)
 
     def clone() -> None:
         clone_default(warm_start, trace, vocabulary, settings, problem=problem, echo=echo)
@@ -178,7 +180,7 @@ def run(
 def make_vocabulary(
     trace_path: Path,
     output_dir: Path,
-    num_quantiles: int = 64,
+    config: VocabularyConfig = VocabularyConfig(),
     *,
     problem: Problem | None = None,
     sampling_fraction: float = 1.0,
@@ -190,14 +192,14 @@ def make_vocabulary(
     Args:
       trace_path: the default trace.
       output_dir: the vocabulary's folder.
-      num_quantiles: quantiles of each feature, at least 2.
+      config: which quantiles.
       problem: what is decided; by default the installed problem that the trace names.
       sampling_fraction: share of the decisions to use, over 0 and at most 1.
       seed: of that sample.
       num_threads: features are counted in parallel; one thread per CPU by default.
 
     Returns:
-      by feature `[num_quantiles]` float64, ascending.
+      by feature `[config.num_quantiles]` float64, ascending.
 
     Raises:
       ProtocolError: the trace cannot be read.
@@ -215,7 +217,7 @@ def make_vocabulary(
             quantiles = trace_quantiles(
                 trace,
                 problem.action_space,
-                num_quantiles,
+                config,
                 sampling_fraction=sampling_fraction,
                 seed=seed,
                 num_threads=num_threads,

@@ -134,6 +134,7 @@ def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
         ),
         network=settings["network"],
         algorithms=AlgorithmConfigs(settings.values()),
+        vocabulary=settings["vocabulary"],
     )
     return learning.with_seed(learning.training.seed), inlining
 
