@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import itertools
 import random
@@ -35,7 +36,7 @@ class Move:
     features: tuple[int, ...]
     scale_bytes: float
 
-    @property
+    @functools.cached_property
     def key(self) -> int:
         """Identifies its flips, across processes."""
         digest = hashlib.blake2b(digest_size=8)

@@ -38,6 +38,11 @@ class Component:
     saved_bytes: float
     saved_rest_bytes: Mapping[int, float]
 
+    def reverse(self) -> "Component":
+        """The same component, seen from the other state."""
+        rest = {module: -saved for module, saved in self.saved_rest_bytes.items()}
+        return dataclasses.replace(self, saved_bytes=-self.saved_bytes, saved_rest_bytes=rest)
+
 
 class Program:
     """Modules in link order, the builds of those that compile, and the decisions that led to them.
@@ -189,11 +194,11 @@ def compose(old: Build, new: Build, callers: Collection[Caller], units: Collecti
     )
 
 
-def compare(program: Program, trial: Mapping[int, Build]) -> tuple[list[Component], float]:
+def compare(program: Program, trial: Mapping[int, Build]) -> tuple[list[Component], frozenset[Unit]]:
     """The components in which new builds of some modules differ from a program's state.
 
     Returns:
-      the components, and the linked bytes saved in units that belong to none of them.
+      the components, and units of other sizes that belong to none of them.
     """
     sets = _DisjointSets()
     callers: set[Caller] = set()
@@ -212,13 +217,10 @@ def compare(program: Program, trial: Mapping[int, Build]) -> tuple[list[Componen
     members: dict[Hashable, tuple[set[Caller], set[Unit]]] = {}
     for caller in sorted(callers):
         members.setdefault(sets.find(caller), (set(), set()))[0].add(caller)
-    everything = sorted({unit for units in changed.values() for unit in units})
-    leftover = 0
-    for unit in everything:
-        if sets.has(unit):
-            members[sets.find(unit)][1].add(unit)
-        else:
-            leftover += program.saved(unit, trial)
+    everything = {unit for units in changed.values() for unit in units}
+    leftover = frozenset(unit for unit in everything if not sets.has(unit))
+    for unit in everything - leftover:
+        members[sets.find(unit)][1].add(unit)
     return _priced(program, trial, changed, list(members.values())), leftover
 
 
