@@ -100,7 +100,7 @@ class MoveMaker:
         own = [caller for caller in build.calls if program.owner(caller) == module]
         groups: list[list[tuple[Caller, Call]]] = [[(caller, call) for call in build.calls[caller]] for caller in own]
         by_callee: dict[str, list[tuple[Caller, Call]]] = collections.defaultdict(list)
-        for caller, call in itertools.chain.from_iterable(groups):
+        for caller, call in list(itertools.chain.from_iterable(groups)):
             by_callee[call.callee].append((caller, call))
             # A call in the callee: its body then changes as well.
             inner = build.by_name.get(call.callee)

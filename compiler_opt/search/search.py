@@ -279,6 +279,11 @@ class Search:
         if leftover and inexact:
             # The new builds correct what was composed before.
             self._program.adopt(inexact, [Component(frozenset(), leftover, 0, {})])
+        self._note_best()
+
+    def _note_best(self) -> None:
+        if not self._program.inexact and self._program.linked_bytes < self._best.linked_bytes:
+            self._best = self._program.copy()
 
     def _learn(self, moves: Sequence[Move], components: Sequence[Component]) -> None:
         """Divides what each component saves among its moves."""
@@ -336,8 +341,7 @@ class Search:
                 module: build for module, build in self._program.builds.items() if build is not old.builds[module]
             }
             worse = [component for component in compare(old, different)[0] if component.saved_bytes < 0]
-            if self._program.linked_bytes < old.linked_bytes:
-                self._best = self._program.copy()
+            self._note_best()
             if not worse:
                 break
             self._program.adopt(
