@@ -90,8 +90,8 @@ def _call_sites(names: bytes, arrays: Mapping[str, np.ndarray]) -> CallSites:
         if len(column) and not 0 <= column.min() <= column.max() < len(functions):
             raise ProtocolError(f"log: a function index is out of range; there are {len(functions)} names")
     replayed = arrays[REPLAYED].reshape(-1) != 0 if REPLAYED in arrays else None
-    indices = (column.astype(np.int32) for column in (callers, callees))
-    return CallSites(functions, *indices, inlined != 0, bodies.astype(np.uint64), replayed)
+    indices = [column.astype(np.int32) for column in (callers, callees)]
+    return CallSites(functions, indices[0], indices[1], inlined != 0, bodies.astype(np.uint64), replayed)
 
 
 _NAMES = """

@@ -30,7 +30,7 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -55,7 +55,7 @@ _POLICY_CHECKSUM = re.compile(r"([0-9a-f]{8})-([0-9]{1,9})")
 _VERSION = re.compile(r"([0-9]{1,4})(\.[0-9]+)*")
 
 
-_Call = tuple[str, NonNegativeInt, Literal[0, 1]]
+_Call = tuple[str, int, int]
 """Callee, ordinal and advice."""
 
 
@@ -65,7 +65,7 @@ class _Function:
 
     name: str
     body: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
-    calls: list[_Call]
+    calls: list[tuple[str, NonNegativeInt, Literal[0, 1]]]
 
 
 @dataclasses.dataclass
@@ -160,10 +160,13 @@ class Decisions(Mapping[Site, int]):
         Raises:
           PolicyError: they are for different problems, versions of LLVM or base policies.
         """
-        for key in ("problem", "llvm", "policy"):
-            ours, theirs = self.about.get(key), other.about.get(key)
+        for what, ours, theirs in (
+            ("problems", self.about.get("problem"), other.about.get("problem")),
+            ("versions of LLVM", self.major, other.major),
+            ("base policies", self.about.get("policy"), other.about.get("policy")),
+        ):
             if ours is not None and theirs is not None and ours != theirs:
-                raise PolicyError(f"decisions: cannot merge those for the {key} {shown(ours)} and {shown(theirs)}")
+                raise PolicyError(f"decisions: cannot merge those for the {what} {shown(ours)} and {shown(theirs)}")
         return Decisions({**self._advice, **other._advice}, {**other.about, **self.about})
 
     def without(self, sites: Iterable[Site]) -> "Decisions":
@@ -237,7 +240,8 @@ class Decisions(Mapping[Site, int]):
         for (name, body), calls in self._functions().items():
             records = callers.setdefault((guid(name), body), {})
             records.update(((guid(callee), ordinal), advice) for callee, ordinal, advice in calls)
-        caller_records, decision_records = [], []
+        caller_records: list[bytes] = []
+        decision_records: list[bytes] = []
         for caller, advice in sorted(callers.items()):
             caller_records.append(struct.pack("<QQII", *caller, len(decision_records), len(advice)))
             decision_records += [struct.pack("<QII", *call, value) for call, value in sorted(advice.items())]
@@ -318,6 +322,15 @@ def policy_checksum(native: bytes) -> str:
     if len(native) < 16 or native[:8] != _POLICY_MAGIC:
         raise PolicyError("decisions: the base policy has no native form that the plugin can identify")
     return f"{struct.unpack_from('<I', native, 12)[0]:08x}-{len(native)}"
+
+
+def provenance(problem: str, llvm: Sequence[int], native: bytes | None) -> dict[str, Json]:
+    """What `Decisions.about` has of a search: the problem, the version of LLVM, and the base policy's native form.
+
+    `native` is None for the default.
+    """
+    policy = DEFAULT_BASE if native is None else policy_checksum(native)
+    return {"problem": problem, "llvm": ".".join(map(str, llvm)), "policy": policy}
 
 
 @functools.lru_cache(1 << 16)

@@ -22,12 +22,13 @@ from compiler_opt.policies.decisions import (
     Site,
     guid,
     policy_checksum,
+    provenance,
     sites_of,
 )
 from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.tensor_spec import TensorSpec
 
-_ABOUT = {"problem": "inlining", "llvm": "22.1.8", "policy": DEFAULT_BASE, "program": "zlib"}
+_ABOUT = {**provenance("inlining", (22, 1, 8), None), "program": "zlib"}
 _A, _B = Site("f", 2**64 - 1, "g", 0), Site("f", 7, "g", 1)
 
 _NAMES = st.binary(max_size=12).map(lambda name: name.replace(b"\0", b"").decode("utf-8", "surrogateescape"))
@@ -36,9 +37,9 @@ _DECISIONS = st.dictionaries(_SITES, st.integers(0, 1), max_size=8).map(lambda a
 
 
 def test_the_ordinal_counts_calls_of_the_same_callee_in_the_same_caller() -> None:
-    columns = [np.array(column, np.int32) for column in ([0, 0, 1, 0, 0], [1, 1, 2, 2, 1])]
+    callers, callees = (np.array(column, np.int32) for column in ([0, 0, 1, 0, 0], [1, 1, 2, 2, 1]))
     bodies = np.array([2**64 - 1, 2**64 - 1, 5, 2**64 - 1, 2**64 - 1], np.uint64)
-    found = sites_of(CallSites(("f", "g", "h"), *columns, np.zeros(5, bool), bodies))
+    found = sites_of(CallSites(("f", "g", "h"), callers, callees, np.zeros(5, bool), bodies))
     body = 2**64 - 1
     assert found == [
         Site("f", body, "g", 0),
@@ -48,9 +49,11 @@ def test_the_ordinal_counts_calls_of_the_same_callee_in_the_same_caller() -> Non
         Site("f", body, "g", 2),
     ]
     with pytest.raises(PolicyError, match="use the backend plugin"):
-        sites_of(CallSites(("f",), *columns, np.zeros(5, bool)))
+        sites_of(CallSites(("f",), callers, callees, np.zeros(5, bool)))
 
 
+# Each example writes a file to disk.
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(_DECISIONS)
 def test_a_file_and_a_pickle_give_the_same_decisions(decisions: Decisions) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +70,7 @@ def test_operations_leave_the_original_as_it_is() -> None:
     assert decisions.without([_B]) == {_A: 1} and decisions.without([_B]).about == _ABOUT
     assert decisions.of_callers({"g"}) == {} and decisions.of_callers({"f"}) == decisions
     assert decisions == {_A: 1, _B: 0}
-    with pytest.raises(PolicyError, match=r"cannot merge those for the llvm '22.1.8' and '19.1.7'"):
+    with pytest.raises(PolicyError, match="cannot merge those for the versions of LLVM 22 and 19"):
         decisions.merged(Decisions({}, {"llvm": "19.1.7"}))
 
 
@@ -159,6 +162,13 @@ def test_another_compiler_or_policy_is_refused() -> None:
         decisions.check(major=22, policy="0000000a-20")
     with pytest.raises(PolicyError, match="no native form"):
         policy_checksum(b"")
+
+
+def test_a_policy_is_known_by_the_header_of_its_native_form() -> None:
+    native = b"mlgo-net" + struct.pack("<II", 1, 0xABC) + bytes(84)
+    about = provenance("inlining", (22, 1, 8), native)
+    assert about == {"problem": "inlining", "llvm": "22.1.8", "policy": "00000abc-100"}
+    assert struct.unpack_from("<2I", Decisions({}, about).native_form(), 40) == (0xABC, 100)
 
 
 def test_the_channel_is_refused() -> None:
