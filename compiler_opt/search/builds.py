@@ -149,14 +149,36 @@ def comdat_groups(compiled: Iterable[Compiled]) -> dict[str, str]:
     return groups
 
 
-def build_of(compiled: Compiled, module: int, groups: Mapping[str, str]) -> Build:
-    """The build of a measured module; `groups` has the groups of functions that this object may not emit."""
+def build_of(
+    compiled: Compiled, module: int, groups: Mapping[str, str], previous: Mapping[Caller, tuple[Call, ...]] = {}
+) -> Build:
+    """The build of a measured module.
+
+    When a module has grown to twice its size, LLVM's advisor inlines nothing more and reports no more decisions. Calls
+    in the callers that are then missing count as decided against, so that this outcome can be repeated elsewhere.
+
+    Args:
+      compiled: what was measured.
+      module: its number.
+      groups: COMDAT groups of functions, which this object may not emit.
+      previous: the calls of an earlier build of the module.
+    """
     calls: dict[Caller, list[Call]] = collections.defaultdict(list)
     defaults = compiled.defaults if compiled.defaults is not None else [None] * len(compiled.sites)
     for site, advice, inlined, default in zip(
         compiled.sites, compiled.advice, compiled.inlined, defaults, strict=True
     ):
         calls[site.caller, site.body].append(Call(site.callee, site.ordinal, advice, inlined, default))
+    if missing := previous.keys() - calls.keys():
+        if compiled.sites:
+            missing = {*missing, (compiled.sites[-1].caller, compiled.sites[-1].body)}  # It may have stopped in there.
+        for caller in missing:
+            known = {(call.callee, call.ordinal) for call in calls.get(caller, ())}
+            calls[caller] += [
+                dataclasses.replace(call, advice=0, inlined=False)
+                for call in previous.get(caller, ())
+                if (call.callee, call.ordinal) not in known
+            ]
     sizes = compiled.sizes
     own = {name: group for name, group in sizes.function_comdats.items() if groups.get(name) != group}
     units = {(SHARED, signature): num_bytes for signature, num_bytes in sizes.comdats.items()}

@@ -136,6 +136,7 @@ class Search:
         self._cpu_s = state.cpu_s
         self._curve = [Progress(*each) for each in state.curve]
         self._round = state.round
+        self._program = Program(())
         self._groups: dict[str, str] = {}
         self._failures: dict[int, str] = {}
         self._moves: dict[int, tuple[Build, list[Move]]] = {}
@@ -186,7 +187,11 @@ class Search:
         return found
 
     def _build(self, compiled: Mapping[int, Compiled]) -> dict[int, Build]:
-        return {module: build_of(each, module, self._groups) for module, each in compiled.items()}
+        builds = {}
+        for module, each in compiled.items():
+            previous = self._program.builds[module].calls if module in self._program.builds else {}
+            builds[module] = build_of(each, module, self._groups, previous)
+        return builds
 
     def _start(self) -> None:
         """The first states: those of the base, without inlining, and of other policies, or that of the saved search."""
@@ -261,10 +266,10 @@ class Search:
         self._round += 1
         flips: dict[int, dict[Site, int]] = {module: {} for module in chosen.compiled()}
         for move, modules in zip(chosen.moves, chosen.modules, strict=True):
-            self._tried[move.key] = self._stamp(move)
             for module in modules:
                 flips[module].update(move.flips)
         trial = self._build(self._compile({m: {**self._program.decisions(m), **flips[m]} for m in flips}))
+        self._tried.update((move.key, self._stamp(move)) for move in chosen.moves)
         self._since_confirmed += len(flips)
         for module in flips.keys() - trial.keys():
             self._limits[module] = max(1, self._limits[module] // 2)
