@@ -80,7 +80,9 @@ def entry() -> None:
             object_bytes = sum(walk.best.sizes.text_bytes for walk in walks.values())
             now = linked({module: walk.kept for module, walk in walks.items()})
             flips = sum(len(walk.kept) for walk in walks.values())
-            print(f"{count:8d} {flips:6d} {object_bytes / base_bytes - 1:+8.2%} {now / base_linked - 1:+9.2%}", flush=True)
+            print(
+                f"{count:8d} {flips:6d} {object_bytes / base_bytes - 1:+8.2%} {now / base_linked - 1:+9.2%}", flush=True
+            )
 
         while _MAX_COMPILES.value is None or count < _MAX_COMPILES.value:
             requests = {module: tried for module, walk in walks.items() if (tried := walk.next()) is not None}

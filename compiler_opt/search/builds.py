@@ -119,9 +119,7 @@ class Build:
 
     @functools.cached_property
     def _remaining_calls(self) -> collections.Counter[str]:
-        return collections.Counter(
-            call.callee for calls in self.calls.values() for call in calls if not call.inlined
-        )
+        return collections.Counter(call.callee for calls in self.calls.values() for call in calls if not call.inlined)
 
     def holders(self, function: str) -> frozenset[str]:
         """Functions that have its body: itself, and those that it was inlined into, through any number of others."""
@@ -165,9 +163,7 @@ def build_of(
     """
     calls: dict[Caller, list[Call]] = collections.defaultdict(list)
     defaults = compiled.defaults if compiled.defaults is not None else [None] * len(compiled.sites)
-    for site, advice, inlined, default in zip(
-        compiled.sites, compiled.advice, compiled.inlined, defaults, strict=True
-    ):
+    for site, advice, inlined, default in zip(compiled.sites, compiled.advice, compiled.inlined, defaults, strict=True):
         calls[site.caller, site.body].append(Call(site.callee, site.ordinal, advice, inlined, default))
     if missing := previous.keys() - calls.keys():
         if compiled.sites:

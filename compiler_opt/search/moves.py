@@ -69,11 +69,7 @@ class MoveMaker:
         """All moves of a module, except pairs."""
         build = program.builds[module]
         own = [caller for caller in build.calls if program.owner(caller) == module]
-        moves = [
-            self._move("call", build, [(caller, call)])
-            for caller in own
-            for call in build.calls[caller]
-        ]
+        moves = [self._move("call", build, [(caller, call)]) for caller in own for call in build.calls[caller]]
         for caller in own:
             moves += self._of_caller(build, caller)
         return moves + self._of_callees(build, own)

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from compiler_opt.search.builds import SHARED, Unit
 from compiler_opt.search.moves import Move
@@ -45,12 +45,12 @@ class Expectations:
             total, count = self._sums.get(key, (0.0, 0.0))
             self._sums[key] = (total + ratio, count + 1)
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[tuple[str, tuple[int, ...], float, float]]:
         """For `from_json`."""
-        return [[kind, features, *sums] for (kind, features), sums in sorted(self._sums.items())]
+        return [(kind, features, *sums) for (kind, features), sums in sorted(self._sums.items())]
 
     @classmethod
-    def from_json(cls, content: Iterable[Sequence[Any]]) -> "Expectations":
+    def from_json(cls, content: Iterable[tuple[str, tuple[int, ...], float, float]]) -> "Expectations":
         """From what `to_json` has returned."""
         return cls({(kind, tuple(features)): (total, count) for kind, features, total, count in content})
 

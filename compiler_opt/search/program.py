@@ -189,9 +189,7 @@ def compose(old: Build, new: Build, callers: Collection[Caller], units: Collecti
             sizes[unit] = new.units[unit]
     if calls == new.calls and sizes == new.units:
         return new
-    return dataclasses.replace(
-        new, calls=calls, units=sizes, rest_bytes=old.rest_bytes - saved_rest, is_exact=False
-    )
+    return dataclasses.replace(new, calls=calls, units=sizes, rest_bytes=old.rest_bytes - saved_rest, is_exact=False)
 
 
 def compare(program: Program, trial: Mapping[int, Build]) -> tuple[list[Component], frozenset[Unit]]:

@@ -96,7 +96,11 @@ class Found:
 
 
 class Search:
-    """One search; `run` does all of it."""
+    """One search; `run` does all of it.
+
+    Attributes:
+      has_started: whether the first states are compiled.
+    """
 
     def __init__(
         self,
@@ -107,7 +111,6 @@ class Search:
         other_starts: Sequence[Compiler] = (),
         on_progress: Callable[[Progress], None] = lambda progress: None,
         resume: SavedState | None = None,
-        save: Callable[[SavedState], None] = lambda state: None,
     ):
         """Compiles nothing yet.
 
@@ -116,16 +119,15 @@ class Search:
           num_modules: of the program.
           settings: how to search.
           other_starts: compilers with other base policies, from whose builds the search takes what is smaller.
-          on_progress: called after each round.
+          on_progress: called after each round; `state` then has all that is needed to resume.
           resume: an earlier search, which is continued.
-          save: called with the state after each round.
         """
+        self.has_started = False
         self._compiler = compiler
         self._num_modules = num_modules
         self._settings = settings
         self._other_starts = other_starts
         self._on_progress = on_progress
-        self._save = save
         self._resumed = resume
         state = resume or SavedState()
         self._expectations = Expectations.from_json(state.expectations)
@@ -223,6 +225,7 @@ class Search:
             for start in starts:
                 self._adopt(start, compare(self._program, start)[0])
         self._failures = excluded
+        self.has_started = True
         self._confirm()
         self._report()
 
@@ -242,9 +245,7 @@ class Search:
                 pairs = self._maker.pairs(self._program, module, generator, limits[module])
                 moves += {move.key: move for move in pairs if self._is_new(move)}.values()
             candidates += [(self._expectations.saved_bytes(move), move) for move in moves]
-        return plan(
-            self._program, candidates, limits, min_modules=self._settings.min_modules, max_modules=max(1, left)
-        )
+        return plan(self._program, candidates, limits, min_modules=self._settings.min_modules, max_modules=max(1, left))
 
     def _moves_of(self, module: int) -> list[Move]:
         build = self._program.builds[module]
@@ -273,9 +274,7 @@ class Search:
         self._since_confirmed += len(flips)
         for module in flips.keys() - trial.keys():
             self._limits[module] = max(1, self._limits[module] // 2)
-        measured = [
-            move for move, modules in zip(chosen.moves, chosen.modules, strict=True) if modules <= trial.keys()
-        ]
+        measured = [move for move, modules in zip(chosen.moves, chosen.modules, strict=True) if modules <= trial.keys()]
         components, leftover = compare(self._program, trial)
         self._learn(measured, components)
         self._find_exposed(measured, components, trial)
@@ -381,17 +380,18 @@ class Search:
             )
         )
         self._on_progress(self._curve[-1])
-        self._save(
-            SavedState(
-                round=self._round,
-                best=self._best.all_decisions(),
-                current=self._program.all_decisions(),
-                expectations=self._expectations.to_json(),
-                tried=self._tried,
-                versions=self._versions,
-                limits=self._limits,
-                compiles=self._compiles,
-                cpu_s=self._cpu_s,
-                curve=[dataclasses.astuple(each) for each in self._curve],
-            )
+
+    def state(self) -> SavedState:
+        """All that is needed to resume the search, once it `has_started`."""
+        return SavedState(
+            round=self._round,
+            best=self._best.all_decisions(),
+            current=self._program.all_decisions(),
+            expectations=self._expectations.to_json(),
+            tried=self._tried,
+            versions=self._versions,
+            limits=self._limits,
+            compiles=self._compiles,
+            cpu_s=self._cpu_s,
+            curve=[dataclasses.astuple(each) for each in self._curve],
         )

@@ -90,7 +90,8 @@ def test_a_start_that_is_better_than_the_base_is_taken() -> None:
 def test_saved_and_resumed() -> None:
     modules = random_program(7, num_modules=3, num_functions=25)
     states = []
-    whole = Search(Simulator(modules), 3, SearchSettings(budget=40), save=states.append).run()
+    run = Search(Simulator(modules), 3, SearchSettings(budget=40), on_progress=lambda _: states.append(run.state()))
+    whole = run.run()
     middle = states[len(states) // 2]
     resumed = Search(Simulator(modules), 3, SearchSettings(budget=80), resume=middle).run()
     assert resumed.best.linked_bytes == compiled_with(modules, resumed)

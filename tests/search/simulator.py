@@ -78,7 +78,9 @@ class Simulator:
                 defaults.append(default)
                 inlined.append(bool(choice))
                 if choice:
-                    size += round((sizes[callee] - CALL_BYTES * len(calls_left[callee])) * factor(function.name, callee))
+                    size += round(
+                        (sizes[callee] - CALL_BYTES * len(calls_left[callee])) * factor(function.name, callee)
+                    )
                     pending.extend(calls_left[callee])
                 else:
                     left.append(callee)
@@ -128,7 +130,7 @@ def exhaustive(modules: Sequence[Module]) -> int:
 
 def _all_results(simulator: Simulator, decisions: dict[Site, int]) -> Iterator[dict[int, Compiled]]:
     everything = range(len(simulator.modules))
-    results = simulator.compile({number: decisions for number in everything})
+    results = simulator.compile(dict.fromkeys(everything, decisions))
     compiled = {number: each for number, each in results.items() if isinstance(each, Compiled)}
     undecided = next((s for n in everything for s in compiled[n].sites if s not in decisions), None)
     if undecided is None:
