@@ -90,7 +90,7 @@ class Build:
     module: int
     calls: Mapping[Caller, tuple[Call, ...]]
     units: Mapping[Unit, int]
-    rest_bytes: int
+    rest_bytes: float
     groups: Mapping[str, str]
     is_exact: bool = True
 
@@ -162,7 +162,8 @@ def build_of(
       previous: the calls of an earlier build of the module.
     """
     calls: dict[Caller, list[Call]] = collections.defaultdict(list)
-    defaults = compiled.defaults if compiled.defaults is not None else [None] * len(compiled.sites)
+    unknown: Sequence[int | None] = [None] * len(compiled.sites)
+    defaults = unknown if compiled.defaults is None else compiled.defaults
     for site, advice, inlined, default in zip(compiled.sites, compiled.advice, compiled.inlined, defaults, strict=True):
         calls[site.caller, site.body].append(Call(site.callee, site.ordinal, advice, inlined, default))
     if missing := previous.keys() - calls.keys():

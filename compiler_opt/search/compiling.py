@@ -8,6 +8,7 @@ from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.llvm.object_file import ObjectSizes
+from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy, Site, sites_of
 from compiler_opt.policies.policy import Policy
 from compiler_opt.search.builds import Compiled
@@ -65,7 +66,7 @@ def _compiled(rollout: Rollout[ObjectSizes]) -> Compiled | str:
     if trajectory is None:
         return Compiled((), (), (), None, rollout.measurement, rollout.cpu_s)
     # The plugin records call sites for an overriding policy.
-    assert trajectory.sites is not None
+    assert isinstance(trajectory.sites, CallSites)
     return Compiled(
         sites=sites_of(trajectory.sites),
         advice=trajectory.advice.tolist(),

@@ -96,7 +96,7 @@ def plan(
       max_modules: and at most.
     """
     ordered = sorted(candidates, key=lambda each: (-each[0], each[1].key))
-    worth: collections.Counter[int] = collections.Counter()
+    worth: collections.defaultdict[int, float] = collections.defaultdict(float)
     chosen: list[tuple[float, Move, frozenset[int]]] = []
     taken = _Taken(program)
     counts: collections.Counter[int] = collections.Counter()

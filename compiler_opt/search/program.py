@@ -238,8 +238,9 @@ def _connect(sets: "_DisjointSets", caller: Caller, old: Build, new: Build, chan
 
 
 def _attach(sets: "_DisjointSets", old: Build, new: Build, changed: Collection[Unit]) -> None:
-    """Gives a changed unit that no differing caller explains to the component of a function that it calls, if any,
-    or else of one that calls it: the compiler infers attributes from callees, and constants from callers.
+    """Adds changed units that no differing caller explains to components of functions that they call, or are called by.
+
+    The compiler infers attributes from callees and constants from callers; callees come first.
     """
     unexplained = {unit for unit in changed if not sets.has(unit)}
     if not unexplained:

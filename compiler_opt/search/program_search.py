@@ -72,7 +72,7 @@ def search(
     pool: WorkerPool[ObjectSizes],
     problem: AnyProblem,
     toolchain: Toolchain,
-    settings: SearchSettings = SearchSettings(),
+    settings: SearchSettings,
     *,
     name: str = "program",
     targets: Mapping[str, Sequence[str]] | None = None,
@@ -161,8 +161,8 @@ def _identity(modules: Sequence[Module], settings: SearchSettings) -> dict[str, 
         digest.update(f"{module.name}\0".encode("utf-8", "surrogateescape"))
         digest.update(module.bitcode_path.read_bytes())
         digest.update("\0".join(module.options()).encode("utf-8", "surrogateescape"))
-    ignored = {"budget": 0, "max_minutes": None, "min_modules": 1}
-    return {"program": digest.hexdigest()[:16], "setting": repr(dataclasses.replace(settings, **ignored))}
+    lasting = dataclasses.replace(settings, budget=0, max_minutes=None, min_modules=1)
+    return {"program": digest.hexdigest()[:16], "setting": repr(lasting)}
 
 
 class _Saver:

@@ -22,7 +22,7 @@ def random_program(seed: int, num_modules: int, num_functions: int, max_calls: i
     shared: list[Function] = []
     for number in range(num_functions // 3):
         shared.append(function(f"shared{number}", "comdat", [each.name for each in shared]))
-    modules = []
+    modules: list[Module] = []
     for module in range(num_modules):
         functions = list(shared)
         for number in range(num_functions - len(shared)):
@@ -81,7 +81,7 @@ def test_a_module_that_fails_is_left_out() -> None:
 
 def test_a_start_that_is_better_than_the_base_is_taken() -> None:
     # Inlining the only call removes the local function, but the default finds it too large.
-    modules = [[Function("local", 200, (), "local"), Function("user", 10, ("local",))]]
+    modules: list[Module] = [[Function("local", 200, (), "local"), Function("user", 10, ("local",))]]
     base = Simulator(modules)
     found = Search(base, 1, SearchSettings(budget=2), other_starts=[Simulator(modules, advice=1)]).run()
     assert found.best.linked_bytes == exhaustive(modules) < found.base.linked_bytes

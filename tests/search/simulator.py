@@ -115,7 +115,8 @@ def factor(caller: str, callee: str) -> float:
 
 def linked_bytes(results: Mapping[int, Compiled]) -> int:
     """As the linker computes it: one copy of each COMDAT function, from the first module that has it."""
-    total, kept = 0, set()
+    total = 0
+    kept: set[str] = set()
     for number in sorted(results):
         sizes = results[number].sizes
         total += sizes.text_bytes - sum(sizes.comdats[name] for name in sizes.comdats if name in kept)
