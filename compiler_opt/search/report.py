@@ -6,7 +6,7 @@ from typing import Any
 
 from compiler_opt.files import write_text
 from compiler_opt.report.formatting import bytes_text, count_text
-from compiler_opt.report.table import Change, Table, csv_text
+from compiler_opt.report.table import Cell, Change, Table, csv_text
 from compiler_opt.search.program_search import SearchResult
 
 DECISIONS_FILE, MODULES_FILE, CURVE_FILE = "decisions.json", "modules.csv", "curve.csv"
@@ -21,7 +21,7 @@ def write(result: SearchResult, folder: Path) -> None:
 
 def terminal_table(results: Sequence[SearchResult]) -> Table:
     """A row for each program: linked text before and after, and what it took."""
-    rows = []
+    rows: list[list[Cell]] = []
     for result in results:
         before, after = linked(result)
         rows.append(
@@ -39,7 +39,7 @@ def terminal_table(results: Sequence[SearchResult]) -> Table:
         )
     head = ["program", "modules", "decisions", "changed", "linked", "with search", "change", "compiles", "CPU s"]
     before, after = (sum(linked(result)[k] for result in results) for k in (0, 1))
-    total = [
+    total: list[Cell] = [
         "together",
         *(str(sum(int(str(row[k])) for row in rows)) for k in (1, 2, 3)),
         bytes_text(before),
@@ -61,7 +61,7 @@ def remarks(result: SearchResult) -> list[str]:
 
 def headroom_table(results: Iterable[tuple[SearchResult, str]], budgets: Sequence[int]) -> Table:
     """What searches win after so many compiles a module; each is given with its project's language."""
-    rows = []
+    rows: list[list[Cell]] = []
     for result, language in results:
         before, after = linked(result)
         num_modules = len(result.found.base.builds)

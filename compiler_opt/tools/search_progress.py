@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Iterator
+from typing import NoReturn
 
 from tqdm import tqdm
 
@@ -12,7 +13,7 @@ from compiler_opt.search.search import Progress
 class SearchBar:
     """Shows compiles out of a budget, and what has been won so far."""
 
-    def __init__(self, bar: "tqdm[None]"):
+    def __init__(self, bar: "tqdm[NoReturn]"):
         self._bar = bar
         self._done = 0
         self._before = 0
