@@ -85,6 +85,7 @@ class Build:
       rest_bytes: text that belongs to no unit, such as constants and padding.
       groups: signature of the COMDAT group by function.
       is_exact: whether it was measured as it is.
+      is_cut: whether callers of an earlier build had no decisions any more; see `build_of`.
     """
 
     module: int
@@ -93,6 +94,7 @@ class Build:
     rest_bytes: float
     groups: Mapping[str, str]
     is_exact: bool = True
+    is_cut: bool = False
 
     def unit(self, function: str) -> Unit:
         """The unit of a function, whether it is emitted or not."""
@@ -166,7 +168,8 @@ def build_of(
     defaults = unknown if compiled.defaults is None else compiled.defaults
     for site, advice, inlined, default in zip(compiled.sites, compiled.advice, compiled.inlined, defaults, strict=True):
         calls[site.caller, site.body].append(Call(site.callee, site.ordinal, advice, inlined, default))
-    if missing := previous.keys() - calls.keys():
+    missing = previous.keys() - calls.keys()
+    if missing:
         if compiled.sites:
             missing = {*missing, (compiled.sites[-1].caller, compiled.sites[-1].body)}  # It may have stopped in there.
         for caller in missing:
@@ -186,4 +189,5 @@ def build_of(
         units=units,
         rest_bytes=sizes.text_bytes - sum(units.values()),
         groups={**groups, **own} if own else groups,
+        is_cut=bool(missing),
     )

@@ -24,22 +24,25 @@ class Move:
 
     Attributes:
       kind: `call` (one), `callee` (calls of one function), `caller` (calls in one function), `default` (those in one
-        function where LLVM's heuristic decides otherwise), `exposed` (a call, and one that appears when it is inlined)
+        function where LLVM's heuristic decides otherwise), `free` (one, after which the base policy decides anew in
+        `freed`), `exposed` (a call, and one that appears when it is inlined)
         or `pair` (two random ones).
       flips: the changed decisions.
       features: what its gain is estimated from, the most telling first.
       scale_bytes: code that is copied or no longer copied.
+      freed: callers whose other decisions are not kept: they were taken for what the flips change.
     """
 
     kind: str
     flips: tuple[tuple[Site, int], ...]
     features: tuple[int, ...]
     scale_bytes: float
+    freed: frozenset[Caller] = frozenset()
 
     @functools.cached_property
     def key(self) -> int:
         """Identifies its flips, across processes."""
-        digest = hashlib.blake2b(digest_size=8)
+        digest = hashlib.blake2b(b"free" if self.freed else b"", digest_size=8)
         for site, advice in self.flips:
             name = f"{site.caller}\0{site.body}\0{site.callee}\0{site.ordinal}\0{advice}\0"
             digest.update(name.encode("utf-8", "surrogateescape"))
@@ -72,6 +75,7 @@ class MoveMaker:
         moves = [self._move("call", build, [(caller, call)]) for caller in own for call in build.calls[caller]]
         for caller in own:
             moves += self._of_caller(build, caller)
+            moves += self._freeing(build, caller)
         return moves + self._of_callees(build, own)
 
     def exposed(self, build: Build, move: Move, trial: Build) -> list[Move]:
@@ -117,6 +121,13 @@ class MoveMaker:
         group = [(caller, call) for call in calls if call.default is not None and call.advice != call.default]
         if 2 <= len(group) <= _MAX_GROUP:
             yield self._move("default", build, group)
+
+    def _freeing(self, build: Build, caller: Caller) -> Iterator[Move]:
+        callers = build.holders(caller[0]) | {name for name, _ in build.callers_of.get(caller[0], ())}
+        freed = frozenset(build.by_name[name] for name in callers - {caller[0]} if name in build.by_name)
+        if 1 <= len(freed) <= _MAX_GROUP:
+            for call in build.calls[caller]:
+                yield dataclasses.replace(self._move("free", build, [(caller, call)]), freed=freed)
 
     def _of_callees(self, build: Build, own: Sequence[Caller]) -> list[Move]:
         by_callee: dict[str, list[tuple[Caller, Call]]] = collections.defaultdict(list)

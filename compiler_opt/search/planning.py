@@ -73,6 +73,10 @@ class Plan:
     modules: Sequence[frozenset[int]]
     expected_bytes: float
 
+    def pairs(self) -> list[tuple[Move, frozenset[int]]]:
+        """Moves with their modules."""
+        return list(zip(self.moves, self.modules, strict=True))
+
     def compiled(self) -> list[int]:
         """All modules in which something is measured."""
         return sorted(frozenset().union(*self.modules))
@@ -153,6 +157,8 @@ class _Taken:
                     inlined[site.callee] += advice
                     if not advice and build.unit(site.callee) not in build.units:
                         touched.add(build.unit(site.callee))
+            for name, _ in move.freed & build.calls.keys():
+                touched |= {build.unit(function) for function in build.holders(name)}
             touched |= {build.unit(f) for f, count in inlined.items() if count and build.remaining_calls(f) <= count}
         if not self._units.isdisjoint(touched):
             return False

@@ -93,9 +93,9 @@ class Program:
         """Modules whose builds are composed, or older than decisions in them."""
         return [m for m, build in self.builds.items() if not build.is_exact or self.stale.get(m)]
 
-    def decisions(self, module: int) -> dict[Site, int]:
-        """All decisions in a module's callers."""
-        return dict(self._sites(self.builds[module].calls))
+    def decisions(self, module: int, freed: Collection[Caller] = ()) -> dict[Site, int]:
+        """All decisions in a module's callers, except the freed ones."""
+        return dict(self._sites(caller for caller in self.builds[module].calls if caller not in freed))
 
     def all_decisions(self) -> dict[Site, int]:
         """All decisions of the program."""

@@ -50,7 +50,7 @@ class SearchSettings:
     max_minutes: float | None = None
     seed: int = 0
     max_moves: int = 64
-    kinds: tuple[str, ...] = ("call", "callee", "caller", "default", "exposed", "pair")
+    kinds: tuple[str, ...] = ("call", "callee", "caller", "default", "free", "exposed", "pair")
     confirm_after: float = 4.0
     min_modules: int = 2
 
@@ -266,15 +266,25 @@ class Search:
         """Compiles with all moves of a plan, and keeps what saves bytes."""
         self._round += 1
         flips: dict[int, dict[Site, int]] = {module: {} for module in chosen.compiled()}
-        for move, modules in zip(chosen.moves, chosen.modules, strict=True):
+        for move, modules in chosen.pairs():
             for module in modules:
                 flips[module].update(move.flips)
-        trial = self._build(self._compile({m: {**self._program.decisions(m), **flips[m]} for m in flips}))
-        self._tried.update((move.key, self._stamp(move)) for move in chosen.moves)
+        freed = {m: set().union(*(move.freed for move, modules in chosen.pairs() if m in modules)) for m in flips}
+        compiled = self._compile({m: {**self._program.decisions(m, freed[m]), **flips[m]} for m in flips})
+        trial = self._build(compiled)
+        # Moves after the point where LLVM stopped to decide were not tried.
+        cut = {m for m, build in trial.items() if build.is_cut and not self._program.builds[m].is_cut}
+        reached = {m: {(site.caller, site.body) for site in compiled[m].sites} for m in cut}
+        tried = [
+            (move, modules)
+            for move, modules in chosen.pairs()
+            if all(move.callers <= reached[m] for m in modules & cut)
+        ]
+        self._tried.update((move.key, self._stamp(move)) for move, _ in tried)
         self._since_confirmed += len(flips)
-        for module in flips.keys() - trial.keys():
+        for module in (flips.keys() - trial.keys()) | cut:
             self._limits[module] = max(1, self._limits[module] // 2)
-        measured = [move for move, modules in zip(chosen.moves, chosen.modules, strict=True) if modules <= trial.keys()]
+        measured = [move for move, modules in tried if modules <= trial.keys()]
         components, leftover = compare(self._program, trial)
         self._learn(measured, components)
         self._find_exposed(measured, components, trial)
