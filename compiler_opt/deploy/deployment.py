@@ -105,6 +105,7 @@ def deploy(
     levels: Sequence[str] | None = None,
     never_worse: bool = False,
     strict: bool = False,
+    margin: float | None = None,
 ) -> Deployment:
     """Builds a deployment, and tries it out before it replaces an earlier one.
 
@@ -116,6 +117,7 @@ def deploy(
       levels: optimisation levels at which the policy decides; by default those of its problem.
       never_worse: compile both ways and keep the smaller object, in twice the time.
       strict: fail rather than compile without the policy.
+      margin: replaces the policy's margin, see `NetworkWeights`; larger is more careful.
 
     Raises:
       PolicyError: there is no policy, a compiler lacks one of its features, or a decision file is damaged or for
@@ -125,7 +127,7 @@ def deploy(
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
     given_levels = _check_levels(levels) if levels is not None else ()
-    base = _Base.load(policy_dir) if policy_dir is not None else _Base.default(decisions)
+    base = _Base.load(policy_dir, margin) if policy_dir is not None else _Base.default(decisions)
     problem = base.problem
     kind = INLINER if problem.advisor == INLINING else REGALLOC
     if decisions and kind != INLINER:
@@ -139,7 +141,7 @@ def deploy(
     check_folder_writable(output)
     toolchains = _probe_all(clangs)
     for toolchain in toolchains.values():
-        features = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
+        features = toolchain.require(problem.advisor.problem).feature_names
         if base.policy is not None:
             base.policy.check(features)
     checksum = DEFAULT_BASE if base.blob is None else policy_checksum(base.blob)
@@ -199,11 +201,14 @@ class _Base:
     card: ModelCard | None = None
 
     @classmethod
-    def load(cls, directory: Path) -> "_Base":
-        weights = NetworkWeights.load(directory)
+    def load(cls, directory: Path, margin: float | None) -> "_Base":
+        trained = NetworkWeights.load(directory)
+        weights = trained.with_margin(margin)
         problem = problems.recorded(weights.metadata, str(directory))
         policy = problem.policy(weights, origin=str(directory))
-        return cls(problem, policy, problem.native_form(weights), ModelCard.load(directory) or weights.card())
+        # What was measured with another margin does not hold with this one.
+        card = (ModelCard.load(directory) if weights.margin == trained.margin else None) or weights.card()
+        return cls(problem, policy, problem.native_form(weights), card)
 
     @classmethod
     def default(cls, decisions: Sequence[Path]) -> "_Base":

@@ -108,13 +108,13 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
         """
         return self.action_space.policy(weights, temperature=temperature, name=name, origin=origin)
 
-    def load_policy(self, directory: Path, *, name: str = "policy") -> LearnedPolicy:
-        """The greedy policy in a folder.
+    def load_policy(self, directory: Path, *, name: str = "policy", margin: float | None = None) -> LearnedPolicy:
+        """The greedy policy in a folder; `margin` replaces its own, see `NetworkWeights`.
 
         Raises:
-          PolicyError: there is none, it is damaged, or it is for another problem.
+          PolicyError: there is none, it is damaged, it is for another problem, or it can have no such margin.
         """
-        return self.policy(NetworkWeights.load(directory), name=name, origin=str(directory))
+        return self.policy(NetworkWeights.load(directory).with_margin(margin), name=name, origin=str(directory))
 
     def native_form(self, weights: NetworkWeights) -> bytes:
         """The form in which our plugins run the network, see `spaces.native`.
@@ -145,6 +145,21 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
           measurements: of the project's modules, compiled by the default.
           others: of the same modules under `context_policies`; without them the context is less exact.
         """
+
+    def shared_parts(self, measurement: Measurement) -> Iterable[str]:
+        """Names of the parts of an object of which a linker keeps one copy in a project; by default none."""
+        del measurement
+        return ()
+
+    def with_copies(self, context: Context, copies: Mapping[str, float]) -> Context:
+        """The context if a project's modules emit other copies of shared parts.
+
+        Args:
+          context: by `project_context`.
+          copies: how many modules emit each part that several may emit; an average, so not always whole.
+        """
+        del copies
+        return context
 
     @abc.abstractmethod
     def score(self, measurement: Measurement, context: Context) -> float:

@@ -1,6 +1,7 @@
-"""The training loop: collect rollouts, learn from them, checkpoint."""
+"""The training loop: collect rollouts, learn from them, validate, checkpoint."""
 
 import dataclasses
+import functools
 import logging
 import time
 from collections import defaultdict
@@ -11,6 +12,7 @@ import numpy as np
 
 from compiler_opt.collect.groups import RolloutBatch, collect_groups
 from compiler_opt.collect.rollout import check_failures
+from compiler_opt.collect.shared_parts import LatestContexts
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import ModuleSampler
 from compiler_opt.errors import ConfigError
@@ -18,6 +20,7 @@ from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.algorithm import Algorithm
+from compiler_opt.rl.best_policy import BestPolicy
 from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
 from compiler_opt.rl.history import History
@@ -76,7 +79,8 @@ class _Progress:
 def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     """Trains to the end and saves the policy; killed at any moment, the same call resumes after the last iteration.
 
-    Writes checkpoints, history, summaries, the baseline and the policy into the run's folder.
+    Writes checkpoints, history, summaries, the baseline and the policy into the run's folder. With a validation corpus
+    in the context, the policy is the best one on it, see `rl.best_policy`.
 
     Raises:
       CorpusError: most modules of an iteration fail.
@@ -85,32 +89,43 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     """
     config, policy_dir = context.config, context.root_dir / POLICY_DIR
     checkpoints = Checkpoints(context.root_dir / "checkpoints", **algorithm.checkpointed())
-    progress = _start_or_resume(context, algorithm, checkpoints)
-    baseline, sampler = context.baseline, context.sampler
+    progress, copies = _start_or_resume(context, algorithm, checkpoints)
+    latest = LatestContexts(context.problem, context.baseline, copies)
+    sampler, best = context.sampler, BestPolicy(context)
     # Last, when nothing can be wrong any more: it changes the run's folder.
     history = History(context.root_dir, progress.iteration)
     if progress.share(config) >= 1 and policy_dir.is_dir():
         return NetworkWeights.load(policy_dir)
+    policy_now = functools.partial(_policy, context, algorithm, progress)
+    if not progress.iteration:
+        best.validate(0, False, policy_now)
     while progress.share(config) < 1:
         start_s = time.monotonic()
         seed, title = (config.seed, progress.iteration), f"iteration {progress.iteration + 1}"
         modules = progress.next_modules(sampler, config.num_modules)
         policy = algorithm.collection_policy()
+        baseline = latest.baseline if config.counts_copies else context.baseline
         batch = collect_groups(modules, policy, baseline, context.pool, seed=seed, description=title)
         check_failures(batch.failed_modules, len(modules))
-        metrics: Mapping[str, float] = {}
+        metrics: Mapping[str, Any] = {}
         if batch.groups:
             metrics = algorithm.learn(batch.groups, np.random.default_rng(seed), progress.share(config))
+        latest.update(batch.groups)
         progress.add(batch, time.monotonic() - start_s)
-        _record(history, progress, batch, context.problem, metrics, algorithm.log_metrics)
-        checkpoints.save(progress.iteration, _state(context, algorithm, progress))
-    weights = algorithm.policy()
-    weights = dataclasses.replace(weights, metadata={**_metadata(context, algorithm, progress), **weights.metadata})
+        validated = best.validate(progress.iteration, progress.share(config) >= 1, policy_now)
+        progress.elapsed_s += validated.get("validation_s", 0.0)
+        _record(history, progress, batch, context.problem, {**metrics, **validated}, algorithm.log_metrics)
+        checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
+    weights = best.choose(progress.iteration, policy_now)
     save_policy(policy_dir, weights, context.problem.action_space, context.action_name, context.compiler_features)
     return weights
 
 
-def _start_or_resume(context: TrainingContext, algorithm: Algorithm, checkpoints: Checkpoints) -> _Progress:
+def _start_or_resume(
+    context: TrainingContext, algorithm: Algorithm, checkpoints: Checkpoints
+) -> tuple[_Progress, dict[str, Any]]:
+    """The progress so far, and the state of the copies."""
+
     def check(state: Mapping[str, Any]) -> None:
         log_changed_settings(context.root_dir, state["settings"], context.settings)
         if state["vocabulary"] != context.vocabulary_fingerprint():
@@ -121,21 +136,30 @@ def _start_or_resume(context: TrainingContext, algorithm: Algorithm, checkpoints
 
     state = checkpoints.restore(check)
     if state is None:
-        return _Progress()
+        return _Progress(), {}
     algorithm.restore(state["algorithm"])
     progress = _Progress.from_json(state["progress"])
     _LOG.info("resuming after iteration %d", progress.iteration)
-    return progress
+    return progress, state.get("copies", {})
 
 
-def _state(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> dict[str, Any]:
+def _state(
+    context: TrainingContext, algorithm: Algorithm, latest: LatestContexts, progress: _Progress
+) -> dict[str, Any]:
     """The state of a checkpoint, without variables."""
     return {
         "settings": dict(context.settings),
         "vocabulary": context.vocabulary_fingerprint(),
         "progress": progress.to_json(),
         "algorithm": algorithm.state(),
+        "copies": latest.state(),
     }
+
+
+def _policy(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> NetworkWeights:
+    """The policy as it would be saved now."""
+    weights = algorithm.policy()
+    return dataclasses.replace(weights, metadata={**_metadata(context, algorithm, progress), **weights.metadata})
 
 
 def _metadata(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> dict[str, Any]:
@@ -154,14 +178,14 @@ def _record(
     progress: _Progress,
     batch: RolloutBatch,
     problem: Problem,
-    metrics: Mapping[str, float],
+    metrics: Mapping[str, Any],
     log_metrics: Sequence[tuple[str, str, str]],
 ) -> None:
     """Adds the iteration to the history and to the log."""
     rewards = {group.module: group.rewards(problem) for group in batch.groups}
     by_project: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     for group in batch.groups:
-        by_project[group.rollouts[0].project].append(rewards[group.module])
+        by_project[group.project].append(rewards[group.module])
     all_rewards = np.concatenate(list(rewards.values())) if rewards else np.zeros(1)
     entry: dict[str, Any] = {
         "iteration": progress.iteration,
@@ -178,6 +202,8 @@ def _record(
     history.add(entry, all_rewards)
     for failure in batch.failures:
         _LOG.warning("rollout failed: %s", failure)
+    for reason in batch.too_few:
+        _LOG.warning("nothing learned from %s", reason)
     _LOG.info(
         "iteration %d: reward %+.2f%%, %s, %.1f compiles/s, %d failures, %.1f min so far",
         progress.iteration,

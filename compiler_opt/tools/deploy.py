@@ -38,6 +38,7 @@ _LEVELS = flags.DEFINE_list(
 _NEVER_WORSE = flags.DEFINE_bool(
     "never_worse", False, "Compile with and without the policy and keep the smaller object; takes twice the time."
 )
+_MARGIN = shared_flags.margin("Deploy")
 _STRICT = flags.DEFINE_bool("strict", False, "Fail, instead of compiling without the policy, if a part is missing.")
 
 
@@ -53,6 +54,7 @@ def entry() -> None:
             levels=_LEVELS.value,
             never_worse=_NEVER_WORSE.value,
             strict=_STRICT.value,
+            margin=_MARGIN.value,
         )
     print(_summary(deployment))
 

@@ -23,11 +23,16 @@ MISTAKES = (
     ),
     Mistake(
         "policy missing",
-        ("evaluate", "export_policy"),
+        ("choose_margin", "evaluate", "export_policy"),
         {"policy_path": "no/such/policy"},
         ("no/such/policy: expected a policy", "train one first"),
     ),
     Mistake("policy missing", ("deploy",), {"policy": "no/such/policy"}, ("no/such/policy: expected a policy",)),
+    Mistake(
+        "margin", ("deploy", "evaluate", "export_policy"), {"margin": "inf"}, ("margin: expected a finite number",)
+    ),
+    Mistake("margins", ("choose_margin",), {"margins": "0,much"}, ("--margins: expected numbers", "found 0,much")),
+    Mistake("margin twice", ("choose_margin",), {"margins": "1,1.0"}, ("--margins: expected 1 to 8 different",)),
     Mistake("policy damaged", ("deploy",), {"policy": "policy-damaged"}, ("policy-damaged/network.npz: damaged",)),
     Mistake(
         "policy for other features",
