@@ -16,7 +16,7 @@ from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig, Dri
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests import programs
@@ -99,7 +99,10 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path
     earlier = "bin/mlgo-clang-18 bin/mlgo-llvm-ar-18 lib/mlgo-inliner-18.so bin/mlgo-clang bin/other lib/other.so"
     for name in earlier.split():
         (prefix / name).write_text("earlier\n")
-    deployment = deploy(policy_dir, prefix, [clang], levels=["-Os", "Oz"], strict=True, never_worse=True)
+    levels = ["-Os", "Oz"]
+    deployment = deploy(
+        policy_dir, prefix, [clang], levels=levels, strict=True, never_worse=True, margin=ALWAYS_DEFAULT
+    )
     assert {path.name for path in (prefix / "bin").iterdir()} == {
         *(f"mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-22")),
         *(f"mlgo-{tool}{number}" for tool in deployment.tools[22] for number in ("", "-22")),
@@ -108,6 +111,16 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path
     assert {path.name for path in (prefix / "lib").iterdir()} == {"mlgo-inliner-22.so", "other.so"}
     info = run([str(deployment.driver()), "--mlgo-info"], tmp_path).stdout
     assert "levels: -Os -Oz\n" in info and "never worse: yes\nstrict: yes\n" in info
+    card = ModelCard.load(prefix / "share/mlgo")
+    assert card is not None and card.training["margin"] == ALWAYS_DEFAULT and not card.results
+    for name, text in {"lean.c": LEAN, "fat.c": FAT}.items():
+        (tmp_path / name).write_text(text)
+        policy_decides = {"MLGO_NEVER_WORSE": "0"}
+        assert (
+            run([str(deployment.driver()), "-Oz", "-c", name, "-o", "policy.o"], tmp_path, policy_decides).stderr == ""
+        )
+        assert run([clang, "-Oz", "-c", name, "-o", "plain.o"], tmp_path).returncode == 0
+        assert (tmp_path / "policy.o").read_bytes() == (tmp_path / "plain.o").read_bytes()
     deployment.plugin(22).unlink()
     (tmp_path / "a.c").write_text(LEAN)
     assert run([str(deployment.driver()), "-Os", "-c", "a.c"], tmp_path).returncode == 1
