@@ -123,6 +123,7 @@ class Result:
         """The result as JSON values."""
         return {
             **dataclasses.asdict(self),
+            "verdict": None if self.verdict is None else self.verdict.to_json(),
             "default_bytes": self.default_bytes,
             "optimized_bytes": self.optimized_bytes,
             "change": self.change,

@@ -106,6 +106,11 @@ class Verdict:
         """The tests that the policy breaks."""
         return tuple(test for test in self.tests if test.cause == POLICY)
 
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as JSON values."""
+        tests = [{**dataclasses.asdict(test), "cause": test.cause} for test in self.tests]
+        return {**dataclasses.asdict(self), "tests": tests}
+
     def lines(self) -> list[str]:
         """Sentences about each cause."""
         order = (POLICY, BEFORE, FLAKY)
