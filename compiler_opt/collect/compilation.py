@@ -36,6 +36,8 @@ class RolloutSettings:
       file_bytes: size of each file that the compiler writes; less where the disk is nearly full.
       record_call_sites: for inlining, also record caller and callee of each decision (over the channel this costs
         some 10% of the compilation).
+      record_default: for inlining by a policy in the plugin, also record what the default would decide (this costs a
+        second cost analysis of each call). Under the default it is always recorded.
       backend: how decisions get into the compiler. `plugin`: networks decide in the compiler's process; the register
         allocator's plugin asks other policies over pipes and adds its default decision as a feature. `channel`:
         policies decide in our process, over LLVM's own pipes; for inlining, both give the same decisions.
@@ -52,6 +54,7 @@ class RolloutSettings:
     memory_bytes: int = processes.DEFAULT_MEMORY_BYTES
     file_bytes: int = 1 << 29
     record_call_sites: bool = False
+    record_default: bool = False
     backend: str = "auto"
     inliner: str = "clang"
     opt_passes: str = ""

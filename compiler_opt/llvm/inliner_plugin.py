@@ -5,12 +5,13 @@ processes.run([..., load_option(plugin)], environment=environment(policy=blob, s
 read_log(log, features)
 
 The log is a training log, with the names of the functions in another file. Each observation has the features, then
-`inlining_default` (if known), `inlining_decision`, `caller`, `callee`, `inlined` and `logits` (if a policy decided).
+`inlining_default` (if known), `inlining_decision`, `caller`, `callee`, `caller_body`, `inlined`, `replayed` (if there
+was a decision file) and `logits` (if a policy decided).
 """
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,8 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
 from compiler_opt.tensor_spec import TensorSpec
 
-DECISION, LOGITS = "inlining_decision", "logits"
+DECISION, DEFAULT, LOGITS, REPLAYED = "inlining_decision", "inlining_default", "logits", "replayed"
+_SITE_COLUMNS = ("caller", "callee", "caller_body", "inlined")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +40,14 @@ class InlinerLog:
       advice: `[T]` int64.
       logits: `[T, 2]` float32; None unless a policy decided.
       call_sites: callers, callees and outcomes.
+      default_advice: `[T]` int64, the compiler's own decisions; None unless they were logged.
     """
 
     observations: bytes
     advice: np.ndarray
     logits: np.ndarray | None
     call_sites: CallSites
+    default_advice: np.ndarray | None = None
 
 
 def read_log(log: Path, features: Sequence[TensorSpec]) -> InlinerLog | None:
@@ -65,7 +69,7 @@ def read_log(log: Path, features: Sequence[TensorSpec]) -> InlinerLog | None:
     if decoded.features[: len(features)] != tuple(features):
         raise ProtocolError("log: the inliner plugin logs other features than the compiler sends over the channel")
     arrays = decoded.arrays()
-    missing = [name for name in (DECISION, "caller", "callee", "inlined") if name not in arrays]
+    missing = [name for name in (DECISION, *_SITE_COLUMNS) if name not in arrays]
     if missing:
         raise ProtocolError(f"log: expected {', '.join(missing)} after the features, found none")
     num_bytes = sum(spec.num_bytes for spec in features)
@@ -74,21 +78,25 @@ def read_log(log: Path, features: Sequence[TensorSpec]) -> InlinerLog | None:
         np.ascontiguousarray(decoded.observations[:, :num_bytes]).tobytes(),
         arrays[DECISION].reshape(-1),
         arrays.get(LOGITS),
-        _call_sites(names, *(arrays[name].reshape(-1) for name in ("caller", "callee", "inlined"))),
+        _call_sites(names, arrays),
+        arrays[DEFAULT].reshape(-1) if DEFAULT in arrays else None,
     )
 
 
-def _call_sites(names: bytes, callers: np.ndarray, callees: np.ndarray, inlined: np.ndarray) -> CallSites:
+def _call_sites(names: bytes, arrays: Mapping[str, np.ndarray]) -> CallSites:
+    callers, callees, bodies, inlined = (arrays[name].reshape(-1) for name in _SITE_COLUMNS)
     functions = tuple(names.decode("utf-8", "surrogateescape").split("\0")[:-1])
     for column in (callers, callees):
         if len(column) and not 0 <= column.min() <= column.max() < len(functions):
             raise ProtocolError(f"log: a function index is out of range; there are {len(functions)} names")
-    return CallSites(functions, callers.astype(np.int32), callees.astype(np.int32), inlined != 0)
+    replayed = arrays[REPLAYED].reshape(-1) != 0 if REPLAYED in arrays else None
+    indices = [column.astype(np.int32) for column in (callers, callees)]
+    return CallSites(functions, indices[0], indices[1], inlined != 0, bodies.astype(np.uint64), replayed)
 
 
 _NAMES = """
 inliner_plugin.cpp inliner_settings.h inliner_log.h inline_advisor.h function_body.h call_graph_heights.h
-inline_cost_sum.h plugin_environment.h policy_network.h
+inline_cost_sum.h decision_replay.h decision_file.h plugin_environment.h policy_network.h
 """
 SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""
@@ -102,6 +110,7 @@ def environment(
     policy: Path | None,
     temperature: float = 0.0,
     seed: int = 0,
+    decisions: Path | None = None,
     log: Path | None = None,
     log_default: bool = False,
     thinlto: bool = False,
@@ -113,6 +122,7 @@ def environment(
       policy: file of a native policy; None for the compiler's default decisions.
       temperature: divides the logits before sampling; 0 is greedy.
       seed: of sampling.
+      decisions: native form of a decision file to replay, made for this policy (see `policies.decisions`).
       log: file for the training log (the functions' names go to `LOG.functions`).
       log_default: also log the default decisions; without a policy they always are.
       thinlto: also decide in the backends of a ThinLTO link.
@@ -124,6 +134,7 @@ def environment(
         "MLGO_INLINER_POLICY": str(policy or ""),
         "MLGO_INLINER_TEMPERATURE": repr(float(temperature)),
         "MLGO_INLINER_SEED": str(seed % (1 << 64)),
+        "MLGO_INLINER_DECISIONS": str(decisions or ""),
         "MLGO_INLINER_LOG": str(log or ""),
         "MLGO_INLINER_LOG_DEFAULT": str(int(log_default)),
         "MLGO_INLINER_THINLTO": str(int(thinlto)),

@@ -2,11 +2,13 @@
 //
 // It has the format of LLVM's TrainingLogger (see llvm/training_log.py). After LLVM's features, each record has
 // `inlining_default` (if known), `inlining_decision`, `caller` and `callee` (indices into the NUL-separated names in
-// FILE.functions), `inlined` (whether the call was inlined in the end), and `logits` (if a policy decides).
+// FILE.functions), `caller_body` (see decision_replay.h), `inlined` (whether the call was inlined in the end),
+// `replayed` (whether the decision was in the decision file, if there is one), and `logits` (if a policy decides).
 
 #ifndef COMPILER_OPT_NATIVE_INLINER_LOG_H_
 #define COMPILER_OPT_NATIVE_INLINER_LOG_H_
 
+#include "decision_replay.h"
 #include "inline_advisor.h"
 #include "plugin_environment.h"
 
@@ -45,16 +47,17 @@ inline std::string jsonString(llvm::StringRef Text) {
 // The two files of a log. All modules of a process share them; a linker may compile these in parallel.
 class LogFiles {
 public:
-  LogFiles(std::string Path, bool HasDefault, bool HasLogits)
-      : HasDefault(HasDefault), HasLogits(HasLogits), Path(std::move(Path)) {}
+  LogFiles(std::string Path, bool HasDefault, bool HasLogits, bool HasReplayed)
+      : HasDefault(HasDefault), HasLogits(HasLogits), HasReplayed(HasReplayed), Path(std::move(Path)) {}
 
   const bool HasDefault;
   const bool HasLogits;
+  const bool HasReplayed;
 
   int64_t nameIndex(const llvm::Function &F) {
     // Names are recorded at once: a function may be deleted, and its address reused, before the log is written.
     const std::lock_guard<std::mutex> Lock(Mutex);
-    const llvm::StringRef Name = llvm::GlobalValue::dropLLVMManglingEscape(F.getName());
+    const llvm::StringRef Name = symbolName(F);
     const auto [Position, IsNew] = Indices.try_emplace(Name, int64_t(Indices.size()));
     if (IsNew) {
       NewNames.append(Name.data(), Name.size());
@@ -104,7 +107,13 @@ private:
       Add(Name, "int64_t", 1);
       Text += ',';
     }
+    Add("caller_body", "uint64_t", 1);
+    Text += ',';
     Add("inlined", "int64_t", 1);
+    if (HasReplayed) {
+      Text += ',';
+      Add("replayed", "int64_t", 1);
+    }
     if (HasLogits) {
       Text += ',';
       Add("logits", "float", kNumActions);
@@ -161,8 +170,8 @@ public:
       Files.append(Context, Records);
   }
 
-  void add(const llvm::CallBase &CB, const std::vector<int64_t> &Observation, bool Default, bool Decision,
-           const float *Logits) {
+  void add(const llvm::CallBase &CB, const std::vector<int64_t> &Observation, uint64_t CallerBody, bool Default,
+           bool Decision, bool IsReplayed, const float *Logits) {
     if (Records.size() > kFlushBytes) {
       Files.append(Context, Records);
       Records.clear();
@@ -176,8 +185,11 @@ public:
     add(int64_t(Decision));
     add(Files.nameIndex(*CB.getCaller()));
     add(Files.nameIndex(*CB.getCalledFunction()));
+    add(&CallerBody, 1);
     InlinedOffset = Records.size();
     add(int64_t(0));
+    if (Files.HasReplayed)
+      add(int64_t(IsReplayed));
     if (Files.HasLogits)
       add(Logits, kNumActions);
     Records += '\n';

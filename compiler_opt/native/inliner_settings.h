@@ -3,6 +3,7 @@
 #ifndef COMPILER_OPT_NATIVE_INLINER_SETTINGS_H_
 #define COMPILER_OPT_NATIVE_INLINER_SETTINGS_H_
 
+#include "decision_file.h"
 #include "inline_advisor.h"
 #include "inliner_log.h"
 #include "plugin_environment.h"
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,7 @@ struct InlinerSettings {
   std::vector<size_t> Columns; // indices of the policy's features in `availableFeatures`
   double Temperature = 0;
   uint64_t Seed = 0;
+  std::optional<DecisionFile> Decisions; // to replay
   std::unique_ptr<LogFiles> Log;
 
   // Returns an error message, or an empty string on success.
@@ -61,9 +64,15 @@ struct InlinerSettings {
       if (!Error.empty())
         return Error;
     }
+    if (const char *Path = variable("MLGO_INLINER_DECISIONS")) {
+      const std::string Error = readDecisions(Path);
+      if (!Error.empty())
+        warnOrFail(Error, "continuing without its decisions", "MLGO_INLINER_STRICT");
+    }
     if (const char *Path = variable("MLGO_INLINER_LOG")) {
       const bool HasPolicy = Mode == InlinerMode::Policy;
-      Log = std::make_unique<LogFiles>(Path, !HasPolicy || isSet("MLGO_INLINER_LOG_DEFAULT"), HasPolicy);
+      Log = std::make_unique<LogFiles>(Path, !HasPolicy || isSet("MLGO_INLINER_LOG_DEFAULT"), HasPolicy,
+                                       Decisions.has_value());
     }
     return "";
   }
@@ -78,6 +87,8 @@ private:
       return "no policy: none is built in, and MLGO_INLINER_POLICY names none";
     if (const char *Error = Network.load(Bytes.Blob, Bytes.Size))
       return Origin + ": " + Error;
+    PolicyBytesSize = Bytes.Size;
+    std::memcpy(&PolicyChecksum, static_cast<const char *>(Bytes.Blob) + 12, sizeof PolicyChecksum);
     if (Network.num_actions() != kNumActions)
       return Origin + ": expected " + std::to_string(kNumActions) + " actions, found " +
              std::to_string(Network.num_actions());
@@ -93,6 +104,38 @@ private:
     }
     return "";
   }
+
+  // A file that cannot be used, for whatever reason, is none.
+  std::string readDecisions(const char *Path) {
+    const PolicyBytes Bytes = PolicyBytes::map(Path, std::string("decision file ") + Path);
+    if (!Bytes.Blob)
+      return Bytes.Origin + ": " + Bytes.Error;
+    DecisionFile File;
+    if (const char *Error = File.load(Bytes.Blob, Bytes.Size))
+      return Bytes.Origin + ": " + Error;
+    if (File.llvm_major() != LLVM_VERSION_MAJOR)
+      return Bytes.Origin + ": made for LLVM " + std::to_string(File.llvm_major()) + ", but this is LLVM " +
+             std::to_string(LLVM_VERSION_MAJOR);
+    if (File.policy_checksum() != PolicyChecksum || File.policy_bytes() != PolicyBytesSize)
+      return Bytes.Origin + ": made with " + policyName(File.policy_checksum(), File.policy_bytes()) +
+             ", but this is " + policyName(PolicyChecksum, PolicyBytesSize);
+    Decisions = File;
+    return "";
+  }
+
+  // As in policies/decisions.py.
+  static std::string policyName(uint32_t Checksum, size_t Size) {
+    if (Size == 0)
+      return "the default decisions";
+    std::string Digits;
+    for (int Shift = 28; Shift >= 0; Shift -= 4)
+      Digits += "0123456789abcdef"[(Checksum >> Shift) & 15];
+    return "the policy " + Digits + "-" + std::to_string(Size);
+  }
+
+  // Of the policy's native form; 0 for the default.
+  uint32_t PolicyChecksum = 0;
+  size_t PolicyBytesSize = 0;
 };
 
 // The settings of this process; null, after one message, if they are invalid.
