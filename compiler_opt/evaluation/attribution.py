@@ -65,8 +65,8 @@ class DecisionChange:
       exact_bytes: change of functions that depend on no other such decision.
       shared_bytes: its part of the change of functions that depend on several.
       num_functions: functions whose change is attributed to it.
-      linked_bytes: by how much the second build would grow if this decision were made as in the first, negated: what
-        the decision adds to it, after linking; None if that was not measured.
+      linked_bytes: linked text that the second build has more than it would have if this decision alone were made as
+        in the first; None if that was not measured.
     """
 
     site: Site
@@ -118,8 +118,8 @@ def attribute(first: Sequence[CompiledModule], second: Sequence[CompiledModule])
     function_decisions: dict[str, dict[Site, None]] = {}
     differing: dict[Site, tuple[bool | None, bool | None]] = {}
     site_modules: dict[Site, list[str]] = {}
-    exact: collections.Counter[Site] = collections.Counter()
-    shared: collections.Counter[Site] = collections.Counter()
+    exact: collections.defaultdict[Site, float] = collections.defaultdict(float)
+    shared: collections.defaultdict[Site, float] = collections.defaultdict(float)
     attributed: dict[Site, set[str]] = {}
     unattributed_bytes = 0.0
     for before, after in zip(first, second, strict=True):
@@ -145,7 +145,7 @@ def attribute(first: Sequence[CompiledModule], second: Sequence[CompiledModule])
             if not sites:
                 unattributed_bytes += change
             for site in sites:
-                (exact if len(sites) == 1 else shared)[site] += change / len(sites)  # type: ignore[assignment]
+                (exact if len(sites) == 1 else shared)[site] += change / len(sites)
                 attributed.setdefault(site, set()).add(name)
     functions = (
         FunctionChange(name, *total, function_modules[name], tuple(function_decisions.get(name, ())))
@@ -170,7 +170,7 @@ def _copies(build: Sequence[CompiledModule]) -> Mapping[str, int]:
 
 
 def _differences(first: CompiledModule, second: CompiledModule) -> dict[Site, tuple[bool | None, bool | None]]:
-    """What the builds do at the sites where they differ; a call that is only there, and not inlined, is no difference."""
+    """What the builds do at the sites where they differ; to have a call, and not to inline it, is no difference."""
     found = {}
     for site in dict.fromkeys((*first.inlined, *second.inlined)):
         pair = first.inlined.get(site), second.inlined.get(site)

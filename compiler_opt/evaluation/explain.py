@@ -15,7 +15,8 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, ConfigError, ProtocolError
-from compiler_opt.evaluation.attribution import Attribution, CompiledModule, DecisionChange, attribute
+from compiler_opt.evaluation.attribution import Attribution, CompiledModule, DecisionChange, FunctionChange, attribute
+from compiler_opt.llvm import processes
 from compiler_opt.llvm.object_file import linked_text_bytes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.scratch import scratch_directory
@@ -65,13 +66,29 @@ class Explanation:
     Attributes:
       policies: names of the first and the second policy.
       failures: why a module, or the linking of a project, failed; by name.
+      demangled: C++ names of the functions that are in the explanation, by symbol name; empty if the tool is missing.
       provenance: compiler, corpus, ..., as text, in order.
     """
 
     policies: tuple[str, str]
     projects: tuple[ProjectExplanation, ...]
     failures: Mapping[str, str]
+    demangled: Mapping[str, str]
     provenance: Mapping[str, str]
+
+    def name(self, symbol: str) -> str:
+        """A function's name for readers."""
+        return self.demangled.get(symbol, symbol)
+
+    def decisions(self) -> list[tuple[str, DecisionChange]]:
+        """The decisions of all projects, with the name of each project, the largest first."""
+        found = [(project.name, each) for project in self.projects for each in project.attribution.decisions]
+        return sorted(found, key=lambda pair: -abs(pair[1].change))
+
+    def functions(self) -> list[tuple[str, FunctionChange]]:
+        """The functions of all projects that differ, with the name of each project, the largest first."""
+        found = [(project.name, each) for project in self.projects for each in project.attribution.functions]
+        return sorted(found, key=lambda pair: -abs(pair[1].change))
 
 
 def explain(
@@ -118,7 +135,8 @@ def explain(
         projects = [build.explain(lld, failures) for build in builds]
         if settings.num_verified:
             projects = _verify(projects, by_name, pool, lld, settings.num_verified, failures, on_rollout)
-    return Explanation((first.name, second.name), tuple(projects), failures, dict(provenance or {}))
+    names = _demangled(toolchain, projects)
+    return Explanation((first.name, second.name), tuple(projects), failures, names, dict(provenance or {}))
 
 
 class _ProjectBuilds:
@@ -149,7 +167,7 @@ class _ProjectBuilds:
 
     def add(self, job: Job, rollout: Rollout) -> None:
         if rollout.failure is None:
-            number = self._policies.index(job.policy)  # type: ignore[arg-type]
+            number = [policy.name for policy in self._policies].index(rollout.policy)
             inlined: dict[Site, bool] = {}
             if rollout.trajectory is not None:
                 assert isinstance(rollout.trajectory.sites, CallSites)
@@ -171,13 +189,13 @@ class _ProjectBuilds:
         num_decisions = sum(len(module.inlined) for module in second)
         return ProjectExplanation(self.name, len(names), num_decisions, self._linked_bytes, attribute(first, second))
 
-    def flip(self, decision: DecisionChange, number: int) -> Iterator[Job]:
-        """Compilations under the second policy, but for one decision."""
+    def flip(self, decision: DecisionChange, number: int) -> Iterator[tuple[int, Job]]:
+        """Compilations under the second policy, but for one decision; each with the number."""
         assert decision.first is not None
         policy = OverridingPolicy(self._policies[1], Decisions({decision.site: int(decision.first)}), f"flip {number}")
         for name in decision.modules:
             path = self._folder / "flips" / f"{number}-{self._numbers[name]}.o"
-            yield Job(self._modules[name], policy, settings=self._settings, keep_object=path)
+            yield number, Job(self._modules[name], policy, settings=self._settings, keep_object=path)
 
     def added_bytes(self, lld: Path, objects: Mapping[str, Path]) -> int:
         """What the second build has more than the same with some other objects, by module."""
@@ -203,17 +221,16 @@ def _verify(
 ) -> list[ProjectExplanation]:
     """Measures the largest decisions of all projects."""
     chosen = verifiable(projects)[:num_verified]
-    jobs = {
-        job: number for number, (project, decision) in enumerate(chosen) for job in builds[project].flip(decision, number)
-    }
+    jobs = [job for number, (project, decision) in enumerate(chosen) for job in builds[project].flip(decision, number)]
+    numbers = {job.keep_object: number for number, job in jobs}
     objects: dict[int, dict[str, Path]] = {}
     failed: set[int] = set()
-    for job, rollout in pool.rollouts(jobs):
+    for job, rollout in pool.rollouts(job for _, job in jobs):
         assert job.keep_object is not None
         if rollout.failure is not None:
             failures[f"{rollout.module} with one decision changed"] = rollout.failure
-            failed.add(jobs[job])
-        objects.setdefault(jobs[job], {})[rollout.module] = job.keep_object
+            failed.add(numbers[job.keep_object])
+        objects.setdefault(numbers[job.keep_object], {})[rollout.module] = job.keep_object
         on_rollout(rollout)
     measured: dict[tuple[str, Site], int] = {}
     for number, (project, decision) in enumerate(chosen):
@@ -228,9 +245,7 @@ def _verify(
             dataclasses.replace(decision, linked_bytes=measured.get((project.name, decision.site)))
             for decision in project.attribution.decisions
         )
-        return dataclasses.replace(
-            project, attribution=dataclasses.replace(project.attribution, decisions=decisions)
-        )
+        return dataclasses.replace(project, attribution=dataclasses.replace(project.attribution, decisions=decisions))
 
     return [with_measurements(project) for project in projects]
 
@@ -245,3 +260,29 @@ def verifiable(projects: Sequence[ProjectExplanation]) -> list[tuple[str, Decisi
         if decision.first is not None and decision.second is not None
     ]
     return sorted(found, key=lambda pair: -abs(pair[1].change))
+
+
+_DEMANGLER = "llvm-cxxfilt"
+_MAX_ARGUMENT_BYTES = 100_000
+
+
+def _demangled(toolchain: Toolchain, projects: Sequence[ProjectExplanation]) -> Mapping[str, str]:
+    """C++ names by symbol name; nothing if the tool is missing."""
+    symbols: dict[str, None] = {}
+    for project in projects:
+        symbols.update((function.name, None) for function in project.attribution.functions)
+        for decision in project.attribution.decisions:
+            symbols.update({decision.site.caller: None, decision.site.callee: None})
+    waiting = [symbol for symbol in symbols if symbol.startswith("_Z")]
+    names: dict[str, str] = {}
+    while waiting and _DEMANGLER in toolchain.tools:
+        batch = [waiting.pop()]
+        num_bytes = len(batch[0])
+        while waiting and num_bytes < _MAX_ARGUMENT_BYTES:
+            batch.append(waiting.pop())
+            num_bytes += len(batch[-1]) + 1
+        result = processes.run([str(toolchain.tool(_DEMANGLER)), *batch])
+        lines = result.stdout.decode("utf-8", "replace").splitlines()
+        if result.ok and len(lines) == len(batch):
+            names.update(zip(batch, lines, strict=True))
+    return names
