@@ -84,8 +84,11 @@ class DecisionChange:
         return self.exact_bytes + self.shared_bytes
 
     @property
-    def is_exact(self) -> bool:
-        return self.shared_bytes == 0
+    def kind(self) -> str:
+        """`exact`, `shared`, or `partly shared`."""
+        if not self.shared_bytes:
+            return "exact"
+        return "partly shared" if self.exact_bytes else "shared"
 
 
 @dataclasses.dataclass(frozen=True)

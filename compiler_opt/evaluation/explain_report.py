@@ -176,7 +176,7 @@ def _decisions(explanation: Explanation, limit: int) -> Table:
             + (f" (call {decision.site.ordinal + 1})" if decision.site.ordinal else ""),
             project,
             f"{_action(decision.first)} -> {_action(decision.second)}",
-            "exact" if decision.is_exact else "shared",
+            decision.kind,
             _modules_text(decision),
             _rounded(decision.change),
         ]

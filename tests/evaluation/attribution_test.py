@@ -38,7 +38,7 @@ def test_a_function_that_vanishes_counts_for_the_decision_on_its_call() -> None:
     first = module("m", {"f": 100, "g": 40}, {F_G: False})
     second = module("m", {"f": 130}, {F_G: True})
     [decision] = attribute([first], [second]).decisions
-    assert (decision.change, decision.is_exact, decision.num_functions) == (30 - 40, True, 2)
+    assert (decision.change, decision.kind, decision.num_functions) == (30 - 40, "exact", 2)
 
 
 def test_what_follows_from_a_decision_counts_for_it() -> None:
@@ -46,7 +46,7 @@ def test_what_follows_from_a_decision_counts_for_it() -> None:
     first = module("m", {"f": 100, "g": 40, "h": 20}, {G_H: False, F_G: False})
     second = module("m", {"f": 150, "g": 40, "h": 20}, {G_H: False, F_G: True, F_H: True})
     found = attribute([first], [second])
-    assert [(each.site, each.change, each.is_exact) for each in found.decisions] == [(F_G, 50, True)]
+    assert [(each.site, each.change, each.kind) for each in found.decisions] == [(F_G, 50, "exact")]
     assert found.num_differing == 1
 
 
@@ -55,8 +55,8 @@ def test_several_decisions_share_a_change() -> None:
     first = module("m", {"f": 100, "g": 40}, {G_H: False, F_G: True, F_H: False})
     second = module("m", {"f": 160, "g": 50}, {G_H: True, F_G: True, F_H: True})
     found = {each.site: each for each in attribute([first], [second]).decisions}
-    assert (found[G_H].exact_bytes, found[G_H].shared_bytes, found[G_H].num_functions) == (10, 30, 2)
-    assert (found[F_H].exact_bytes, found[F_H].shared_bytes, found[F_H].is_exact) == (0, 30, False)
+    assert (found[G_H].exact_bytes, found[G_H].shared_bytes, found[G_H].kind) == (10, 30, "partly shared")
+    assert (found[F_H].exact_bytes, found[F_H].shared_bytes, found[F_H].kind) == (0, 30, "shared")
 
 
 def test_copies_of_a_comdat_function_count_once() -> None:

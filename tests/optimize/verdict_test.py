@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from compiler_opt.deploy.deployment import deploy
@@ -17,10 +16,9 @@ from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.program import Built, Compilers, Program, Variant
 from compiler_opt.optimize.suites import COMMAND_NAME
 from compiler_opt.optimize.verdict import BEFORE, BISECTION, FLAKY, POLICY, REPETITION, FailedTest, Verdict
-from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.rl.pipeline import PipelineSettings
+from tests.inlining_networks import never_inline
 from tests.small_project import configure
 
 SOURCES = {
@@ -51,16 +49,6 @@ add_test(NAME first COMMAND sh -c "test -e ran || { touch ran; exit 1; }")
 add_test(NAME sometimes COMMAND sh -c "if [ -e odd ]; then rm odd; else touch odd; exit 1; fi")
 """,
 }
-
-
-def never_inline(folder: Path) -> Path:
-    """A policy that inlines nothing."""
-    width = 4
-    kernels = (np.zeros((len(TRANSFORMS) * len(FEATURES), width), np.float32), np.zeros((width, 2), np.float32))
-    biases = (np.zeros(width, np.float32), np.array([9, -9], np.float32))
-    quantiles = tuple(np.ones(1) for _ in FEATURES)
-    NetworkWeights(FEATURES, quantiles, kernels, biases, {"problem": "inlining"}).save(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
