@@ -93,7 +93,7 @@ class Site:
 
 
 def sites_of(call_sites: CallSites) -> list[Site]:
-    """The sites of the T decisions of one compilation, in order.
+    """The sites of the T decisions of one compilation of one module, in order.
 
     Raises:
       PolicyError: the callers' bodies are not known; they are only if the plugin decides.

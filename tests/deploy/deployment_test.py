@@ -149,9 +149,8 @@ def test_headers_are_missing(
 
 @pytest.mark.parametrize("cpp_compiler", ["clang++-19", "clang++-22", "g++"])
 def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path) -> None:
-    compiler = DriverCompiler(
-        22, Path('/odd "path"\\/\x01é/clang-22'), DriverFile("mlgo-inliner-22.so", 1000, "0" * 16)
-    )
+    library = DriverFile("mlgo-inliner-22.so", 1000, "0" * 16)
+    compiler = DriverCompiler(22, Path('/odd "path"\\/\x01é/clang-22'), library, library, "12 decisions")
     config = DriverConfig((compiler,), ("Oz", "Os"), "1" * 64, never_worse=True, strict=False)
     (tmp_path / "driver_config.h").write_text(config.header())
     # Some of g++'s warnings come of optimising, none of clang's.

@@ -134,6 +134,15 @@ def test_only_a_changed_function_falls_back(toolchain: Toolchain, tmp_path: Path
         assert {site.caller for site, _ in pairs} == {"first", "second"}
 
 
+def test_debug_information_changes_no_body(compiler: _Compiler, toolchain: Toolchain, tmp_path: Path) -> None:
+    name, default = "shapes/area.cpp.o", DefaultPolicy(PROBLEM)
+    corpus = make_corpus(
+        tmp_path, str(toolchain.clang), {"shapes/area.cpp": SOURCES["shapes/area.cpp"]}, options=["-g"]
+    )
+    _, with_debug_information = _Compiler(corpus, toolchain, tmp_path).compile(name, default)
+    assert _sites(with_debug_information) == _sites(compiler.compile(name, default)[1])
+
+
 def test_a_function_of_two_modules_gets_the_same_decisions(compiler: _Compiler) -> None:
     names = ("shapes/area.cpp.o", "shapes/edge.cpp.o")
     default = DefaultPolicy(PROBLEM)

@@ -35,6 +35,15 @@ MISTAKES = (
         {"policy": "policy-other"},
         ("policy-other: ", "number_of_moons", "use the compiler that it was trained with"),
     ),
+    Mistake(
+        "decisions missing", ("deploy",), {"decisions": "no/such/file"}, ("no/such/file: cannot be read (No such file",)
+    ),
+    Mistake(
+        "decisions damaged",
+        ("deploy",),
+        {"decisions": "file"},
+        ("file: not a decision file, or damaged", "search again"),
+    ),
     Mistake("no such level", ("deploy",), {"levels": "Oz,fast"}, ("--levels: expected some of O0", "found fast")),
     Mistake("output is a file", ("deploy",), {"output": "file"}, ("file: expected the name of a folder", "another")),
     Mistake(
