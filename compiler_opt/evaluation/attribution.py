@@ -151,7 +151,7 @@ def attribute(first: Sequence[CompiledModule], second: Sequence[CompiledModule])
                 (exact if len(sites) == 1 else shared)[site] += change / len(sites)
                 attributed.setdefault(site, set()).add(name)
     functions = (
-        FunctionChange(name, *total, function_modules[name], tuple(function_decisions.get(name, ())))
+        FunctionChange(name, total[0], total[1], function_modules[name], tuple(function_decisions.get(name, ())))
         for name, total in function_bytes.items()
         if total[0] != total[1]
     )

@@ -166,7 +166,7 @@ class _ProjectBuilds:
                 yield Job(module, policy, settings=self._settings, keep_object=path)
 
     def add(self, job: Job, rollout: Rollout) -> None:
-        if rollout.failure is None:
+        if rollout.measurement is not None:
             number = [policy.name for policy in self._policies].index(rollout.policy)
             inlined: dict[Site, bool] = {}
             if rollout.trajectory is not None:

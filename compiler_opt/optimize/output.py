@@ -147,7 +147,7 @@ def _lead(result: Result) -> str:
 def _tests_sentence(result: Result) -> str:
     verdict = result.verdict
     if verdict is None:
-        return "The project's own tests pass."
+        return f"The project's own tests {'pass' if all(run.passed for run in result.tests) else 'fail'}."
     if result.tests_broken:
         return f"The policy BREAKS {count_text(len(verdict.broken), 'test')} of the project: do not use this build."
     return "The policy breaks none of the project's own tests: those that fail are flaky, or fail without it, too."

@@ -142,7 +142,10 @@ class TestSuite(abc.ABC):
     ) -> TestRun:
         """Runs the tests in a build; with `names` only these, one after the other.
 
-        All output goes to `log`. At the time limit, in seconds for all tests together, what has not passed has failed.
+        All output goes to `log`. At the time limit, in seconds for all tests together, tests are stopped, and fail.
+
+        Raises:
+          ConfigError: there is no test of one of the names.
         """
 
 

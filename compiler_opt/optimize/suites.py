@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from compiler_opt.checked_values import convert
+from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.processes import BUILD_TIMEOUT_S, ProcessResult
 from compiler_opt.optimize.program import TestRun, TestSuite, Variant, build_environment
@@ -57,6 +58,12 @@ class CTestSuite(TestSuite):
     def run(
         self, variant: Variant, log: Path, names: Collection[str] = (), *, timeout_s: float = BUILD_TIMEOUT_S
     ) -> TestRun:
+        gone = [name for name in names if name not in self._numbers]
+        if gone:
+            raise ConfigError(
+                f"{variant.folder}: expected the test {gone[0]!r}, which failed before, found none of that name; "
+                f"remove {variant.folder.parent} to start over"
+            )
         command = [self._ctest, "--output-on-failure", "--timeout", str(_TEST_TIMEOUT_S)]
         if names:
             # By number: any name may be matched by a regular expression of CTest, which has no exact way to name one.

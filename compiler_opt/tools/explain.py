@@ -73,11 +73,12 @@ def entry() -> None:
     interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(output_path, "--output_path"))
-        bar = stack.enter_context(tqdm(total=2 * len(corpus.modules), unit="compile", mininterval=interval_s))
+        total = 2 * len(corpus.modules)
+        bar = stack.enter_context(tqdm(total=total, unit="compile", mininterval=interval_s))
 
         def advance(rollout: Rollout) -> None:
-            bar.total = max(bar.total, bar.n + 1)  # Measuring single decisions takes more.
             bar.update()
+            bar.total = max(total, bar.n)  # Measuring single decisions takes more.
 
         explanation = explain(
             corpus,
