@@ -13,7 +13,7 @@ from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.corpus.command_lines.command_line import compile_command, is_thinlto, opt_command
 from compiler_opt.corpus.module import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ResourceError
-from compiler_opt.llvm import ir2vec, processes, remarks
+from compiler_opt.llvm import ir2vec, plugin_features, processes, remarks
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import FeaturePolicy
@@ -134,8 +134,21 @@ class Compilation:
                 f"{settings.backend}; use auto, or leave {ir2vec.SETTING} out"
             )
         self.uses_opt = settings.inliner == "opt"
+        if self.plugin_features and (self.uses_opt or settings.backend not in ("auto", "plugin")):
+            raise ConfigError(
+                f"backend: only our plugin computes the features {', '.join(self.plugin_features)}; found the "
+                f"{'inliner opt' if self.uses_opt else f'backend {settings.backend}'}; use the backend auto, or leave "
+                "inlining.features out"
+            )
         if self.uses_opt and (problem.advisor != INLINING or problem.remark_pass is not None):
             raise ConfigError(f"inliner: opt only inlines, which is not all that {problem.name} is about; use clang")
+
+    @property
+    def plugin_features(self) -> tuple[str, ...]:
+        """The features that only our plugin computes among those that the toolchain is to record."""
+        if self.advisor != INLINING:
+            return ()
+        return plugin_features.among(spec.name for spec in self.support.features)
 
     @property
     def default_trace_features(self) -> tuple[TensorSpec, ...]:

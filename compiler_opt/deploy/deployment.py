@@ -139,7 +139,7 @@ def deploy(
     check_folder_writable(output)
     toolchains = _probe_all(clangs)
     for toolchain in toolchains.values():
-        features = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
+        features = toolchain.require(problem.advisor.problem).feature_names
         if base.policy is not None:
             base.policy.check(features)
     checksum = DEFAULT_BASE if base.blob is None else policy_checksum(base.blob)

@@ -12,6 +12,7 @@ from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.errors import ConfigError, OutputError, PolicyError
 from compiler_opt.export.release_model import EMBEDDED_MODELS, EmbeddedModel, write_aot, write_release_model
 from compiler_opt.files import check_folder_writable, write_atomically
+from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.policy import Policy
@@ -54,6 +55,12 @@ def export_policy(
         raise PolicyError(
             f"{policy_dir}: observes IR2Vec embeddings, which the format {impossible[0]} cannot represent; expected "
             "aot, or a policy that was trained without them"
+        )
+    if impossible and (computed := plugin_features.among(weights.features)):
+        raise PolicyError(
+            f"{policy_dir}: observes features that only our plugin computes ({', '.join(computed)}), so it cannot be "
+            f"exported in the format {impossible[0]}; expected {' or '.join(possible)}, compiler_opt/tools/deploy.py, "
+            "or a policy that was trained on LLVM's features"
         )
     if impossible:
         raise PolicyError(

@@ -4,20 +4,20 @@ plugin = inliner_plugin(toolchain)                                   # Toolchain
 processes.run([..., load_option(plugin)], environment=environment(policy=blob, seed=1, log=log))
 read_log(log, features)
 
-The log is a training log, with the names of the functions in another file. Each observation has the features, then
-`inlining_default` (if known), `inlining_decision`, `caller`, `callee`, `caller_body`, `inlined`, `replayed` (if there
-was a decision file) and `logits` (if a policy decided).
+The log is a training log, with the names of the functions in another file. Each observation has LLVM's features, those
+of the plugin's own that were asked for, then `inlining_default` (if known), `inlining_decision`, `caller`, `callee`,
+`caller_body`, `inlined`, `replayed` (if there was a decision file) and `logits` (if a policy decided).
 """
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from compiler_opt.errors import ProtocolError, ToolchainError
-from compiler_opt.llvm import processes
+from compiler_opt.llvm import plugin_features, processes
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.interactive import compile_interactively, llvm_channel
 from compiler_opt.llvm.plugin import NATIVE, PluginKind, load_option, user_cache
@@ -95,8 +95,8 @@ def _call_sites(names: bytes, arrays: Mapping[str, np.ndarray]) -> CallSites:
 
 
 _NAMES = """
-inliner_plugin.cpp inliner_settings.h inliner_log.h inline_advisor.h function_body.h call_graph_heights.h
-inline_cost_sum.h decision_replay.h decision_file.h plugin_environment.h policy_network.h
+inliner_plugin.cpp inliner_settings.h inliner_log.h inline_advisor.h callsite_features.h function_body.h
+call_graph_heights.h inline_cost_sum.h decision_replay.h decision_file.h plugin_environment.h policy_network.h
 """
 SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""
@@ -113,6 +113,7 @@ def environment(
     decisions: Path | None = None,
     log: Path | None = None,
     log_default: bool = False,
+    log_features: Sequence[str] = (),
     thinlto: bool = False,
     strict: bool = True,
 ) -> dict[str, str]:
@@ -125,6 +126,7 @@ def environment(
       decisions: native form of a decision file to replay, made for this policy (see `policies.decisions`).
       log: file for the training log (the functions' names go to `LOG.functions`).
       log_default: also log the default decisions; without a policy they always are.
+      log_features: names of the plugin's own features to log after LLVM's, see `plugin_features`.
       thinlto: also decide in the backends of a ThinLTO link.
       strict: fail the compilation, rather than continue without the policy, if these settings cannot be followed.
     """
@@ -137,6 +139,7 @@ def environment(
         "MLGO_INLINER_DECISIONS": str(decisions or ""),
         "MLGO_INLINER_LOG": str(log or ""),
         "MLGO_INLINER_LOG_DEFAULT": str(int(log_default)),
+        "MLGO_INLINER_LOG_FEATURES": ",".join(log_features),
         "MLGO_INLINER_THINLTO": str(int(thinlto)),
         "MLGO_INLINER_STRICT": str(int(strict)),
     }
@@ -150,6 +153,23 @@ def can_build(toolchain: Toolchain) -> bool:
 def inliner_plugin(toolchain: Toolchain) -> Path:
     """The inliner's plugin, from the user's cache; see `PluginCache.get`."""
     return user_cache().get(toolchain, INLINER)
+
+
+def with_plugin_features(toolchain: Toolchain, names: Iterable[str]) -> Toolchain:
+    """The toolchain whose features of inlining include those of the names that only the plugin computes.
+
+    Builds the plugin, unless the cache has it or there is nothing to add.
+
+    Raises:
+      ToolchainError: the plugin cannot be built; the message says what to install.
+    """
+    support = toolchain.require(INLINING.problem)
+    added = plugin_features.specs(set(names) - {spec.name for spec in support.features})
+    if not added:
+        return toolchain
+    inliner_plugin(toolchain)
+    extended = dataclasses.replace(support, features=(*support.features, *added))
+    return dataclasses.replace(toolchain, problems={**toolchain.problems, INLINING.problem: extended})
 
 
 def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:
@@ -170,6 +190,7 @@ def differing_features(toolchain: Toolchain, plugin: Path, command: Sequence[str
     ToolchainError if the compiler fails with either.
     """
     log, support = scratch / "probe.log", toolchain.problems[INLINING.problem]
+    features = tuple(spec for spec in support.features if spec.name not in plugin_features.ALL)
     variables = environment(policy=None, log=log)
     result = processes.run([*command, load_option(plugin)], timeout_s=TIMEOUT_S, environment=variables)
     if not result.ok:
@@ -178,7 +199,7 @@ def differing_features(toolchain: Toolchain, plugin: Path, command: Sequence[str
         decided = decode_log(log.read_bytes())
     except OSError:
         raise ToolchainError(f"{toolchain.clang}: loads the inliner plugin but does not ask it for decisions") from None
-    if decided.features[: len(support.features)] != support.features:
+    if decided.features[: len(features)] != features:
         raise ToolchainError(f"{toolchain.clang}: offers the inliner plugin other features than the channel")
     if not support.interactive:
         return []

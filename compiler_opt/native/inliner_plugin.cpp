@@ -1,7 +1,8 @@
 // A pass plugin that makes inlining decisions inside an unmodified clang, opt or ld.lld.
 //
-// Its features are those of LLVM's MLInlineAdvisor (see inline_advisor.h). The plugin is built once for each version of
-// LLVM (see llvm/plugin.py) and configured by environment variables:
+// Its features are those of LLVM's MLInlineAdvisor (see inline_advisor.h) and, for policies and logs that name them,
+// those of callsite_features.h. The plugin is built once for each version of LLVM (see llvm/plugin.py) and configured by
+// environment variables:
 //
 //   MLGO_INLINER_MODE         `policy` (the default), or `default` for the compiler's default decisions
 //   MLGO_INLINER_POLICY       file of a native policy; by default the policy that is built in, if any
@@ -11,6 +12,7 @@
 //                             call site matches, they come before the policy (see decision_replay.h)
 //   MLGO_INLINER_LOG          file to write a training log to (see inliner_log.h); function names go to FILE.functions
 //   MLGO_INLINER_LOG_DEFAULT  1: also log the default decisions
+//   MLGO_INLINER_LOG_FEATURES names of features of callsite_features.h to log as well, separated by commas
 //   MLGO_INLINER_THINLTO      1: also decide in the backends of a ThinLTO link, on functions imported from other modules,
 //                             which policies are not trained on
 //   MLGO_INLINER_STRICT       1: fail the compilation if these settings cannot be followed; otherwise it continues
@@ -110,7 +112,13 @@ private:
       return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, *Replayed);
     const bool HasPolicy = Settings.Mode == InlinerMode::Policy;
     float Logits[kNumActions] = {0, 0};
-    const bool DefaultDecision = !HasPolicy || (Log && Settings.Log->HasDefault) ? Default(CB) : false;
+    const bool NeedsDefault = !HasPolicy || Settings.NeedsDefaultFeature || (Log && Settings.Log->HasDefault);
+    const bool DefaultDecision = NeedsDefault ? Default(CB) : false;
+    if (Settings.NeedsCallSiteFeatures)
+      compiler_opt::setCallSiteFeatures(CB, countsOf(*CB.getCaller()).Counts,
+                                        countsOf(*CB.getCalledFunction()).Counts,
+                                        &Features[compiler_opt::llvmFeatures().size()]);
+    Features.back() = DefaultDecision;
     const bool Decision = Replayed.value_or(HasPolicy ? decideByPolicy(Logits) : DefaultDecision);
     if (!Log)
       return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, Decision);

@@ -9,6 +9,8 @@
 #include "plugin_environment.h"
 #include "policy_network.h"
 
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Analysis/TensorSpec.h"
 #include "llvm/Config/llvm-config.h"
 
@@ -21,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace compiler_opt {
@@ -32,6 +35,7 @@ struct InlinerSettings {
   InlinerMode Mode = InlinerMode::Policy;
   PolicyNetwork Network;
   std::vector<size_t> Columns; // indices of the policy's features in `availableFeatures`
+  bool NeedsCallSiteFeatures = false, NeedsDefaultFeature = false; // by the policy or the log
   double Temperature = 0;
   uint64_t Seed = 0;
   std::optional<DecisionFile> Decisions; // to replay
@@ -71,13 +75,34 @@ struct InlinerSettings {
     }
     if (const char *Path = variable("MLGO_INLINER_LOG")) {
       const bool HasPolicy = Mode == InlinerMode::Policy;
+      std::vector<size_t> Extra;
+      const char *const Names = variable("MLGO_INLINER_LOG_FEATURES");
+      llvm::SmallVector<llvm::StringRef, 32> Wanted;
+      llvm::StringRef(Names ? Names : "").split(Wanted, ',', -1, /*KeepEmpty=*/false);
+      for (const llvm::StringRef Name : Wanted) {
+        Extra.push_back(columnOf(Name));
+        if (Extra.back() == availableFeatures().size())
+          return "MLGO_INLINER_LOG_FEATURES: expected features of the plugin, found " + Name.str();
+      }
       Log = std::make_unique<LogFiles>(Path, !HasPolicy || isSet("MLGO_INLINER_LOG_DEFAULT"), HasPolicy,
-                                       Decisions.has_value());
+                                       Decisions.has_value(), std::move(Extra));
     }
     return "";
   }
 
 private:
+  // The index of a feature in `availableFeatures`; their number if there is none of this name.
+  size_t columnOf(llvm::StringRef Name) {
+    const std::vector<llvm::TensorSpec> &Available = availableFeatures();
+    size_t Column = 0;
+    while (Column < Available.size() && Available[Column].name() != Name)
+      ++Column;
+    const size_t NumBefore = llvmFeatures().size();
+    const bool IsDefault = Column == NumBefore + static_cast<size_t>(CallSiteFeature::DefaultDecision);
+    (IsDefault ? NeedsDefaultFeature : NeedsCallSiteFeatures) |= Column >= NumBefore;
+    return Column;
+  }
+
   std::string readPolicy() {
     const PolicyBytes Bytes = PolicyBytes::find("MLGO_INLINER_POLICY");
     const std::string &Origin = Bytes.Origin;
@@ -92,13 +117,10 @@ private:
     if (Network.num_actions() != kNumActions)
       return Origin + ": expected " + std::to_string(kNumActions) + " actions, found " +
              std::to_string(Network.num_actions());
-    const std::vector<llvm::TensorSpec> &Available = availableFeatures();
     for (size_t Index = 0; Index < Network.num_features(); ++Index) {
       const std::string Name = Network.feature_name(Index);
-      size_t Column = 0;
-      while (Column < Available.size() && Available[Column].name() != Name)
-        ++Column;
-      if (Column == Available.size())
+      const size_t Column = columnOf(Name);
+      if (Column == availableFeatures().size())
         return Origin + ": needs the feature " + Name + ", which LLVM " LLVM_VERSION_STRING " does not compute";
       Columns.push_back(Column);
     }

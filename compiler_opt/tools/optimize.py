@@ -27,7 +27,8 @@ from absl import flags
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
-from compiler_opt.llvm.ir2vec import InliningConfig
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.optimize import output
 from compiler_opt.optimize.cmake_program import CMakeProgram
@@ -82,7 +83,7 @@ _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 def entry() -> int:
     folder = _OUTPUT.value
     check_folder_writable(folder)
-    learning = _learning_settings()
+    learning, inlining = _learning_settings()
     try:
         test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
     except ValueError as error:
@@ -95,7 +96,7 @@ def entry() -> int:
         program = DatabaseProgram(_COMPILE_COMMANDS.value, _LINK_COMMAND.value, jobs)
     else:
         raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
-    toolchain = _toolchain(program.compilers())
+    toolchain = inlining.extend(_toolchain(program.compilers()), INLINING)
     settings = OptimizeSettings(
         output=folder,
         learning=learning,
@@ -117,8 +118,8 @@ def entry() -> int:
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 
-def _learning_settings() -> PipelineSettings:
-    """The settings of optimize.gin, overridden by the user's gin, then by flags."""
+def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
+    """The settings of optimize.gin, overridden by the user's gin, then by flags; and what policies observe."""
     cloning_files = [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")]
     training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN.files.value]
     cloning = gin_settings.read(gin_settings.of_cloning(), cloning_files, [])
@@ -127,7 +128,8 @@ def _learning_settings() -> PipelineSettings:
         raise ConfigError(
             "gin: problem_config: a program is optimised as its build compiles it; change the build's flags"
         )
-    if settings["inlining"] != InliningConfig():
+    inlining: InliningConfig = settings["inlining"]
+    if inlining.ir2vec_vocabulary:
         raise ConfigError("gin: inlining: programs are optimised without embeddings")
     learning = PipelineSettings(
         cloning=cloning["train_eval"],
@@ -140,7 +142,7 @@ def _learning_settings() -> PipelineSettings:
         network=settings["network"],
         algorithms=AlgorithmConfigs(settings.values()),
     )
-    return learning.with_seed(learning.training.seed)
+    return learning.with_seed(learning.training.seed), inlining
 
 
 def _changed_settings() -> str:

@@ -15,12 +15,15 @@ from compiler_opt.llvm.interactive import Connect, InteractiveResult, compile_in
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy, ReplayPolicy
 from compiler_opt.problems.problem import Sites
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 
 class ChannelBackend(Backend):
     """Takes every policy."""
 
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None]:
+        if isinstance(policy, LearnedPolicy) and policy.plugin_features:
+            policy.check(set(policy.needed_features) - set(policy.plugin_features))
         return functools.partial(_compile, compilation, policy)
 
 

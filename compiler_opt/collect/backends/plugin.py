@@ -16,6 +16,7 @@ from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import can_build, environment, inliner_plugin, read_log
 from compiler_opt.llvm.plugin import load_option
+from compiler_opt.llvm.plugin_features import among, specs
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.decisions import DEFAULT_BASE, OverridingPolicy, policy_checksum
@@ -40,9 +41,15 @@ class PluginBackend(Backend):
         if not compilation.may_use("plugin"):
             return None
         base = policy.base if isinstance(policy, OverridingPolicy) else policy
-        # No other backend replays decisions.
-        insists = compilation.settings.backend == "plugin" or base is not policy
+        needed = _own_features(compilation, base)
+        # No other backend replays decisions, or has the plugin's features.
+        insists = compilation.settings.backend == "plugin" or base is not policy or bool(needed)
         if not compilation.loads_plugins:
+            if needed:
+                raise PolicyError(
+                    f"{compilation.module.name}: only our plugin computes the features {', '.join(needed)}, and as the "
+                    "backend of a ThinLTO link clang loads no plugin; leave such modules out, or inlining.features"
+                )
             if insists:
                 raise PolicyError(
                     f"{compilation.module.name}: as the backend of a ThinLTO link clang loads no plugin; "
@@ -68,6 +75,13 @@ class PluginBackend(Backend):
                 raise
             return None
         return functools.partial(_inline if inlines else _allocate, compilation, policy, plugin, native)
+
+
+def _own_features(compilation: Compilation, policy: Policy) -> tuple[str, ...]:
+    """The features that only the plugin computes and that the policy observes or the default trace records."""
+    if isinstance(policy, LearnedPolicy):
+        return (*compilation.plugin_features, *policy.plugin_features)
+    return compilation.plugin_features if policy.is_default else ()
 
 
 def _write_native(policy: LearnedPolicy, problem: AnyProblem, policies: PolicyFolder) -> Path:
@@ -100,6 +114,7 @@ def _inline(compilation: Compilation, policy: Policy, plugin: Path, native: Path
         decisions, names_call_sites = _write_decisions(compilation, policy, native), True
         policy = policy.base
     if isinstance(policy, LearnedPolicy):
+        features += specs(set(policy.plugin_features) - set(compilation.plugin_features))
         policy.check_header(Header(features, advice))
         temperature = policy.temperature
     else:
@@ -112,6 +127,7 @@ def _inline(compilation: Compilation, policy: Policy, plugin: Path, native: Path
         decisions=decisions,
         log=log_path,
         log_default=compilation.settings.record_default,
+        log_features=among(spec.name for spec in features),
     )
     compilation.compile([load_option(plugin)], variables)
     log = read_log(log_path, features)
