@@ -24,8 +24,9 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.changes import Changes, Reference
 from compiler_opt.optimize.context import OPTIONS, OptimizationContext, OptimizeSettings, ReusedPolicy, State, Step
-from compiler_opt.optimize.program import EMBED_BITCODE, Program, Variant
-from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure
+from compiler_opt.optimize.program import EMBED_BITCODE, Program, TestRun, Variant
+from compiler_opt.optimize.results import Cost, Result, TargetSize, measure
+from compiler_opt.optimize.verdict import Verdict
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 
@@ -94,13 +95,18 @@ def _run(context: OptimizationContext) -> Result:
     context.heading(5, "Builds: plain clang -Oz, and with the policy")
     steps.build(context, default)
     steps.build(context, optimized)
-    tests = steps.run_tests(context, default, optimized)
+    tests, verdict = steps.run_tests(context, default, optimized)
     context.heading(6, "Report: linked text, before and after")
-    return _report(context, corpus, policy_dir, (default, optimized), *tests)
+    return _report(context, corpus, policy_dir, (default, optimized), tests, verdict)
 
 
 def _report(
-    context: OptimizationContext, corpus: Corpus, policy_dir: Path, variants: tuple[Variant, Variant], *tests: TestRun
+    context: OptimizationContext,
+    corpus: Corpus,
+    policy_dir: Path,
+    variants: tuple[Variant, Variant],
+    tests: tuple[TestRun, ...],
+    verdict: Verdict | None,
 ) -> Result:
     default, optimized = variants
 
@@ -127,6 +133,7 @@ def _report(
         trained_change=reference.summary.get("change") if reference is not None else None,
         notes=tuple(notes),
         provenance=_provenance(context, corpus, policy_dir),
+        verdict=verdict,
     )
     if context.reused is None:
         trained_on = Reference.load(context.folder / steps.SEEN)

@@ -16,7 +16,7 @@ builds; DIR/report/report.html is the report. A nightly build can reuse the poli
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --reuse_policy=DIR --output=NIGHTLY
 
-Exit status: 0 for success, 2 for an error that the user can fix, 3 if the project's tests fail only with the policy.
+Exit status: 0 for success, 2 for an error that the user can fix, 3 if the policy breaks one of the project's tests.
 """
 
 import shlex
@@ -61,6 +61,12 @@ _TEST_COMMAND = flags.DEFINE_string(
     None,
     "Command that runs the project's tests in the build folder; by default ctest, if it has tests.",
 )
+_VERDICT_MINUTES = flags.DEFINE_float(
+    "verdict_minutes",
+    60.0,
+    "Minutes for finding out why tests fail: to run them again, and to find the modules that the policy breaks.",
+    0.0,
+)
 _TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORPUS)
 _CLANG_PATH = shared_flags.clang_path(
     "The clang to use; by default the build's own if it can run policies, otherwise the newest one installed."
@@ -97,6 +103,7 @@ def entry() -> int:
         changed_settings=_changed_settings(),
         reuse_policy=_REUSE_POLICY.value,
         test_command=test_command,
+        verdict_minutes=_VERDICT_MINUTES.value,
         jobs=jobs,
         trust_corpus=_TRUST_CORPUS.value,
     )

@@ -23,7 +23,7 @@ MISTAKES = (
     ),
     Mistake(
         "policy missing",
-        ("choose_margin", "evaluate", "export_policy"),
+        ("choose_margin", "evaluate", "explain", "export_policy"),
         {"policy_path": "no/such/policy"},
         ("no/such/policy: expected a policy", "train one first"),
     ),
@@ -62,6 +62,24 @@ MISTAKES = (
         ("evaluate", "export_policy"),
         {"policy_path": "policy-damaged"},
         ("policy-damaged/network.npz: damaged",),
+    ),
+    Mistake(
+        "other policy damaged",
+        ("explain",),
+        {"other_policy_path": "policy-damaged"},
+        ("policy-damaged/network.npz: damaged",),
+    ),
+    Mistake(
+        "policy against itself",
+        ("explain",),
+        {"other_policy_path": "policy"},
+        ("--other_policy_path=policy: is the policy of --policy_path",),
+    ),
+    Mistake(
+        "policy for other features",
+        ("explain",),
+        {"policy_path": "policy-other"},
+        ("policy-other: ", "number_of_moons"),
     ),
     Mistake(
         "policy not its model card's",
