@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from compiler_opt import pretrained
 from compiler_opt.deploy.driver import DriverCompiler, DriverConfig, build_driver, fingerprint
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.files import check_folder_writable, nearest_folder, write_atomically
@@ -58,11 +59,13 @@ class Deployment(DriverConfig):
       prefix: the folder.
       tools: the installed tools of `LINKED_TOOLS`, by major version and name.
       kind: the inliner's or the register allocator's plugin.
+      policy_name: `pretrained:NAME` if nobody named a policy; otherwise empty.
     """
 
     prefix: Path
     tools: Mapping[int, Mapping[str, Path]]
     kind: PluginKind
+    policy_name: str = ""
 
     @property
     def clangs(self) -> dict[int, Path]:
@@ -91,7 +94,7 @@ class Deployment(DriverConfig):
 
 
 def deploy(
-    policy_dir: Path,
+    policy_dir: Path | None,
     output: Path,
     clangs: Sequence[str | Path] = (),
     *,
@@ -102,7 +105,7 @@ def deploy(
     """Builds a deployment, and tries it out before it replaces an earlier one.
 
     Args:
-      policy_dir: a trained policy.
+      policy_dir: a trained policy; None for the one for inlining that ships and suits all of the compilers.
       output: the prefix.
       clangs: compilers to deploy for, of different versions; by default the newest installed one.
       levels: optimisation levels at which the policy decides; by default those of its problem.
@@ -110,12 +113,18 @@ def deploy(
       strict: fail rather than compile without the policy.
 
     Raises:
-      PolicyError: there is no policy, or a compiler lacks one of its features.
+      PolicyError: there is no policy, it is damaged, or a compiler lacks one of its features.
       ToolchainError: a compiler is missing or does not work with the policy.
       ConfigError: two compilers have the same version, or a level is unknown.
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
     given_levels = _check_levels(levels) if levels is not None else ()
+    toolchains: Mapping[int, Toolchain] = {}
+    policy_name = ""
+    if policy_dir is None:
+        toolchains = _probe_all(clangs)
+        policy_name = pretrained.default(problems.load(INLINING.problem), toolchains.values(), "--policy")
+        policy_dir = pretrained.folder(policy_name)
     weights = NetworkWeights.load(policy_dir)
     problem = problems.recorded(weights.metadata, str(policy_dir))
     kind = INLINER if problem.advisor == INLINING else REGALLOC
@@ -129,7 +138,7 @@ def deploy(
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output")
     check_folder_writable(output)
-    toolchains = _probe_all(clangs)
+    toolchains = toolchains or _probe_all(clangs)
     for toolchain in toolchains.values():
         policy.check([spec.name for spec in toolchain.require(problem.advisor.problem).features])
     # Beside the prefix, since a temporary folder may not allow execution.
@@ -153,6 +162,7 @@ def deploy(
             prefix=output,
             tools={major: dict(_tools_to_link(toolchain)) for major, toolchain in toolchains.items()},
             kind=kind,
+            policy_name=policy_name,
         )
         program = build_driver(deployment, list(toolchains.values()), scratch)
         files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains)

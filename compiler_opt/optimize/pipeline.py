@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError
@@ -27,6 +28,7 @@ from compiler_opt.optimize.program import EMBED_BITCODE, Program, Variant
 from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.tensorflow_loading import require_tensorflow
 
 
 def optimize(
@@ -43,8 +45,10 @@ def optimize(
         toolchain.tool(tool)
     reused = ReusedPolicy.find(settings.reuse_policy) if settings.reuse_policy is not None else None
     given = str(reused.policy_dir) if reused is not None else settings.learning.training.warmstart_policy_dir
+    if reused is None:
+        require_tensorflow("training (all but --reuse_policy)")
     if given:
-        problem.load_policy(Path(given)).check(features)
+        problem.load_policy(pretrained.folder(given)).check(features)
     if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():
         raise ConfigError(f"{settings.output}: holds the policy; give another folder as --output")
     check_folder_writable(settings.output)

@@ -24,7 +24,8 @@ class TrainingConfig:
       compile_timeout_s: wall-clock seconds that one compilation may take.
       backend: how decisions get into the compiler, see `RolloutSettings`.
       learning_rate_decay: for `ppo`, the learning rate at the end of the training, as a share of the first.
-      warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
+      warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning, or
+        `pretrained:NAME`.
       seed: of all random choices.
       algorithm: name of a module or folder in `rl/algorithms/`.
     """

@@ -27,8 +27,8 @@ _COMPILE_TASK = shared_flags.compile_task()
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 _VOCAB_PATH = flags.DEFINE_string("vocab_path", None, "Vocabulary; by default that of the warm-start policy.")
-_WARMSTART_POLICY_DIR = flags.DEFINE_string(
-    "warmstart_policy_dir", None, "The policy to start from; the same as train_eval.warmstart_policy_dir in gin."
+_WARMSTART_POLICY_DIR = shared_flags.policy(
+    "warmstart_policy_dir", "The policy to start from; the same as train_eval.warmstart_policy_dir in gin."
 )
 _NUM_MODULES = flags.DEFINE_integer("num_modules", None, "Modules per iteration; train_eval.num_modules in gin.", 1)
 _MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Time to train for; train_eval.max_minutes in gin.", 0)

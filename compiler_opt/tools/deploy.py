@@ -1,6 +1,7 @@
 """Makes a compiler that runs a policy: `mlgo-clang` and `mlgo-clang++`, for any build that uses clang.
 
-    python -m compiler_opt.tools.deploy --policy=$POLICY --output=$PREFIX
+    python -m compiler_opt.tools.deploy --output=$PREFIX                    # a policy that ships with compiler_opt
+    python -m compiler_opt.tools.deploy --policy=$POLICY --output=$PREFIX   # one of your own
     CC=$PREFIX/bin/mlgo-clang CXX=$PREFIX/bin/mlgo-clang++ cmake -B build -DCMAKE_BUILD_TYPE=MinSizeRel .
 
 docs/deploy.md explains what they do, also when something is missing.
@@ -8,11 +9,14 @@ docs/deploy.md explains what they do, also when something is missing.
 
 from absl import flags
 
+from compiler_opt import pretrained
 from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, Deployment, deploy
 from compiler_opt.files import exclusive_directory
 from compiler_opt.tools import entry_point, shared_flags
 
-_POLICY = shared_flags.required_path("policy", "Folder of a trained policy.")
+_POLICY = shared_flags.policy(
+    "policy", "The policy; by default the one for inlining that ships and suits the compilers."
+)
 _OUTPUT = shared_flags.required_path("output", "Folder to install into; its bin, lib and share are written.")
 _CLANG_PATH = flags.DEFINE_multi_string(
     "clang_path",
@@ -37,7 +41,7 @@ def entry() -> None:
     output = _OUTPUT.value
     with exclusive_directory(output, "--output"):
         deployment = deploy(
-            _POLICY.value,
+            pretrained.folder(_POLICY.value) if _POLICY.value is not None else None,
             output,
             _CLANG_PATH.value,
             levels=_LEVELS.value,
@@ -48,7 +52,10 @@ def entry() -> None:
 
 
 def _summary(deployment: Deployment) -> str:
-    lines = [f"{deployment.prefix}: policy {deployment.policy_checksum[:16]}, at -{', -'.join(deployment.levels)}"]
+    name = f"{deployment.policy_name}, " if deployment.policy_name else ""
+    lines = [
+        f"{deployment.prefix}: policy {name}{deployment.policy_checksum[:16]}, at -{', -'.join(deployment.levels)}"
+    ]
     for major, clang in deployment.clangs.items():
         plugin = deployment.plugin(major).name
         lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {clang}, lib/{plugin}")
