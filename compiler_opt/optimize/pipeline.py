@@ -46,7 +46,7 @@ def optimize(
     reused = ReusedPolicy.find(settings.reuse_policy) if settings.reuse_policy is not None else None
     given = str(reused.policy_dir) if reused is not None else settings.learning.training.warmstart_policy_dir
     if reused is None:
-        require_tensorflow("training (all but --reuse_policy)")
+        require_tensorflow("training a policy (without --reuse_policy)")
     if given:
         problem.load_policy(pretrained.folder(given)).check(features)
     if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():

@@ -52,10 +52,8 @@ def entry() -> None:
 
 
 def _summary(deployment: Deployment) -> str:
-    name = f"{deployment.policy_name}, " if deployment.policy_name else ""
-    lines = [
-        f"{deployment.prefix}: policy {name}{deployment.policy_checksum[:16]}, at -{', -'.join(deployment.levels)}"
-    ]
+    policy = f"{deployment.policy_name} {deployment.policy_checksum[:16]}".strip()
+    lines = [f"{deployment.prefix}: policy {policy}, at -{', -'.join(deployment.levels)}"]
     for major, clang in deployment.clangs.items():
         plugin = deployment.plugin(major).name
         lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {clang}, lib/{plugin}")

@@ -166,7 +166,7 @@ def _changed_settings(learning: PipelineSettings) -> str:
     start = learning.training.warmstart_policy_dir
     checksum = NetworkWeights.load(pretrained.folder(start)).checksum() if start.startswith(pretrained.PREFIX) else ""
     files = (Path(file).read_text() for file in _GIN.files.value)
-    changes = [f"seed {_SEED.value}", f"from {start} {checksum}", *files, *_GIN.bindings.value]
+    changes = [f"seed {_SEED.value}", f"from {start or None} {checksum}".rstrip(), *files, *_GIN.bindings.value]
     return "".join(f"{change}\n" for change in changes)
 
 
