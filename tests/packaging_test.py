@@ -2,18 +2,27 @@
 
 import ast
 import importlib.metadata
+import os
 import re
+import shutil
+import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from compiler_opt import pretrained
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
+
 ROOT = Path(__file__).parents[1]
-DISTRIBUTION = "compiler_opt"
+DISTRIBUTION = PACKAGE = "compiler_opt"
 
 COMMANDS = [
     command
@@ -119,3 +128,39 @@ def test_the_lock_is_complete(lock: str) -> None:
                 version = versions.get(canonicalize_name(requirement.name))
                 assert version is not None, f"{name} needs {requirement.name}"
                 assert requirement.specifier.contains(version), f"{name} needs {requirement}, the lock has {version}"
+
+
+def test_a_wheel_has_the_policies_that_ship(tmp_path: Path) -> None:
+    """With two policies in a copy of this project, a wheel of it, unpacked elsewhere, finds both."""
+    project, built, installed = (tmp_path / name for name in ("project", "built", "installed"))
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / PACKAGE, project / PACKAGE, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, project)
+    weights = NetworkWeights(("x",), (np.arange(2.0),), (np.zeros((3, 2)),), (np.zeros(2),), {"problem": "inlining"})
+    for name in ("first", "version-1.0"):
+        Shelf(project / PACKAGE / "pretrained").add(name, weights, weights.card())
+    built.mkdir()
+    run_python(f"from setuptools import build_meta; build_meta.build_wheel({str(built)!r})", cwd=project)
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    native = {path.name for path in (installed / PACKAGE / "native").iterdir()}
+    assert {"inliner_plugin.cpp", "fork_server.c", "policy_network.h"} <= native
+    code = "from compiler_opt import pretrained as p; print(*(f'{n} {p.load(n).checksum()}' for n in p.names()))"
+    printed = run_python(code, cwd=tmp_path, path=installed)
+    shipped = pretrained.names()
+    assert set(printed.split()) >= {"first", "version-1.0", weights.checksum()}
+    assert set(shipped) <= set(printed.split())
+
+
+def run_python(code: str, cwd: Path, path: Path | None = None) -> str:
+    """Runs Python code in a process, and returns what it prints."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", ENVIRONMENT)}
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
