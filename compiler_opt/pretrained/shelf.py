@@ -111,6 +111,14 @@ class Shelf:
                 )
         return folder
 
+    def card(self, name: str) -> ModelCard:
+        """The model card of a policy. Raises PolicyError as `path`."""
+        folder = self.path(name)
+        card = ModelCard.load(folder)
+        if card is None:
+            raise PolicyError(f"{folder / CARD_FILE}: was removed; {_REMEDY}")
+        return card
+
     def best(self, problem: str, offered: Sequence[Collection[str]]) -> str | None:
         """The policy for a problem that observes most, of those that observe only features that all compilers offer.
 
