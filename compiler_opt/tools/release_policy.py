@@ -39,7 +39,9 @@ _EVALUATION = shared_flags.path(
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", str(_ROOT / "compiler_opt" / "pretrained"), "The folder of policies to write into."
 )
-_LOG_DIR = flags.DEFINE_string("log_dir", str(_ROOT / "docs" / "pretrained"), "The folder for thinned histories.")
+_HISTORY_DIR = flags.DEFINE_string(
+    "history_dir", str(_ROOT / "docs" / "pretrained"), "The folder for thinned histories."
+)
 _COMPILE_TASK = shared_flags.compile_task()
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
@@ -48,13 +50,13 @@ _TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORP
 
 @entry_point.command
 def entry() -> None:
-    output_dir, log_dir, training_dirs = Path(_OUTPUT_DIR.value), Path(_LOG_DIR.value), _training_dirs()
+    output_dir, history_dir, training_dirs = Path(_OUTPUT_DIR.value), Path(_HISTORY_DIR.value), _training_dirs()
     check_folder_writable(output_dir)
     if _EVALUATION.value is not None:
         folder = add_results(output_dir, _NAME.value, _EVALUATION.value)
         print(f"{folder}: has the results of {_EVALUATION.value}")
         return
-    check_folder_writable(log_dir)
+    check_folder_writable(history_dir)
     candidates = gather(training_dirs)
     problem = problems.load(_COMPILE_TASK.value)
     corpus = Corpus.load(_DATA_PATH.value or "", trusted=_TRUST_CORPUS.value)
@@ -74,7 +76,7 @@ def entry() -> None:
             settings=EvaluationSettings(num_workers=_NUM_WORKERS.value),
             on_rollout=advance,
         )
-    logs = write_logs(training_dirs, log_dir / _NAME.value)
+    logs = write_logs(training_dirs, history_dir / _NAME.value)
     folder = release(output_dir, _NAME.value, choice)
     for line in choice.table().lines():
         echo(line)
@@ -85,7 +87,7 @@ def entry() -> None:
 
 
 def _training_dirs() -> list[Path]:
-    """The folders of the trainings; raises ConfigError unless either these and a corpus, or an evaluation, are given."""
+    """The folders of the trainings; raises ConfigError unless these and a corpus are given, or else an evaluation."""
     given = bool(_TRAINING_DIRS.value), _DATA_PATH.value is not None, _EVALUATION.value is not None
     if given not in ((True, True, False), (False, False, True)):
         raise ConfigError("expected --training_dirs and --data_path (to release a policy), or --evaluation alone")

