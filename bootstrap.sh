@@ -16,6 +16,8 @@ Usage: ./bootstrap.sh [options]
 Creates .venv from the lock of its Python (requirements/), and checks for a clang >= 17 with llvm-size, opt, ld.lld and the
 C++ standard headers. Installs missing packages by apt if it runs as root or sudo needs no password; otherwise lists them.
 
+  --minimal       install no TensorFlow (170 MB instead of 2.5 GB): enough to deploy, measure and search for policies,
+                  but not to train them; tries to install the LLVM headers, as with --try-plugin
   --both-clangs   require clang-19 and clang-22, and the other programs that the tests use (default: any clang >= 17)
   --clang PATH    use this clang and install none
   --plugin        also require the LLVM headers (llvm-NN-dev) for building the inliner plugin
@@ -32,9 +34,10 @@ die() {
   exit 2
 }
 
-both_clangs=false clang="" plugin=false try_plugin=false python="" allow_apt=true
+minimal=false both_clangs=false clang="" plugin=false try_plugin=false python="" allow_apt=true
 while [ $# -gt 0 ]; do
   case "$1" in
+    --minimal) minimal=true try_plugin=true ;;
     --both-clangs) both_clangs=true ;;
     --plugin) plugin=true ;;
     --try-plugin) try_plugin=true ;;
@@ -113,8 +116,11 @@ find_python() {
       fi
     done
   fi
-  die "no Python 3.10 to 3.13 found (TensorFlow and TF-Agents run on no other); install one, e.g. by pyenv or uv, and give --python PATH"
+  die "no Python 3.10 to 3.13 found (there are locks for no other); install one, e.g. by pyenv or uv, and give --python PATH"
 }
+
+# stamp_of LOCK: what .venv/installed contains if that lock is installed.
+stamp_of() { cat "$1" pyproject.toml | sha256sum; }
 
 make_venv() {
   if [ -n "$python" ]; then
@@ -129,19 +135,26 @@ make_venv() {
     say "making .venv with $("$python" --version)"
     "$python" -m venv --clear .venv
   fi
-  local stamp=.venv/installed lock wanted
-  lock=$(lock_of .venv/bin/python)
-  wanted=$(cat "$lock" pyproject.toml | sha256sum)
-  [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
-  say "installing the packages of $lock (a few minutes the first time)"
+  local stamp=.venv/installed full lock installed options=() duration="a few minutes"
+  full=$(lock_of .venv/bin/python)
+  lock=$full
+  installed=$(cat "$stamp" 2>/dev/null) || true
+  [ "$installed" = "$(stamp_of "$full")" ] && return # which is enough for --minimal, too
+  if $minimal; then
+    lock=requirements/minimal-${full#requirements/}
+    [ "$installed" = "$(stamp_of "$lock")" ] && return
+    options=(--no-compile) # Python compiles what is used, when it is used.
+    duration="less than a minute"
+  fi
+  say "installing the packages of $lock ($duration the first time)"
   # --no-deps: the lock is complete, and from Python 3.12 on departs from pins of TF-Agents (requirements/overrides.txt).
-  local pip_install=(.venv/bin/python -m pip --disable-pip-version-check --no-input install -q --no-deps)
+  local pip_install=(.venv/bin/python -m pip --disable-pip-version-check --no-input install -q --no-deps "${options[@]}")
   # What builds the one package without a wheel (gym), and this project, comes out of the lock, too, and first.
   "${pip_install[@]}" --require-hashes -r <(sed -n '/^\(setuptools\|wheel\)==/,/[^\\]$/p' "$lock") &&
     "${pip_install[@]}" --no-build-isolation --require-hashes -r "$lock" ||
     die "pip could not install $lock; its message is above"
   "${pip_install[@]}" --no-build-isolation -e . || die "pip could not install this project; see above" # console commands
-  echo "$wanted" >"$stamp"
+  stamp_of "$lock" >"$stamp"
 }
 
 # --- clang, LLVM, lld ------------------------------------------------------------------------------------------------
@@ -212,7 +225,7 @@ see_to_plugin_headers() {
     # A subshell, so that a failure to install ends only that.
     (install "llvm-$major" "llvm-$major-dev") && return
   fi
-  say "no LLVM headers for the inliner plugin (package llvm-$major-dev); training works without it, more slowly"
+  say "no LLVM headers for the inliner plugin (package llvm-$major-dev); training works without it, more slowly; deploying does not"
 }
 
 compiles_cpp() {

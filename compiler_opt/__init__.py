@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from compiler_opt import pretrained as pretrained
     from compiler_opt.collect.compilation import DefaultPolicy as DefaultPolicy
     from compiler_opt.collect.rollout import Rollout as Rollout
     from compiler_opt.collect.rollout import RolloutSettings as RolloutSettings
@@ -49,7 +50,13 @@ _OWN_NAMES = {"load_problem": "load", "run_pipeline": "run"}
 """Public name -> its name in its module, where that is another."""
 
 
+_MODULES = ("pretrained",)
+"""Public modules."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     for module, names in _NAMES.items():
         if name in names:
             return getattr(importlib.import_module(f"{__name__}.{module}"), _OWN_NAMES.get(name, name))
@@ -57,4 +64,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *(name for names in _NAMES.values() for name in names)})
+    return sorted({*globals(), *_MODULES, *(name for names in _NAMES.values() for name in names)})

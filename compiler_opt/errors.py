@@ -42,5 +42,9 @@ class ConfigError(CompilerOptError):
     """A flag, a gin binding or another setting is wrong."""
 
 
+class MissingPackageError(CompilerOptError):
+    """A Python package that a minimal installation lacks is needed."""
+
+
 class OutputError(CompilerOptError):
     """A result cannot be written (folder not writable, disk full); an existing file is untouched."""

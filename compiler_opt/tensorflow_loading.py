@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import signal
 import sys
@@ -11,16 +12,41 @@ from types import FrameType
 
 from absl import logging
 
+from compiler_opt.errors import MissingPackageError
+
 # TF-Agents 0.19 needs Keras 2, which TensorFlow uses only if this is set before its first import.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+PACKAGES = ("tensorflow", "tf_agents")
+"""What a minimal installation lacks."""
+
+REMEDY = "run ./bootstrap.sh, or pip install 'compiler_opt[train]'"
+
+
+def missing_packages() -> list[str]:
+    """Those of `PACKAGES` that are not installed; imports none."""
+    return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+
+
+def require_tensorflow(purpose: str) -> None:
+    """Raises MissingPackageError, with the purpose, such as `training`, unless TensorFlow is installed."""
+    if missing := missing_packages():
+        raise MissingPackageError(
+            f"{purpose} needs {' and '.join(missing)}, which this minimal installation lacks; {REMEDY}"
+        )
 
 
 def load_tensorflow() -> None:
     """Imports TensorFlow and TF-Agents (some 5 s) without their messages, unless the import fails.
 
     Without a GPU, TensorFlow prints lines that look like errors; gym, which TF-Agents imports, prints a notice.
+
+    Raises:
+      MissingPackageError: they are not installed.
     """
+    require_tensorflow("this step")
     with stderr_held(), _interrupts_held():
         importlib.import_module("tensorflow")
         importlib.import_module("tf_agents.agents.ppo.ppo_clip_agent")

@@ -88,6 +88,32 @@ def test_the_only_python_gets_its_lock(checkout: Checkout, version: str) -> None
     assert project.endswith("--no-deps --no-build-isolation -e .\n")
 
 
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
+def test_a_minimal_installation_gets_its_own_lock(checkout: Checkout, version: str) -> None:
+    checkout.add_python("python3", version)
+    done = checkout.bootstrap("--minimal")
+    assert (done.returncode, done.stderr) == (0, "")
+    tools, everything, project = checkout.pip().split("-m pip ")[1:]
+    assert "--no-deps --no-compile --require-hashes -r" in tools and "setuptools==" in tools
+    lock = (LOCKS / f"minimal-python{version}.txt").read_text()
+    assert f"--require-hashes -r requirements/minimal-python{version}.txt\n{lock}" in everything
+    assert "tensorflow" not in everything and project.endswith("-e .\n")
+    assert "no LLVM headers" in done.stdout, "what deploying needs is looked for"
+
+
+def test_minimal_installs_once_and_never_instead_of_everything(checkout: Checkout) -> None:
+    checkout.add_python("python3", "3.11")
+    checkout.bootstrap("--minimal")
+    minimal = checkout.pip()
+    assert checkout.bootstrap("--minimal").returncode == 0
+    assert checkout.pip() == minimal
+    assert checkout.bootstrap().returncode == 0, "the rest is added"
+    everything = checkout.pip().removeprefix(minimal)
+    assert "-r requirements/python3.11.txt" in everything
+    assert checkout.bootstrap("--minimal").returncode == 0
+    assert checkout.pip() == minimal + everything
+
+
 def test_311_is_preferred_and_then_python3(checkout: Checkout) -> None:
     for name, version in [("python3.10", "3.10"), ("python3.13", "3.13"), ("python3", "3.12")]:
         checkout.add_python(name, version)

@@ -23,6 +23,7 @@ FLOORS = {
             ("compiler_opt.policies",),
             ("compiler_opt.spaces",),
             ("compiler_opt.problems",),
+            ("compiler_opt.pretrained",),
             ("compiler_opt.collect",),
             ("compiler_opt.report",),
             ("compiler_opt.export", "compiler_opt.deploy", "compiler_opt.evaluation", "compiler_opt.search"),

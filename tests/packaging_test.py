@@ -2,17 +2,27 @@
 
 import ast
 import importlib.metadata
+import os
 import re
+import shutil
+import subprocess
 import sys
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from compiler_opt import pretrained
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
+
 ROOT = Path(__file__).parents[1]
-DISTRIBUTION = "compiler_opt"
+DISTRIBUTION = PACKAGE = "compiler_opt"
 
 COMMANDS = [
     command
@@ -22,7 +32,9 @@ COMMANDS = [
 
 
 RUNNING = "{}.{}".format(*sys.version_info)
-LOCKED = sorted(path.stem.removeprefix("python") for path in (ROOT / "requirements").glob("python*.txt"))
+PYTHONS = sorted(path.stem.removeprefix("python") for path in (ROOT / "requirements").glob("python*.txt"))
+ALL = ("", "train", "dev")
+"""The extras of the full lock; that of a minimal installation has none."""
 
 
 def lines_of(path: Path) -> list[str]:
@@ -31,10 +43,10 @@ def lines_of(path: Path) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def locked(python: str) -> dict[str, str]:
-    """Versions that the lock gives a Python, by canonical name."""
+def locked(name: str) -> dict[str, str]:
+    """Versions of a lock, such as `python3.11`, by the packages' canonical names."""
     versions: dict[str, str] = {}
-    for line in lines_of(ROOT / "requirements" / f"python{python}.txt"):
+    for line in lines_of(ROOT / "requirements" / f"{name}.txt"):
         pin, *hashes = line.split("--hash=")
         assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}\s*", part) for part in hashes), f"no hashes: {line}"
         requirement = Requirement(pin)
@@ -44,8 +56,9 @@ def locked(python: str) -> dict[str, str]:
     return versions
 
 
-def applies(requirement: Requirement, python: str, extra: str = "") -> bool:
-    return requirement.marker is None or requirement.marker.evaluate({"python_version": python, "extra": extra})
+def applies(requirement: Requirement, python: str, extras: Sequence[str] = ("",)) -> bool:
+    marker = requirement.marker
+    return marker is None or any(marker.evaluate({"python_version": python, "extra": extra}) for extra in extras)
 
 
 def departs(requirement: Requirement, python: str) -> bool:
@@ -72,31 +85,42 @@ def test_a_console_command_leads_to_an_entry_point(command: importlib.metadata.E
 
 def test_there_is_a_lock_for_each_python() -> None:
     supported = SpecifierSet(importlib.metadata.metadata(DISTRIBUTION)["Requires-Python"])
-    assert [python for python in (f"3.{minor}" for minor in range(30)) if supported.contains(python)] == LOCKED
+    assert [python for python in (f"3.{minor}" for minor in range(30)) if supported.contains(python)] == PYTHONS
+    for python in PYTHONS:
+        assert (ROOT / "requirements" / f"minimal-python{python}.txt").is_file()
 
 
 def test_the_requirements_of_the_default_python() -> None:
     assert lines_of(ROOT / "requirements.txt") == ["-r requirements/python3.11.txt"]
 
 
-@pytest.mark.parametrize("python", LOCKED)
-def test_a_lock_fits_the_ranges(python: str) -> None:
-    versions = locked(python)
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(("lock", "extras"), [("python", ALL), ("minimal-python", ("",))])
+def test_a_lock_fits_the_ranges(lock: str, extras: Sequence[str], python: str) -> None:
+    versions = locked(f"{lock}{python}")
     for line in importlib.metadata.requires(DISTRIBUTION) or []:
         requirement = Requirement(line)
-        if applies(requirement, python, extra="dev"):
+        if applies(requirement, python, extras):
             version = versions.get(canonicalize_name(requirement.name))
             assert version is not None, f"the lock lacks {requirement.name}"
             assert requirement.specifier.contains(version), f"{requirement.name} {version} is out of {requirement}"
 
 
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_minimal_lock_is_a_part_of_the_full_one(python: str) -> None:
+    minimal, full = locked(f"minimal-python{python}"), locked(f"python{python}")
+    assert minimal.items() < full.items()
+    assert not {name for name in minimal if name.startswith(("tensor", "tf-", "keras"))}
+
+
 def test_the_lock_is_what_is_installed() -> None:
-    for name, version in locked(RUNNING).items():
+    for name, version in locked(f"python{RUNNING}").items():
         assert importlib.metadata.version(name) == version
 
 
-def test_the_lock_is_complete() -> None:
-    versions = locked(RUNNING)
+@pytest.mark.parametrize("lock", ["python", "minimal-python"])
+def test_the_lock_is_complete(lock: str) -> None:
+    versions = locked(f"{lock}{RUNNING}")
     for name in versions:
         for line in importlib.metadata.requires(name) or []:
             requirement = Requirement(line)
@@ -104,3 +128,39 @@ def test_the_lock_is_complete() -> None:
                 version = versions.get(canonicalize_name(requirement.name))
                 assert version is not None, f"{name} needs {requirement.name}"
                 assert requirement.specifier.contains(version), f"{name} needs {requirement}, the lock has {version}"
+
+
+def test_a_wheel_has_the_policies_that_ship(tmp_path: Path) -> None:
+    """With two policies in a copy of this project, a wheel of it, unpacked elsewhere, finds both."""
+    project, built, installed = (tmp_path / name for name in ("project", "built", "installed"))
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / PACKAGE, project / PACKAGE, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, project)
+    weights = NetworkWeights(("x",), (np.arange(2.0),), (np.zeros((3, 2)),), (np.zeros(2),), {"problem": "inlining"})
+    for name in ("first", "version-1.0"):
+        Shelf(project / PACKAGE / "pretrained").add(name, weights, weights.card())
+    built.mkdir()
+    run_python(f"from setuptools import build_meta; build_meta.build_wheel({str(built)!r})", cwd=project)
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    native = {path.name for path in (installed / PACKAGE / "native").iterdir()}
+    assert {"inliner_plugin.cpp", "fork_server.c", "policy_network.h"} <= native
+    code = "from compiler_opt import pretrained as p; print(*(f'{n} {p.load(n).checksum()}' for n in p.names()))"
+    printed = run_python(code, cwd=tmp_path, path=installed)
+    shipped = pretrained.names()
+    assert set(printed.split()) >= {"first", "version-1.0", weights.checksum()}
+    assert set(shipped) <= set(printed.split())
+
+
+def run_python(code: str, cwd: Path, path: Path | None = None) -> str:
+    """Runs Python code in a process, and returns what it prints."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", ENVIRONMENT)}
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout

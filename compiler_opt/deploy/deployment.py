@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from compiler_opt import pretrained
 from compiler_opt.deploy.decision_files import DeployedDecisions, load_decisions
 from compiler_opt.deploy.driver import DriverCompiler, DriverConfig, DriverFile, build_driver
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
@@ -64,11 +65,13 @@ class Deployment(DriverConfig):
       prefix: the folder.
       tools: the installed tools of `LINKED_TOOLS`, by major version and name.
       kind: the inliner's or the register allocator's plugin.
+      policy_name: `pretrained:NAME` if nobody named a policy; otherwise empty.
     """
 
     prefix: Path
     tools: Mapping[int, Mapping[str, Path]]
     kind: PluginKind
+    policy_name: str = ""
 
     @property
     def clangs(self) -> dict[int, Path]:
@@ -110,7 +113,8 @@ def deploy(
     """Builds a deployment, and tries it out before it replaces an earlier one.
 
     Args:
-      policy_dir: a trained policy; None for the compiler's own heuristic, with decisions.
+      policy_dir: a trained policy; None for the compiler's own heuristic if there are decisions, otherwise for the
+        policy for inlining that ships and suits all of the compilers.
       output: the prefix.
       clangs: compilers to deploy for, of different versions; by default the newest installed one.
       decisions: decision files to replay, each for one of the compilers and made with this policy.
@@ -120,14 +124,20 @@ def deploy(
       margin: replaces the policy's margin, see `NetworkWeights`; larger is more careful.
 
     Raises:
-      PolicyError: there is no policy, a compiler lacks one of its features, or a decision file is damaged or for
-        another compiler or policy.
+      PolicyError: there is no policy, it is damaged, a compiler lacks one of its features, or a decision file is
+        damaged or for another compiler or policy.
       ToolchainError: a compiler is missing or does not work with the policy.
       ConfigError: two compilers have the same version, a level is unknown, or there is neither policy nor decisions.
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
     given_levels = _check_levels(levels) if levels is not None else ()
-    base = _Base.load(policy_dir, margin) if policy_dir is not None else _Base.default(decisions)
+    toolchains: Mapping[int, Toolchain] = {}
+    policy_name = ""
+    if policy_dir is None and not decisions:
+        toolchains = _probe_all(clangs)
+        policy_name = pretrained.default(problems.load(INLINING.problem), toolchains.values(), "--policy")
+        policy_dir = pretrained.folder(policy_name)
+    base = _Base.load(policy_dir, margin) if policy_dir is not None else _Base(problems.load(INLINING.problem))
     problem = base.problem
     kind = INLINER if problem.advisor == INLINING else REGALLOC
     if decisions and kind != INLINER:
@@ -139,7 +149,7 @@ def deploy(
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output")
     check_folder_writable(output)
-    toolchains = _probe_all(clangs)
+    toolchains = toolchains or _probe_all(clangs)
     for toolchain in toolchains.values():
         features = toolchain.require(problem.advisor.problem).feature_names
         if base.policy is not None:
@@ -175,6 +185,7 @@ def deploy(
             prefix=output,
             tools={major: dict(_tools_to_link(toolchain)) for major, toolchain in toolchains.items()},
             kind=kind,
+            policy_name=policy_name,
         )
         program = build_driver(deployment, list(toolchains.values()), scratch)
         files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains, replayed)
@@ -209,12 +220,6 @@ class _Base:
         # What was measured with another margin does not hold with this one.
         card = (ModelCard.load(directory) if weights.margin == trained.margin else None) or weights.card()
         return cls(problem, policy, problem.native_form(weights), card)
-
-    @classmethod
-    def default(cls, decisions: Sequence[Path]) -> "_Base":
-        if not decisions:
-            raise ConfigError("expected a policy (--policy), decisions (--decisions), or both; found neither")
-        return cls(problems.load(INLINING.problem))
 
 
 def _check_levels(levels: Sequence[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def export_policy(
     weights = NetworkWeights.load(policy_dir).with_margin(margin)
     card = weights.card()
     if evaluation is not None:
-        card = card.with_results(_evaluation_results(evaluation, weights.checksum()))
+        card = card.with_results(evaluation_results(evaluation, weights.checksum()))
     problem = problems.recorded(weights.metadata, str(policy_dir))
     problem.policy(weights, origin=str(policy_dir))
     model, possible = EMBEDDED_MODELS[problem.advisor.problem], problem.action_space.formats(weights)
@@ -98,7 +98,7 @@ def export_policy(
     return written
 
 
-def _evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
+def evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
     """Results of an evaluation, as a model card shows them. Raises ConfigError if it is not of this one policy."""
     path = directory / "summary.json"
     try:
@@ -112,6 +112,7 @@ def _evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
             "modules": summary["num_modules"],
             "linked text against the default": f"{total['linked_change']:+.2%}",
             "mean of the projects' linked text": f"{total['linked']['mean']['value']:+.2%}",
+            "linked text by project": ", ".join(_projects(summary["projects"], name)),
             "objects' text against the default": f"{total['objects']['total']['value']:+.2%}",
             "objects smaller, bigger, the same": ", ".join(
                 str(total["objects"][key]) for key in ("wins", "losses", "ties")
@@ -129,6 +130,14 @@ def _evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
             f"{checksum[:12]}); evaluate this policy"
         )
     return [result]
+
+
+def _projects(projects: Sequence[Mapping[str, Any]], policy: str) -> Iterator[str]:
+    """`NAME -1.23%` of each project that was linked."""
+    for project in projects:
+        change = project["policies"][policy]["linked_change"]
+        if change is not None:
+            yield f"{project['project']} {change:+.2%}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,6 +26,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.native import byte_rows, include_directory, native_blob
 from compiler_opt.tensor_spec import TensorSpec
+from compiler_opt.tensorflow_loading import require_tensorflow
 
 _INT64 = np.dtype("i8")
 
@@ -154,8 +155,10 @@ def write_aot(
     Raises:
       PolicyError: there is no SavedModel, or TensorFlow cannot compile it.
       ToolchainError: TensorFlow cannot be started.
+      MissingPackageError: it is not installed.
       OutputError: a file cannot be written.
     """
+    require_tensorflow("the format aot")
     if not (policy_dir / SAVED_MODEL_FILE).is_file():
         raise PolicyError(
             f"{policy_dir}: expected {SAVED_MODEL_FILE} in it, found none; give the policy's folder of a training"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError
@@ -29,6 +30,7 @@ from compiler_opt.optimize.results import Cost, Result, TargetSize, measure
 from compiler_opt.optimize.verdict import Verdict
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.tensorflow_loading import require_tensorflow
 
 
 def optimize(
@@ -45,8 +47,10 @@ def optimize(
         toolchain.tool(tool)
     reused = ReusedPolicy.find(settings.reuse_policy) if settings.reuse_policy is not None else None
     given = str(reused.policy_dir) if reused is not None else settings.learning.training.warmstart_policy_dir
+    if reused is None:
+        require_tensorflow("training a policy (without --reuse_policy)")
     if given:
-        policy = problem.load_policy(Path(given))
+        policy = problem.load_policy(pretrained.folder(given))
         policy.check(features)
         check_observed((spec.name for spec in toolchain.problems["inlining"].features), policy.weights.features, given)
     if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():

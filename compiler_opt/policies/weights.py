@@ -119,7 +119,7 @@ class NetworkWeights:
         facts = {**self.metadata, "margin": self.margin} if self.margin else self.metadata
         return model_card.ModelCard.from_metadata(self.checksum(), self.features, widths, facts)
 
-    def save(self, directory: Path) -> None:
+    def save(self, directory: Path, *, compressed: bool = False) -> None:
         """Writes `network.npz` into a policy's folder, whole or not at all; raises OutputError if that fails."""
         header = {"format": FORMAT, "features": list(self.features), "metadata": dict(self.metadata)}
         if self.margin:
@@ -128,7 +128,7 @@ class NetworkWeights:
         arrays |= {f"quantiles_{index}": value for index, value in enumerate(self.quantiles)}
         arrays |= {f"kernel_{index}": value for index, value in enumerate(self.kernels)}
         arrays |= {f"bias_{index}": value for index, value in enumerate(self.biases)}
-        save_arrays(directory / NETWORK_FILE, arrays)
+        save_arrays(directory / NETWORK_FILE, arrays, compressed=compressed)
 
     @classmethod
     def load(cls, directory: Path) -> "NetworkWeights":

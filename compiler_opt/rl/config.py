@@ -27,7 +27,8 @@ class TrainingConfig:
       counts_copies: whether what a part that a linker keeps one copy of costs follows the policy: it is divided by the
         number of modules that emit it in their latest rollouts. Otherwise, by the number under the default.
       learning_rate_decay: for `ppo`, the learning rate at the end of the training, as a share of the first.
-      warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
+      warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning, or
+        `pretrained:NAME`.
       seed: of all random choices.
       algorithm: name of a module or folder in `rl/algorithms/`.
       validation_iterations: with a validation corpus, iterations from one validation to the next.

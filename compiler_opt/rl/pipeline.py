@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from compiler_opt import pretrained
 from compiler_opt.collect.traces import TraceDescription, meta_path
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -360,7 +361,7 @@ def _training_vocabulary(
     supported, available = problem.supported_features(compiler_features), problem.available_features(compiler_features)
     if warmstart_policy_dir:
         # A policy's weights are meaningful only under its own quantiles.
-        weights = NetworkWeights.load(Path(warmstart_policy_dir))
+        weights = NetworkWeights.load(pretrained.folder(warmstart_policy_dir))
         check_same(weights.metadata.get("toolchain"), toolchain.embeddings, warmstart_policy_dir)
         quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
     elif vocabulary_dir is not None:

@@ -29,8 +29,8 @@ _COMPILE_TASK = shared_flags.compile_task()
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 _VOCAB_PATH = flags.DEFINE_string("vocab_path", None, "Vocabulary; by default that of the warm-start policy.")
-_WARMSTART_POLICY_DIR = flags.DEFINE_string(
-    "warmstart_policy_dir", None, "The policy to start from; the same as train_eval.warmstart_policy_dir in gin."
+_WARMSTART_POLICY_DIR = shared_flags.policy(
+    "warmstart_policy_dir", "The policy to start from; the same as train_eval.warmstart_policy_dir in gin."
 )
 _VALIDATION_PATH = flags.DEFINE_string(
     "validation_path",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from compiler_opt import pretrained
 from compiler_opt.collect.baseline import Baseline, cached_baseline, cached_decision_counts
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
@@ -112,7 +113,7 @@ class TrainingContext:
         directory = self.config.warmstart_policy_dir
         if not directory:
             return None
-        weights = NetworkWeights.load(Path(directory))
+        weights = NetworkWeights.load(pretrained.folder(directory))
         if weights.features != self.head.features:
             odd = sorted(set(weights.features) ^ set(self.head.features))
             raise PolicyError(

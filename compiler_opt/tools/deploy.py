@@ -1,6 +1,7 @@
 """Makes a compiler that runs a policy: `mlgo-clang` and `mlgo-clang++`, for any build that uses clang.
 
-    python -m compiler_opt.tools.deploy --policy=$POLICY --output=$PREFIX
+    python -m compiler_opt.tools.deploy --output=$PREFIX                    # a policy that ships with compiler_opt
+    python -m compiler_opt.tools.deploy --policy=$POLICY --output=$PREFIX   # one of your own
     CC=$PREFIX/bin/mlgo-clang CXX=$PREFIX/bin/mlgo-clang++ cmake -B build -DCMAKE_BUILD_TYPE=MinSizeRel .
 
 docs/deploy.md explains what they do, also when something is missing.
@@ -10,12 +11,17 @@ from pathlib import Path
 
 from absl import flags
 
+from compiler_opt import pretrained
 from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, Deployment, deploy
 from compiler_opt.files import exclusive_directory
 from compiler_opt.policies.decisions import DEFAULT_BASE
 from compiler_opt.tools import entry_point, shared_flags
 
-_POLICY = shared_flags.path("policy", "Folder of a trained policy; may be left out with --decisions.")
+_POLICY = shared_flags.policy(
+    "policy",
+    "The policy; by default the one for inlining that ships and suits the compilers or, with --decisions, clang's own "
+    "heuristic.",
+)
 _DECISIONS = flags.DEFINE_multi_string(
     "decisions",
     [],
@@ -47,7 +53,7 @@ def entry() -> None:
     output = _OUTPUT.value
     with exclusive_directory(output, "--output"):
         deployment = deploy(
-            _POLICY.value,
+            pretrained.folder(_POLICY.value) if _POLICY.value is not None else None,
             output,
             _CLANG_PATH.value,
             decisions=[Path(name) for name in _DECISIONS.value],
@@ -61,8 +67,8 @@ def entry() -> None:
 
 def _summary(deployment: Deployment) -> str:
     checksum = deployment.policy_checksum
-    policy = "no policy" if checksum == DEFAULT_BASE else f"policy {checksum[:16]}"
-    lines = [f"{deployment.prefix}: {policy}, at -{', -'.join(deployment.levels)}"]
+    policy = "no policy" if checksum == DEFAULT_BASE else f"policy {deployment.policy_name} {checksum[:16]}"
+    lines = [f"{deployment.prefix}: {' '.join(policy.split())}, at -{', -'.join(deployment.levels)}"]
     for compiler in deployment.compilers:
         major, lib = compiler.major, f"lib/{compiler.plugin.name}"
         if compiler.decisions.name:

@@ -8,6 +8,7 @@ from compiler_opt.llvm.advisors import ADVISORS, INLINING
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.report.formatting import aligned
+from compiler_opt.tensorflow_loading import REMEDY
 
 _USED_FOR = {
     "clang++": "building plugins and drivers",
@@ -18,6 +19,8 @@ _USED_FOR = {
     "opt": "corpus_stats, development mode",
 }
 """The tools that commands start, and what for."""
+
+_TRAINING = "training policies"
 
 _PROBLEM_HEAD = ("problem", "interactive", "development", "built-in model", "features", "default decision")
 _ESSENTIAL_TOOL = "ld.lld"
@@ -40,9 +43,16 @@ class Finding:
     essential: bool
 
 
-def diagnose(toolchain: Toolchain) -> list[Finding]:
-    """Everything that is missing, essentials first."""
+def diagnose(toolchain: Toolchain, missing: Sequence[str] = ()) -> list[Finding]:
+    """Everything that is missing, essentials first.
+
+    Args:
+      toolchain: the compiler.
+      missing: Python packages for training that are not installed, see `missing_packages`.
+    """
     findings = []
+    if missing:
+        findings.append(Finding(f"{' and '.join(missing)}, for {_TRAINING}", REMEDY, False))
     for name, support in toolchain.problems.items():
         if not support.interactive:
             what = f"{name} over the interactive channel: {support.reason}"
@@ -81,7 +91,10 @@ def report(toolchain: Toolchain, findings: Sequence[Finding]) -> str:
     ]
     tools = [(name, str(toolchain.tools.get(name, "missing")), use) for name, use in _USED_FOR.items()]
     missing = [(finding.what, "yes" if finding.essential else "optional", finding.remedy) for finding in findings]
-    verdict = "Ready: inlining policies can be trained and evaluated with this compiler."
+    can_train = not any(finding.what.endswith(_TRAINING) for finding in findings)
+    verdict = (
+        f"Ready: inlining policies can be {'trained' if can_train else 'deployed'} and evaluated with this compiler."
+    )
     if num_essential := sum(finding.essential for finding in findings):
         verdict = f"Inlining policies cannot be trained and evaluated here yet: {num_essential} needed above."
     parts = [

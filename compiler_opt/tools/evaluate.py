@@ -15,6 +15,7 @@ from pathlib import Path
 from absl import flags
 from tqdm import tqdm
 
+from compiler_opt import pretrained
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy, check_embedded_model
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.command_lines.command_line import optimization_level
@@ -36,12 +37,10 @@ from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo
 
 _CORPUS = shared_flags.CorpusFlags()
-_POLICY_PATH = flags.DEFINE_string(
+_POLICY_PATH = shared_flags.policy(
     "policy_path",
-    None,
-    "Folder of the saved policy, or `embedded` for the model that is built into the compiler (write `./embedded` for a "
-    "folder of that name).",
-    required=True,
+    "The policy; by default the one that ships and suits problem and compiler. `embedded` is the model that is built "
+    "into the compiler (write `./embedded` for a folder of that name).",
 )
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
 _COMPILE_TASK = shared_flags.compile_task()
@@ -73,18 +72,22 @@ def entry() -> None:
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = problems.load(_COMPILE_TASK.value)
+    embeddings = settings["inlining"].vocabulary(problem.advisor)
+    toolchain, policy = None, _POLICY_PATH.value
+    if policy is None:
+        toolchain = probe(_CLANG_PATH.value, embeddings)
+        policy = pretrained.default(problem, [toolchain], "--policy_path")
     learned = None
-    if _POLICY_PATH.value != EmbeddedPolicy.name:
-        learned = problem.load_policy(Path(_POLICY_PATH.value), margin=_MARGIN.value)
+    if policy != EmbeddedPolicy.name:
+        learned = problem.load_policy(pretrained.folder(policy), margin=_MARGIN.value)
     elif _MARGIN.value is not None:
         raise ConfigError("--margin: the model that is built into the compiler has none; leave it out")
-    corpus = _configured(corpus, settings["problem_config"], learned)
+    corpus = _configured(corpus, settings["problem_config"], learned, policy)
     others = baselines(problem, None if _BASELINES.value is None else [name for name in _BASELINES.value if name])
     history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
-    embeddings = settings["inlining"].vocabulary(problem.advisor)
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
-    check_same(made_by, embeddings, f"--policy_path={_POLICY_PATH.value}")
-    toolchain = settings["inlining"].extend(probe(_CLANG_PATH.value, embeddings), problem.advisor)
+    check_same(made_by, embeddings, f"--policy_path={policy}")
+    toolchain = settings["inlining"].extend(toolchain or probe(_CLANG_PATH.value, embeddings), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     if learned is None:
         check_embedded_model(toolchain, problem)
@@ -127,7 +130,7 @@ def entry() -> None:
                 rollout=gin_settings.override(settings["rollout"], timeout_s=_TIMEOUT_S.value),
                 keep_objects=keep_objects,
             ),
-            provenance=_provenance(corpus, learned, toolchain),
+            provenance=_provenance(corpus, learned, toolchain, policy),
             on_rollout=advance,
         )
         page = report.write(evaluation, output_path, history)
@@ -135,7 +138,7 @@ def entry() -> None:
     print(f"report: {page}")
 
 
-def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | None) -> Corpus:
+def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | None, policy_name: str) -> Corpus:
     """The corpus with the flags that gin gives or, if it gives none, with those that the policy was trained with."""
     if given or policy is None:
         return corpus.configured(given) if given else corpus
@@ -144,13 +147,11 @@ def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | No
         # The policy is untrusted, even if the corpus is trusted.
         recorded.check()
     except ConfigError as error:
-        raise ConfigError(
-            f"--policy_path={_POLICY_PATH.value}: was trained with flags that cannot be used: {error}"
-        ) from None
+        raise ConfigError(f"--policy_path={policy_name}: was trained with flags that cannot be used: {error}") from None
     return corpus.configured(recorded) if recorded else corpus
 
 
-def _provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain) -> dict[str, str]:
+def _provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain, policy_name: str) -> dict[str, str]:
     """Facts for the report about the conditions of the measurement; a policy of None is the compiler's own model."""
     levels = Counter(optimization_level(module.options()) for module in corpus.modules)
     facts = {
@@ -159,7 +160,7 @@ def _provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolcha
         "Linker": f"lld {toolchain.version[0]}",
         "Optimisation": _counted(dict(levels.most_common())),
         "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
-        "Policy": str(Path(_POLICY_PATH.value)) if policy is not None else "the model that is built into the compiler",
+        "Policy": str(Path(policy_name)) if policy is not None else "the model that is built into the compiler",
     }
     if corpus.problem_config:
         facts["Changed flags"] = "; ".join(

@@ -13,11 +13,12 @@ docs/deploy.md explains how to use each.
 
 from absl import flags
 
+from compiler_opt import pretrained
 from compiler_opt.export.formats import FORMATS, export_policy
 from compiler_opt.files import exclusive_directory
 from compiler_opt.tools import entry_point, shared_flags
 
-_POLICY_PATH = shared_flags.required_path("policy_path", "Folder of a trained policy.")
+_POLICY_PATH = shared_flags.policy("policy_path", "The trained policy.", required=True)
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder to write into.")
 _FORMAT = flags.DEFINE_list("format", None, f"Comma-separated formats: {', '.join(FORMATS)}.", required=True)
 _EVALUATION = shared_flags.path(
@@ -31,7 +32,8 @@ def entry() -> None:
     output = _OUTPUT_PATH.value
     evaluation = _EVALUATION.value
     with exclusive_directory(output, "--output_path"):
-        written = export_policy(_POLICY_PATH.value, output, _FORMAT.value, evaluation=evaluation, margin=_MARGIN.value)
+        policy_dir = pretrained.folder(_POLICY_PATH.value)
+        written = export_policy(policy_dir, output, _FORMAT.value, evaluation=evaluation, margin=_MARGIN.value)
     for name, paths in written.items():
         for path in paths:
             print(f"{name}: {path} ({path.stat().st_size} bytes)")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from absl import flags
 
+from compiler_opt import pretrained
 from compiler_opt.collect import traces
 from compiler_opt.collect.baseline import Baseline, measure_baseline
 from compiler_opt.collect.rollout import RolloutSettings
@@ -38,7 +39,7 @@ _CLANG_PATH = shared_flags.clang_path()
 _SAMPLING_RATE = flags.DEFINE_float("sampling_rate", 1.0, "Fraction of the modules to compile, from 0 to 1.", 0, 1)
 _SEED = shared_flags.seed("the sample")
 _NUM_WORKERS = shared_flags.num_workers()
-_POLICY_PATH = shared_flags.path("policy_path", "A policy to compare with the default.")
+_POLICY_PATH = shared_flags.policy("policy_path", "A policy to compare with the default.")
 _OUTPUT_PERFORMANCE_PATH = shared_flags.path(
     "output_performance_path", "The CSV file to write: module, identifier, default_score, policy_score."
 )
@@ -61,7 +62,7 @@ def entry() -> None:
     embeddings = configs["inlining"].vocabulary(problem.advisor)
     corpus = _CORPUS.load(configs["problem_config"])
     modules = traces.sample_modules(_CORPUS.filtered(corpus).modules, _SAMPLING_RATE.value, _SEED.value)
-    policy = problem.load_policy(policy_path) if policy_path is not None else None
+    policy = problem.load_policy(pretrained.folder(policy_path)) if policy_path is not None else None
     if policy is not None:
         check_same(policy.weights.metadata.get("toolchain"), embeddings, str(policy_path))
     toolchain = configs["inlining"].extend(probe(_CLANG_PATH.value, embeddings), problem.advisor)

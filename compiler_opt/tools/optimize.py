@@ -7,7 +7,8 @@ and the commands that link the program:
 
     python -m compiler_opt.tools.optimize --compile_commands=FILE --link_command='c++ -o app a.o b.o' --output=DIR
 
-Training starts from the compiler's own decisions. A policy that was trained on other programs is a better start:
+Training starts from a policy that ships with compiler_opt, if there is one for the compiler, and otherwise from the
+compiler's own decisions. Another start is given by name:
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --warmstart_policy_dir=demo/training/policy --output=DIR
 
@@ -19,11 +20,13 @@ builds; DIR/report/report.html is the report. A nightly build can reuse the poli
 Exit status: 0 for success, 2 for an error that the user can fix, 3 if the policy breaks one of the project's tests.
 """
 
+import dataclasses
 import shlex
 from pathlib import Path
 
 from absl import flags
 
+from compiler_opt import pretrained
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
@@ -35,6 +38,9 @@ from compiler_opt.optimize.cmake_program import CMakeProgram
 from compiler_opt.optimize.context import OptimizeSettings
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.pipeline import optimize
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.problems import problem as problems
+from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
@@ -47,14 +53,13 @@ _LINK_COMMAND = flags.DEFINE_multi_string(
 )
 _OUTPUT = shared_flags.required_path("output", "Folder for all results.")
 _MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training; the builds take additional time.", 0.01)
-_WARMSTART_POLICY_DIR = flags.DEFINE_string(
+_WARMSTART_POLICY_DIR = shared_flags.policy(
     "warmstart_policy_dir",
-    None,
-    "A policy to start from, such as one from train_locally, instead of the compiler's own decisions; "
-    "train_eval.warmstart_policy_dir in gin.",
+    "The policy to start from; by default train_eval.warmstart_policy_dir of gin, or else the policy that ships and "
+    "suits the compiler, if there is one. `default` clones the compiler's own decisions.",
 )
-_REUSE_POLICY = shared_flags.path(
-    "reuse_policy", "Folder of an earlier optimisation, or of a policy, to reuse without training."
+_REUSE_POLICY = shared_flags.policy(
+    "reuse_policy", "The policy, or folder of an earlier optimisation with its policy, to reuse without training."
 )
 _TEST_COMMAND = flags.DEFINE_string(
     "test_command",
@@ -75,6 +80,7 @@ _JOBS = flags.DEFINE_integer("jobs", None, "Compilers to run at a time; by defau
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
 _GIN = gin_settings.GinFlags("Gin files with settings of the training, which override optimize.gin.")
 
+_CLONE = "default"
 _EXIT_TESTS_BROKEN = 3
 _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 
@@ -97,11 +103,13 @@ def entry() -> int:
     else:
         raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
     toolchain = inlining.extend(_toolchain(program.compilers()), INLINING)
+    if _REUSE_POLICY.value is None:
+        learning = _with_start(learning, toolchain)
     settings = OptimizeSettings(
         output=folder,
         learning=learning,
-        changed_settings=_changed_settings(),
-        reuse_policy=_REUSE_POLICY.value,
+        changed_settings=_changed_settings(learning),
+        reuse_policy=None if _REUSE_POLICY.value is None else pretrained.folder(_REUSE_POLICY.value),
         test_command=test_command,
         verdict_minutes=_VERDICT_MINUTES.value,
         jobs=jobs,
@@ -136,7 +144,7 @@ def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
         training=gin_settings.override(
             settings["train_eval"],
             max_minutes=_MINUTES.value,
-            warmstart_policy_dir=_WARMSTART_POLICY_DIR.value,
+            warmstart_policy_dir="" if _WARMSTART_POLICY_DIR.value == _CLONE else _WARMSTART_POLICY_DIR.value,
             seed=_SEED.value,
         ),
         network=settings["network"],
@@ -146,10 +154,28 @@ def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
     return learning.with_seed(learning.training.seed), inlining
 
 
-def _changed_settings() -> str:
-    """The user's changes to the settings, as text."""
+def _with_start(learning: PipelineSettings, toolchain: Toolchain) -> PipelineSettings:
+    """The same settings or, if the user names no start, training from the policy that ships and suits the compiler."""
+    training = learning.training
+    named = training.warmstart_policy_dir or _WARMSTART_POLICY_DIR.value == _CLONE
+    if named or not algorithms.load(training.algorithm).clones_default:
+        return learning
+    start = pretrained.find_default(problems.load(INLINING.problem), [toolchain])
+    if start is None:
+        return learning
+    hidden = tuple(len(bias) for bias in pretrained.load(start.removeprefix(pretrained.PREFIX)).biases[:-1])
+    network = dataclasses.replace(learning.network, fc_layer_params=hidden)
+    return dataclasses.replace(
+        learning, network=network, training=dataclasses.replace(training, warmstart_policy_dir=start)
+    )
+
+
+def _changed_settings(learning: PipelineSettings) -> str:
+    """The user's changes to the settings, and the policy to start from, as text."""
+    start = learning.training.warmstart_policy_dir
+    checksum = NetworkWeights.load(pretrained.folder(start)).checksum() if start.startswith(pretrained.PREFIX) else ""
     files = (Path(file).read_text() for file in _GIN.files.value)
-    changes = [f"seed {_SEED.value}", f"from {_WARMSTART_POLICY_DIR.value}", *files, *_GIN.bindings.value]
+    changes = [f"seed {_SEED.value}", f"from {start or None} {checksum}".rstrip(), *files, *_GIN.bindings.value]
     return "".join(f"{change}\n" for change in changes)
 
 

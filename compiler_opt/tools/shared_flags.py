@@ -29,6 +29,15 @@ class _PathParser(flags.ArgumentParser[Any]):
         return Path(argument)
 
 
+class _PolicyParser(flags.ArgumentParser[Any]):
+    """Parses names and folders of policies, which are not empty."""
+
+    def parse(self, argument: str) -> str:
+        if not argument:
+            raise ValueError("expected the folder of a policy, or pretrained:NAME")
+        return argument
+
+
 def path(name: str, text: str) -> "flags.FlagHolder[Path | None]":
     """A flag for a path; None if it is not given."""
     return flags.DEFINE(_PathParser(), name, None, text)
@@ -37,6 +46,12 @@ def path(name: str, text: str) -> "flags.FlagHolder[Path | None]":
 def required_path(name: str, text: str) -> "flags.FlagHolder[Path]":
     """A flag for a path that must be given."""
     return flags.DEFINE(_PathParser(), name, None, text, required=True)
+
+
+def policy(name: str, text: str, *, required: bool = False) -> "flags.FlagHolder[Any]":
+    """A flag for the folder of a policy, or for `pretrained:NAME`; see `pretrained.folder`."""
+    text = f"{text} A folder, or pretrained:NAME for a policy that ships with compiler_opt."
+    return flags.DEFINE(_PolicyParser(), name, None, text, required=required)
 
 
 class CorpusFlags:

@@ -54,3 +54,10 @@ def test_plugin_headers_are_optional(toolchain: Toolchain) -> None:
 
 def test_standard_headers_are_there(toolchain: Toolchain) -> None:
     assert compiles_cpp(toolchain)
+
+
+def test_a_minimal_installation_can_do_all_but_train(toolchain: Toolchain) -> None:
+    [finding] = [finding for finding in diagnose(toolchain, ["tensorflow"]) if "tensorflow" in finding.what]
+    assert not finding.essential and finding.remedy == "run ./bootstrap.sh, or pip install 'compiler_opt[train]'"
+    assert "policies can be deployed and evaluated" in report(toolchain, [finding])
+    assert "policies can be trained and evaluated" in report(toolchain, diagnose(toolchain))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
 from tests import programs
 from tests.small_project import configure, make_small_project
 
@@ -32,6 +33,13 @@ def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> "subprocess.Co
     return programs.run(PROGRAM, *SHORT, *arguments, cwd=cwd, environment=environment, timeout_s=1500)
 
 
+@pytest.fixture(autouse=True)
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the policies that ship, which is not there yet."""
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "shelf"))
+    return tmp_path / "shelf"
+
+
 @pytest.mark.first
 def test_from_build_to_report(tmp_path: Path) -> None:
     """One test, since each part continues from the previous one."""
@@ -45,7 +53,7 @@ def test_from_build_to_report(tmp_path: Path) -> None:
     check_that_finished_it_only_shows_the_result(flags, finished.stdout, tmp_path / "out")
     check_a_night_later(tmp_path)
     check_that_tests_which_only_fail_with_the_policy_are_no_success(tmp_path)
-    check_it_starts_from_another_policy(tmp_path)
+    check_it_starts_from_the_policy_that_ships(tmp_path)
 
 
 def run_until(heading: str, *flags: str) -> str:
@@ -140,17 +148,22 @@ def check_that_tests_which_only_fail_with_the_policy_are_no_success(place: Path)
     assert "in a third build folder, the tests pass with the policy." in result.stdout
 
 
-def check_it_starts_from_another_policy(place: Path) -> None:
+def check_it_starts_from_the_policy_that_ships(place: Path) -> None:
+    """Nobody names it; its network has another shape than that of the settings."""
     policy = place / "out" / "training" / "policy"
+    weights = NetworkWeights.load(policy)
+    Shelf(place / "shelf").add("shapes", weights, weights.card())
     printed = run_until(
         "== 4/6",
         f"--build_dir={place / 'build'}",
         f"--output={place / 'further'}",
-        f"--warmstart_policy_dir={policy}",
         f"--clang_path={CLANG}",
         "--gin_bindings=train_eval.num_iterations=1",
+        "--gin_bindings=network.fc_layer_params=(5,)",
     )
-    assert f"== 2/6 Warm start: {policy}" in printed and "1 iterations" in printed
+    assert "== 2/6 Warm start: pretrained:shapes" in printed and "1 iterations" in printed
+    changed = json.loads((place / "further" / "state.json").read_text())["identity"]["settings of the training"]
+    assert f"from pretrained:shapes {weights.checksum()}" in changed
     further = place / "further"
     assert not (further / "warm_start").exists() and not (further / "vocabulary").exists()
     start, end = (NetworkWeights.load(path) for path in (policy, further / "training" / "policy"))

@@ -27,6 +27,20 @@ MISTAKES = (
         {"policy_path": "no/such/policy"},
         ("no/such/policy: expected a policy", "train one first"),
     ),
+    Mistake(
+        "policy that does not ship",
+        ("evaluate", "export_policy"),
+        {"policy_path": "pretrained:none"},
+        ("pretrained:none: no such policy",),
+    ),
+    Mistake("policy without a name", ("deploy",), {"policy": "pretrained:"}, ("pretrained:: no such policy",)),
+    Mistake("policy of no name", ("deploy",), {"policy": ""}, ("--policy", "expected the folder of a policy, or pre")),
+    Mistake(
+        "policy to start from that does not ship",
+        ("train_locally",),
+        {"warmstart_policy_dir": "pretrained:../policy"},
+        ("pretrained:../policy: no such policy",),
+    ),
     Mistake("policy missing", ("deploy",), {"policy": "no/such/policy"}, ("no/such/policy: expected a policy",)),
     Mistake(
         "margin", ("deploy", "evaluate", "export_policy"), {"margin": "inf"}, ("margin: expected a finite number",)

@@ -1,0 +1,98 @@
+"""Makes a policy that ships with compiler_opt out of trainings that differ in their seeds.
+
+    python -m compiler_opt.tools.release_policy --name=inlining-Oz-portable --training_dirs=seed-1,seed-2,seed-3 \
+        --data_path=$VALIDATION_CORPUS
+
+The policies of the trainings and, if they are several, the mean of their networks decide on a validation corpus, on
+which no result may ever be reported. The one with the best mean over projects of the change of linked text goes to
+`compiler_opt/pretrained/NAME`, with a model card and checksums, and the thinned histories of the trainings to
+`docs/pretrained/NAME`. An evaluation of the released policy on other projects then completes its card:
+
+    python -m compiler_opt.tools.evaluate --data_path=$HELD_OUT --policy_path=pretrained:NAME --output_path=$RESULTS
+    python -m compiler_opt.tools.release_policy --name=NAME --evaluation=$RESULTS
+"""
+
+from pathlib import Path
+
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.collect.rollout import Rollout
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import ConfigError
+from compiler_opt.evaluation.evaluate import EvaluationSettings
+from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.problems import problem as problems
+from compiler_opt.rl.release import add_results, choose, gather, release, write_logs
+from compiler_opt.tools import entry_point, shared_flags
+from compiler_opt.tools.entry_point import echo
+
+_ROOT = Path(__file__).parents[2]
+
+_NAME = flags.DEFINE_string("name", None, "The policy's name: letters, digits and . + -", required=True)
+_TRAINING_DIRS = flags.DEFINE_list("training_dirs", [], "Comma-separated folders of trainings, one for each seed.")
+_DATA_PATH = shared_flags.path("data_path", "The validation corpus.")
+_EVALUATION = shared_flags.path(
+    "evaluation", "Folder of results that evaluate.py wrote for the released policy, for its model card."
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", str(_ROOT / "compiler_opt" / "pretrained"), "The folder of policies to write into."
+)
+_HISTORY_DIR = flags.DEFINE_string(
+    "history_dir", str(_ROOT / "docs" / "pretrained"), "The folder for thinned histories."
+)
+_COMPILE_TASK = shared_flags.compile_task()
+_CLANG_PATH = shared_flags.clang_path()
+_NUM_WORKERS = shared_flags.num_workers()
+_TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORPUS)
+
+
+@entry_point.command
+def entry() -> None:
+    output_dir, history_dir, training_dirs = Path(_OUTPUT_DIR.value), Path(_HISTORY_DIR.value), _training_dirs()
+    check_folder_writable(output_dir)
+    if _EVALUATION.value is not None:
+        folder = add_results(output_dir, _NAME.value, _EVALUATION.value)
+        print(f"{folder}: has the results of {_EVALUATION.value}")
+        return
+    check_folder_writable(history_dir)
+    candidates = gather(training_dirs)
+    problem = problems.load(_COMPILE_TASK.value)
+    corpus = Corpus.load(_DATA_PATH.value or "", trusted=_TRUST_CORPUS.value)
+    toolchain = probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    with tqdm(total=len(corpus.modules) * (1 + len(candidates)), unit="compile", smoothing=0.05, disable=None) as bar:
+
+        def advance(rollout: Rollout) -> None:
+            del rollout
+            bar.update()
+
+        choice = choose(
+            candidates,
+            corpus,
+            problem=problem,
+            toolchain=toolchain,
+            settings=EvaluationSettings(num_workers=_NUM_WORKERS.value),
+            on_rollout=advance,
+        )
+    logs = write_logs(training_dirs, history_dir / _NAME.value)
+    folder = release(output_dir, _NAME.value, choice)
+    for line in choice.table().lines():
+        echo(line)
+    for path in logs:
+        echo(f"log: {path}")
+    size_bytes = sum(path.stat().st_size for path in folder.iterdir())
+    echo(f"policy: {folder} ({size_bytes} bytes), checksum {choice.weights.checksum()[:16]}")
+
+
+def _training_dirs() -> list[Path]:
+    """The folders of the trainings; raises ConfigError unless these and a corpus are given, or else an evaluation."""
+    given = bool(_TRAINING_DIRS.value), _DATA_PATH.value is not None, _EVALUATION.value is not None
+    if given not in ((True, True, False), (False, False, True)):
+        raise ConfigError("expected --training_dirs and --data_path (to release a policy), or --evaluation alone")
+    return [Path(directory) for directory in _TRAINING_DIRS.value]
+
+
+if __name__ == "__main__":
+    entry()

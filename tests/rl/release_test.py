@@ -1,0 +1,123 @@
+"""From trainings to a policy that ships: the choice on a validation corpus, the files, and mistakes."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.errors import ConfigError
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.pretrained.shelf import Shelf
+from compiler_opt.rl.release import MEAN, gather, write_logs
+from tests import programs
+from tests.small_corpus import make_small_corpus
+
+CLANG = "clang-22"
+
+
+def network(bias: float, seed: int) -> NetworkWeights:
+    """Prefers inlining by `bias`, whatever the call site."""
+    rng = np.random.default_rng(seed)
+    kernels = (rng.normal(0, 0.01, (3, 4)).astype(np.float32), rng.normal(0, 0.01, (4, 2)).astype(np.float32))
+    biases = (np.zeros(4, np.float32), np.array([0, bias], np.float32))
+    metadata = {"problem": "inlining", "seed": seed, "method": "ppo", "corpus": {"name": "train", "num_modules": 7}}
+    return NetworkWeights(("callsite_cost",), (np.arange(9.0),), kernels, biases, metadata)
+
+
+def save_training(directory: Path, weights: NetworkWeights, iterations: int = 500) -> Path:
+    weights.save(directory / "policy")
+    entries = [{"iteration": i, "compiles": 8 * i, "reward_mean": i / 7} for i in range(1, iterations + 1)]
+    (directory / "history.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return directory
+
+
+def release(*flags: str) -> list[str]:
+    result = programs.run("compiler_opt.tools.release_policy", *flags)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_the_best_of_validation_is_released_and_evaluated(tmp_path: Path) -> None:
+    """The one that always inlines, the one that never does, and their mean, which does on balance."""
+    (tmp_path / "validation").mkdir()
+    make_small_corpus(tmp_path / "validation", CLANG)
+    always = save_training(tmp_path / "always", network(+3, 1))
+    never = save_training(tmp_path / "never", network(-2, 2))
+    shelf, logs = tmp_path / "shelf", tmp_path / "logs"
+    common = ("--name=inlining-Oz", f"--output_dir={shelf}", f"--history_dir={logs}")
+    data = (f"--training_dirs={always},{never}", f"--data_path={tmp_path / 'validation'}", f"--clang_path={CLANG}")
+    lines = release(*common, *data)
+    rows = [line.split() for line in lines if line.startswith(("always", "never", MEAN))]
+    assert [row[0] for row in rows] == ["always", "never", MEAN]
+    assert rows[0][1:3] == rows[2][1:3] != rows[1][1:3], "the mean decides as the surer one"
+    [chosen] = [row[0] for row in rows if row[-1] == "chosen"]
+    assert chosen in ("always", "never"), "a mean has to win"
+
+    weights = NetworkWeights.load(tmp_path / chosen / "policy")
+    folder = Shelf(shelf).path("inlining-Oz")
+    assert NetworkWeights.load(folder).checksum() == weights.checksum()
+    card = Shelf(shelf).card("inlining-Oz")
+    assert [result["corpus"] for result in card.results] == [
+        "validation, on which it was chosen out of always, never, mean"
+    ]
+    assert dict(card.seeds) == {"training": weights.metadata["seed"]}
+    logged = [json.loads(line) for line in (logs / "inlining-Oz" / "always.jsonl").read_text().splitlines()]
+    assert len(logged) == 200
+    assert logged[0] == {"iteration": 1, "compiles": 8, "reward_mean": 0.14286}
+    assert logged[-1] == {"iteration": 500, "compiles": 4000, "reward_mean": 71.429}
+
+    check_that_results_complete_the_card(tmp_path, common, folder)
+
+
+def check_that_results_complete_the_card(place: Path, common: tuple[str, ...], folder: Path) -> None:
+    evaluation = programs.run(
+        "compiler_opt.tools.evaluate",
+        f"--data_path={place / 'validation'}",
+        f"--output_path={place / 'results'}",
+        f"--clang_path={CLANG}",
+        "--baselines=never",
+        environment={"COMPILER_OPT_PRETRAINED": str(place / "shelf")},
+    )
+    assert evaluation.returncode == 0, evaluation.stderr
+    facts = json.loads((place / "results" / "summary.json").read_text())["provenance"]
+    assert facts["Policy"] == "pretrained:inlining-Oz"
+    for _ in range(2):  # The second time, the results take the place of the first.
+        release(*common, f"--evaluation={place / 'results'}")
+        _, result = Shelf(place / "shelf").card("inlining-Oz").results
+        assert result["linked text by project"].startswith("shapes ")
+    assert "linked text by project" in (folder / "MODEL_CARD.md").read_text()
+
+
+def test_the_mean_records_the_seeds(tmp_path: Path) -> None:
+    folders = [save_training(tmp_path / f"seed-{seed}", network(seed, seed)) for seed in (1, 2, 4)]
+    mean = gather(folders)[MEAN]
+    assert mean.biases[-1][1] == pytest.approx((1 + 2 + 4) / 3)
+    assert mean.metadata["mean_of"] == {f"seed-{seed}": {"seed": seed} for seed in (1, 2, 4)}
+    assert "seed" not in mean.metadata
+    assert "seed-4 {'seed': 4}" in mean.card().to_markdown()
+    assert list(gather(folders[:1])) == ["seed-1"]
+
+
+def test_trainings_that_have_no_mean(tmp_path: Path) -> None:
+    one = save_training(tmp_path / "one", network(1, 1))
+    other = dataclasses.replace(network(1, 2), quantiles=(np.arange(10.0),))
+    with pytest.raises(ConfigError, match=r"other: its policy has other features, vocabulary or layers than that of"):
+        gather([one, save_training(tmp_path / "other", other)])
+    with pytest.raises(ConfigError, match=r"one: expected folders of different names, other than mean; rename one"):
+        gather([one, one])
+    (one / "history.jsonl").unlink()
+    with pytest.raises(ConfigError, match=r"history.jsonl: expected the history of a training, found none"):
+        write_logs([one], tmp_path / "logs")
+
+
+@pytest.mark.parametrize(
+    "flags", [(), ("--training_dirs=a",), ("--training_dirs=a", "--data_path=b", "--evaluation=c"), ("--data_path=b",)]
+)
+def test_neither_trainings_nor_an_evaluation(flags: tuple[str, ...], tmp_path: Path) -> None:
+    result = programs.run("compiler_opt.tools.release_policy", "--name=x", f"--output_dir={tmp_path}", *flags)
+    assert result.returncode == 2
+    assert result.stderr == (
+        "error: expected --training_dirs and --data_path (to release a policy), or --evaluation alone\n"
+    )
