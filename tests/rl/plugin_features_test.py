@@ -13,6 +13,7 @@ from compiler_opt.llvm import plugin_features
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.rl.config import VocabularyConfig
 from compiler_opt.rl.quantiles import trace_quantiles
 from compiler_opt.rl.trace_files import Trace
 from tests import programs
@@ -55,7 +56,8 @@ def place(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments = (f"--clang_path={clang_path}", f"--data_path={place / 'corpus'}", f"--output_path={place / 'trace'}")
     run("tools/generate_default_trace", *arguments, "--num_workers=2", _SET)
     # As generate_vocab does, without waiting for TensorFlow once more.
-    quantiles = trace_quantiles(Trace(place / "trace"), problems.load("inlining").action_space, 16)
+    config = VocabularyConfig(num_quantiles=16)
+    quantiles = trace_quantiles(Trace(place / "trace"), problems.load("inlining").action_space, config)
     save_vocabulary(place / "vocabulary", quantiles)
     return place
 
