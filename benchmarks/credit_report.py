@@ -207,7 +207,7 @@ def _estimate(
     flips: Sequence[Compiled],
     linked: int,
 ) -> Estimate:
-    total: Counter[tuple[str, str]] = Counter()
+    total: defaultdict[tuple[str, str], float] = defaultdict(float)
     change = 0
     for flip in flips:
         default = modules[records.DEFAULT][flip.module]
@@ -350,9 +350,9 @@ def print_programs(read: Sequence[tuple[Project, list[Compiled]]]) -> None:
                 after = sum(weighted_text_bytes(each.sizes, counted) for each in modules[kind].values())
                 changes[name].append((after - before, linked, base))
         for name, values in changes.items():
-            said, linked, base = np.array(values).T
-            errors = np.abs(said - linked) / base
-            rows.append([kind, name, f"{said.sum() / linked.sum():.3f}", f"{errors.mean():.2%}", f"{errors.max():.2%}"])
+            said, true, default_bytes = np.array(values).T
+            errors = np.abs(said - true) / default_bytes
+            rows.append([kind, name, f"{said.sum() / true.sum():.3f}", f"{errors.mean():.2%}", f"{errors.max():.2%}"])
     print("\nwhole programs: the change of the sum of all scores over that of the linked program, against the default")
     print_table(["policy", "weights", "said / linked", "mean error", "largest error"], rows, 2)
 
@@ -428,8 +428,8 @@ def print_training(read: Sequence[tuple[Project, list[Compiled]]], group_size: i
         if squash_name not in ("none", "clip at 0.8", "log") and reach != "all the way":
             continue
         projects = np.array([name for name, _, _ in values])
-        truth, said = np.array([value[1:] for value in values]).T
-        cells = [with_interval(STATISTICS[s], said, truth, projects, _SAMPLES.value) for s in list(STATISTICS)[:3]]
+        true, estimated = np.array([value[1:] for value in values]).T
+        cells = [with_interval(STATISTICS[s], estimated, true, projects, _SAMPLES.value) for s in list(STATISTICS)[:3]]
         rows.append([reach, squash_name, str(len(values)), *cells])
     print_table(["reach", "squash", "decisions", *list(STATISTICS)[:3]], rows, 2)
 
