@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from benchmarks import credit_records as records
 from benchmarks.credit_records import Compiled
+from benchmarks.credit_variants import keys
 from compiler_opt.collect.flip_store import Flips, FlipStore
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
@@ -183,15 +184,15 @@ class _Study:
         """The modules that have the flipped decision of a COMDAT function, and its position in each."""
         default = defaults[flip.module]
         assert flip.flipped is not None and default.sites is not None
-        site = _keys(default.sites)[flip.flipped]
+        site = keys(default.sites)[flip.flipped]
         if site[0] not in default.sizes.function_comdats:
             return []
         found = []
         for module in self._modules:
             sites = defaults[module.name].sites
-            keys = {} if sites is None else {key: position for position, key in enumerate(_keys(sites))}
-            if site in keys:
-                found.append((module, keys[site]))
+            positions = {} if sites is None else {key: position for position, key in enumerate(keys(sites))}
+            if site in positions:
+                found.append((module, positions[site]))
         return found
 
     def _flip_everywhere(self, number: int, copies: Sequence[tuple[Module, int]]) -> list[Compiled]:
@@ -249,16 +250,6 @@ class _Study:
 
 def _num_decisions(compiled: Compiled) -> int:
     return 0 if compiled.advice is None else len(compiled.advice)
-
-
-def _keys(sites: CallSites) -> list[tuple[str, str, int]]:
-    """Caller, callee and the number of earlier decisions about both, for each decision."""
-    seen: Counter[tuple[int, int]] = Counter()
-    keys = []
-    for pair in zip(sites.callers.tolist(), sites.callees.tolist(), strict=True):
-        keys.append((sites.functions[pair[0]], sites.functions[pair[1]], seen[pair]))
-        seen[pair] += 1
-    return keys
 
 
 def local_functions(path: Path) -> tuple[str, ...]:

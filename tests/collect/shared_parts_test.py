@@ -1,6 +1,7 @@
 """Copies of COMDAT functions as the latest rollouts emit them, by arithmetic."""
 
 import json
+from collections.abc import Mapping
 
 import hypothesis
 import numpy as np
@@ -86,7 +87,7 @@ def test_scores_sum_up_to_the_linked_program_and_survive_an_interruption(
     context = latest.baseline.contexts["p"]
     # Over the latest rollouts: each part counts once if on average at least one module emits it, else its share.
     total = sum(np.mean([PROBLEM.score(_object(parts), context) for parts in own]) for own in emitted.values())
-    copies = {part: sum(np.mean([part in parts for parts in own]) for own in emitted.values()) for part in "abc"}
+    copies = {part: sum(float(np.mean([part in each for each in own])) for own in emitted.values()) for part in "abc"}
     assert total == pytest.approx(300 + sum(_BYTES[part] * min(1, copies[part]) for part in "abc"), abs=1e-3)
     resumed = LatestContexts(PROBLEM, baseline, json.loads(json.dumps(latest.state())))
     assert resumed.baseline == latest.baseline
@@ -94,7 +95,7 @@ def test_scores_sum_up_to_the_linked_program_and_survive_an_interruption(
 
 
 def test_problems_without_shared_parts_keep_their_contexts() -> None:
-    baseline = Baseline({"m": 1.0}, {"p": None}, {}, 0.0)
+    baseline: Baseline[Mapping[str, float]] = Baseline({"m": 1.0}, {"p": {}}, {}, 0.0)
     latest = LatestContexts(PROBLEM, baseline)
     latest.update([_group("m", "a")])
     assert (latest.baseline, latest.state()) == (baseline, {})
