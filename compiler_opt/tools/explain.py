@@ -22,7 +22,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import explain_report
 from compiler_opt.evaluation.explain import ExplainSettings, explain
 from compiler_opt.files import check_folder_writable, exclusive_directory
-from compiler_opt.llvm.inliner_plugin import inliner_plugin
+from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems import problem as problems
@@ -62,12 +62,12 @@ def entry() -> None:
         corpus = corpus.configured(changed)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    features = [feature.name for feature in toolchain.require(problem.advisor.problem).features]
-    for policy in (first, second):
-        if isinstance(policy, LearnedPolicy):
-            policy.check(features)
     # Otherwise a plugin that cannot be built would be every module's failure.
     inliner_plugin(toolchain)
+    for policy in (first, second):
+        if isinstance(policy, LearnedPolicy):
+            policy.check(toolchain.require(problem.advisor.problem).feature_names)
+            toolchain = with_plugin_features(toolchain, policy.plugin_features)
     output_path = _OUTPUT_PATH.value
     check_folder_writable(output_path)
     interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
