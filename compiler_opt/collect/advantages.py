@@ -87,7 +87,7 @@ class GroupRelative(Advantages):
         scale = root_mean_square or 1.0
         advantages = []
         for group, group_credit in zip(groups, by_decision, strict=True):
-            by_module = zip(group.trajectories(), _standardised(group.rewards(problem)), strict=True)
+            by_module = zip(group.trajectories(), standardised(group.rewards(problem)), strict=True)
             combined = [np.full(len(trajectory), value) for trajectory, value in by_module]
             if group_credit is not None:
                 combined = [
@@ -149,7 +149,7 @@ class MovingAverage(Advantages):
         self._average = dict(state["average"])
 
 
-def _standardised(values: np.ndarray) -> np.ndarray:
+def standardised(values: np.ndarray) -> np.ndarray:
     """Scales values to mean 0 and deviation 1; zeros if all are equal."""
     centred = values - values.mean()
     deviation = centred.std()

@@ -66,13 +66,14 @@ def evaluate(
     toolchain: Toolchain,
     settings: EvaluationSettings = EvaluationSettings(),
     provenance: Mapping[str, str] | None = None,
+    pool: WorkerPool | None = None,
     on_rollout: Callable[[Rollout], None] = lambda rollout: None,
 ) -> Evaluation:
     """Compares a policy, and baselines (`other_policies`), with the compiler's default on every module of a corpus.
 
     Modules that the default fails to compile are left out. If another policy fails, the default's object takes its
-    place. Both are in `Evaluation.failures`. `provenance` is recorded in the result; `on_rollout` is called after each
-    of `num_rollouts` compilations, for progress bars.
+    place. Both are in `Evaluation.failures`. `provenance` is recorded in the result; `pool` compiles, by default a new
+    one; `on_rollout` is called after each of `num_rollouts` compilations, for progress bars.
 
     Raises:
       CorpusError: most of the default's or the policy's compilations fail; the message has the first reason.
@@ -93,7 +94,8 @@ def evaluate(
             name: _ProjectRun(name, modules, tuple(policies), scratch / str(number))
             for number, (name, modules) in enumerate(corpus.projects().items())
         }
-        pool = stack.enter_context(WorkerPool(toolchain, problem, settings.num_workers))
+        if pool is None:
+            pool = stack.enter_context(WorkerPool(toolchain, problem, settings.num_workers))
         jobs = (job for run in tuple(runs.values()) for job in run.jobs(policies, settings))
         watches = {name: FailureWatch(len(corpus.modules), f"modules (with {name})") for name in (DEFAULT, policy.name)}
         for job, rollout in pool.rollouts(jobs):

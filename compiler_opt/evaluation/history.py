@@ -3,6 +3,7 @@
 Each line is a JSON object about one iteration. Reports read
 
     iteration, compiles (so far), reward_mean, reward_by_project {project: reward}
+    validation_mean, validation_total          changes on the validation corpus, in some iterations
 
 and ignore other keys. An incomplete last line, which a killed training leaves, is skipped.
 """
@@ -30,10 +31,18 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """The rewards of a training: means over the modules of each iteration, of all and of each training project."""
+    """The course of a training.
+
+    Attributes:
+      reward: mean over the modules of each iteration.
+      projects: the same for each training project.
+      validation: changes on the validation corpus, negative is better: the mean of its projects, and all together;
+        empty without validation.
+    """
 
     reward: Curve
     projects: tuple[Curve, ...]
+    validation: tuple[Curve, ...] = ()
 
 
 def read_entries(path: Path) -> tuple[list[dict[str, Any]], int]:
@@ -77,12 +86,17 @@ def load_history(path: Path) -> History:
         raise ConfigError(f"{path}: expected JSON objects with the numbers 'iteration' and 'compiles', found none")
     rewards = [by_project if isinstance(by_project := e.get("reward_by_project"), dict) else {} for e in entries]
     compiles = [entry["compiles"] for entry in entries]
+    validation = (
+        _curve(name, compiles, [entry.get(key) for entry in entries])
+        for name, key in (("mean of projects", "validation_mean"), ("together", "validation_total"))
+    )
     return History(
         reward=_curve("mean", compiles, [entry.get("reward_mean") for entry in entries]),
         projects=tuple(
             _curve(name, compiles, [by_project.get(name) for by_project in rewards])
             for name in dict.fromkeys(name for by_project in rewards for name in by_project)
         ),
+        validation=tuple(curve for curve in validation if curve.values),
     )
 
 

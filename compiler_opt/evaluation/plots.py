@@ -152,7 +152,7 @@ def size_scatter(evaluation: Evaluation) -> Markup:
 
 
 def training_curve(history: History | None) -> Markup | None:
-    """Reward over compilations: the mean, and thin lines for each project; None without rewards."""
+    """Reward over compilations: the mean, thin lines for each project, and validation; None without rewards."""
     if history is None or not history.reward.values:
         return None
     figure = Figure(figsize=(9, 3.2), layout="constrained")
@@ -167,6 +167,13 @@ def training_curve(history: History | None) -> Markup | None:
     mean = smoothed(iterations, window)
     label = f"training, mean of {window} iterations" if window > 1 else "training"
     axes.plot(mean.compiles, _percent(mean.values), color=_COLORS["accent"], linewidth=2, label=label)
+    for marker, curve in zip(_MARKERS, history.validation, strict=False):
+        # Changes become reductions, like rewards.
+        reductions = [-100 * value for value in curve.values]
+        label = f"validation, {curve.name}"
+        axes.plot(
+            curve.compiles, reductions, marker + "-", color=_COLORS["text"], markersize=4, linewidth=1, label=label
+        )
     axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
     axes.set_ylabel("reward (relative reduction of the score)", color=_COLORS["muted"], fontsize=9)
     axes.yaxis.set_major_formatter(_PERCENT_TICKS)

@@ -46,17 +46,21 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
 def terminal_table(evaluation: Evaluation) -> str:
     """The result as plain text: a table of projects, a summary and, for size, the modules that grew most."""
     policy, score = evaluation.policy, evaluation.problem.score_name
-    objects, scores = evaluation.totals[policy].objects, evaluation.totals[policy].scores
+    total = evaluation.totals[policy]
+    objects, scores = total.objects, total.scores
     failures = count_text(len(evaluation.failures()), "failure")
     if not evaluation.problem.is_size:
         summary = (
-            f"score ({score}): {estimate_text(scores.total)}, mean of modules {estimate_text(scores.mean)}; modules: "
-            f"{scores.wins} lower, {scores.ties} same, {scores.losses} higher; {failures}"
+            f"score ({score}): {estimate_text(scores.total)}, mean of modules {estimate_text(scores.mean)}, mean of "
+            f"projects {estimate_text(total.project_scores.mean)}; modules: {scores.wins} lower, {scores.ties} same, "
+            f"{scores.losses} higher; {failures}"
         )
         return "\n".join([*_project_scores(evaluation).lines(), "", summary])
     lines = [
         *_project_sizes(evaluation).lines(),
         "",
+        f"linked text: {estimate_text(total.linked.total)} together, mean of projects "
+        f"{estimate_text(total.linked.mean)}; intervals over other projects",
         f"{score}: {estimate_text(scores.total)}; modules: {objects.wins} smaller, {objects.ties} same, "
         f"{objects.losses} bigger; {failures}",
     ]
@@ -83,8 +87,10 @@ def _score_page(evaluation: Evaluation, history: History | None) -> str:
         cards=[
             estimate_card("Score", scores.total),
             estimate_card("Mean over modules", scores.mean),
+            estimate_card("Mean over projects", total.project_scores.mean),
             ("Modules lower / same / higher", f"{scores.wins} / {scores.ties} / {scores.losses}", "by the score"),
-            ("Linked text", Change(total.linked_change), "all projects together"),
+            estimate_card("Linked text, all together", total.linked.total),
+            estimate_card("Linked text, mean of projects", total.linked.mean),
         ],
         project_plot=plots.change_bars(
             [project.name for project in by_change],
@@ -147,7 +153,8 @@ def _size_page(evaluation: Evaluation, history: History | None) -> str:
         headline=change_headline("Linked text", total.linked_change, ("smaller", "bigger")),
         lead=lead(evaluation),
         cards=[
-            ("Linked text", Change(total.linked_change), "all projects together"),
+            estimate_card("Linked text, all together", total.linked.total),
+            estimate_card("Linked text, mean of projects", total.linked.mean),
             estimate_card(evaluation.problem.score_name, scores.total),
             estimate_card("Text of the objects", objects.total),
             estimate_card("Mean over modules", objects.mean),
@@ -259,8 +266,10 @@ def _policies(evaluation: Evaluation) -> Table:
     rows: list[list[Cell]] = [
         [
             name,
-            Change(total.linked_change),
-            *(Change(e.value, interval=(e.low, e.high)) for e in (total.objects.total, total.scores.total)),
+            *(
+                Change(e.value, interval=(e.low, e.high))
+                for e in (total.linked.total, total.linked.mean, total.objects.total, total.scores.total)
+            ),
             *(f"{count:,}" for count in (total.objects.wins, total.objects.ties, total.objects.losses)),
             f"{total.num_failures:,}",
             f"{total.cpu_s + total.host_cpu_s:,.0f}",
@@ -268,6 +277,18 @@ def _policies(evaluation: Evaluation) -> Table:
         for name, total in evaluation.totals.items()
     ]
     default_cpu_s = sum(module.outputs[DEFAULT].cpu_s for module in evaluation.modules)
-    rows.append([DEFAULT, *[""] * 7, f"{default_cpu_s:,.0f}"])
+    rows.append([DEFAULT, *[""] * 8, f"{default_cpu_s:,.0f}"])
     score = evaluation.problem.score_name
-    return Table(["policy", "linked text", "objects", score, "smaller", "same", "bigger", "failed", "CPU s"], rows)
+    head = [
+        "policy",
+        "linked text",
+        "mean of projects",
+        "objects",
+        score,
+        "smaller",
+        "same",
+        "bigger",
+        "failed",
+        "CPU s",
+    ]
+    return Table(head, rows)

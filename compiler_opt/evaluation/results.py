@@ -141,8 +141,10 @@ class Total:
     Attributes:
       default_linked_bytes: sum over the projects that were linked under both.
       linked_bytes: the policy's sum over the same projects.
+      linked: comparison of the linked text of the same projects; its mean counts all projects the same.
       objects: comparison of the modules' object text.
       scores: comparison of the modules' scores (for inlining, COMDAT-weighted text bytes).
+      project_scores: comparison of the projects' scores.
       num_failures: failed compilations, for which the default's object is used.
       cpu_s: CPU seconds of its compilations.
       host_cpu_s: CPU seconds of the processes that evaluate the policy for them.
@@ -151,8 +153,10 @@ class Total:
     policy: str
     default_linked_bytes: int
     linked_bytes: int
+    linked: statistics.Comparison
     objects: statistics.Comparison
     scores: statistics.Comparison
+    project_scores: statistics.Comparison
     num_failures: int
     cpu_s: float
     host_cpu_s: float
@@ -215,22 +219,29 @@ class Evaluation:
         """Change of the linked text with `NEVER_WORSE`, all projects together; None if none was linked."""
         if all(project.linked_change(NEVER_WORSE) is None for project in self.projects):
             return None
-        return statistics.relative_change(*self._linked_bytes(NEVER_WORSE))
+        default, never_worse = self._linked_bytes(NEVER_WORSE)
+        return statistics.relative_change(sum(default), sum(never_worse))
 
-    def _linked_bytes(self, name: str) -> tuple[int, int]:
-        """Sums under the default and under `name`, over the projects that were linked under both."""
+    def _linked_bytes(self, name: str) -> tuple[list[int], list[int]]:
+        """Linked text under the default and under `name`, of the projects that were linked under both."""
         linked = [project.linked_bytes for project in self.projects if project.linked_change(name) is not None]
-        return sum(sizes[DEFAULT] for sizes in linked), sum(sizes[name] for sizes in linked)
+        return [sizes[DEFAULT] for sizes in linked], [sizes[name] for sizes in linked]
 
     def _total(self, policy: str) -> Total:
         outputs = [module.outputs[policy] for module in self.modules if policy in module.outputs]
         default_linked_bytes, linked_bytes = self._linked_bytes(policy)
         return Total(
             policy=policy,
-            default_linked_bytes=default_linked_bytes,
-            linked_bytes=linked_bytes,
+            default_linked_bytes=sum(default_linked_bytes),
+            linked_bytes=sum(linked_bytes),
+            linked=statistics.compare_projects(default_linked_bytes, linked_bytes, seed=self.seed),
             objects=self._compare(policy, lambda output: output.text_bytes),
             scores=self._compare(policy, lambda output: output.score),
+            project_scores=statistics.compare_projects(
+                [project.score(DEFAULT) for project in self.projects],
+                [project.score(policy) for project in self.projects],
+                seed=self.seed,
+            ),
             num_failures=sum(project.num_substituted(policy) for project in self.projects),
             cpu_s=sum(output.cpu_s for output in outputs),
             host_cpu_s=sum(output.host_cpu_s for output in outputs),
@@ -266,7 +277,7 @@ class Evaluation:
             "bootstrap": {
                 "confidence": statistics.CONFIDENCE,
                 "resamples": statistics.NUM_RESAMPLES,
-                "resampled": "modules within their project",
+                "resampled": "modules within their project; linked and project_scores: projects",
             },
             "provenance": dict(self.provenance),
             "totals": {

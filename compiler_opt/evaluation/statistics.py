@@ -1,10 +1,11 @@
-"""Paired comparisons of module sizes, with bootstrap intervals.
+"""Paired comparisons of sizes, of modules or of linked projects, with bootstrap intervals.
 
-Legend: N modules, R resamples.
+Legend: N modules or projects, R resamples.
 
-The intervals estimate the variation over other modules of the same projects: modules are resampled with replacement
-within their project, and both sizes of a module stay together. Projects are not resampled: they are few, and chosen
-rather than sampled. Intervals are percentile bootstrap intervals (Efron 1979).
+Modules (`compare`) are resampled with replacement within their project: the interval estimates the variation over other
+modules of the same projects. Linked projects (`compare_projects`) are resampled themselves: the interval estimates the
+variation over other projects like these. It is wide, as projects are few; of a single project it is empty. Both sizes
+of a module or project stay together. Intervals are percentile bootstrap intervals (Efron 1979).
 """
 
 import dataclasses
@@ -31,15 +32,15 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Sizes of the same N modules under two compilers; changes are relative, negative is smaller.
+    """Sizes of the same N modules or projects under two compilers; changes are relative, negative is smaller.
 
     Attributes:
-      total: change of the sum of the sizes: large modules count more.
-      mean: mean of the modules' changes: all modules count the same.
-      median: median of the modules' changes.
-      wins: modules that got smaller.
-      losses: modules that got bigger.
-      ties: modules of the same size.
+      total: change of the sum of the sizes: large ones count more.
+      mean: mean of their changes: all count the same.
+      median: median of their changes.
+      wins: how many got smaller.
+      losses: how many got bigger.
+      ties: how many have the same size.
     """
 
     total: Estimate
@@ -88,6 +89,14 @@ def compare(
         losses=int((after > before).sum()),
         ties=int((after == before).sum()),
     )
+
+
+def compare_projects(
+    baseline: Sequence[float], other: Sequence[float], *, seed: int = 0, resamples: int = NUM_RESAMPLES
+) -> Comparison:
+    """Compares two sizes of each of N projects, `[N]` under the default and under another policy."""
+    # As if the projects were the modules of one project.
+    return compare(baseline, other, [""] * len(baseline), seed=seed, resamples=resamples)
 
 
 def _estimate(value: float, resampled: NDArray[np.float64]) -> Estimate:

@@ -7,23 +7,37 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.collect.backends.development import OUTPUT_SPEC_FILE, TFLITE_FILE
+from compiler_opt.collect.backends.development import OUTPUT_SPEC_FILE, TFLITE_FILE, check_no_margin
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.errors import ConfigError, OutputError, PolicyError
-from compiler_opt.export.release_model import EMBEDDED_MODELS, EmbeddedModel, write_aot, write_release_model
+from compiler_opt.export.release_model import (
+    EMBEDDED_MODELS,
+    SAVED_MODEL_FILE,
+    EmbeddedModel,
+    write_aot,
+    write_release_model,
+)
 from compiler_opt.files import check_folder_writable, write_atomically
+from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.ir2vec import components
+from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.spaces.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory, native_blob
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 
 def export_policy(
-    policy_dir: Path, output: Path, formats: list[str], *, evaluation: Path | None = None
+    policy_dir: Path,
+    output: Path,
+    formats: list[str],
+    *,
+    evaluation: Path | None = None,
+    margin: float | None = None,
 ) -> dict[str, list[Path]]:
     """Exports the policy in a folder in some of `FORMATS`, together with its model card; returns each format's files.
 
@@ -32,6 +46,7 @@ def export_policy(
       output: the folder to write into; other files in it stay.
       formats: names among `FORMATS`.
       evaluation: folder of an evaluation of this policy, whose results the card is to include.
+      margin: replaces the policy's margin, see `NetworkWeights`; most formats need 0.
 
     Raises:
       PolicyError: there is no intact policy, or it has no such format.
@@ -43,17 +58,29 @@ def export_policy(
     if unknown or not formats:
         found = repr(unknown[0]) if unknown else "none"
         raise ConfigError(f"--format: expected some of {', '.join(FORMATS)}; found {found}")
-    weights = NetworkWeights.load(policy_dir)
+    weights = NetworkWeights.load(policy_dir).with_margin(margin)
     card = weights.card()
     if evaluation is not None:
         card = card.with_results(evaluation_results(evaluation, weights.checksum()))
     problem = problems.recorded(weights.metadata, str(policy_dir))
+    problem.policy(weights, origin=str(policy_dir))
     model, possible = EMBEDDED_MODELS[problem.advisor.problem], problem.action_space.formats(weights)
     impossible = [form for form in formats if form not in possible]
     if impossible and components(weights.features):
         raise PolicyError(
             f"{policy_dir}: observes IR2Vec embeddings, which the format {impossible[0]} cannot represent; expected "
             "aot, or a policy that was trained without them"
+        )
+    if impossible and (computed := plugin_features.among(weights.features)):
+        raise PolicyError(
+            f"{policy_dir}: observes features that only our plugin computes ({', '.join(computed)}), so it cannot be "
+            f"exported in the format {impossible[0]}; expected {' or '.join(possible)}, compiler_opt/tools/deploy.py, "
+            "or a policy that was trained on LLVM's features"
+        )
+    if impossible and weights.margin:
+        raise PolicyError(
+            f"{policy_dir}: has the margin {weights.margin:g}, but the format {impossible[0]} cannot take the default "
+            f"decision; expected {' or '.join(possible)}, or --margin=0, with which the network alone decides"
         )
     if impossible:
         raise PolicyError(
@@ -65,7 +92,7 @@ def export_policy(
             )
         )
     check_folder_writable(output)
-    export = _Export(policy_dir, weights, model, output)
+    export = _Export(policy_dir, weights, model, output, may_save=margin is not None)
     written = {name: FORMATS[name](export) for name in formats}
     card.save(output)
     return written
@@ -84,6 +111,7 @@ def evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
             "optimisation": facts["Optimisation"],
             "modules": summary["num_modules"],
             "linked text against the default": f"{total['linked_change']:+.2%}",
+            "mean of the projects' linked text": f"{total['linked']['mean']['value']:+.2%}",
             "linked text by project": ", ".join(_projects(summary["projects"], name)),
             "objects' text against the default": f"{total['objects']['total']['value']:+.2%}",
             "objects smaller, bigger, the same": ", ".join(
@@ -114,12 +142,16 @@ def _projects(projects: Sequence[Mapping[str, Any]], policy: str) -> Iterator[st
 
 @dataclasses.dataclass(frozen=True)
 class _Export:
-    """A policy to be written in one of the formats."""
+    """A policy to be written in one of the formats.
+
+    With `may_save`, a SavedModel that the folder does not have is made, as for a policy with a margin.
+    """
 
     policy_dir: Path
     weights: NetworkWeights
     model: EmbeddedModel
     output: Path
+    may_save: bool
 
     def write(self, contents: Mapping[str, bytes]) -> list[Path]:
         """Writes files by name; returns their paths."""
@@ -142,7 +174,14 @@ class _Export:
         return self.write(_tflite_files(self.weights, self.model.advice.name))
 
     def aot(self) -> list[Path]:
-        return write_aot(self.policy_dir, self.model, self.output)
+        if not self.may_save or (self.policy_dir / SAVED_MODEL_FILE).is_file():
+            return write_aot(self.policy_dir, self.model, self.output)
+        load_tensorflow()
+        from compiler_opt.export.saved_model import save_policy
+
+        with scratch_directory() as scratch:
+            save_policy(scratch / "policy", self.weights, Binary(), self.model.advice.name)
+            return write_aot(scratch / "policy", self.model, self.output)
 
 
 FORMATS: Mapping[str, Callable[[_Export], list[Path]]] = {
@@ -174,6 +213,7 @@ def write_development_model(policies: PolicyFolder, policy: Policy, action_name:
             f"policy {policy.name!r}: only binary policies are converted for the development mode; use the backend "
             "auto, which hands such decisions over the channel"
         )
+    check_no_margin(policy)
     if (policies.path(policy) / TFLITE_FILE).exists():
         return
     files = _tflite_files(policy.weights, action_name, temperature=policy.temperature)

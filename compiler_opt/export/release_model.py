@@ -59,7 +59,7 @@ _CPP_COMPILERS = ("c++", "g++", "clang++")
 _TIMEOUT_S = 300.0
 _AOT_TIMEOUT_S = 900.0
 _AOT_MEMORY_BYTES = 1 << 36  # address space, much of which TensorFlow only reserves
-_SAVED_MODEL_FILE = "saved_model.pb"
+SAVED_MODEL_FILE = "saved_model.pb"
 _C_TYPES = {_INT64: "int64_t", np.dtype("f4"): "float"}
 
 
@@ -159,9 +159,9 @@ def write_aot(
       OutputError: a file cannot be written.
     """
     require_tensorflow("the format aot")
-    if not (policy_dir / _SAVED_MODEL_FILE).is_file():
+    if not (policy_dir / SAVED_MODEL_FILE).is_file():
         raise PolicyError(
-            f"{policy_dir}: expected {_SAVED_MODEL_FILE} in it, found none; give the policy's folder of a training"
+            f"{policy_dir}: expected {SAVED_MODEL_FILE} in it, found none; give the policy's folder of a training"
         )
     with scratch_directory() as scratch:
         # The command leaves files beside its output and in the temporary folder, so both are this folder.

@@ -8,7 +8,8 @@ network.mlgo                    the native form, see `spaces.native`
 model_card.json, MODEL_CARD.md  see `policies.model_card`
 
 `ActionSpace.formats` says which of the forms for LLVM a policy has: the native form and TFLite are for binary policies
-of integer features only, and masked categorical policies have no SavedModel either. The action is the advice.
+of integer features only, and masked categorical policies have no SavedModel either. Neither has a binary policy with a
+margin, since LLVM does not give its models the default decision. The action is the advice.
 """
 
 import warnings

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 // GCC fuses multiply-adds by default, and vectorises these loops well at -O3 only.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -76,7 +77,7 @@ inline uint32_t crc32(const unsigned char *bytes, size_t size) {
 // A network in a blob, which must outlive it. Cheap to copy; several threads may use one concurrently.
 class PolicyNetwork {
  public:
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 1, kVersionWithMargin = 2;
   static constexpr size_t kMaxFeatures = 512;
   static constexpr size_t kMaxWidth = 1024;  // outputs of a layer
   static constexpr size_t kMaxActions = kMaxWidth;
@@ -107,6 +108,9 @@ class PolicyNetwork {
   }
 
   size_t num_actions() const { return num_layers_ == 0 ? 0 : widths_[num_layers_ - 1]; }
+
+  // A greedy policy takes the default decision where its two logits differ by less than this; 0 for most policies.
+  double margin() const { return margin_; }
 
   // A JSON text about the policy's origin, which this class does not interpret.
   const char *metadata() const { return metadata_; }
@@ -155,9 +159,10 @@ class PolicyNetwork {
     std::memcpy(&prologue, blob, sizeof(prologue));
     if (std::memcmp(prologue.magic, "mlgo-net", sizeof(prologue.magic)) != 0)
       return "not a policy network: expected it to begin with `mlgo-net`";
-    if (prologue.version != kVersion)
-      return prologue.version == kVersion << 24 ? "the policy network needs a little-endian machine"
-                                                : "the policy network has another format version; export it again";
+    if (prologue.version != kVersion && prologue.version != kVersionWithMargin)
+      return prologue.version == kVersion << 24 || prologue.version == kVersionWithMargin << 24
+                 ? "the policy network needs a little-endian machine"
+                 : "the policy network has another format version; export it again";
     if (prologue.size != size)
       return prologue.size > size ? "the policy network is truncated"
                                   : "the policy network is longer than its header says";
@@ -176,6 +181,15 @@ class PolicyNetwork {
     num_layers_ = prologue.num_layers;
 
     uint64_t end = sizeof(Prologue);
+    if (prologue.version == kVersionWithMargin) {
+      end += sizeof margin_;
+      if (end > size)
+        return "the policy network's sections exceed its size";
+      std::memcpy(&margin_, blob + sizeof(Prologue), sizeof margin_);
+      // No comparison with NaN is true.
+      if (!(margin_ > 0 && margin_ <= std::numeric_limits<double>::max()))
+        return "the policy network's margin is not a positive number";
+    }
     auto section = [&](uint64_t bytes) -> const unsigned char * {
       const uint64_t begin = end;
       end += aligned(bytes);
@@ -312,6 +326,7 @@ class PolicyNetwork {
       out[k] = sums[k];
   }
 
+  double margin_ = 0;
   size_t num_features_ = 0;
   size_t num_layers_ = 0;
   uint32_t widths_[kMaxLayers] = {};      // outputs of each layer

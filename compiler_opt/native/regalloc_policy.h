@@ -64,6 +64,8 @@ class RegallocPolicy {
       if (num_candidates_ < 2 || weight_ == features.size() || broken_hints_ == features.size())
         return "the compiler does not compute use_def_density and nr_broken_hints, by which candidates are compared";
     }
+    if (network_.margin() != 0)
+      return "the network has a margin, which only inlining policies may have";
     if (network_.num_actions() != (has_candidates_ ? 1 : 2))
       return "the network is for another problem";
     for (size_t index = 0; index < network_.num_features(); ++index) {

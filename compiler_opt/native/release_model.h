@@ -36,7 +36,8 @@ struct Tensor {
 template <class Policy>
 class ReleaseModel {
  public:
-  ReleaseModel() : usable_(network_.load(Policy::blob(), Policy::kBlobSize) == nullptr) {}
+  // LLVM does not offer the default decision, which a policy with a margin needs.
+  ReleaseModel() : usable_(network_.load(Policy::blob(), Policy::kBlobSize) == nullptr && network_.margin() == 0) {}
   // LLVM keeps pointers to the buffers.
   ReleaseModel(const ReleaseModel &) = delete;
   ReleaseModel &operator=(const ReleaseModel &) = delete;

@@ -20,6 +20,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.inliner_plugin import inliner_plugin
+from compiler_opt.llvm.plugin_features import check_observed
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.changes import Changes, Reference
@@ -40,7 +41,7 @@ def optimize(
       CompilerOptError: an error that the user can fix; the same call then continues.
     """
     problem = problems.load("inlining")
-    features = [feature.name for feature in toolchain.require(problem.advisor.problem).features]
+    features = toolchain.require(problem.advisor.problem).feature_names
     for tool in ("clang++", "ld.lld", "llvm-ar"):
         toolchain.tool(tool)
     reused = ReusedPolicy.find(settings.reuse_policy) if settings.reuse_policy is not None else None
@@ -48,7 +49,9 @@ def optimize(
     if reused is None:
         require_tensorflow("training a policy (without --reuse_policy)")
     if given:
-        problem.load_policy(pretrained.folder(given)).check(features)
+        policy = problem.load_policy(pretrained.folder(given))
+        policy.check(features)
+        check_observed((spec.name for spec in toolchain.problems["inlining"].features), policy.weights.features, given)
     if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():
         raise ConfigError(f"{settings.output}: holds the policy; give another folder as --output")
     check_folder_writable(settings.output)

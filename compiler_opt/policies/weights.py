@@ -6,6 +6,7 @@ Legend: F features, H units of the first layer, A outputs.
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +19,10 @@ from compiler_opt.files import shown
 from compiler_opt.policies import model_card
 
 NETWORK_FILE = "network.npz"
-FORMAT = 1
+FORMAT, FORMAT_WITH_MARGIN = 1, 2
+"""Of the file. Versions of compiler_opt that do not know margins refuse the second, rather than ignore the margin."""
+ALWAYS_DEFAULT = 1e30
+"""A margin that no network reaches: the policy takes the default's decisions only."""
 _MAX_FILE_BYTES = 1 << 28
 
 TRANSFORMS = ("x", "sqrt(x)", "x^2")
@@ -53,6 +57,8 @@ class NetworkWeights:
       kernels: one per dense layer; the first is `[3 F, H]`, the last `[..., A]`. All layers but the last are rectified.
       biases: one per dense layer.
       metadata: how it was trained; recorded, not interpreted.
+      margin: a greedy binary policy leaves the default only where its two logits differ by at least this; elsewhere it
+        takes the default decision. 0: the network alone decides. Sampling ignores it.
     """
 
     features: tuple[str, ...]
@@ -60,8 +66,11 @@ class NetworkWeights:
     kernels: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
     metadata: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.margin < math.inf:
+            raise PolicyError(f"margin: expected a finite number of at least 0, found {shown(self.margin)}")
         width = len(TRANSFORMS) * len(self.features)
         if len(self.quantiles) != len(self.features) or len(self.kernels) != len(self.biases) or not self.kernels:
             raise PolicyError("policy network: the numbers of features, quantiles, kernels and biases disagree")
@@ -82,12 +91,14 @@ class NetworkWeights:
                 raise PolicyError(f"vocabulary of {name!r}: expected ascending finite numbers")
 
     def checksum(self) -> str:
-        """SHA-256 of features, vocabulary and weights, without metadata; in hexadecimal."""
+        """SHA-256 of features, vocabulary, weights and margin, without metadata; in hexadecimal."""
         digest = hashlib.sha256(json.dumps(self.features).encode())
         for dtype, arrays in (("<f8", self.quantiles), ("<f4", self.kernels), ("<f4", self.biases)):
             for array in arrays:
                 content = np.ascontiguousarray(array, dtype)
                 digest.update(f"{content.shape}".encode() + content.tobytes())
+        if self.margin:
+            digest.update(f"margin {float(self.margin)!r}".encode())
         return digest.hexdigest()
 
     def forward(self, inputs: np.ndarray) -> np.ndarray:
@@ -98,14 +109,21 @@ class NetworkWeights:
             activations = np.maximum(activations @ kernel + bias, 0)
         return activations @ last[0] + last[1]
 
+    def with_margin(self, margin: float | None) -> "NetworkWeights":
+        """The same network with another margin; itself for None. Raises PolicyError if the margin is out of range."""
+        return self if margin is None else dataclasses.replace(self, margin=margin)
+
     def card(self) -> model_card.ModelCard:
         """Its model card, without results."""
         widths = [len(bias) for bias in self.biases]
-        return model_card.ModelCard.from_metadata(self.checksum(), self.features, widths, self.metadata)
+        facts = {**self.metadata, "margin": self.margin} if self.margin else self.metadata
+        return model_card.ModelCard.from_metadata(self.checksum(), self.features, widths, facts)
 
     def save(self, directory: Path, *, compressed: bool = False) -> None:
         """Writes `network.npz` into a policy's folder, whole or not at all; raises OutputError if that fails."""
         header = {"format": FORMAT, "features": list(self.features), "metadata": dict(self.metadata)}
+        if self.margin:
+            header |= {"format": FORMAT_WITH_MARGIN, "margin": self.margin}
         arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
         arrays |= {f"quantiles_{index}": value for index, value in enumerate(self.quantiles)}
         arrays |= {f"kernel_{index}": value for index, value in enumerate(self.kernels)}
@@ -133,15 +151,15 @@ class NetworkWeights:
         try:
             arrays = load_arrays(path, _MAX_FILE_BYTES)
             header = json.loads(arrays["header"].tobytes())
-            if header["format"] == FORMAT:
+            if header["format"] in (FORMAT, FORMAT_WITH_MARGIN):
                 return cls._of_arrays(header, arrays)
         except OSError as error:
             raise PolicyError(f"{path}: cannot be read ({error.strerror}); export the policy again") from error
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise PolicyError(f"{path}: damaged ({type(error).__name__}: {error}); export the policy again") from error
         except PolicyError as error:
             raise PolicyError(f"{path}: {error}; export the policy again") from error
-        raise PolicyError(f"{path}: expected format {FORMAT}, found {shown(header['format'])}; export it again")
+        raise PolicyError(f"{path}: expected format {FORMAT} or 2, found {shown(header['format'])}; export it again")
 
     @classmethod
     def _of_arrays(cls, header: Mapping[str, Json], arrays: Mapping[str, np.ndarray]) -> "NetworkWeights":
@@ -151,6 +169,9 @@ class NetworkWeights:
                 raise PolicyError(f"policy network: expected the name of a feature, once, found {shown(name)}")
         if not isinstance(header["metadata"], dict):
             raise PolicyError(f"policy network: expected metadata by name, found {shown(header['metadata'])}")
+        margin = header["margin"] if header["format"] == FORMAT_WITH_MARGIN else 0.0
+        if not isinstance(margin, int | float) or isinstance(margin, bool):
+            raise PolicyError(f"margin: expected a number, found {shown(margin)}")
         num_layers = sum(name.startswith("kernel_") for name in arrays)
         # Weights that overflow float32 become infinite, and are refused.
         with np.errstate(over="ignore"):
@@ -160,24 +181,44 @@ class NetworkWeights:
                 tuple(arrays[f"kernel_{index}"].astype(np.float32) for index in range(num_layers)),
                 tuple(arrays[f"bias_{index}"].astype(np.float32) for index in range(num_layers)),
                 header["metadata"],
+                float(margin),
             )
         weights.card().check()
         return weights
 
 
 def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
-    """One network that has several of the same shape side by side, and the mean of their outputs as outputs."""
+    """One network with the mean of several networks' outputs: their layers side by side.
+
+    The margin is 0: the mean differs less from the default than each network does.
+
+    Raises:
+      PolicyError: the networks differ in features, quantiles or number of layers.
+    """
     first, count = networks[0], len(networks)
+    for other in networks[1:]:
+        for what, is_same in (
+            ("features", other.features == first.features),
+            ("vocabularies", all(map(np.array_equal, other.quantiles, first.quantiles))),
+            ("numbers of layers", len(other.kernels) == len(first.kernels)),
+            ("numbers of outputs", len(other.biases[-1]) == len(first.biases[-1])),
+        ):
+            if not is_same:
+                raise PolicyError(f"mean of policies: their {what} differ; expected policies of alike trainings")
     layers = list(zip(*(network.kernels for network in networks), strict=True))
     biases = [np.concatenate(layer) for layer in zip(*(network.biases for network in networks), strict=True)]
-    # They share inputs; in later layers they are separate.
-    kernels = [np.concatenate(layers[0], axis=1), *(_block_diagonal(layer) for layer in layers[1:-1])]
-    kernels.append(np.concatenate(layers[-1], axis=0) / count)
     biases[-1] = np.mean([network.biases[-1] for network in networks], axis=0)
+    if len(layers) == 1:
+        kernels = [np.mean(layers[0], axis=0)]
+    else:
+        # They share inputs; in later layers they are separate.
+        kernels = [np.concatenate(layers[0], axis=1), *(_block_diagonal(layer) for layer in layers[1:-1])]
+        kernels.append(np.concatenate(layers[-1], axis=0) / count)
     return dataclasses.replace(
         first,
         kernels=tuple(kernel.astype(np.float32) for kernel in kernels),
         biases=tuple(bias.astype(np.float32) for bias in biases),
+        margin=0.0,
     )
 
 

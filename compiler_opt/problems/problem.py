@@ -108,13 +108,13 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
         """
         return self.action_space.policy(weights, temperature=temperature, name=name, origin=origin)
 
-    def load_policy(self, directory: Path, *, name: str = "policy") -> LearnedPolicy:
-        """The greedy policy in a folder.
+    def load_policy(self, directory: Path, *, name: str = "policy", margin: float | None = None) -> LearnedPolicy:
+        """The greedy policy in a folder; `margin` replaces its own, see `NetworkWeights`.
 
         Raises:
-          PolicyError: there is none, it is damaged, or it is for another problem.
+          PolicyError: there is none, it is damaged, it is for another problem, or it can have no such margin.
         """
-        return self.policy(NetworkWeights.load(directory), name=name, origin=str(directory))
+        return self.policy(NetworkWeights.load(directory).with_margin(margin), name=name, origin=str(directory))
 
     def native_form(self, weights: NetworkWeights) -> bytes:
         """The form in which our plugins run the network, see `spaces.native`.

@@ -28,6 +28,7 @@ class TrainingConfig:
         `pretrained:NAME`.
       seed: of all random choices.
       algorithm: name of a module or folder in `rl/algorithms/`.
+      validation_iterations: with a validation corpus, iterations from one validation to the next.
     """
 
     num_iterations: int = 1000
@@ -41,9 +42,10 @@ class TrainingConfig:
     warmstart_policy_dir: str = ""
     seed: int = 1
     algorithm: str = "ppo"
+    validation_iterations: int = 25
 
     def __post_init__(self) -> None:
-        check_range(self, "num_iterations", "num_modules", "rollouts_per_module", at_least=1)
+        check_range(self, "num_iterations", "num_modules", "rollouts_per_module", "validation_iterations", at_least=1)
         check_range(self, "compile_timeout_s", "learning_rate_decay", over=0)
         check_range(self, "max_minutes", at_least=0)
         backends.check_name(self.backend)

@@ -9,7 +9,7 @@ imports TensorFlow only after it has checked everything that a user may have got
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,13 @@ from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
 from compiler_opt.evaluation.results import Evaluation
 from compiler_opt.files import exclusive_directory
-from compiler_opt.llvm.ir2vec import InliningConfig, check_same
+from compiler_opt.llvm import plugin_features
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.inliner_plugin import with_plugin_features
+from compiler_opt.llvm.inlining_config import InliningConfig
+from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.vocabulary import SUFFIX, load_vocabulary, save_vocabulary
+from compiler_opt.policies.vocabulary import SUFFIX, listed_features, load_vocabulary, save_vocabulary
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
@@ -34,7 +38,7 @@ from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig
 from compiler_opt.rl.default_trace import record_default_trace
-from compiler_opt.rl.training_context import TrainingContext, describe_settings
+from compiler_opt.rl.training_context import TrainingContext, describe_corpus, describe_settings
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 TRACE, VOCABULARY, WARM_START, TRAINING = "default_trace.tfrecord", "vocabulary", "warm_start", "training"
@@ -104,6 +108,7 @@ def run(
     settings: PipelineSettings,
     *,
     held_out: Corpus | None = None,
+    validation: Corpus | None = None,
     num_workers: int | None = None,
     echo: Callable[[str], object] = print,
     do_step: Callable[[PipelineStep], object] = lambda step: step.is_done or step.do(),
@@ -120,6 +125,7 @@ def run(
       toolchain: the compiler.
       settings: hyperparameters of all steps.
       held_out: the modules to evaluate on, of projects that `corpus` does not have.
+      validation: the modules by which the best policy of the training is found, of other projects than both.
       num_workers: compilers at a time; one per CPU by default.
       echo: prints a line of progress.
       do_step: runs a step unless it is done; for callers that keep their own record of that.
@@ -144,7 +150,16 @@ def run(
 
     def learn() -> None:
         folder = root_dir / TRAINING
-        train(folder, corpus, problem, toolchain, learning, vocabulary_dir=vocabulary, num_workers=num_workers)
+        train(
+            folder,
+            corpus,
+            problem,
+            toolchain,
+            learning,
+            vocabulary_dir=vocabulary,
+            num_workers=num_workers,
+            validation=validation,
+        )
 
     if not settings.training.warmstart_policy_dir:
         do_step(PipelineStep("trace", meta_path(trace).exists(), record_trace))
@@ -229,7 +244,8 @@ def clone_default(
       vocabulary_dir: the vocabulary's folder.
       settings: `cloning` and `network` are used.
       problem: what is decided; by default the installed problem that the trace names.
-      inlining: names the IR2Vec vocabulary, if the policy is to observe embeddings.
+      inlining: names the IR2Vec vocabulary, if the policy is to observe embeddings; features of our plugin are
+        observed if the vocabulary has them.
       echo: prints a line of progress.
 
     Returns:
@@ -245,7 +261,11 @@ def clone_default(
     embeddings = inlining.vocabulary(problem.advisor) if inlining is not None else None
     if embeddings is not None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
-    quantiles = load_vocabulary(vocabulary_dir, problem.supported_features(spec.name for spec in trace.features))
+    available = [spec.name for spec in trace.features]
+    if inlining is not None:
+        plugin_features.check_observed(inlining.plugin_features, available, str(trace_path))
+        plugin_features.check_observed(inlining.plugin_features, listed_features(vocabulary_dir), str(vocabulary_dir))
+    quantiles = load_vocabulary(vocabulary_dir, _observed(problem, available, vocabulary_dir))
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()
@@ -263,6 +283,7 @@ def train(
     *,
     vocabulary_dir: Path | None = None,
     num_workers: int | None = None,
+    validation: Corpus | None = None,
 ) -> NetworkWeights:
     """Trains a policy on a corpus by reinforcement learning; killed at any moment, the same call resumes.
 
@@ -274,6 +295,7 @@ def train(
       settings: all but `cloning` are used; `training.warmstart_policy_dir` is the policy to start from.
       vocabulary_dir: the vocabulary's folder; not used with a policy to start from, which has its own vocabulary.
       num_workers: compilers at a time; one per CPU by default.
+      validation: the modules by which the best policy is found, of other projects; by default the last policy is saved.
 
     Raises:
       ConfigError, PolicyError: the settings, vocabulary or policy do not suit each other or the compiler.
@@ -282,11 +304,16 @@ def train(
     """
     algorithm = algorithms.load(settings.training.algorithm)
     quantiles = _training_vocabulary(vocabulary_dir, settings.training.warmstart_policy_dir, problem, toolchain)
+    if problem.advisor == INLINING:
+        toolchain = with_plugin_features(toolchain, quantiles)
 
     config, network = settings.training, settings.network
     configs: dict[str, Any] = {"train_eval": config, "network": network}
     configs |= {name: settings.algorithms.get(config_class) for name, config_class in algorithm.configs.items()}
     described = describe_settings(problem.name, corpus, toolchain, configs)
+    if validation is not None:
+        described["validation corpus"] = describe_corpus(validation)
+        _check_apart(corpus, validation)
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()
@@ -294,8 +321,27 @@ def train(
 
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
         with WorkerPool(toolchain, problem, num_workers) as pool:
-            context = TrainingContext(root_dir, corpus, toolchain, problem, pool, quantiles, config, network, described)
+            context = TrainingContext(
+                root_dir, corpus, toolchain, problem, pool, quantiles, config, network, described, validation
+            )
             return training_loop.train(context, algorithm.build(context, settings.algorithms))
+
+
+def _check_apart(corpus: Corpus, validation: Corpus) -> None:
+    """Raises ConfigError if a corpus for validation has modules to train on; warns if they share projects."""
+    shared = set(corpus.by_name) & set(validation.by_name)
+    if shared:
+        raise ConfigError(
+            f"--validation_path={validation.root}: expected modules that are not trained on, found {min(shared)} and "
+            f"{len(shared) - 1} others that are; give a corpus of other projects"
+        )
+    projects = sorted(set(corpus.projects()) & set(validation.projects()))
+    if projects:
+        logging.getLogger(__name__).warning(
+            "%s: has projects that are also trained on (%s): its results say less about others",
+            validation.root,
+            ", ".join(projects),
+        )
 
 
 def _training_vocabulary(
@@ -308,7 +354,8 @@ def _training_vocabulary(
       PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy needs other features or embeddings
         than the compiler provides.
     """
-    compiler_features = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
+    support = toolchain.require(problem.advisor.problem)
+    compiler_features = support.feature_names
     supported, available = problem.supported_features(compiler_features), problem.available_features(compiler_features)
     if warmstart_policy_dir:
         # A policy's weights are meaningful only under its own quantiles.
@@ -316,7 +363,7 @@ def _training_vocabulary(
         check_same(weights.metadata.get("toolchain"), toolchain.embeddings, warmstart_policy_dir)
         quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
     elif vocabulary_dir is not None:
-        quantiles = load_vocabulary(vocabulary_dir, supported)
+        quantiles = load_vocabulary(vocabulary_dir, _observed(problem, compiler_features, vocabulary_dir))
     else:
         raise ConfigError(
             "expected --vocab_path or --warmstart_policy_dir, found neither; make one with generate_vocab.py"
@@ -327,4 +374,13 @@ def _training_vocabulary(
             f"{warmstart_policy_dir or vocabulary_dir}: has features that this compiler does not provide: "
             f"{', '.join(odd)}; use one that was made for the same compiler and --compile_task"
         )
+    wanted = [spec.name for spec in support.features]
+    plugin_features.check_observed(wanted, quantiles, warmstart_policy_dir or str(vocabulary_dir))
     return quantiles
+
+
+def _observed(problem: Problem, available: Iterable[str], vocabulary_dir: Path) -> list[str]:
+    """The features to observe: all supported ones, but of our plugin's only those that the vocabulary has."""
+    listed = listed_features(vocabulary_dir)
+    supported = problem.supported_features(available)
+    return [name for name in supported if name in listed or not plugin_features.among([name])]

@@ -11,7 +11,9 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import probe
+from compiler_opt.policies.weights import ALWAYS_DEFAULT
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.algorithm import AlgorithmConfigs
@@ -29,6 +31,12 @@ _NUM_WORKERS = shared_flags.num_workers()
 _VOCAB_PATH = flags.DEFINE_string("vocab_path", None, "Vocabulary; by default that of the warm-start policy.")
 _WARMSTART_POLICY_DIR = shared_flags.policy(
     "warmstart_policy_dir", "The policy to start from; the same as train_eval.warmstart_policy_dir in gin."
+)
+_VALIDATION_PATH = flags.DEFINE_string(
+    "validation_path",
+    None,
+    "A corpus of other projects, on which the policy is evaluated every train_eval.validation_iterations; the best one "
+    "is saved instead of the last. Do not report results on it.",
 )
 _NUM_MODULES = flags.DEFINE_integer("num_modules", None, "Modules per iteration; train_eval.num_modules in gin.", 1)
 _MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Time to train for; train_eval.max_minutes in gin.", 0)
@@ -50,9 +58,14 @@ def entry() -> None:
     )
     problem = problems.load(_COMPILE_TASK.value)
     corpus = _CORPUS.filtered(_CORPUS.load(settings["problem_config"]))
-    toolchain = probe(_CLANG_PATH.value, settings["inlining"].vocabulary(problem.advisor))
+    inlining: InliningConfig = settings["inlining"]
+    toolchain = inlining.extend(probe(_CLANG_PATH.value, inlining.vocabulary(problem.advisor)), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    pipeline.train(
+    validation = None
+    if _VALIDATION_PATH.value:
+        validation = _CORPUS.load_other(_VALIDATION_PATH.value, settings["problem_config"])
+        validation.check_compiler(toolchain.version, toolchain.clang)
+    weights = pipeline.train(
         root_dir,
         corpus,
         problem,
@@ -60,7 +73,10 @@ def entry() -> None:
         PipelineSettings(training=config, network=settings["network"], algorithms=AlgorithmConfigs(settings.values())),
         vocabulary_dir=Path(_VOCAB_PATH.value) if _VOCAB_PATH.value else None,
         num_workers=_NUM_WORKERS.value,
+        validation=validation,
     )
+    if weights.margin == ALWAYS_DEFAULT:
+        print("The run is worse than the default on its validation corpus: its policy keeps the default's decisions")
     print(f"The policy is in {root_dir / POLICY_DIR}")
 
 

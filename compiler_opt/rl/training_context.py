@@ -52,6 +52,7 @@ class TrainingContext:
       config: settings of the loop.
       network: the networks' shape.
       settings: all settings as text, to be compared when the run is resumed, see `describe_settings`.
+      validation: the modules by which the best policy is found, of other projects; None: the last policy is saved.
     """
 
     root_dir: Path
@@ -63,6 +64,7 @@ class TrainingContext:
     config: TrainingConfig
     network: NetworkConfig
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    validation: Corpus | None = None
 
     @property
     def compiler_features(self) -> tuple[TensorSpec, ...]:
@@ -150,13 +152,18 @@ def fingerprint(
     return digest.hexdigest()
 
 
-def describe_settings(problem: str, corpus: Corpus, toolchain: Toolchain, configs: Mapping[str, Any]) -> dict[str, str]:
-    """Everything that the result of a run depends on, as text by the user's names; `configs` are by names in gin."""
+def describe_corpus(corpus: Corpus) -> str:
+    """The number of modules, a hash of their names, and the folder."""
     names = "\n".join(module.name for module in corpus.modules)
     digest = hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()
+    return printable(f"{len(corpus.modules)} modules (names {digest[:8]}) of {corpus.root.resolve()}")
+
+
+def describe_settings(problem: str, corpus: Corpus, toolchain: Toolchain, configs: Mapping[str, Any]) -> dict[str, str]:
+    """Everything that the result of a run depends on, as text by the user's names; `configs` are by names in gin."""
     found: dict[str, Any] = {
         "compile_task": problem,
-        "corpus": printable(f"{len(corpus.modules)} modules (names {digest[:8]}) of {corpus.root.resolve()}"),
+        "corpus": describe_corpus(corpus),
         "compiler": f"{toolchain.clang}, {toolchain.version_text}",
     }
     for name, config in {**configs, "problem_config": corpus.problem_config}.items():

@@ -1,6 +1,7 @@
-"""The training loop: collect rollouts, learn from them, checkpoint."""
+"""The training loop: collect rollouts, learn from them, validate, checkpoint."""
 
 import dataclasses
+import functools
 import logging
 import time
 from collections import defaultdict
@@ -18,6 +19,7 @@ from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.algorithm import Algorithm
+from compiler_opt.rl.best_policy import BestPolicy
 from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
 from compiler_opt.rl.history import History
@@ -76,7 +78,8 @@ class _Progress:
 def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     """Trains to the end and saves the policy; killed at any moment, the same call resumes after the last iteration.
 
-    Writes checkpoints, history, summaries, the baseline and the policy into the run's folder.
+    Writes checkpoints, history, summaries, the baseline and the policy into the run's folder. With a validation corpus
+    in the context, the policy is the best one on it, see `rl.best_policy`.
 
     Raises:
       CorpusError: most modules of an iteration fail.
@@ -86,11 +89,14 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     config, policy_dir = context.config, context.root_dir / POLICY_DIR
     checkpoints = Checkpoints(context.root_dir / "checkpoints", **algorithm.checkpointed())
     progress = _start_or_resume(context, algorithm, checkpoints)
-    baseline, sampler = context.baseline, context.sampler
+    baseline, sampler, best = context.baseline, context.sampler, BestPolicy(context)
     # Last, when nothing can be wrong any more: it changes the run's folder.
     history = History(context.root_dir, progress.iteration)
     if progress.share(config) >= 1 and policy_dir.is_dir():
         return NetworkWeights.load(policy_dir)
+    policy_now = functools.partial(_policy, context, algorithm, progress)
+    if not progress.iteration:
+        best.validate(0, False, policy_now)
     while progress.share(config) < 1:
         start_s = time.monotonic()
         seed, title = (config.seed, progress.iteration), f"iteration {progress.iteration + 1}"
@@ -98,14 +104,15 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
         policy = algorithm.collection_policy()
         batch = collect_groups(modules, policy, baseline, context.pool, seed=seed, description=title)
         check_failures(batch.failed_modules, len(modules))
-        metrics: Mapping[str, float] = {}
+        metrics: Mapping[str, Any] = {}
         if batch.groups:
             metrics = algorithm.learn(batch.groups, np.random.default_rng(seed), progress.share(config))
         progress.add(batch, time.monotonic() - start_s)
-        _record(history, progress, batch, context.problem, metrics, algorithm.log_metrics)
+        validated = best.validate(progress.iteration, progress.share(config) >= 1, policy_now)
+        progress.elapsed_s += validated.get("validation_s", 0.0)
+        _record(history, progress, batch, context.problem, {**metrics, **validated}, algorithm.log_metrics)
         checkpoints.save(progress.iteration, _state(context, algorithm, progress))
-    weights = algorithm.policy()
-    weights = dataclasses.replace(weights, metadata={**_metadata(context, algorithm, progress), **weights.metadata})
+    weights = best.choose(progress.iteration, policy_now)
     save_policy(policy_dir, weights, context.problem.action_space, context.action_name, context.compiler_features)
     return weights
 
@@ -138,6 +145,12 @@ def _state(context: TrainingContext, algorithm: Algorithm, progress: _Progress) 
     }
 
 
+def _policy(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> NetworkWeights:
+    """The policy as it would be saved now."""
+    weights = algorithm.policy()
+    return dataclasses.replace(weights, metadata={**_metadata(context, algorithm, progress), **weights.metadata})
+
+
 def _metadata(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> dict[str, Any]:
     return {
         **origin(context.corpus, context.corpus.modules, context.problem, context.toolchain),
@@ -154,7 +167,7 @@ def _record(
     progress: _Progress,
     batch: RolloutBatch,
     problem: Problem,
-    metrics: Mapping[str, float],
+    metrics: Mapping[str, Any],
     log_metrics: Sequence[tuple[str, str, str]],
 ) -> None:
     """Adds the iteration to the history and to the log."""

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.llvm import ir2vec
+from compiler_opt.llvm import ir2vec, plugin_features
+from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.training_log import Header, record_dtype
-from compiler_opt.policies.policy import ConstantPolicy, Decider, Policy, RandomPolicy, uniforms
+from compiler_opt.policies.policy import ConstantPolicy, Decider, FeaturePolicy, Policy, RandomPolicy, uniforms
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.distributions import bernoulli_log_probs
@@ -35,7 +36,7 @@ _MAX_TABLES = 8
 
 
 class Binary(ActionSpace):
-    """Advice 0 or 1; the features are scalar integers, and optionally IR2Vec embeddings."""
+    """Advice 0 or 1; the features are scalar integers, and optionally IR2Vec embeddings or features of our plugin."""
 
     noop_action = 0
 
@@ -51,8 +52,9 @@ class Binary(ActionSpace):
         return head_class(quantiles, compiler_features)
 
     def supported_features(self, feature_names: Sequence[str], compiler_features: Iterable[str]) -> tuple[str, ...]:
-        """`feature_names`, and embeddings that the compiler sends."""
-        return (*feature_names, *ir2vec.components(compiler_features))
+        """`feature_names`, and the embeddings or features of our plugin among those of the compiler."""
+        names = tuple(compiler_features)
+        return (*feature_names, *ir2vec.components(names), *plugin_features.among(names))
 
     def baselines(self) -> Mapping[str, Policy]:
         policies = (ConstantPolicy(0, "never"), ConstantPolicy(1, "always"), RandomPolicy(0.5, "random"))
@@ -69,19 +71,30 @@ class Binary(ActionSpace):
 
     def formats(self, weights: NetworkWeights) -> tuple[str, ...]:
         if ir2vec.components(weights.features):
-            return ("aot",)
+            return () if weights.margin else ("aot",)
+        if weights.margin or plugin_features.among(weights.features):
+            # LLVM's own forms cannot ask for the default decision, and lack the plugin's features.
+            return ("native", "cpp")
         return ("native", "cpp", "release_model", "tflite", "aot")
 
 
 class BinaryPolicy(LearnedPolicy):
-    """Takes the action with the higher of two logits, or samples one."""
+    """Takes the action with the higher of two logits, or samples one.
+
+    Greedily, it takes the default decision where the logits differ by less than the margin, see `NetworkWeights`.
+    """
 
     num_outputs = 2
     runs_in_development_mode = True
+    takes_margin = True
 
     @property
     def runs_in_plugin(self) -> bool:
         return True
+
+    @property
+    def plugin_features(self) -> tuple[str, ...]:
+        return plugin_features.among(self.weights.features)
 
     @functools.cached_property
     def _sees_embeddings(self) -> bool:
@@ -125,7 +138,12 @@ def _first_layer(policy: BinaryPolicy) -> np.ndarray:
 
 
 class _BinaryDecider(Decider):
-    def __init__(self, policy: BinaryPolicy, seed: int):
+    def __init__(self, policy: BinaryPolicy, header: Header, seed: int):
+        self._margin = policy.weights.margin
+        self._default: Decider | None = None
+        if policy.needs_default:
+            assert INLINING.default_feature is not None
+            self._default = FeaturePolicy(INLINING.default_feature, name=policy.name).start(header, seed)
         self._temperature = policy.temperature
         self._encoder: QuantileEncoder = policy.encoder
         self._uniform = uniforms(seed)
@@ -138,9 +156,12 @@ class _BinaryDecider(Decider):
 
     def __call__(self, observation: bytes) -> int:
         off, on = self._logits(observation).tolist()
+        difference = on - off
         if not self._temperature:
-            return int(on > off)
-        scaled = (on - off) / self._temperature
+            if self._default is not None and abs(difference) < self._margin:
+                return int(self._default(observation))
+            return int(difference > 0)
+        scaled = difference / self._temperature
         probability = 1 / (1 + math.exp(-scaled)) if scaled > -700 else 0.0
         action = int(self._uniform() < probability)
         self._scaled_logits.append(scaled)
@@ -155,7 +176,7 @@ class _BinaryDecider(Decider):
 
 class _IntegerDecider(_BinaryDecider):
     def __init__(self, policy: BinaryPolicy, header: Header, seed: int):
-        super().__init__(policy, seed)
+        super().__init__(policy, header, seed)
         self._table = _first_layer(policy)
         self._columns = np.array([header.names.index(name) for name in policy.weights.features])
         self._layers = list(zip(policy.weights.kernels, policy.weights.biases, strict=True))[1:]
@@ -174,7 +195,7 @@ class _NumberDecider(_BinaryDecider):
     """For features that need not be integers."""
 
     def __init__(self, policy: BinaryPolicy, header: Header, seed: int):
-        super().__init__(policy, seed)
+        super().__init__(policy, header, seed)
         self._weights = policy.weights
         # By type: the indices of the features, and the places of their bytes in an observation.
         self._gathered: list[tuple[np.dtype, np.ndarray, np.ndarray]] = []

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -39,6 +39,9 @@ class LearnedPolicy(Policy):
     runs_in_development_mode: ClassVar[bool] = False
     """Whether clang in LLVM's development mode can run the policy, as a TFLite model."""
 
+    takes_margin: ClassVar[bool] = False
+    """Whether the policy can take the default decision where its network is uncertain, see `NetworkWeights.margin`."""
+
     weights: NetworkWeights
     _: dataclasses.KW_ONLY
     temperature: float = 0.0
@@ -54,6 +57,12 @@ class LearnedPolicy(Policy):
                 f"{self.origin}: expected a network with {self.num_outputs} outputs, found {found}: it is for another "
                 "problem than this (see --compile_task)"
             )
+        if self.weights.margin and not self.takes_margin:
+            raise PolicyError(
+                f"{self.origin}: expected margin 0, found {self.weights.margin:g}; only policies with binary actions, "
+                "such as those for inlining, can have a margin"
+            )
+        self.needs_default = bool(self.weights.margin) and not self.temperature
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LearnedPolicy) and self.key == other.key
@@ -67,6 +76,11 @@ class LearnedPolicy(Policy):
         return False
 
     @property
+    def plugin_features(self) -> tuple[str, ...]:
+        """The features among its own that only our plugin computes, see `llvm.plugin_features`."""
+        return ()
+
+    @property
     def encoder(self) -> QuantileEncoder:
         """Encodes features; made once per process."""
         return _encoder(self)
@@ -76,9 +90,14 @@ class LearnedPolicy(Policy):
         """The features that the compiler must send."""
         return self.weights.features
 
-    def check(self, feature_names: Sequence[str]) -> None:
+    def check(self, feature_names: Collection[str]) -> None:
         """Raises PolicyError, with their names, if features are missing."""
         missing = [name for name in self.needed_features if name not in feature_names]
+        if computed := [name for name in missing if name in self.plugin_features]:
+            raise PolicyError(
+                f"{self.origin}: observes features that only our plugin computes: {', '.join(computed)}; use the "
+                "backend auto or plugin, or a policy that was trained on LLVM's features"
+            )
         if missing:
             raise PolicyError(
                 f"{self.origin}: needs features that this compiler does not send: {', '.join(missing)}; "

@@ -4,6 +4,7 @@ Little-endian; every section starts at a multiple of 8 bytes, and so does the en
 
     "mlgo-net", u32 version, u32 CRC-32 of all that follows, u64 size of the file,
     u32 features F, u32 layers L, u32 bytes of names, u32 bytes of metadata
+    f64 margin, in version 2 only
     u32[L]      width of each layer
     u32[F]      boundaries of each feature
     i64[...]    the boundaries, feature after feature, ascending; those of floating-point features by `ordered`
@@ -13,7 +14,8 @@ Little-endian; every section starts at a multiple of 8 bytes, and so does the en
     names       of the features, each with a NUL
     metadata    JSON, with a NUL
 
-W is the layer's width, padded with zeros to a multiple of 16.
+W is the layer's width, padded with zeros to a multiple of 16. A policy with a margin (see `NetworkWeights`) has version
+2, so that no evaluator ignores it; all others have version 1.
 """
 
 import json
@@ -30,7 +32,7 @@ from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 
 NATIVE_FILE = "network.mlgo"
-VERSION = 1
+VERSION, VERSION_WITH_MARGIN = 1, 2
 BLOB_SYMBOL = "mlgo_policy_blob"
 """The symbol in a generated source; its size has the suffix `_size`."""
 
@@ -39,7 +41,7 @@ _LANE = 16
 _CHECKSUMMED_FROM = 16
 _ALIGNMENT = 8
 # As in policy_network.h.
-_MAX_FEATURES, _MAX_WIDTH, _MAX_LAYERS = 512, 1024, 16
+_MAX_FEATURES, MAX_WIDTH, _MAX_LAYERS = 512, 1024, 16
 
 
 def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Mapping[str, Json] | None = None) -> bytes:
@@ -80,10 +82,13 @@ def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Map
         metadata,
     ]
     content = b"".join(section + bytes(-len(section) % _ALIGNMENT) for section in sections)
-    sizes = struct.pack("<IIII", len(weights.features), len(widths), len(names), len(metadata))
-    size = _CHECKSUMMED_FROM + 8 + len(sizes) + len(content)
-    checked = struct.pack("<Q", size) + sizes + content
-    return _MAGIC + struct.pack("<II", VERSION, zlib.crc32(checked)) + checked
+    head = struct.pack("<IIII", len(weights.features), len(widths), len(names), len(metadata))
+    if weights.margin:
+        head += struct.pack("<d", weights.margin)
+    size = _CHECKSUMMED_FROM + 8 + len(head) + len(content)
+    checked = struct.pack("<Q", size) + head + content
+    version = VERSION_WITH_MARGIN if weights.margin else VERSION
+    return _MAGIC + struct.pack("<II", version, zlib.crc32(checked)) + checked
 
 
 def embedded_source(blob: bytes, symbol: str = BLOB_SYMBOL) -> str:
@@ -112,7 +117,7 @@ def _check_limits(weights: NetworkWeights, widths: list[int]) -> None:
     for what, found, limit in (
         ("features", len(weights.features), _MAX_FEATURES),
         ("layers", len(widths), _MAX_LAYERS),
-        ("units in a layer", max(widths), _MAX_WIDTH),
+        ("units in a layer", max(widths), MAX_WIDTH),
     ):
         if not 0 < found <= limit:
             raise PolicyError(f"policy network: expected 1 to {limit} {what} for the native form, found {found}")

@@ -26,6 +26,7 @@ from compiler_opt.evaluation import report
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
@@ -51,6 +52,7 @@ _BASELINES = flags.DEFINE_list(
     f"Comma-separated baselines to measure besides the policy; by default all that the problem has. For inlining: "
     f"{', '.join(Binary().baselines())}.",
 )
+_MARGIN = shared_flags.margin("Evaluate")
 _PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to measure; by default all.")
 _SEED = shared_flags.seed("the random baseline and the bootstrap")
 _TIMEOUT_S = flags.DEFINE_float(
@@ -75,18 +77,24 @@ def entry() -> None:
     if policy is None:
         toolchain = probe(_CLANG_PATH.value, embeddings)
         policy = pretrained.default(problem, [toolchain], "--policy_path")
-    learned = None if policy == EmbeddedPolicy.name else problem.load_policy(pretrained.folder(policy))
+    learned = None
+    if policy != EmbeddedPolicy.name:
+        learned = problem.load_policy(pretrained.folder(policy), margin=_MARGIN.value)
+    elif _MARGIN.value is not None:
+        raise ConfigError("--margin: the model that is built into the compiler has none; leave it out")
     corpus = _configured(corpus, settings["problem_config"], learned, policy)
     others = baselines(problem, None if _BASELINES.value is None else [name for name in _BASELINES.value if name])
     history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
     check_same(made_by, embeddings, f"--policy_path={policy}")
-    toolchain = toolchain or probe(_CLANG_PATH.value, embeddings)
+    toolchain = settings["inlining"].extend(toolchain or probe(_CLANG_PATH.value, embeddings), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     if learned is None:
         check_embedded_model(toolchain, problem)
     else:
-        learned.check([feature.name for feature in toolchain.require(problem.advisor.problem).features])
+        learned.check(toolchain.require(problem.advisor.problem).feature_names)
+        # Builds the plugin, if the policy needs it, before anything is compiled.
+        toolchain = with_plugin_features(toolchain, learned.plugin_features)
     output_path = _OUTPUT_PATH.value
     keep_objects = _KEEP_OBJECTS.value
     folders = {output_path.resolve(): "--output_path"}
@@ -163,6 +171,8 @@ def _provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolcha
     if policy is None:
         return facts
     facts[CHECKSUM_FACT] = policy.weights.checksum()
+    if policy.weights.margin:
+        facts["Policy: margin"] = f"{policy.weights.margin:g}"
     for key, value in policy.weights.metadata.items():
         # Mappings such as the toolchain's identity are shown without braces.
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

@@ -24,6 +24,7 @@ _FORMAT = flags.DEFINE_list("format", None, f"Comma-separated formats: {', '.joi
 _EVALUATION = shared_flags.path(
     "evaluation", "Folder of results that evaluate.py wrote for this policy, for the model card."
 )
+_MARGIN = shared_flags.margin("Export")
 
 
 @entry_point.command
@@ -31,7 +32,8 @@ def entry() -> None:
     output = _OUTPUT_PATH.value
     evaluation = _EVALUATION.value
     with exclusive_directory(output, "--output_path"):
-        written = export_policy(pretrained.folder(_POLICY_PATH.value), output, _FORMAT.value, evaluation=evaluation)
+        policy_dir = pretrained.folder(_POLICY_PATH.value)
+        written = export_policy(policy_dir, output, _FORMAT.value, evaluation=evaluation, margin=_MARGIN.value)
     for name, paths in written.items():
         for path in paths:
             print(f"{name}: {path} ({path.stat().st_size} bytes)")

@@ -23,7 +23,7 @@ from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import one_line
-from compiler_opt.llvm.ir2vec import InliningConfig
+from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.config import BehavioralCloningConfig, TrainingConfig

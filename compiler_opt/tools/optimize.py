@@ -30,8 +30,9 @@ from compiler_opt import pretrained
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.ir2vec import InliningConfig
+from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.optimize import output
 from compiler_opt.optimize.cmake_program import CMakeProgram
@@ -83,7 +84,7 @@ _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 def entry() -> int:
     folder = _OUTPUT.value
     check_folder_writable(folder)
-    learning = _learning_settings()
+    learning, inlining = _learning_settings()
     try:
         test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
     except ValueError as error:
@@ -96,7 +97,7 @@ def entry() -> int:
         program = DatabaseProgram(_COMPILE_COMMANDS.value, _LINK_COMMAND.value, jobs)
     else:
         raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
-    toolchain = _toolchain(program.compilers())
+    toolchain = inlining.extend(_toolchain(program.compilers()), INLINING)
     if _REUSE_POLICY.value is None:
         learning = _with_start(learning, toolchain)
     settings = OptimizeSettings(
@@ -119,8 +120,8 @@ def entry() -> int:
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 
-def _learning_settings() -> PipelineSettings:
-    """The settings of optimize.gin, overridden by the user's gin, then by flags."""
+def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
+    """The settings of optimize.gin, overridden by the user's gin, then by flags; and what policies observe."""
     cloning_files = [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")]
     training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN.files.value]
     cloning = gin_settings.read(gin_settings.of_cloning(), cloning_files, [])
@@ -129,7 +130,8 @@ def _learning_settings() -> PipelineSettings:
         raise ConfigError(
             "gin: problem_config: a program is optimised as its build compiles it; change the build's flags"
         )
-    if settings["inlining"] != InliningConfig():
+    inlining: InliningConfig = settings["inlining"]
+    if inlining.ir2vec_vocabulary:
         raise ConfigError("gin: inlining: programs are optimised without embeddings")
     learning = PipelineSettings(
         cloning=cloning["train_eval"],
@@ -142,7 +144,7 @@ def _learning_settings() -> PipelineSettings:
         network=settings["network"],
         algorithms=AlgorithmConfigs(settings.values()),
     )
-    return learning.with_seed(learning.training.seed)
+    return learning.with_seed(learning.training.seed), inlining
 
 
 def _with_start(learning: PipelineSettings, toolchain: Toolchain) -> PipelineSettings:
@@ -154,7 +156,11 @@ def _with_start(learning: PipelineSettings, toolchain: Toolchain) -> PipelineSet
     start = pretrained.find_default(problems.load(INLINING.problem), [toolchain])
     if start is None:
         return learning
-    hidden = tuple(len(bias) for bias in pretrained.load(start.removeprefix(pretrained.PREFIX)).biases[:-1])
+    weights = NetworkWeights.load(pretrained.folder(start))
+    asked_for = plugin_features.among(spec.name for spec in toolchain.require(INLINING.problem).features)
+    if not set(asked_for) <= set(weights.features):
+        return learning
+    hidden = tuple(len(bias) for bias in weights.biases[:-1])
     network = dataclasses.replace(learning.network, fc_layer_params=hidden)
     return dataclasses.replace(
         learning, network=network, training=dataclasses.replace(training, warmstart_policy_dir=start)

@@ -82,7 +82,11 @@ class CorpusFlags:
           CorpusError: there is none, or it is not usable.
           ConfigError: the flags cannot be changed so.
         """
-        corpus = Corpus.load(self.data_path.value, trusted=self._trust_corpus.value)
+        return self.load_other(self.data_path.value, problem_config)
+
+    def load_other(self, path: str, problem_config: ProblemConfig = ProblemConfig()) -> Corpus:
+        """Loads another corpus under the same flags; for arguments and errors see `load`."""
+        corpus = Corpus.load(path, trusted=self._trust_corpus.value)
         return corpus.configured(problem_config) if problem_config else corpus
 
     def filtered(self, corpus: Corpus) -> Corpus:
@@ -119,6 +123,17 @@ def trace_task() -> "flags.FlagHolder[str | None]":
     """`--compile_task` of a command that reads a trace."""
     return flags.DEFINE_string(
         "compile_task", None, "The problem, or MODULE:PROBLEM for one of your own; by default the trace's."
+    )
+
+
+def margin(use: str) -> "flags.FlagHolder[float | None]":
+    """`--margin`; None for the policy's own."""
+    return flags.DEFINE_float(
+        "margin",
+        None,
+        f"{use} with this margin instead of the policy's own: it leaves the compiler's default decision only where its "
+        "two logits differ by at least this; 0: the network alone decides. For policies with binary actions.",
+        lower_bound=0.0,
     )
 
 

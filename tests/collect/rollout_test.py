@@ -11,19 +11,25 @@ import numpy as np
 import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, Trajectory, rollout
+from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, PolicyError, ToolchainError
+from compiler_opt.llvm.inliner_plugin import environment, inliner_plugin
+from compiler_opt.llvm.plugin import load_option
+from compiler_opt.llvm.processes import run
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.llvm.training_log_reader import decode_log
 from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy, ReplayPolicy
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests.real_observations import weights_for
 from tests.small_corpus import make_small_corpus
 
 _INLINING = problems.load("inlining")
+_MARGIN = 1.0
 
 
 @pytest.fixture
@@ -100,6 +106,39 @@ def _network(trajectory: Trajectory) -> NetworkWeights:
     return weights_for({name: columns[name] for name in _INLINING.feature_names}, hidden=(16, 8))
 
 
+def test_a_policy_leaves_the_default_only_beyond_its_margin(
+    corpus: Corpus, toolchain: Toolchain, scratch: Path, tmp_path: Path
+) -> None:
+    start = rollout(_area(corpus), ConstantPolicy(0), _INLINING, toolchain, scratch=scratch).trajectory
+    assert start is not None
+    weights = dataclasses.replace(_network(start), margin=_MARGIN)
+    log, settings = tmp_path / "log", RolloutSettings(backend="plugin", record_call_sites=True)
+    features = toolchain.problems["inlining"].features
+    (tmp_path / "policy").write_bytes(_INLINING.native_form(weights))
+    variables = environment(policy=tmp_path / "policy", log=log, log_default=True)
+    taken = set()
+    for module in corpus.modules:
+        command = compile_command(toolchain.clang, module.options(), module.bitcode_path, tmp_path / "module.o", ())
+        log.unlink(missing_ok=True)
+        assert run([*command, load_option(inliner_plugin(toolchain))], environment=variables).ok
+        if not log.exists():
+            continue
+        columns = decode_log(log.read_bytes()).columns()
+        logits, default = columns["logits"].astype(np.float64), columns["inlining_default"].reshape(-1)
+        difference = logits[:, 1] - logits[:, 0]
+        is_left = np.abs(difference) >= _MARGIN
+        expected = np.where(is_left, difference > 0, default)
+        decided = columns["inlining_decision"].reshape(-1)
+        np.testing.assert_array_equal(decided, expected)
+        taken |= set(zip(is_left.tolist(), decided.tolist(), default.tolist(), strict=True))
+        result = rollout(module, BinaryPolicy(weights), _INLINING, toolchain, scratch=scratch, settings=settings)
+        assert result.trajectory is not None and result.trajectory.header.features == features
+        np.testing.assert_array_equal(result.trajectory.advice, decided)
+    # Both the network and the default have decided, and they have differed.
+    assert {left for left, *_ in taken} == {False, True}
+    assert any(left and decision != default for left, decision, default in taken)
+
+
 def _named(sites: CallSites) -> list[tuple[str, str, bool]]:
     names = sites.functions
     columns = zip(sites.callers.tolist(), sites.callees.tolist(), sites.inlined.tolist(), strict=True)
@@ -116,6 +155,7 @@ def test_plugin_and_channel_give_the_same_rollouts(
         DefaultPolicy(_INLINING),
         BinaryPolicy(weights),
         *(BinaryPolicy(weights, temperature=temperature) for temperature in (1.0, 40.0)),
+        *(BinaryPolicy(dataclasses.replace(weights, margin=margin)) for margin in (_MARGIN, ALWAYS_DEFAULT)),
     ]
     advice = set()
     for module, policy in itertools.product(corpus.modules, policies):
@@ -156,7 +196,7 @@ def test_plugin_and_channel_give_the_same_rollouts(
     assert len(advice) > 4
     # Only the network stays for the next rollout, once for each policy.
     assert [path.name for path in scratch.iterdir()] == ["policies"]
-    assert [path.name for path in scratch.glob("policies/*/*")] == ["network.mlgo"] * 3
+    assert [path.name for path in scratch.glob("policies/*/*")] == ["network.mlgo"] * 5
 
 
 def test_a_scratch_directory_keeps_few_policies(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:

@@ -146,12 +146,17 @@ def test_terminal_table(evaluation: Evaluation) -> None:
     assert lines[3].split()[-1] == "\N{EN DASH}"
     assert lines[5].split()[0] == "together"
     assert len({len(line) for line in lines[:6]}) == 1
-    assert "1 smaller, 2 same, 1 bigger; 3 failures" in lines[7]
-    assert lines[8] == (
+    # -70 of 1,920 bytes together; -5% and 0% in the mean. All resamples lie between those of one project twice.
+    assert lines[7] == (
+        f"linked text: {MINUS}3.65% (95% interval: {MINUS}5.00% to 0.00%) together, mean of projects {MINUS}2.50% "
+        f"(95% interval: {MINUS}5.00% to 0.00%); intervals over other projects"
+    )
+    assert "1 smaller, 2 same, 1 bigger; 3 failures" in lines[8]
+    assert lines[9] == (
         f"with the smaller object of each module (deploy --never_worse): {MINUS}4.17% linked; by project "
         f"{MINUS}5.71% to 0.00%"
     )
-    assert lines[9] == "grew most: shapes/b +2.00%"
+    assert lines[10] == "grew most: shapes/b +2.00%"
 
 
 def of_eviction(evaluation: Evaluation) -> Evaluation:
@@ -168,6 +173,8 @@ def test_the_score_table_starts_with_scores(evaluation: Evaluation) -> None:
     fields = shapes.replace(MINUS, "-").split()
     assert fields[2:] == ["2", "1,300", "1,210", "-6.92%", "-5.25%", "-5.00%"]
     assert "weighted spills, reloads and copies" in table
+    # -90 of 1,300 and 0 of 500.
+    assert f"mean of projects {MINUS}3.46% " in table
 
 
 def test_the_score_page_lists_the_modules_that_changed_most(evaluation: Evaluation) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler_opt.evaluation.statistics import CONFIDENCE, compare, relative_change
+from compiler_opt.evaluation.statistics import CONFIDENCE, compare, compare_projects, relative_change
 
 
 def test_relative_change_is_negative_when_smaller() -> None:
@@ -70,6 +70,20 @@ def test_projects_keep_their_weight() -> None:
     """A project of one module is in every resample, so it adds no uncertainty."""
     comparison = compare([100, 100], [50, 100], ["p", "q"])
     assert comparison.total.low == comparison.total.high == pytest.approx(-0.25)
+
+
+def test_projects_are_resampled_themselves() -> None:
+    """Five linked projects: 5**5 = 3,125 equally likely resamples, in which the change of a large one weighs more."""
+    before, after = [100.0, 200.0, 700.0, 30.0, 410.0], [90.0, 204.0, 693.0, 29.0, 416.0]
+    comparison = compare_projects(before, after, resamples=100_000)
+    drawn = list(itertools.product(range(5), repeat=5))
+    means = [sum(after[i] / before[i] - 1 for i in each) / 5 for each in drawn]
+    totals = [sum(after[i] for i in each) / sum(before[i] for i in each) - 1 for each in drawn]
+    assert comparison.total.value == pytest.approx((90 + 204 + 693 + 29 + 416) / 1440 - 1)
+    assert comparison.mean.value == pytest.approx((-10 / 100 + 4 / 200 - 7 / 700 - 1 / 30 + 6 / 410) / 5)
+    assert (comparison.mean.low, comparison.mean.high) == pytest.approx(exact_quantiles(means), abs=1e-3)
+    assert (comparison.total.low, comparison.total.high) == pytest.approx(exact_quantiles(totals), abs=1e-3)
+    assert compare_projects([100], [90]).total.low == pytest.approx(-0.1)
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:

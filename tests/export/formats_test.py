@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.export.formats import export_policy
+from compiler_opt.export.formats import export_policy, write_development_model
 from compiler_opt.export.release_model import EMBEDDED_MODELS, write_aot
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.model_card import ModelCard
@@ -123,6 +124,23 @@ def test_a_policy_of_another_problem_is_refused(policy: Path, tmp_path: Path) ->
         export_policy(tmp_path / "policy", tmp_path / "out", ["native"])
 
 
+def test_only_our_own_forms_can_have_a_margin(policy: Path, tmp_path: Path) -> None:
+    weights = NetworkWeights.load(policy)
+    save_policy(tmp_path / "policy", weights.with_margin(0.5), Binary(), "inlining_decision")
+    assert {path.name for path in (tmp_path / "policy").iterdir()} == {"network.npz", "network.mlgo", *_CARDS}
+    for form in ("release_model", "tflite", "aot"):
+        with pytest.raises(PolicyError, match=f"has the margin 0.5, but the format {form} cannot.*--margin=0"):
+            export_policy(tmp_path / "policy", tmp_path / "out", [form])
+    written = export_policy(tmp_path / "policy", tmp_path / "out", ["native", "tflite"], margin=0.0)
+    assert written["native"][0].read_bytes() == native_blob(weights)
+    assert (tmp_path / "out" / "model.tflite").read_bytes() == (policy / "model.tflite").read_bytes()
+    marked = BinaryPolicy(weights.with_margin(0.5))
+    with pytest.raises(PolicyError, match=r"has the margin 0\.5, but a TFLite model cannot .*--margin=0"):
+        write_development_model(PolicyFolder(tmp_path), marked, "inlining_decision", "development")
+    with pytest.raises(PolicyError, match="margin: expected a finite number"):
+        export_policy(policy, tmp_path / "out", ["native"], margin=float("inf"))
+
+
 def _summary(checksum: str | None) -> dict[str, Any]:
     facts = {"Corpus": "held_out: re2", "Compiler": "clang 22", "Optimisation": "-Oz (9 modules)"}
     if checksum is not None:
@@ -133,7 +151,14 @@ def _summary(checksum: str | None) -> dict[str, Any]:
         "provenance": facts,
         "num_modules": 9,
         "started_at": "2026-01-01 00:00+00:00",
-        "totals": {"policy": {"linked_change": -0.0285, "objects": objects, "num_failures": 0}},
+        "totals": {
+            "policy": {
+                "linked_change": -0.0285,
+                "linked": {"mean": {"value": -0.011}},
+                "objects": objects,
+                "num_failures": 0,
+            }
+        },
     }
 
 

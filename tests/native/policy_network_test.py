@@ -93,7 +93,7 @@ def _forge(blob: bytes, place: int, value: bytes) -> bytes:
     ("place", "value", "problem"),
     [
         (0, b"x", "expected it to begin with `mlgo-net`"),
-        (8, struct.pack("<I", 2), "another format version"),
+        (8, struct.pack("<I", 3), "another format version"),
         (8, struct.pack(">I", 1), "little-endian"),
         (16, struct.pack("<Q", 1 << 40), "truncated"),
         (16, struct.pack("<Q", 40), "longer than its header says"),
@@ -116,6 +116,28 @@ def test_each_error_message_gives_the_reason(
     path.write_bytes(_forge(native_blob(_small()), place, value))
     [message] = run_driver(driver, "load", path)
     assert problem in message
+
+
+@pytest.mark.parametrize("margin", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_margin_in_the_header_is_a_positive_number(driver: Path, tmp_path: Path, margin: float) -> None:
+    path = tmp_path / NATIVE_FILE
+    blob = native_blob(_small().with_margin(0.5))
+    path.write_bytes(blob)
+    assert run_driver(driver, "load", path) == ["good"]
+    path.write_bytes(_forge(blob, 40, struct.pack("<d", margin)))
+    [message] = run_driver(driver, "load", path)
+    assert "margin" in message
+    # Without its margin the file is shorter than its sections.
+    path.write_bytes(_forge(blob, 8, struct.pack("<I", 1)))
+    assert run_driver(driver, "load", path) != ["good"]
+
+
+def test_logits_do_not_depend_on_the_margin(driver: Path, tmp_path: Path) -> None:
+    features = np.arange(12).reshape(-1, 3)
+    with_margin, without = (
+        driver_logits(driver, _small().with_margin(margin), features, tmp_path) for margin in (0.5, 0.0)
+    )
+    np.testing.assert_array_equal(with_margin, without)
 
 
 def test_names_and_metadata_must_be_terminated(driver: Path, tmp_path: Path) -> None:

@@ -42,6 +42,23 @@ def test_it_survives_the_disk(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [NETWORK_FILE]
 
 
+def test_the_margin_survives_the_disk_and_is_part_of_the_checksum(tmp_path: Path) -> None:
+    weights = _weights(7).with_margin(0.1)
+    weights.save(tmp_path)
+    assert NetworkWeights.load(tmp_path).margin == 0.1
+    assert len({_weights(7).with_margin(margin).checksum() for margin in (0, 0.1, 0.2)}) == 3
+    assert _weights(7).with_margin(0.0).checksum() == _weights(7).checksum()
+    # Versions that do not know margins must not ignore it.
+    assert b'"format": 2' in (tmp_path / NETWORK_FILE).read_bytes()
+    assert "| margin | 0.1 |" in weights.card().to_markdown()
+
+
+@pytest.mark.parametrize("margin", [-0.1, float("inf"), float("nan")])
+def test_a_margin_is_a_finite_number_of_at_least_zero(margin: float) -> None:
+    with pytest.raises(PolicyError, match="margin: expected a finite number of at least 0"):
+        _weights(7).with_margin(margin)
+
+
 @settings(max_examples=60)
 @given(st.data())
 def test_a_damaged_file_is_refused(data: st.DataObject) -> None:
@@ -88,6 +105,12 @@ _GOOD_ARRAYS = {
         {"features": ["a", 1]},
         {"features": 5},
         {"format": "x" * 999},
+        {"format": 2},
+        {"format": 2, "margin": "1"},
+        {"format": 2, "margin": True},
+        {"format": 2, "margin": -1},
+        {"format": 2, "margin": float("inf")},
+        {"format": 2, "margin": 10**400},
         {"quantiles_0": np.zeros((2, 2))},
         {"quantiles_0": np.zeros((2, 0))},
         {"quantiles_0": np.array([1e308, -1e308])},

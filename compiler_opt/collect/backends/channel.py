@@ -1,11 +1,13 @@
 """Decisions made in our process, over the compiler's interactive channel: any policy, any problem."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from compiler_opt.collect.backends import Backend
+from compiler_opt.collect.backends.in_step import compile_in_step
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.rollout import Trajectory
 from compiler_opt.errors import ProtocolError, ToolchainError
@@ -15,27 +17,43 @@ from compiler_opt.llvm.interactive import Connect, InteractiveResult, compile_in
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy, ReplayPolicy
 from compiler_opt.problems.problem import Sites
+from compiler_opt.spaces.learned_policy import LearnedPolicy
+from compiler_opt.tensor_spec import TensorSpec
 
 
 class ChannelBackend(Backend):
     """Takes every policy."""
 
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None]:
+        if isinstance(policy, LearnedPolicy) and policy.plugin_features:
+            policy.check(set(policy.needed_features) - set(policy.plugin_features))
         return functools.partial(_compile, compilation, policy)
 
 
 def _compile(compilation: Compilation, policy: Policy) -> Trajectory | None:
     if policy.needs_default and compilation.support.default_in_callee_slot:
-        return _replayed_default(compilation)
-    return _converse(compilation, policy, include_default=policy.needs_default)[0]
+        if policy.is_default:
+            return _replayed_default(compilation)
+        return compile_in_step(compilation, policy, _slot_policy(compilation), _converse)
+    trajectory, _ = _converse(compilation, policy, include_default=policy.needs_default)
+    if trajectory is not None and policy.needs_default and isinstance(policy, LearnedPolicy):
+        # As from the plugin, which asks for the default decision only where the policy needs it.
+        return _with_features(trajectory, compilation.support.features)
+    return trajectory
+
+
+def _with_features(trajectory: Trajectory, features: tuple[TensorSpec, ...]) -> Trajectory:
+    """The trajectory with its first features alone, which must be these."""
+    header, num_bytes = trajectory.header, sum(spec.num_bytes for spec in features)
+    assert header.features[: len(features)] == features
+    rows = np.frombuffer(trajectory.observations, np.uint8).reshape(len(trajectory), -1)
+    observations = np.ascontiguousarray(rows[:, :num_bytes]).tobytes()
+    return dataclasses.replace(trajectory, header=Header(features, header.advice), observations=observations)
 
 
 def _replayed_default(compilation: Compilation) -> Trajectory | None:
     """Records the default on a compiler that overwrites a feature with it: first the decisions, then the features."""
-    slot = compilation.advisor.default_slot
-    if slot is None:
-        raise ProtocolError(f"{compilation.problem.name}: no feature is known to carry the default decision")
-    recorded, _ = _converse(compilation, FeaturePolicy(slot, name="default"), include_default=True)
+    recorded, _ = _converse(compilation, _slot_policy(compilation), include_default=True)
     if recorded is None:
         return None
     replayed, result = _converse(compilation, ReplayPolicy(recorded.advice, name="default"), include_default=False)
@@ -45,6 +63,14 @@ def _replayed_default(compilation: Compilation) -> Trajectory | None:
             "when they were replayed; the default trace of this module would be wrong"
         )
     return replayed
+
+
+def _slot_policy(compilation: Compilation) -> FeaturePolicy:
+    """Takes the default decision from the feature that it overwrites."""
+    slot = compilation.advisor.default_slot
+    if slot is None:
+        raise ProtocolError(f"{compilation.problem.name}: no feature is known to carry the default decision")
+    return FeaturePolicy(slot, name="default")
 
 
 def _converse(

@@ -68,6 +68,7 @@ class DevelopmentBackend(Backend):
                     "use the backend auto"
                 )
             return functools.partial(_compile, compilation, policy, None)
+        check_no_margin(policy)
         if not (isinstance(policy, LearnedPolicy) and policy.runs_in_development_mode):
             raise PolicyError(f"policy {policy.name!r} cannot decide as a TFLite model; use the backend auto")
         assert support.advice is not None
@@ -78,6 +79,15 @@ class DevelopmentBackend(Backend):
                 f"policy {policy.name!r}: no TFLite model of it was made (see export/formats.py); use the backend auto"
             )
         return functools.partial(_compile, compilation, policy, model)
+
+
+def check_no_margin(policy: Policy) -> None:
+    """Raises PolicyError if the policy needs the default decision, which a TFLite model cannot ask for."""
+    if policy.needs_default and isinstance(policy, LearnedPolicy):
+        raise PolicyError(
+            f"policy {policy.name!r}: has the margin {policy.weights.margin:g}, but a TFLite model cannot take the "
+            "default decision; use the backend auto, or a policy with margin 0 (--margin=0)"
+        )
 
 
 def with_seed(model: bytes, seed: int) -> bytes:

@@ -60,19 +60,6 @@ class CategoricalHead(Head):
         log_probs = log_softmax(self.logits(weights, observations))
         return log_probs[np.arange(len(actions)), actions], categorical_entropy(log_probs)
 
-    def distribution_parameters(
-        self, observations: Mapping[str, np.ndarray], actions: np.ndarray, log_probs: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        # The action keeps its probability; the other legal actions share the rest.
-        legal = self.legal(observations)
-        chosen = np.arange(self.num_actions) == actions[:, np.newaxis]
-        others = (legal & ~chosen).sum(axis=-1)
-        log_prob = np.where(others > 0, np.minimum(log_probs.astype(np.float64), -1e-9), 0.0)
-        with np.errstate(divide="ignore"):
-            rest = np.log(-np.expm1(log_prob)) - np.log(np.maximum(others, 1))
-        logits = np.where(chosen, log_prob[:, np.newaxis], np.where(legal, rest[:, np.newaxis], networks.ILLEGAL_LOGIT))
-        return {"logits": logits}
-
     def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
         return smoothed_labels(actions, self.legal(observations), smoothing)
 

@@ -19,9 +19,6 @@ from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.learned_policy import outputs
 from compiler_opt.tensor_spec import TensorSpec
 
-_MAX_LOG_DENSITY = 50.0
-"""Absolute bound of a sampled action's log density: smaller densities are never sampled, no deviation gives larger."""
-
 
 class ContinuousHead(Head):
     """A real number from a Gaussian, quantized to advice by `quantizer`; from scalar features of any type."""
@@ -50,13 +47,6 @@ class ContinuousHead(Head):
         mean, log_deviation = self._gaussian(weights, observations)
         entropy = log_deviation + 0.5 * np.log(2 * np.pi * np.e)
         return gaussian_log_density(actions, mean, log_deviation), entropy
-
-    def distribution_parameters(
-        self, observations: Mapping[str, np.ndarray], actions: np.ndarray, log_probs: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        # Centred on the action, with the deviation that gives it its density.
-        deviation = np.exp(-np.clip(log_probs.astype(np.float64), -_MAX_LOG_DENSITY, _MAX_LOG_DENSITY))
-        return {"loc": actions, "scale": deviation / np.sqrt(2 * np.pi)}
 
     def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
         """`[N, 2]`: the action, and the logarithm of the standard deviation to explore with."""

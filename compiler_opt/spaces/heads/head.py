@@ -90,12 +90,6 @@ class Head(abc.ABC):
         """Log probability of each action and entropy of its decision, in numpy as a policy decides; `[N]` float64."""
 
     @abc.abstractmethod
-    def distribution_parameters(
-        self, observations: Mapping[str, np.ndarray], actions: np.ndarray, log_probs: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Parameters `[N, ...]` of distributions under which the actions have the given log probabilities."""
-
-    @abc.abstractmethod
     def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
         """Targets of cloning, `[N, ...]` float32."""
 

@@ -8,6 +8,7 @@ ROOT = Path(__file__).parents[3]
 CLANG, NEWER_CLANG = "/usr/bin/clang-19", "/usr/bin/clang-22"
 
 SCRIPTS = {
+    "choose_margin": "compiler_opt/tools/choose_margin.py",
     "deploy": "compiler_opt/tools/deploy.py",
     "doctor": "compiler_opt/tools/doctor.py",
     "fetch_corpus": "compiler_opt/tools/fetch_corpus.py",
@@ -25,6 +26,7 @@ SCRIPTS = {
 }
 
 GOOD: Mapping[str, Mapping[str, str]] = {
+    "choose_margin": {"clang_path": CLANG, "data_path": "corpus", "policy_path": "policy"},
     "deploy": {"clang_path": CLANG, "policy": "policy", "output": "out/prefix"},
     "doctor": {"clang_path": CLANG},
     "fetch_corpus": {"clang_path": CLANG, "output_dir": "out/corpus", "set": "smoke", "cache_dir": "out/cache"},

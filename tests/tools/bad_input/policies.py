@@ -23,7 +23,7 @@ MISTAKES = (
     ),
     Mistake(
         "policy missing",
-        ("evaluate", "export_policy"),
+        ("choose_margin", "evaluate", "export_policy"),
         {"policy_path": "no/such/policy"},
         ("no/such/policy: expected a policy", "train one first"),
     ),
@@ -42,12 +42,26 @@ MISTAKES = (
         ("pretrained:../policy: no such policy",),
     ),
     Mistake("policy missing", ("deploy",), {"policy": "no/such/policy"}, ("no/such/policy: expected a policy",)),
+    Mistake(
+        "margin", ("deploy", "evaluate", "export_policy"), {"margin": "inf"}, ("margin: expected a finite number",)
+    ),
+    Mistake("margins", ("choose_margin",), {"margins": "0,much"}, ("--margins: expected numbers", "found 0,much")),
+    Mistake("margin twice", ("choose_margin",), {"margins": "1,1.0"}, ("--margins: expected 1 to 8 different",)),
     Mistake("policy damaged", ("deploy",), {"policy": "policy-damaged"}, ("policy-damaged/network.npz: damaged",)),
     Mistake(
         "policy for other features",
         ("deploy",),
         {"policy": "policy-other"},
         ("policy-other: ", "number_of_moons", "use the compiler that it was trained with"),
+    ),
+    Mistake(
+        "decisions missing", ("deploy",), {"decisions": "no/such/file"}, ("no/such/file: cannot be read (No such file",)
+    ),
+    Mistake(
+        "decisions damaged",
+        ("deploy",),
+        {"decisions": "file"},
+        ("file: not a decision file, or damaged", "search again"),
     ),
     Mistake("no such level", ("deploy",), {"levels": "Oz,fast"}, ("--levels: expected some of O0", "found fast")),
     Mistake("output is a file", ("deploy",), {"output": "file"}, ("file: expected the name of a folder", "another")),

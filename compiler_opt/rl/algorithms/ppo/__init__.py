@@ -3,6 +3,7 @@
 import dataclasses
 
 from compiler_opt.collect.advantages import AdvantagesConfig
+from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
 from compiler_opt.rl.config import check_range
 from compiler_opt.rl.training_context import TrainingContext
@@ -17,7 +18,10 @@ class PPOConfig:
       num_epochs: passes over the decisions of an iteration.
       minibatch_size: decisions per gradient step.
       importance_ratio_clipping: bound of the change of an action's probability, as a ratio over 1.
-      entropy_regularization: weight of the policy's entropy in the objective; keeps it exploring.
+      entropy_regularization: weight of the policy's entropy in the objective; draws it towards equal probabilities, and
+        so keeps it exploring.
+      kl_to_start: weight, in the loss, of the KL divergence from the policy to the one that the training starts from;
+        draws it towards that one, and so keeps what it did not learn otherwise. 0 for none.
       value_pred_loss_coef: weight of the value network's squared error; 0 if the advantages do not use it.
       gradient_clipping: largest norm of a gradient.
       max_decisions: most decisions of an iteration to learn from; more are sampled.
@@ -29,6 +33,7 @@ class PPOConfig:
     minibatch_size: int = 4096
     importance_ratio_clipping: float = 0.2
     entropy_regularization: float = 0.1
+    kl_to_start: float = 0.0
     value_pred_loss_coef: float = 0.0
     gradient_clipping: float = 1.0
     max_decisions: int = 100_000
@@ -37,13 +42,20 @@ class PPOConfig:
     def __post_init__(self) -> None:
         check_range(self, "num_epochs", "minibatch_size", "max_decisions", at_least=1)
         check_range(self, "averaging", at_least=0, below=1)
+        check_range(self, "entropy_regularization", "kl_to_start", "value_pred_loss_coef", at_least=0)
         check_range(self, "learning_rate", "importance_ratio_clipping", "gradient_clipping", over=0)
 
 
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
+    config, advantages = configs.get(PPOConfig), configs.get(AdvantagesConfig).build()
+    if advantages.uses_value_network and not config.value_pred_loss_coef:
+        raise ConfigError(
+            "advantages.kind = 'moving_average' subtracts the value network's predictions: expected "
+            "ppo.value_pred_loss_coef over 0, found 0, with which that network learns nothing; 0.5 is usual"
+        )
     from compiler_opt.rl.algorithms.ppo.algorithm import PPO
 
-    return PPO(context, configs.get(PPOConfig), configs.get(AdvantagesConfig).build())
+    return PPO(context, config, advantages)
 
 
 ALGORITHM = AlgorithmEntry({"ppo": PPOConfig, "advantages": AdvantagesConfig}, build)

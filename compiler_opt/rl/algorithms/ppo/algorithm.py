@@ -4,6 +4,9 @@ Legend: N decisions of an iteration.
 
 Each decision is a sequence of length 1 (`[N, 1]`): `collect.advantages` assigns credit to decisions, so there is no
 discounting over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
+
+The losses are the agent's (`PPOClipAgent.get_loss`), the gradient step is ours: the agent's own would centre and scale
+the advantages of each minibatch, and leave out decisions whose advantage and return are 0.
 """
 
 import dataclasses
@@ -13,19 +16,20 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from tf_agents.agents.ppo import ppo_clip_agent
 from tf_agents.trajectories import time_step as ts
-from tf_agents.trajectories.trajectory import Trajectory
-from tf_agents.utils import common
 
-from compiler_opt.collect.advantages import Advantages
+from compiler_opt.collect.advantages import Advantages, standardised
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
+from compiler_opt.errors import ConfigError
 from compiler_opt.export.formats import write_development_model
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.ppo import PPOConfig
 from compiler_opt.rl.learning import AveragedWeights
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 
 _MAX_LOG_RATIO = 50.0
@@ -66,7 +70,21 @@ class PPOLearner:
       average: the moving average of the policy's weights over iterations.
     """
 
-    def __init__(self, head: Head, action_name: str, network: NetworkConfig, config: PPOConfig, seed: int):
+    def __init__(
+        self,
+        head: Head,
+        action_name: str,
+        network: NetworkConfig,
+        config: PPOConfig,
+        seed: int,
+        start: NetworkWeights | None = None,
+    ):
+        """Begins with the weights `start`, or random ones.
+
+        Raises:
+          PolicyError: `start` has another shape.
+          ConfigError: there is no `start` to stay close to, as `kl_to_start` demands.
+        """
         self._head = head
         self._config = config
         action = head.action_spec(action_name)
@@ -83,8 +101,6 @@ class PPOLearner:
             entropy_regularization=config.entropy_regularization,
             value_pred_loss_coef=config.value_pred_loss_coef,
             gradient_clipping=config.gradient_clipping,
-            # `update` runs the epochs, over the shuffled decisions of the whole iteration.
-            num_epochs=1,
             normalize_observations=False,
             normalize_rewards=False,
             compute_value_and_advantage_in_train=False,
@@ -93,11 +109,21 @@ class PPOLearner:
         )
         self.agent.initialize()
         self._action_dtype = action.dtype
-        self._train = common.function(lambda experience: self.agent.train(experience).loss, autograph=False)
+        self._variables = self.actor.trainable_weights + self._critic.trainable_weights
+        self._train = tf.function(self._gradient_step, autograph=False, reduce_retracing=True)
         self._traced = False
         self.average = AveragedWeights(head, self.actor, config.averaging)
+        self._start: Any = None
+        if start is not None:
+            self.average.warm_start(start)
+            self._start = head.actor(action_name, network, seed)
+            networks.assign(self._start, start)
+        elif config.kl_to_start:
+            raise ConfigError(
+                "ppo.kl_to_start: expected a policy to start from (--warmstart_policy_dir), found none; set it to 0"
+            )
         # Creates the optimiser's slots before the first step, so that a checkpoint can restore them.
-        self.optimizer.build(self.agent.actor_net.trainable_weights + self._critic.trainable_weights)
+        self.optimizer.build(self._variables)
 
     def checkpointed(self) -> dict[str, Any]:
         """TensorFlow objects to checkpoint."""
@@ -123,56 +149,96 @@ class PPOLearner:
         """Updates the policy from the decisions of one iteration.
 
         Returns:
-          means over the iteration: `loss`, `entropy`, and the distance from the policy that decided, as `kl` and
-          `clip_fraction`.
+          means over the iteration: `loss`, `gradient_norm` (before clipping) and, with a policy to start from,
+          `kl_to_start` of its minibatches; `gradient_steps`; `entropy`, and the distance from the policy that decided,
+          as `kl` and `clip_fraction`.
         """
         config = self._config
         if len(batch) > config.max_decisions:
             batch = batch.take(rng.choice(len(batch), config.max_decisions, replace=False))
         size = min(config.minibatch_size, len(batch))
-        losses = []
+        steps: list[dict[str, float]] = []
         for _ in range(config.num_epochs):
             order = rng.permutation(len(batch))
             # Drops the incomplete last minibatch; reshuffling varies what is dropped.
             for start in range(0, len(batch) - size + 1, size):
-                experience = self._experience(batch.take(order[start : start + size]))
-                losses.append(self._step(experience))
+                steps.append(self._step(batch.take(order[start : start + size])))
         self.average.add()
-        return {"loss": float(np.mean(losses)), **self._movement(batch)}
+        means = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
+        return {**means, "gradient_steps": len(steps), **self._movement(batch)}
 
-    def _step(self, experience: Trajectory) -> float:
-        """Learns from a minibatch; returns the loss before the step."""
+    def _step(self, batch: Batch) -> dict[str, float]:
+        """Learns from a minibatch; returns its metrics before the step."""
+        columns = self._columns(batch)
         if not self._traced:
             # Traces once for all batch sizes; otherwise, the first two sizes would take 2 s each.
             self._train.get_concrete_function(
-                tf.nest.map_structure(lambda column: tf.TensorSpec([None, *column.shape[1:]], column.dtype), experience)
+                tf.nest.map_structure(lambda column: tf.TensorSpec([None, *column.shape[1:]], column.dtype), columns)
             )
             self._traced = True
-        return float(self._train(experience))
+        return {name: float(value) for name, value in self._train(columns).items()}
 
-    def _experience(self, batch: Batch) -> Trajectory:
-        count = len(batch)
+    def gradients(self, batch: Batch) -> list[np.ndarray]:
+        """The gradient of the loss by each variable of the policy network, of all decisions as one minibatch."""
+        _, gradients, _ = self._losses_and_gradients(self._columns(batch))
+        return [gradient.numpy() for gradient in gradients[: len(self.actor.trainable_weights)]]
+
+    def _gradient_step(self, columns: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+        loss, gradients, kl_to_start = self._losses_and_gradients(columns)
+        clipped, norm = tf.clip_by_global_norm(gradients, self._config.gradient_clipping)
+        self.optimizer.apply_gradients(zip(clipped, self._variables, strict=True))
+        self.agent.train_step_counter.assign_add(1)
+        metrics = {"loss": loss, "gradient_norm": norm}
+        return metrics if kl_to_start is None else {**metrics, "kl_to_start": kl_to_start}
+
+    def _losses_and_gradients(self, columns: Mapping[str, Any]) -> tuple[tf.Tensor, list[tf.Tensor], tf.Tensor | None]:
+        """The loss, its gradient by each variable, and the mean KL divergence from the policy to the start."""
+        count = tf.shape(columns["action"])[0]
+        shape = tf.stack([count, 1])
+        steps = ts.TimeStep(
+            step_type=tf.fill(shape, int(ts.StepType.MID)),
+            reward=tf.zeros(shape),
+            discount=tf.ones(shape),
+            observation=columns["observation"],
+        )
+        with tf.GradientTape() as tape:
+            loss = self.agent.get_loss(
+                steps,
+                columns["action"],
+                columns["log_prob"],
+                columns["return"],
+                columns["advantage"],
+                action_distribution_parameters=None,
+                weights=tf.ones(shape),
+                train_step=self.agent.train_step_counter,
+                debug_summaries=False,
+                training=True,
+            ).loss
+            kl_to_start = None
+            if self._start is not None:
+                observation = {name: column[:, 0] for name, column in columns["observation"].items()}
+                step_type = tf.fill([count], int(ts.StepType.MID))
+                now, before = (
+                    actor(observation, step_type=step_type, network_state=())[0] for actor in (self.actor, self._start)
+                )
+                kl_to_start = tf.reduce_mean(tfp.distributions.kl_divergence(now, before))
+                loss += self._config.kl_to_start * kl_to_start
+        gradients = tape.gradient(loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return loss, gradients, kl_to_start
+
+    def _columns(self, batch: Batch) -> dict[str, Any]:
+        """The decisions as tensors `[N, 1, ...]`."""
 
         def column(values: np.ndarray, dtype: tf.DType) -> tf.Tensor:
             return tf.constant(values[:, np.newaxis], dtype)
 
-        # Of the distributions that the actions were sampled from, only their log probabilities are known.
-        parameters = self._head.distribution_parameters(batch.observations, batch.actions, batch.log_probs)
-        middle = column(np.full(count, ts.StepType.MID), tf.int32)
-        return Trajectory(
-            step_type=middle,
-            observation={name: tf.constant(values[:, np.newaxis]) for name, values in batch.observations.items()},
-            action=column(batch.actions, self._action_dtype),
-            policy_info={
-                "dist_params": {name: column(values, tf.float32) for name, values in parameters.items()},
-                "value_prediction": column(np.zeros(count), tf.float32),
-                "return": column(batch.returns, tf.float32),
-                "advantage": column(batch.advantages, tf.float32),
-            },
-            next_step_type=middle,
-            reward=column(np.zeros(count), tf.float32),
-            discount=column(np.ones(count), tf.float32),
-        )
+        return {
+            "observation": {name: tf.constant(values[:, np.newaxis]) for name, values in batch.observations.items()},
+            "action": column(batch.actions, self._action_dtype),
+            "log_prob": column(batch.log_probs, tf.float32),
+            "advantage": column(batch.advantages, tf.float32),
+            "return": column(batch.returns, tf.float32),
+        }
 
     def _movement(self, batch: Batch) -> dict[str, float]:
         """Metrics of how far the update moved the policy, on the decisions of the iteration."""
@@ -190,17 +256,15 @@ class PPOLearner:
 class PPO(Algorithm):
     """Proximal policy optimisation in the training loop."""
 
-    log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"))
+    log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"), ("clip_fraction", "clipped", ".1%"))
 
     def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages):
-        """Raises PolicyError if the policy to start from has other features or another shape."""
+        """Raises PolicyError or ConfigError if the policy to start from does not suit the settings."""
         self.description = f"clipped policy gradient (PPO), {type(advantages).__name__} advantages"
         self._context = context
         self._advantages = advantages
-        self._learner = PPOLearner(context.head, context.action_name, context.network, config, context.config.seed)
-        start = context.warm_start_weights()
-        if start is not None:
-            self._learner.average.warm_start(start)
+        start, seed = context.warm_start_weights(), context.config.seed
+        self._learner = PPOLearner(context.head, context.action_name, context.network, config, seed, start)
 
     def collection_policy(self) -> CollectionPolicy:
         context = self._context
@@ -244,5 +308,7 @@ class PPO(Algorithm):
         columns = {name: np.concatenate(parts) for name, parts in observations.items()}
         batch = Batch(columns, *(np.concatenate(parts) for parts in (actions, log_probs, values, returns)))
         if self._advantages.uses_value_network:
-            batch = dataclasses.replace(batch, advantages=batch.returns - self._learner.expected_returns(columns))
+            advantages = batch.returns - self._learner.expected_returns(columns)
+            # Rewards are a few percent; the other advantages have unit variance already.
+            batch = dataclasses.replace(batch, advantages=standardised(advantages))
         return batch

@@ -1,28 +1,36 @@
 """PPO learns a rule, and measures how far each update moved the policy."""
 
+import dataclasses
+from typing import cast
+
 import numpy as np
 import pytest
 
+from compiler_opt.collect.advantages import AdvantagesConfig
+from compiler_opt.errors import ConfigError
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()
 
-from compiler_opt.policies.weights import NetworkConfig  # noqa: E402
-from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights  # noqa: E402
+from compiler_opt.rl.algorithm import AlgorithmConfigs  # noqa: E402
+from compiler_opt.rl.algorithms.ppo import ALGORITHM, PPOConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import algorithm as ppo  # noqa: E402
+from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
 from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
 from compiler_opt.spaces.heads.categorical import BinaryHead  # noqa: E402
 
 _FEATURES = ("a", "b", "c")
 
 
-def _learner(seed: int = 1, **config: float) -> ppo.PPOLearner:
+def _learner(seed: int = 1, start: NetworkWeights | None = None, **config: float) -> ppo.PPOLearner:
     return ppo.PPOLearner(
         BinaryHead(dict.fromkeys(_FEATURES, np.arange(-10.0, 10.0))),
         "decision",
         NetworkConfig((16,), (8,)),
         PPOConfig(learning_rate=0.01, minibatch_size=256, **config),  # type: ignore[arg-type]
         seed,
+        start,
     )
 
 
@@ -89,8 +97,70 @@ def test_the_average_follows_the_weights() -> None:
     np.testing.assert_array_equal(learner.average.weights().kernels[0], averaged.kernels[0])
 
 
+def _probabilities(learner: ppo.PPOLearner, batch: ppo.Batch) -> np.ndarray:
+    """`[N, 2]`."""
+    logits = BinaryPolicy(learner.weights()).logits(batch.observations).astype(np.float64)
+    likelihood = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return likelihood / likelihood.sum(axis=1, keepdims=True)
+
+
+def test_the_gradient_is_that_of_our_advantages() -> None:
+    """Neither centred nor scaled, and decisions whose advantage and return are 0 count like the others."""
+    learner, rng = _learner(entropy_regularization=0.0), np.random.default_rng(3)
+    batch = _batch(learner, rng, 400)
+    advantages = (7 + 3 * batch.advantages).astype("f4")
+    advantages[::2] = 0
+    batch = dataclasses.replace(batch, advantages=advantages, returns=np.zeros(400, "f4"))
+    # On the decisions of the policy itself the ratio is 1; the gradient by the last bias is that of -A log p(action).
+    chosen = np.arange(2) == batch.actions[:, np.newaxis]
+    expected = -(advantages[:, np.newaxis] * (chosen - _probabilities(learner, batch))).mean(axis=0)
+    np.testing.assert_allclose(learner.gradients(batch)[-1], expected, rtol=1e-4)
+    doubled = learner.gradients(dataclasses.replace(batch, advantages=2 * advantages))
+    for once, twice in zip(learner.gradients(batch), doubled, strict=True):
+        np.testing.assert_allclose(2 * once, twice, rtol=1e-4, atol=1e-5)
+
+
+def test_the_gradient_stops_where_the_ratio_is_clipped() -> None:
+    learner, rng = _learner(entropy_regularization=0.0, importance_ratio_clipping=0.2), np.random.default_rng(3)
+    batch = _batch(learner, rng, 400)
+    good = dataclasses.replace(batch, advantages=np.ones(400, "f4"), log_probs=batch.log_probs - np.float32(0.3))
+    assert all(np.abs(gradient).max() == 0 for gradient in learner.gradients(good))
+    bad = dataclasses.replace(good, advantages=-np.ones(400, "f4"))
+    assert np.abs(learner.gradients(bad)[-1]).max() > 0
+
+
+def test_the_policy_is_drawn_towards_its_start() -> None:
+    from compiler_opt.spaces.heads import networks
+
+    start = _learner(seed=8).weights()
+    with_kl, without = (_learner(entropy_regularization=0.0, kl_to_start=weight, start=start) for weight in (0.5, 0.0))
+    np.testing.assert_array_equal(with_kl.weights().kernels[0], start.kernels[0])
+    for learner in (with_kl, without):
+        networks.assign(learner.actor, _learner(seed=9).weights())
+    batch = _batch(with_kl, np.random.default_rng(3), 400)
+    now = _probabilities(with_kl, batch)
+    logits = BinaryPolicy(start).logits(batch.observations).astype(np.float64)
+    log_ratio = np.log(now) - logits + np.logaddexp(logits[:, 0], logits[:, 1])[:, np.newaxis]
+    kl = (now * log_ratio).sum(axis=1, keepdims=True)
+    # The gradient of KL(p || q) by a logit is p (log(p / q) - KL).
+    expected = 0.5 * (now * (log_ratio - kl)).mean(axis=0)
+    difference = with_kl.gradients(batch)[-1] - without.gradients(batch)[-1]
+    np.testing.assert_allclose(difference, expected, rtol=1e-3, atol=1e-5)
+    metrics = with_kl.update(dataclasses.replace(batch, advantages=np.zeros(400, "f4")), np.random.default_rng(0))
+    assert 0 < metrics["kl_to_start"] <= kl.mean() * 1.2
+    with pytest.raises(ConfigError, match=r"ppo\.kl_to_start: expected a policy to start from"):
+        _learner(kl_to_start=0.5)
+
+
+def test_an_untrained_value_network_is_refused() -> None:
+    configs = AlgorithmConfigs([AdvantagesConfig("moving_average"), PPOConfig(value_pred_loss_coef=0.0)])
+    with pytest.raises(ConfigError, match=r"expected ppo\.value_pred_loss_coef over 0, found 0"):
+        ALGORITHM.build(cast(TrainingContext, None), configs)
+
+
 def test_a_large_iteration_is_sampled_down() -> None:
     learner, rng = _learner(max_decisions=100), np.random.default_rng(0)
-    learner.update(_batch(learner, rng, 300), rng)
+    metrics = learner.update(_batch(learner, rng, 300), rng)
+    assert metrics["gradient_steps"] == 3 and metrics["gradient_norm"] > 0
     # 3 epochs of one minibatch of 100 decisions.
     assert int(learner.agent.train_step_counter.numpy()) == 3

@@ -1,0 +1,212 @@
+"""The best policy of a run: evaluated on a validation corpus every few iterations, and kept on disk.
+
+    best = BestPolicy(context)
+    figures = best.validate(iteration, is_last, policy)     # after each iteration; does nothing in most
+    weights = best.choose(policy)                           # at the end
+
+A policy is better if it changes the linked text of the validation corpus (for a problem that is not about size, the
+score) less upwards or more downwards, in the mean over projects. `ROOT_DIR/best_policy` has the best one so far; it
+survives interruptions, since it is replaced as a whole.
+
+If even the best policy makes the mean project worse than the default does, the run keeps the default: the policy gets
+the margin `ALWAYS_DEFAULT`. Where policies can have no margin, it stays as it is. Log and model card say so.
+"""
+
+import dataclasses
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from compiler_opt.checked_values import Json
+from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.errors import CorpusError, OutputError, PolicyError
+from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
+from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.export.formats import write_development_model
+from compiler_opt.files import replaced_folder, set_aside
+from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
+from compiler_opt.rl.training_context import TrainingContext
+
+_LOG = logging.getLogger(__name__)
+
+BEST_POLICY_DIR = "best_policy"
+"""The best policy's folder in that of a training."""
+
+VALIDATION = "validation"
+"""The key, in a policy's metadata, of its result on the validation corpus."""
+
+KEPT_DEFAULT = "keeps_the_default"
+"""The key, in a policy's metadata, of the reason why it always takes the default decision."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ValidationResult:
+    """A policy's changes on the validation corpus, of linked text or of the score; negative is better.
+
+    Attributes:
+      mean: mean over projects, by which policies are compared.
+      total: of all projects together.
+      by_project: of each.
+    """
+
+    mean: float
+    total: float
+    by_project: Mapping[str, float]
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> "ValidationResult":
+        """Raises CorpusError if no project was linked."""
+        policy = evaluation.policy
+        total = evaluation.totals[policy]
+        if evaluation.problem.is_size:
+            linked = {project.name: project.linked_change(policy) for project in evaluation.projects}
+            by_project = {name: change for name, change in linked.items() if change is not None}
+            if not by_project:
+                raise CorpusError("no project of the validation corpus can be linked; give another --validation_path")
+            return cls(total.linked.mean.value, total.linked.total.value, by_project)
+        by_project = {project.name: project.score_change(policy) for project in evaluation.projects}
+        return cls(total.project_scores.mean.value, total.project_scores.total.value, by_project)
+
+    def text(self) -> str:
+        return f"{self.mean:+.2%} in the mean of {len(self.by_project)} projects, {self.total:+.2%} together"
+
+
+class BestPolicy:
+    """The best policy so far. Without a validation corpus in the context, it is always the last one."""
+
+    def __init__(self, context: TrainingContext):
+        """Reads what an earlier session has kept; a folder that is damaged is set aside."""
+        self._context = context
+        self._folder = context.root_dir / BEST_POLICY_DIR
+        self._measure = "linked text" if context.problem.is_size else "score"
+        self._best = self._load() if context.validation is not None else None
+
+    def validate(self, iteration: int, is_last: bool, policy: Callable[[], NetworkWeights]) -> dict[str, Any]:
+        """Evaluates the policy if it is time to, and keeps it if it is the best so far.
+
+        Args:
+          iteration: the iterations done; 0 validates the policy that the run starts from.
+          is_last: whether the run ends after it.
+          policy: makes what would be saved now, with its metadata.
+
+        Returns:
+          metrics for the history: `validation_mean`, `validation_total`, `validation_by_project`, `validation_s`; none
+          if there was no validation.
+
+        Raises:
+          CorpusError: most modules of the validation corpus fail.
+          OutputError: the policy cannot be written.
+        """
+        if self._context.validation is None or not (
+            is_last or iteration % self._context.config.validation_iterations == 0
+        ):
+            return {}
+        start_s = time.monotonic()
+        weights = policy()
+        result = self._evaluate(weights)
+        is_best = self._best is None or result.mean < self._recorded_mean(self._best)
+        if is_best:
+            self._keep(weights, iteration, result)
+        _LOG.info(
+            "validation after iteration %d: %s %s%s",
+            iteration,
+            self._measure,
+            result.text(),
+            ", the best so far" if is_best else "",
+        )
+        return {
+            "validation_mean": result.mean,
+            "validation_total": result.total,
+            "validation_by_project": dict(result.by_project),
+            "validation_s": round(time.monotonic() - start_s, 3),
+        }
+
+    def choose(self, iteration: int, policy: Callable[[], NetworkWeights]) -> NetworkWeights:
+        """The policy to save at the end: the best one, or the default's decisions if that is worse than the default."""
+        if self._context.validation is None:
+            return policy()
+        if self._best is None:
+            self.validate(iteration, True, policy)
+        best = self._best
+        assert best is not None
+        found = self._recorded(best)
+        reason = (
+            f"the best policy of this run, of iteration {found['iteration']}, changes the {self._measure} of its "
+            f"validation corpus by {found['mean of projects']:+.2%} in the mean of projects"
+        )
+        if self._recorded_mean(best) <= 0:
+            _LOG.info("saving %s", reason)
+            return best
+        if not self._context.problem.policy(best).takes_margin:
+            _LOG.warning("WORSE THAN THE DEFAULT: %s; it is saved, but do not deploy it", reason)
+            return dataclasses.replace(best, metadata={**best.metadata, "worse_than_the_default": reason})
+        _LOG.warning("WORSE THAN THE DEFAULT: %s; the saved policy takes only the default's decisions", reason)
+        return dataclasses.replace(best, metadata={**best.metadata, KEPT_DEFAULT: reason}, margin=ALWAYS_DEFAULT)
+
+    def _evaluate(self, weights: NetworkWeights) -> ValidationResult:
+        context, config = self._context, self._context.config
+        assert context.validation is not None
+        policy = context.problem.policy(weights, name="validated")
+        write_development_model(context.pool.policies, policy, context.action_name, config.backend)
+        rollout: RolloutSettings = context.rollout_settings()
+        return ValidationResult.of(
+            evaluate(
+                context.validation,
+                policy,
+                problem=context.problem,
+                toolchain=context.toolchain,
+                settings=EvaluationSettings(seed=config.seed, rollout=rollout),
+                pool=context.pool,
+            )
+        )
+
+    def _keep(self, weights: NetworkWeights, iteration: int, result: ValidationResult) -> None:
+        assert self._context.validation is not None
+        about: dict[str, Json] = {
+            "corpus": self._context.validation.root.resolve().name,
+            "key": self._key(),
+            "measure": self._measure,
+            "iteration": iteration,
+            "mean of projects": result.mean,
+            "together": result.total,
+        }
+        self._best = dataclasses.replace(weights, metadata={**weights.metadata, VALIDATION: about})
+        try:
+            with replaced_folder(self._folder) as partial:
+                self._best.save(partial)
+                self._best.card().save(partial)
+        except OSError as error:
+            raise OutputError(f"{self._folder}: cannot be written: {error.strerror or error}") from error
+
+    def _load(self) -> NetworkWeights | None:
+        if not self._folder.exists():
+            return None
+        try:
+            found = NetworkWeights.load(self._folder)
+        except PolicyError as error:
+            _LOG.warning("%s; kept as %s; the best policy is looked for anew", error, set_aside(self._folder).name)
+            return None
+        if self._recorded(found).get("key") != self._key():
+            _LOG.warning("%s: was validated on another corpus; the best policy is looked for anew", self._folder)
+            return None
+        return found
+
+    def _key(self) -> str:
+        """Identifies what the results depend on: corpus, compiler and problem."""
+        corpus = self._context.validation
+        assert corpus is not None
+        names = [module.name for module in corpus.modules]
+        content = [str(corpus.root.resolve()), names, self._context.toolchain.identity(), self._context.problem.name]
+        return hashlib.sha256(json.dumps(content).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+    @staticmethod
+    def _recorded(weights: NetworkWeights) -> Mapping[str, Any]:
+        found = weights.metadata.get(VALIDATION)
+        return found if isinstance(found, Mapping) else {}
+
+    def _recorded_mean(self, weights: NetworkWeights) -> float:
+        found = self._recorded(weights).get("mean of projects")
+        return found if isinstance(found, float) else float("inf")

@@ -1,0 +1,80 @@
+"""Chooses the margin of a policy on a validation corpus, and writes it into the policy's folder.
+
+    python -m compiler_opt.tools.choose_margin --policy_path=$POLICY --data_path=$VALIDATION_CORPUS
+
+With a margin, the policy leaves the compiler's default decision only where its two logits differ by at least that much.
+Chosen is the margin with the best mean over projects of the change of linked text, among those under which all projects
+together are not bigger than under the smallest one. Never give it a corpus on which the policy will be reported.
+"""
+
+from pathlib import Path
+
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.errors import ConfigError
+from compiler_opt.evaluation.evaluate import EvaluationSettings
+from compiler_opt.evaluation.margins import MARGINS, choose_margin, write_margin
+from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.problems import problem as problems
+from compiler_opt.tools import entry_point, shared_flags
+from compiler_opt.tools.entry_point import echo
+
+_POLICY_PATH = shared_flags.required_path("policy_path", "Folder of the policy, which gets the margin.")
+_CORPUS = shared_flags.CorpusFlags()
+_COMPILE_TASK = shared_flags.compile_task()
+_CLANG_PATH = shared_flags.clang_path()
+_NUM_WORKERS = shared_flags.num_workers()
+_MARGINS = flags.DEFINE_list("margins", [f"{margin:g}" for margin in MARGINS], "Comma-separated margins to try.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the results only, and leave the policy as it is.")
+_BACKEND = flags.DEFINE_string("backend", "auto", "How decisions get into the compiler, see docs/code_map.md.")
+
+
+@entry_point.command
+def entry() -> None:
+    directory: Path = _POLICY_PATH.value
+    margins = _parsed(_MARGINS.value)
+    settings = EvaluationSettings(num_workers=_NUM_WORKERS.value, rollout=RolloutSettings(backend=_BACKEND.value))
+    corpus = _CORPUS.filtered(_CORPUS.load())
+    problem = problems.load(_COMPILE_TASK.value)
+    policy = problem.load_policy(directory)
+    toolchain = probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    policy.check([feature.name for feature in toolchain.require(problem.advisor.problem).features])
+    if not _DRY_RUN.value:
+        check_folder_writable(directory)
+    total = len(corpus.modules) * (1 + len(margins))
+    with tqdm(total=total, unit="compile", smoothing=0.05, disable=None) as bar:
+
+        def advance(rollout: Rollout) -> None:
+            del rollout
+            bar.update()
+
+        choice = choose_margin(
+            corpus,
+            policy,
+            problem=problem,
+            toolchain=toolchain,
+            margins=margins,
+            settings=settings,
+            on_rollout=advance,
+        )
+    for line in choice.table().lines():
+        echo(line)
+    echo(choice.summary())
+    if not _DRY_RUN.value:
+        write_margin(directory, choice.margin, chosen_on=corpus.root.resolve().name)
+        print(f"The policy with this margin is in {directory}")
+
+
+def _parsed(texts: list[str]) -> list[float]:
+    try:
+        return [float(text) for text in texts]
+    except ValueError:
+        raise ConfigError(f"--margins: expected numbers, separated by commas, found {','.join(texts)}") from None
+
+
+if __name__ == "__main__":
+    entry()
