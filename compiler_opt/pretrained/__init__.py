@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from compiler_opt.errors import PolicyError
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.inliner_plugin import can_build
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import PREFIX as PREFIX
@@ -82,9 +84,11 @@ def default(problem: AnyProblem, toolchains: Iterable[Toolchain], flag: str) -> 
 
 
 def offered_features(toolchain: Toolchain, problem: AnyProblem) -> frozenset[str]:
-    """The names of all features that policies can observe with a compiler.
+    """The names of all features that policies can observe with a compiler, and its plugin if that can be built.
 
     Raises:
       ToolchainError: it has no channel for the problem.
     """
-    return frozenset(spec.name for spec in toolchain.require(problem.advisor.problem).features)
+    support = toolchain.require(problem.advisor.problem)
+    lacks_plugin = problem.advisor == INLINING and not can_build(toolchain)
+    return frozenset((spec.name for spec in support.features) if lacks_plugin else support.feature_names)

@@ -1,11 +1,12 @@
 """Makes a policy that ships out of trainings that differ in their seeds.
 
     candidates = gather(training_dirs)                          # each training's policy, and the mean of all
-    choice = choose(candidates, validation, problem=problem, toolchain=toolchain)
+    choice = choose(candidates, validation, problem=problem, toolchain=toolchain, settings=settings)
+    choice = with_best_margin(choice, validation, MARGINS, problem=problem, toolchain=toolchain, settings=settings)
     folder = release(shelf, name, choice)
     write_logs(training_dirs, docs / name)
 
-The mean of networks is one network, see `policies.weights.mean_network`. Chosen is the candidate with the best mean
+The mean of networks is one network, see `export.average`. Chosen is the candidate with the best mean
 over projects of the change of linked text, by a validation corpus on which no result is reported.
 """
 
@@ -13,7 +14,6 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,11 +24,13 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
+from compiler_opt.evaluation.margins import CHOSEN_ON, choose_margin
 from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.export.average import average_policies
 from compiler_opt.export.formats import evaluation_results
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.weights import NetworkWeights, mean_network
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import Shelf
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.report.table import Cell, Change, Table
@@ -75,9 +77,8 @@ def gather(training_dirs: Sequence[Path]) -> dict[str, NetworkWeights]:
     """The policies of trainings by the names of their folders and, of several, their mean.
 
     Raises:
-      PolicyError: a training has no intact policy.
-      ConfigError: two folders have the same name; they are too many; the networks differ in features, vocabulary or
-        shape.
+      PolicyError: a training has no intact policy, or the policies have no mean.
+      ConfigError: two folders have the same name, or they are too many.
     """
     found: dict[str, NetworkWeights] = {}
     for directory in training_dirs:
@@ -89,18 +90,9 @@ def gather(training_dirs: Sequence[Path]) -> dict[str, NetworkWeights]:
         raise ConfigError(f"expected at most {MAX_POLICIES - 1} trainings, found {len(found)}; leave some out")
     if len(found) < 2:
         return found
-    first, *others = found.values()
-    for directory, weights in zip(training_dirs[1:], others, strict=True):
-        if _form(weights) != _form(first):
-            raise ConfigError(
-                f"{directory}: its policy has other features, vocabulary or layers than that of {training_dirs[0]}; "
-                "expected trainings that differ in their seeds only"
-            )
-    metadata = {**first.metadata, "mean_of": {name: _facts_of_one(weights) for name, weights in found.items()}}
-    mean = dataclasses.replace(
-        mean_network(list(found.values())),
-        metadata={key: value for key, value in metadata.items() if key not in _OF_ONE},
-    )
+    mean = average_policies([directory / POLICY_DIR for directory in training_dirs])
+    trainings = {name: _facts_of_one(weights) for name, weights in found.items()}
+    mean = dataclasses.replace(mean, metadata={**mean.metadata, "trainings": trainings})
     return {**found, MEAN: mean}
 
 
@@ -128,6 +120,40 @@ def choose(
     changes = {name: (total.linked_change, _mean_change(evaluation, name)) for name, total in evaluation.totals.items()}
     best = min(changes, key=lambda name: changes[name][1])
     return Choice(best, candidates[best], changes, evaluation, corpus.root.resolve().name)
+
+
+def with_best_margin(
+    choice: Choice,
+    corpus: Corpus,
+    margins: Sequence[float],
+    *,
+    problem: AnyProblem,
+    toolchain: Toolchain,
+    settings: EvaluationSettings,
+    on_rollout: Callable[[Rollout], None] = lambda rollout: None,
+) -> Choice:
+    """The choice with the margin, out of these, that the same corpus chooses, see `evaluation.margins`.
+
+    Raises:
+      ConfigError: too many margins, none, or one twice.
+      PolicyError: a margin is out of range, or the policy can have none.
+      CorpusError: most modules fail, or no project can be linked under all margins.
+    """
+    policy = problem.policy(choice.weights, name=choice.name)
+    found = choose_margin(
+        corpus,
+        policy,
+        problem=problem,
+        toolchain=toolchain,
+        margins=margins,
+        settings=settings,
+        on_rollout=on_rollout,
+    )
+    change = found.changes[found.margin]
+    weights = choice.weights.with_margin(found.margin)
+    weights = dataclasses.replace(weights, metadata={**weights.metadata, CHOSEN_ON: choice.corpus})
+    changes = {**choice.changes, choice.name: (change.total, change.mean)}
+    return dataclasses.replace(choice, weights=weights, changes=changes)
 
 
 def release(shelf: Path, name: str, choice: Choice) -> Path:
@@ -192,12 +218,6 @@ def _mean_change(evaluation: Evaluation, policy: str) -> float:
     if not linked:
         raise CorpusError("no project of the validation corpus could be linked; give a corpus of other projects")
     return sum(linked) / len(linked)
-
-
-def _form(weights: NetworkWeights) -> Any:
-    """What networks must have in common to have a mean."""
-    shapes = [kernel.shape for kernel in weights.kernels]
-    return weights.features, [quantiles.tolist() for quantiles in weights.quantiles], shapes
 
 
 def _facts_of_one(weights: NetworkWeights) -> dict[str, Json]:

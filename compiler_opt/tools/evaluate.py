@@ -73,10 +73,10 @@ def entry() -> None:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = problems.load(_COMPILE_TASK.value)
     embeddings = settings["inlining"].vocabulary(problem.advisor)
-    toolchain, policy = None, _POLICY_PATH.value
+    probed, policy = None, _POLICY_PATH.value
     if policy is None:
-        toolchain = probe(_CLANG_PATH.value, embeddings)
-        policy = pretrained.default(problem, [toolchain], "--policy_path")
+        probed = probe(_CLANG_PATH.value, embeddings)
+        policy = pretrained.default(problem, [probed], "--policy_path")
     learned = None
     if policy != EmbeddedPolicy.name:
         learned = problem.load_policy(pretrained.folder(policy), margin=_MARGIN.value)
@@ -87,7 +87,7 @@ def entry() -> None:
     history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
     check_same(made_by, embeddings, f"--policy_path={policy}")
-    toolchain = settings["inlining"].extend(toolchain or probe(_CLANG_PATH.value, embeddings), problem.advisor)
+    toolchain = settings["inlining"].extend(probed or probe(_CLANG_PATH.value, embeddings), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     if learned is None:
         check_embedded_model(toolchain, problem)

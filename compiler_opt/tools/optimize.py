@@ -30,6 +30,7 @@ from compiler_opt import pretrained
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -163,7 +164,11 @@ def _with_start(learning: PipelineSettings, toolchain: Toolchain) -> PipelineSet
     start = pretrained.find_default(problems.load(INLINING.problem), [toolchain])
     if start is None:
         return learning
-    hidden = tuple(len(bias) for bias in pretrained.load(start.removeprefix(pretrained.PREFIX)).biases[:-1])
+    weights = NetworkWeights.load(pretrained.folder(start))
+    asked_for = plugin_features.among(spec.name for spec in toolchain.require(INLINING.problem).features)
+    if not set(asked_for) <= set(weights.features):
+        return learning
+    hidden = tuple(len(bias) for bias in weights.biases[:-1])
     network = dataclasses.replace(learning.network, fc_layer_params=hidden)
     return dataclasses.replace(
         learning, network=network, training=dataclasses.replace(training, warmstart_policy_dir=start)

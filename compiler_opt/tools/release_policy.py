@@ -5,7 +5,8 @@
 
 The policies of the trainings and, if they are several, the mean of their networks decide on a validation corpus, on
 which no result may ever be reported. The one with the best mean over projects of the change of linked text goes to
-`compiler_opt/pretrained/NAME`, with a model card and checksums, and the thinned histories of the trainings to
+`compiler_opt/pretrained/NAME`, with the margin that the same corpus chooses (see choose_margin), with a model card and
+checksums; the thinned histories of the trainings go to
 `docs/pretrained/NAME`. An evaluation of the released policy on other projects then completes its card:
 
     python -m compiler_opt.tools.evaluate --data_path=$HELD_OUT --policy_path=pretrained:NAME --output_path=$RESULTS
@@ -21,10 +22,11 @@ from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import EvaluationSettings
+from compiler_opt.evaluation.margins import MARGINS
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
-from compiler_opt.rl.release import add_results, choose, gather, release, write_logs
+from compiler_opt.rl.release import add_results, choose, gather, release, with_best_margin, write_logs
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 
@@ -42,6 +44,9 @@ _OUTPUT_DIR = flags.DEFINE_string(
 _HISTORY_DIR = flags.DEFINE_string(
     "history_dir", str(_ROOT / "docs" / "pretrained"), "The folder for thinned histories."
 )
+_MARGINS = flags.DEFINE_list(
+    "margins", [f"{margin:g}" for margin in MARGINS], "Comma-separated margins to try; 0 for none."
+)
 _COMPILE_TASK = shared_flags.compile_task()
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
@@ -57,12 +62,14 @@ def entry() -> None:
         print(f"{folder}: has the results of {_EVALUATION.value}")
         return
     check_folder_writable(history_dir)
-    candidates = gather(training_dirs)
+    candidates, margins = gather(training_dirs), _margins()
     problem = problems.load(_COMPILE_TASK.value)
     corpus = Corpus.load(_DATA_PATH.value or "", trusted=_TRUST_CORPUS.value)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    with tqdm(total=len(corpus.modules) * (1 + len(candidates)), unit="compile", smoothing=0.05, disable=None) as bar:
+    settings = EvaluationSettings(num_workers=_NUM_WORKERS.value)
+    total = len(corpus.modules) * (2 + len(candidates) + len(margins))
+    with tqdm(total=total, unit="compile", smoothing=0.05, disable=None) as bar:
 
         def advance(rollout: Rollout) -> None:
             del rollout
@@ -73,17 +80,37 @@ def entry() -> None:
             corpus,
             problem=problem,
             toolchain=toolchain,
-            settings=EvaluationSettings(num_workers=_NUM_WORKERS.value),
+            settings=settings,
             on_rollout=advance,
         )
+        table = choice.table()
+        if margins != [0.0]:
+            choice = with_best_margin(
+                choice,
+                corpus,
+                margins,
+                problem=problem,
+                toolchain=toolchain,
+                settings=settings,
+                on_rollout=advance,
+            )
     logs = write_logs(training_dirs, history_dir / _NAME.value)
     folder = release(output_dir, _NAME.value, choice)
-    for line in choice.table().lines():
+    for line in table.lines():
         echo(line)
+    echo(f"margin: {choice.weights.margin:g}")
     for path in logs:
         echo(f"log: {path}")
     size_bytes = sum(path.stat().st_size for path in folder.iterdir())
     echo(f"policy: {folder} ({size_bytes} bytes), checksum {choice.weights.checksum()[:16]}")
+
+
+def _margins() -> list[float]:
+    try:
+        return [float(text) for text in _MARGINS.value]
+    except ValueError:
+        found = ",".join(_MARGINS.value)
+        raise ConfigError(f"--margins: expected numbers, separated by commas, found {found}") from None
 
 
 def _training_dirs() -> list[Path]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import Shelf
 from compiler_opt.rl.release import MEAN, gather, write_logs
@@ -47,7 +47,12 @@ def test_the_best_of_validation_is_released_and_evaluated(tmp_path: Path) -> Non
     never = save_training(tmp_path / "never", network(-2, 2))
     shelf, logs = tmp_path / "shelf", tmp_path / "logs"
     common = ("--name=inlining-Oz", f"--output_dir={shelf}", f"--history_dir={logs}")
-    data = (f"--training_dirs={always},{never}", f"--data_path={tmp_path / 'validation'}", f"--clang_path={CLANG}")
+    data = (
+        f"--training_dirs={always},{never}",
+        f"--data_path={tmp_path / 'validation'}",
+        f"--clang_path={CLANG}",
+        "--margins=0,100",
+    )
     lines = release(*common, *data)
     rows = [line.split() for line in lines if line.startswith(("always", "never", MEAN))]
     assert [row[0] for row in rows] == ["always", "never", MEAN]
@@ -55,7 +60,9 @@ def test_the_best_of_validation_is_released_and_evaluated(tmp_path: Path) -> Non
     [chosen] = [row[0] for row in rows if row[-1] == "chosen"]
     assert chosen in ("always", "never"), "a mean has to win"
 
+    assert "margin: 0" in lines or "margin: 100" in lines, "100 is the default's decisions"
     weights = NetworkWeights.load(tmp_path / chosen / "policy")
+    weights = weights.with_margin(100 if "margin: 100" in lines else 0)
     folder = Shelf(shelf).path("inlining-Oz")
     assert NetworkWeights.load(folder).checksum() == weights.checksum()
     card = Shelf(shelf).card("inlining-Oz")
@@ -94,8 +101,7 @@ def test_the_mean_records_the_seeds(tmp_path: Path) -> None:
     folders = [save_training(tmp_path / f"seed-{seed}", network(seed, seed)) for seed in (1, 2, 4)]
     mean = gather(folders)[MEAN]
     assert mean.biases[-1][1] == pytest.approx((1 + 2 + 4) / 3)
-    assert mean.metadata["mean_of"] == {f"seed-{seed}": {"seed": seed} for seed in (1, 2, 4)}
-    assert "seed" not in mean.metadata
+    assert mean.metadata["trainings"] == {f"seed-{seed}": {"seed": seed} for seed in (1, 2, 4)}
     assert "seed-4 {'seed': 4}" in mean.card().to_markdown()
     assert list(gather(folders[:1])) == ["seed-1"]
 
@@ -103,7 +109,7 @@ def test_the_mean_records_the_seeds(tmp_path: Path) -> None:
 def test_trainings_that_have_no_mean(tmp_path: Path) -> None:
     one = save_training(tmp_path / "one", network(1, 1))
     other = dataclasses.replace(network(1, 2), quantiles=(np.arange(10.0),))
-    with pytest.raises(ConfigError, match=r"other: its policy has other features, vocabulary or layers than that of"):
+    with pytest.raises(PolicyError, match="mean of policies: their vocabularies differ"):
         gather([one, save_training(tmp_path / "other", other)])
     with pytest.raises(ConfigError, match=r"one: expected folders of different names, other than mean; rename one"):
         gather([one, one])
