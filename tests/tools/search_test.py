@@ -77,7 +77,7 @@ def test_headroom(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     result = run("headroom", corpus, clang_path, tmp_path / "out", "--budgets=3,5", "--modules_per_project=1")
     rows = rows_of(tmp_path / "out" / "headroom.csv")
     assert [row["project"] for row in rows] == list(corpus.projects())
-    assert {row["language"] for row in rows} == {"c", "c++"}
+    assert {row["language"] for row in rows} == {"C", "C++"}
     assert all(row["modules"] == "1" for row in rows)
     assert "compiles a module" in result.stdout
 

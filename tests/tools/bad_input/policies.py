@@ -23,7 +23,7 @@ MISTAKES = (
     ),
     Mistake(
         "policy missing",
-        ("evaluate", "export_policy"),
+        ("evaluate", "export_policy", "search"),
         {"policy_path": "no/such/policy"},
         ("no/such/policy: expected a policy", "train one first"),
     ),
@@ -69,7 +69,7 @@ MISTAKES = (
     ),
     Mistake(
         "policy for other features",
-        ("evaluate",),
+        ("evaluate", "search"),
         {"policy_path": "policy-other"},
         ("policy-other: ", "number_of_moons", "use the compiler that it was trained with"),
     ),
