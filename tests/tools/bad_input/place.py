@@ -31,6 +31,9 @@ def make_place(place: Path) -> None:
     NetworkWeights.load(place / "policy-other").card().save(place / "policy-replaced")
     _save_policy(place / "policy-damaged", "callsite_cost")
     (place / "policy-damaged" / "network.npz").write_bytes((place / "policy" / "network.npz").read_bytes()[:200])
+    for name in ("plain", "shapes"):
+        (place / "found" / name).mkdir(parents=True)
+        (place / "found" / name / "search_state.json").write_text("{}")
     (place / "file").write_text("in the way\n")
     (place / "unknown.gin").write_text("network.colour = 'red'\n")
     _make_trace(place / "trace")

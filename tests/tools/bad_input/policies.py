@@ -23,7 +23,7 @@ MISTAKES = (
     ),
     Mistake(
         "policy missing",
-        ("choose_margin", "evaluate", "explain", "export_policy"),
+        ("choose_margin", "evaluate", "explain", "export_policy", "search"),
         {"policy_path": "no/such/policy"},
         ("no/such/policy: expected a policy", "train one first"),
     ),
@@ -115,7 +115,7 @@ MISTAKES = (
     ),
     Mistake(
         "policy for other features",
-        ("evaluate",),
+        ("evaluate", "search"),
         {"policy_path": "policy-other"},
         ("policy-other: ", "number_of_moons", "use the compiler that it was trained with"),
     ),

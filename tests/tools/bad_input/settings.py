@@ -25,7 +25,7 @@ def in_use(*tools: str) -> tuple[Mistake, ...]:
 
 MISTAKES = (
     *in_use("deploy", "extract_ir", "generate_vocab", "train_bc", "train_locally"),
-    *in_use("evaluate", "export_policy", "make_corpus", "corpus_stats"),
+    *in_use("evaluate", "export_policy", "make_corpus", "corpus_stats", "search", "headroom"),
     clang("missing", "no/such/clang", "no such file", INSTALL),
     clang("not on PATH", "clang-99", "no such program on PATH", INSTALL, tools=("doctor",)),
     clang("not executable", "clang-not-executable", "not executable; check its permissions"),
@@ -70,6 +70,14 @@ MISTAKES = (
     ),
     Mistake(
         "output below a file", ("verify_corpus",), {"output_path": "file/x.json"}, ("file/x.json", "cannot be written")
+    ),
+    Mistake("no compiles", ("search",), {"budget": "0"}, ("--budget", "3")),
+    Mistake("budgets that descend", ("headroom",), {"budgets": "100,50"}, ("--budgets", "expected ascending numbers")),
+    Mistake(
+        "damaged state of a search",
+        ("search", "headroom"),
+        {"output_dir": "found"},
+        ("search_state.json: not the state of a search", "remove the file to start over"),
     ),
     *(
         Mistake(f"output folder {name}", (tool,), {flag: path}, (f"{path}", "cannot be written", "another"))

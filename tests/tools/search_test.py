@@ -1,0 +1,96 @@
+"""The commands search and headroom with real compilers, from flags to decision files."""
+
+import csv
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.collect.rollout import DefaultPolicy, rollout
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.decisions import Decisions, OverridingPolicy
+from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.search.compiling import PoolCompiler
+from compiler_opt.search.confirmation import confirm
+from compiler_opt.search.search import Search, SearchSettings
+from tests import programs
+from tests.deploy.sources import save_policy
+from tests.small_corpus import make_small_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_small_corpus(tmp_path_factory.mktemp("corpus"), clang_path)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def run(tool: str, corpus: Corpus, clang_path: str, output: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
+    result = programs.run(
+        f"compiler_opt.tools.{tool}",
+        f"--data_path={corpus.root}",
+        f"--clang_path={clang_path}",
+        f"--output_dir={output}",
+        "--num_workers=2",
+        *flags,
+    )
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def test_decision_files_that_replay_and_a_search_that_goes_on(
+    corpus: Corpus, clang_path: str, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    result = run("search", corpus, clang_path, tmp_path / "out", "--budget=6")
+    compiles = {}
+    for name, modules in corpus.projects().items():
+        assert f"{name}: {tmp_path / 'out' / name / 'decisions.json'}" in result.stdout
+        decisions = Decisions.load(tmp_path / "out" / name / "decisions.json")
+        assert decisions.about["program"] == name
+        rows = rows_of(tmp_path / "out" / name / "modules.csv")
+        compiles[name] = sum(int(row["compiles"]) for row in rows)
+        assert sum(int(row["text_bytes"]) for row in rows) <= sum(int(row["base_text_bytes"]) for row in rows)
+        for module, row in zip(modules, rows, strict=True):
+            policy = OverridingPolicy(DefaultPolicy(PROBLEM), decisions)
+            replayed = rollout(module, policy, PROBLEM, toolchain)
+            assert replayed.measurement is not None, replayed.failure
+            assert replayed.measurement.text_bytes == int(row["text_bytes"])
+    run("search", corpus, clang_path, tmp_path / "out", "--budget=12")
+    for name, before in compiles.items():
+        rows = rows_of(tmp_path / "out" / name / "modules.csv")
+        assert sum(int(row["compiles"]) for row in rows) > before
+
+
+def test_search_from_a_policy(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
+    save_policy(tmp_path / "policy")
+    flags = (f"--policy_path={tmp_path / 'policy'}", "--budget=5", "--projects=shapes")
+    run("search", corpus, clang_path, tmp_path / "out", *flags)
+    decisions = Decisions.load(tmp_path / "out" / "shapes" / "decisions.json")
+    assert decisions.about["policy"] != "default"
+
+
+def test_headroom(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
+    result = run("headroom", corpus, clang_path, tmp_path / "out", "--budgets=3,5", "--modules_per_project=1")
+    rows = rows_of(tmp_path / "out" / "headroom.csv")
+    assert [row["project"] for row in rows] == list(corpus.projects())
+    assert {row["language"] for row in rows} == {"C", "C++"}
+    assert all(row["modules"] == "1" for row in rows)
+    assert "compiles a module" in result.stdout
+
+
+def test_decisions_that_make_a_target_larger_are_dropped(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    modules = corpus.modules
+    with WorkerPool(toolchain, PROBLEM, 2) as pool:
+        compiler = PoolCompiler(pool, modules, DefaultPolicy(PROBLEM))
+        found = Search(compiler, len(modules), SearchSettings(budget=2)).run()
+        worse = {site: 1 - advice for site, advice in found.base.all_decisions().items()}
+        everything = {"all": range(len(modules))}
+        lld = toolchain.tool("ld.lld")
+        confirmed = confirm(compiler, found, worse, everything, lld, tmp_path)
+    assert confirmed.dropped
+    assert len(confirmed.decisions) < len(worse)
+    assert confirmed.linked_bytes["all"] <= confirmed.base_linked_bytes["all"]
