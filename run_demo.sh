@@ -55,7 +55,7 @@ step "2/6 Default trace: the decisions of clang -Oz"
 
 step "3/6 Vocabulary: quantiles of the features"
 [ -d "$vocabulary" ] || $python compiler_opt/tools/generate_vocab.py --input="$trace" --output_dir="$vocabulary" \
-  --seed="$seed"
+  --seed="$seed" --gin_files=gin_configs/inlining/common.gin
 
 step "4/6 Warm start: a network that imitates the default"
 [ -d "$warm_start/policy" ] || $python compiler_opt/rl/train_bc.py --root_dir="$warm_start" --data_path="$trace" \

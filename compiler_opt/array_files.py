@@ -22,9 +22,14 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compressed: boo
     Raises:
       OutputError: the file cannot be written.
     """
+    write_atomically(path, pack_arrays(arrays, compressed=compressed))
+
+
+def pack_arrays(arrays: Mapping[str, np.ndarray], *, compressed: bool = False) -> bytes:
+    """The content of a file of arrays; the same arrays give the same bytes."""
     buffer = io.BytesIO()
     (np.savez_compressed if compressed else np.savez)(buffer, **arrays)
-    write_atomically(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def load_arrays(path: Path, max_bytes: int) -> dict[str, np.ndarray]:

@@ -25,7 +25,7 @@ FLOORS = {
             ("compiler_opt.problems",),
             ("compiler_opt.collect",),
             ("compiler_opt.report",),
-            ("compiler_opt.export", "compiler_opt.deploy", "compiler_opt.evaluation"),
+            ("compiler_opt.export", "compiler_opt.deploy", "compiler_opt.evaluation", "compiler_opt.search"),
             ("compiler_opt.rl",),
             ("compiler_opt.optimize",),
             ("compiler_opt.tools",),

@@ -8,12 +8,15 @@ much better than expected a decision was. The classes here differ in what they e
 
 import abc
 import dataclasses
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from compiler_opt.checked_values import Json
 from compiler_opt.collect.groups import Group
+from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.problems.problem import Context, Measurement, Problem, reward
 
 
@@ -22,6 +25,9 @@ class Advantages(abc.ABC):
 
     uses_value_network: bool = False
     """Whether the learner subtracts the value network's prediction."""
+
+    min_rollouts: int = 1
+    """Rollouts of a module, including those that fail, without which there is nothing to compare."""
 
     @abc.abstractmethod
     def __call__(
@@ -46,15 +52,28 @@ class AdvantagesConfig:
       kind: `group_relative`, or `moving_average` for the classical module reward.
       credit: with `group_relative`, whose score a decision is credited with: `function` or `module`.
       module_weight: with `function` credit, the weight of the module's reward.
+      squash: how the `function` credits of an iteration are kept from being dominated by a few: `clip` bounds them by
+        a quantile, and keeps their proportions below it; `log` takes their signed logarithm, which reverses
+        preferences: +100 bytes with probability 0.1 and -10 with 0.9 is a gain, but the logarithms' mean is a loss;
+        `none` leaves them as they are.
+      clip_quantile: for `clip`, the share of the credits other than 0 that are not bounded.
+      failure_penalty: reward lost, against the default's object, by a rollout that fails or times out: 1 is as bad as
+        an object of twice the default's score. Only the rollouts that it is compared with are left to learn from.
+      project_balance: with `group_relative`, 0 to count all decisions of an iteration alike, 1 all projects; between
+        them, a project of n decisions counts n ** (1 - project_balance). Advantages are multiplied by these weights.
       decay: of the moving average.
 
     Raises:
-      ValueError: an unknown kind or credit.
+      ValueError: an unknown kind, credit or squash, or a number out of range.
     """
 
     kind: str = "group_relative"
     credit: str = "function"
     module_weight: float = 0.1
+    squash: str = "clip"
+    clip_quantile: float = 0.8
+    failure_penalty: float = 1.0
+    project_balance: float = 0.0
     decay: float = 0.9
 
     def __post_init__(self) -> None:
@@ -62,6 +81,25 @@ class AdvantagesConfig:
             raise ValueError(f"kind: expected 'group_relative' or 'moving_average', found {self.kind!r}")
         if self.credit not in ("function", "module"):
             raise ValueError(f"credit: expected 'function' or 'module', found {self.credit!r}")
+        if self.squash not in ("clip", "log", "none"):
+            raise ValueError(f"squash: expected 'clip', 'log' or 'none', found {self.squash!r}")
+        if not 0 < self.clip_quantile <= 1:
+            raise ValueError(f"clip_quantile: expected a number over 0 and at most 1, found {self.clip_quantile}")
+        if not 0 <= self.project_balance <= 1:
+            raise ValueError(f"project_balance: expected a number from 0 to 1, found {self.project_balance}")
+        if not 0 <= self.failure_penalty < math.inf:
+            raise ValueError(f"failure_penalty: expected a number of at least 0, found {self.failure_penalty}")
+
+    def squashed(self, credits: np.ndarray) -> np.ndarray:
+        """Credits `[N]` of an iteration, by `squash`."""
+        if self.squash == "log":
+            logarithms: np.ndarray = np.sign(credits) * np.log1p(np.abs(credits))
+            return logarithms
+        sizes = np.abs(credits[credits != 0])
+        if self.squash == "none" or not len(sizes):
+            return credits
+        bound = np.quantile(sizes, self.clip_quantile, method="inverted_cdf")
+        return np.clip(credits, -bound, bound)
 
     def build(self) -> Advantages:
         return MovingAverage(self) if self.kind == "moving_average" else GroupRelative(self)
@@ -70,10 +108,15 @@ class AdvantagesConfig:
 class GroupRelative(Advantages):
     """Compares each decision with the mean of its group.
 
-    With `credit="function"`, the advantage is the decision's credit (`Problem.credit`): its signed logarithm, because a
-    few decisions are worth a thousand others, scaled to unit variance over the iteration, plus `module_weight` times
+    With `credit="function"`, the advantage is the decision's credit (`Problem.credit`): squashed, because a few
+    decisions are worth a thousand others, and scaled to unit variance over the iteration, plus `module_weight` times
     the module's group-relative reward. With `credit="module"`, it is that reward, the same for all decisions.
+
+    A failed rollout has no decisions to learn from, but counts in the reward that the others are compared with. So the
+    only one of a group that succeeds has no credit by function, and the advantage of not having failed.
     """
+
+    min_rollouts = 2
 
     def __init__(self, config: AdvantagesConfig):
         self._config = config
@@ -83,18 +126,18 @@ class GroupRelative(Advantages):
     ) -> list[list[np.ndarray]]:
         by_decision = [self._credit(group, problem) for group in groups]
         known = [credit for group_credit in by_decision if group_credit is not None for credit in group_credit]
-        root_mean_square = float(np.sqrt(np.mean(np.square(np.concatenate(known))))) if known else 0.0
-        scale = root_mean_square or 1.0
+        scaled = iter(self._scaled(known))
+        weights = _project_weights(groups, self._config.project_balance)
         advantages = []
         for group, group_credit in zip(groups, by_decision, strict=True):
-            by_module = zip(group.trajectories(), standardised(group.rewards(problem)), strict=True)
+            failures = np.full(group.num_failures, -self._config.failure_penalty)
+            rewards = standardised(np.concatenate([group.rewards(problem), failures]))
+            by_module = zip(group.trajectories(), rewards[: len(group.attempts)], strict=True)
             combined = [np.full(len(trajectory), value) for trajectory, value in by_module]
             if group_credit is not None:
-                combined = [
-                    credit / scale + self._config.module_weight * values
-                    for credit, values in zip(group_credit, combined, strict=True)
-                ]
-            advantages.append([values.astype(np.float32) for values in combined])
+                combined = [next(scaled) + self._config.module_weight * values for values in combined]
+            weight = weights[group.project]
+            advantages.append([(weight * values).astype(np.float32) for values in combined])
         return advantages
 
     def _credit(
@@ -106,10 +149,15 @@ class GroupRelative(Advantages):
         known = [site for site in sites if site is not None]
         if len(known) < len(sites):
             return None
-        group_credit = problem.credit(group.measurements, known, group.context)
-        if group_credit is None:
-            return None
-        return [np.sign(credit) * np.log1p(np.abs(credit)) for credit in group_credit]
+        return problem.credit(group.measurements, known, group.context)
+
+    def _scaled(self, credits: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Credits `[T]` of all rollouts of an iteration, squashed and of unit variance."""
+        if not credits:
+            return []
+        squashed = self._config.squashed(np.concatenate(credits))
+        scale = float(np.sqrt(np.mean(np.square(squashed)))) if len(squashed) else 0.0
+        return np.split(squashed / (scale or 1.0), np.cumsum([len(credit) for credit in credits])[:-1])
 
 
 class MovingAverage(Advantages):
@@ -121,13 +169,14 @@ class MovingAverage(Advantages):
     uses_value_network = True
 
     def __init__(self, config: AdvantagesConfig):
-        self._decay = config.decay
+        self._config = config
         self._average: dict[str, float] = {}
 
     def __call__(
         self, groups: Sequence[Group[Measurement, Context]], problem: Problem[Measurement, Context]
     ) -> list[list[np.ndarray]]:
         advantages = []
+        decay = self._config.decay
         for group in groups:
             scores = [problem.score(measurement, group.context) for measurement in group.measurements]
             average = self._average.get(group.module, group.baseline)
@@ -137,8 +186,8 @@ class MovingAverage(Advantages):
                     for score, trajectory in zip(scores, group.trajectories(), strict=True)
                 ]
             )
-            for score in scores:
-                average = self._decay * average + (1 - self._decay) * score
+            for score in (*scores, *[(1 + self._config.failure_penalty) * group.baseline] * group.num_failures):
+                average = decay * average + (1 - decay) * score
             self._average[group.module] = average
         return advantages
 
@@ -147,6 +196,13 @@ class MovingAverage(Advantages):
 
     def restore(self, state: Mapping[str, Json]) -> None:
         self._average = dict(state["average"])
+
+
+def _project_weights(groups: Sequence[Group[Measurement, Context]], balance: float) -> dict[str, float]:
+    decisions: Counter[str] = Counter()
+    for group in groups:
+        decisions[group.project] += sum(map(len, group.trajectories()))
+    return project_weights(decisions, balance)
 
 
 def standardised(values: np.ndarray) -> np.ndarray:

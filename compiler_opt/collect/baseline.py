@@ -13,12 +13,16 @@ from tqdm import tqdm
 from compiler_opt.checked_values import Json
 from compiler_opt.collect import traces
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, check_failures
+from compiler_opt.collect.shared_parts import SharedParts, find_shared_parts
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.files import read_checked_json, set_aside, write_checked_json
 from compiler_opt.problems.problem import AnyProblem, Context, Measurement, Problem
 
 _LOG = logging.getLogger(__name__)
+
+_FORMAT = 2
+"""Of a stored baseline; another one is measured again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +34,17 @@ class Baseline(Generic[Context]):
       contexts: by project, what scoring needs to know of it.
       failures: by module, the reason why it could not be compiled.
       cpu_s: CPU seconds of the compiler.
+      scores_as_emitted: as `scores`, but with contexts of the copies that the default itself emits, not of those that
+        may be emitted (`Problem.with_copies`).
+      shared_parts: by project, what its modules emit of the parts that a linker keeps one copy of.
     """
 
     scores: Mapping[str, float]
     contexts: Mapping[str, Context]
     failures: Mapping[str, str]
     cpu_s: float
+    scores_as_emitted: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    shared_parts: Mapping[str, SharedParts] = dataclasses.field(default_factory=dict)
 
 
 class BaselineBuilder(Generic[Measurement, Context]):
@@ -49,7 +58,7 @@ class BaselineBuilder(Generic[Measurement, Context]):
         self.is_lasting = True
         self._problem = problem
         self._measurements: defaultdict[str, dict[str, Measurement]] = defaultdict(dict)
-        self._others: defaultdict[str, list[Measurement]] = defaultdict(list)
+        self._others: defaultdict[str, dict[str, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
         self._failures: dict[str, str] = {}
         self._cpu_s = 0.0
 
@@ -63,21 +72,50 @@ class BaselineBuilder(Generic[Measurement, Context]):
         elif is_default:
             self._measurements[rollout.project][rollout.module] = rollout.measurement
         else:
-            self._others[rollout.project].append(rollout.measurement)
+            self._others[rollout.project][rollout.module].append(rollout.measurement)
 
     def build(self) -> Baseline[Context]:
         """Scores all modules; raises CorpusError, with the first reason, if most have failed."""
         check_failures(self._failures, len(self._failures) + sum(map(len, self._measurements.values())))
         contexts = {
-            project: self._problem.project_context(found.values(), self._others[project])
+            project: self._problem.project_context(
+                found.values(), [other for others in self._others[project].values() for other in others]
+            )
             for project, found in self._measurements.items()
         }
+        parts = {project: self._shared_parts(project) for project in self._measurements}
+        emitted = {
+            project: self._problem.with_copies(context, parts[project].copies())
+            for project, context in contexts.items()
+        }
+        scores, scores_as_emitted = self._scores(contexts), self._scores(emitted)
+        return Baseline(scores, contexts, dict(self._failures), self._cpu_s, scores_as_emitted, parts)
+
+    def _scores(self, contexts: Mapping[str, Context]) -> dict[str, float]:
+        """The default's scores by module, in order of their names."""
         scores = {
             name: self._problem.score(measurement, contexts[project])
             for project, found in self._measurements.items()
             for name, measurement in found.items()
         }
-        return Baseline(dict(sorted(scores.items())), contexts, dict(self._failures), self._cpu_s)
+        return dict(sorted(scores.items()))
+
+    def _shared_parts(self, project: str) -> SharedParts:
+        """What the default emits of the parts that several modules of a project emit under some policy."""
+        found, others = self._measurements[project], self._others[project]
+        parts = self._problem.shared_parts
+        emitted = {module: set(parts(measurement)) for module, measurement in found.items()}
+        possible = {
+            module: own.union(*(parts(other) for other in others.get(module, ()))) for module, own in emitted.items()
+        }
+        shared = find_shared_parts(possible)
+        return SharedParts(
+            shared.names,
+            {
+                module: [index for index in indices if shared.names[index] in emitted[module]]
+                for module, indices in shared.emitted.items()
+            },
+        )
 
 
 def measure_baseline(
@@ -105,8 +143,10 @@ def cached_baseline(
         builder = _measured(modules, pool, problem)
         return dataclasses.asdict(builder.build()), builder.is_lasting
 
-    stored = measured_once(path, "baseline", key, modules, measure)
-    return Baseline(**{field.name: stored[field.name] for field in dataclasses.fields(Baseline)})
+    stored = measured_once(path, "baseline", {**key, "format": _FORMAT}, modules, measure)
+    parts = {project: SharedParts(**shared) for project, shared in stored["shared_parts"].items()}
+    fields = {field.name: stored[field.name] for field in dataclasses.fields(Baseline)}
+    return Baseline(**{**fields, "shared_parts": parts})
 
 
 def _measured(

@@ -13,7 +13,7 @@ from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.corpus.command_lines.command_line import compile_command, is_thinlto, opt_command
 from compiler_opt.corpus.module import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ResourceError
-from compiler_opt.llvm import ir2vec, processes, remarks
+from compiler_opt.llvm import ir2vec, plugin_features, processes, remarks
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import FeaturePolicy
@@ -36,6 +36,8 @@ class RolloutSettings:
       file_bytes: size of each file that the compiler writes; less where the disk is nearly full.
       record_call_sites: for inlining, also record caller and callee of each decision (over the channel this costs
         some 10% of the compilation).
+      record_default: for inlining by a policy in the plugin, also record what the default would decide (this costs a
+        second cost analysis of each call). Under the default it is always recorded.
       backend: how decisions get into the compiler. `plugin`: networks decide in the compiler's process; the register
         allocator's plugin asks other policies over pipes and adds its default decision as a feature. `channel`:
         policies decide in our process, over LLVM's own pipes; for inlining, both give the same decisions.
@@ -52,6 +54,7 @@ class RolloutSettings:
     memory_bytes: int = processes.DEFAULT_MEMORY_BYTES
     file_bytes: int = 1 << 29
     record_call_sites: bool = False
+    record_default: bool = False
     backend: str = "auto"
     inliner: str = "clang"
     opt_passes: str = ""
@@ -131,6 +134,12 @@ class Compilation:
                 f"{settings.backend}; use auto, or leave {ir2vec.SETTING} out"
             )
         self.uses_opt = settings.inliner == "opt"
+        if self.plugin_features and (self.uses_opt or settings.backend not in ("auto", "plugin")):
+            raise ConfigError(
+                f"backend: only our plugin computes the features {', '.join(self.plugin_features)}; found the "
+                f"{'inliner opt' if self.uses_opt else f'backend {settings.backend}'}; use the backend auto, or leave "
+                "inlining.features out"
+            )
         if self.uses_opt and (problem.advisor != INLINING or problem.remark_pass is not None):
             raise ConfigError(f"inliner: opt only inlines, which is not all that {problem.name} is about; use clang")
 
@@ -141,6 +150,13 @@ class Compilation:
         return Compilation(
             self.module, self.problem, self.toolchain, scratch, self.seed, settings, scratch_bytes, self.policies
         )
+
+    @property
+    def plugin_features(self) -> tuple[str, ...]:
+        """The features that only our plugin computes among those that the toolchain is to record."""
+        if self.advisor != INLINING:
+            return ()
+        return plugin_features.among(spec.name for spec in self.support.features)
 
     @property
     def default_trace_features(self) -> tuple[TensorSpec, ...]:

@@ -31,6 +31,9 @@ class CollectionPolicy(abc.ABC):
     min_decided: int = 1
     """Rollouts with decisions that a module needs to become a group."""
 
+    compares_failures: bool = False
+    """Whether failed rollouts count among these."""
+
     @abc.abstractmethod
     def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
         """The policy of each rollout of a module."""
@@ -44,10 +47,11 @@ class CollectionPolicy(abc.ABC):
 class RepeatedPolicy(CollectionPolicy):
     """The same sampling policy for all rollouts of a module, which are compared with each other."""
 
-    min_decided = 2
+    compares_failures = True
 
-    def __init__(self, policy: Policy, rollouts_per_module: int, settings: RolloutSettings):
+    def __init__(self, policy: Policy, rollouts_per_module: int, settings: RolloutSettings, min_decided: int = 2):
         self.settings = settings
+        self.min_decided = min_decided
         self._policies = (policy,) * rollouts_per_module
 
     def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
@@ -73,6 +77,7 @@ class Group(Generic[Measurement, Context]):
       baseline: the default's score of the module.
       context: of the module's project, for scoring.
       follow_ups: further rollouts that depended on these; some may have failed.
+      num_failures: rollouts beside `attempts` that failed, and not for lack of memory or disk.
     """
 
     module: str
@@ -80,6 +85,12 @@ class Group(Generic[Measurement, Context]):
     baseline: float
     context: Context
     follow_ups: Sequence[Attempt[Measurement]] = ()
+    num_failures: int = 0
+
+    @property
+    def project(self) -> str:
+        """The name of the module's project."""
+        return self.attempts[0].rollout.project
 
     @property
     def rollouts(self) -> list[Rollout[Measurement]]:
@@ -105,6 +116,7 @@ class RolloutBatch(Generic[Measurement, Context]):
     Attributes:
       groups: one for each module to learn from.
       undecided: modules without decisions.
+      too_few: one line for each module with decisions that is left out for lack of rollouts to compare them with.
       failures: one line for each rollout that failed.
       failed_modules: modules whose rollouts all failed, with the first reason.
       num_compiles: number of rollouts, including failures.
@@ -113,6 +125,7 @@ class RolloutBatch(Generic[Measurement, Context]):
 
     groups: Sequence[Group[Measurement, Context]]
     undecided: Sequence[str]
+    too_few: Sequence[str]
     failures: Sequence[str]
     failed_modules: Mapping[str, str]
     num_compiles: int
@@ -155,21 +168,29 @@ def collect_groups(
             [collection_policy.follow_ups([attempt.rollout for attempt in first], rng) for first in firsts],
             [len(first) for first in firsts],
         )
-    groups, undecided, failed_modules = [], [], {}
+    groups: list[Group[Measurement, Context]] = []
+    undecided, too_few, failed_modules = [], [], {}
+    needed = collection_policy.min_decided
     for module, first, later in zip(by_size, firsts, laters, strict=True):
         good = [attempt for attempt in first if attempt.rollout.failure is None]
         decided = [attempt for attempt in good if attempt.rollout.trajectory is not None]
-        if len(decided) >= collection_policy.min_decided:
-            context = baseline.contexts[module.project]
-            groups.append(Group(module.name, decided, baseline.scores[module.name], context, later))
-        elif good and not decided:
+        # A policy that makes the compiler fail is to blame for it; a machine without memory is not.
+        num_failures = sum(each.rollout.failure is not None and not each.rollout.is_transient for each in first)
+        num_compared = len(decided) + (num_failures if collection_policy.compares_failures else 0)
+        if decided and num_compared >= needed:
+            context, score = baseline.contexts[module.project], baseline.scores[module.name]
+            groups.append(Group(module.name, decided, score, context, later, num_failures))
+        elif decided:
+            too_few.append(f"{module.name}: {len(decided)} of {len(first)} rollouts are left, of at least {needed}")
+        elif good:
             undecided.append(module.name)
-        elif not good:
+        else:
             failed_modules[module.name] = str(first[0].rollout.failure)
     everything = [attempt.rollout for attempts in (*firsts, *laters) for attempt in attempts]
     return RolloutBatch(
         groups,
         undecided,
+        too_few,
         [rollout.failure for rollout in everything if rollout.failure is not None],
         failed_modules,
         len(everything),

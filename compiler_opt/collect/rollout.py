@@ -51,6 +51,8 @@ class Trajectory:
       outcomes: `[T]` float64 that the compiler logged as the outcome of each decision, NaN where it did not; None if it
         logs none (only training logs have them). In LLVM's logs of register allocation, the last decision of a function
         has the function's score, the others 0.
+      default_advice: `[T]` as `advice`, what the compiler's heuristic would decide in the same place; None unless the
+        inliner's plugin was asked (`RolloutSettings.record_default`), or the base policy is the default.
     """
 
     header: Header
@@ -60,6 +62,7 @@ class Trajectory:
     sites: Sites | None
     sampled_actions: np.ndarray | None = None
     outcomes: np.ndarray | None = None
+    default_advice: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.advice)

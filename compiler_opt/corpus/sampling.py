@@ -1,4 +1,4 @@
-"""Samplers: draw the modules of a training iteration.
+"""Samplers: draw the modules of a training iteration; and how much the projects of a corpus count.
 
     sampler = make_sampler("size", corpus.modules, seed)
     modules = sampler.draw(position, 16)
@@ -15,7 +15,7 @@ import numpy as np
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 
-SAMPLERS = ("uniform", "size", "decisions")
+SAMPLERS = ("uniform", "project", "size", "decisions")
 
 
 def check_sampling(kind: str) -> None:
@@ -58,6 +58,37 @@ class UniformSampler(ModuleSampler):
         return list(drawn.values())
 
 
+class ProjectSampler(ModuleSampler):
+    """Draws from all projects equally often, whatever their numbers of modules; from each, its modules in turn.
+
+    Every round visits all projects in a new order, and draws one module of each. A project's modules come without
+    replacement, reshuffled when all were drawn.
+    """
+
+    def __init__(self, modules: Sequence[Module], seed: int):
+        super().__init__(modules, seed)
+        projects: dict[str, list[Module]] = {}
+        for module in self._modules:
+            projects.setdefault(module.project, []).append(module)
+        self._projects = [projects[name] for name in sorted(projects)]
+
+    def draw(self, position: int, count: int) -> list[Module]:
+        count = min(count, len(self._modules))
+        drawn: dict[str, Module] = {}
+        while len(drawn) < count:
+            turn, index = divmod(position, len(self._projects))
+            project = int(self._permutation(0, turn, len(self._projects))[index])
+            modules = self._projects[project]
+            epoch, place = divmod(turn, len(modules))
+            module = modules[self._permutation(1 + project, epoch, len(modules))[place]]
+            drawn.setdefault(module.name, module)
+            position += 1
+        return list(drawn.values())
+
+    def _permutation(self, stream: int, number: int, count: int) -> np.ndarray:
+        return np.random.default_rng((self._seed, stream, number)).permutation(count)
+
+
 class WeightedSampler(ModuleSampler):
     """Draws with probabilities proportional to weights, without replacement within an iteration."""
 
@@ -82,7 +113,10 @@ class WeightedSampler(ModuleSampler):
 def make_sampler(
     kind: str, modules: Sequence[Module], seed: int, count_decisions: Callable[[], Mapping[str, int]] | None = None
 ) -> ModuleSampler:
-    """Makes a sampler by name: `uniform`, or weighted by `size` (bytes of bitcode) or `decisions` (their number).
+    """Makes a sampler by name.
+
+    `uniform` draws all modules equally often, `project` all projects; `size` and `decisions` draw modules in proportion
+    to the bytes of their bitcode or the number of their decisions.
 
     `count_decisions` returns the number of decisions by module name; a module that it lacks has none.
 
@@ -98,4 +132,21 @@ def make_sampler(
             raise ConfigError("sampling: 'decisions' needs the number of decisions per module")
         counts = count_decisions()
         return WeightedSampler(modules, seed, lambda module: counts.get(module.name, 0))
-    return UniformSampler(modules, seed)
+    return ProjectSampler(modules, seed) if kind == "project" else UniformSampler(modules, seed)
+
+
+def project_weights(decisions: Mapping[str, int], balance: float) -> dict[str, float]:
+    """The weight of each decision of a project, so that a few large projects do not decide alone.
+
+    Args:
+      decisions: by project, how many there are.
+      balance: 0 to count all decisions alike, 1 to count all projects alike; between them, a project of n decisions
+        counts n ** (1 - balance).
+
+    Returns:
+      weights by project, whose mean over all decisions is 1.
+    """
+    weights = {name: count**-balance for name, count in decisions.items() if count}
+    total = sum(weights[name] * decisions[name] for name in weights)
+    scale = sum(decisions.values()) / total if total else 1.0
+    return {name: scale * weights.get(name, 1.0) for name in decisions}

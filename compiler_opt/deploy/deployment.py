@@ -4,6 +4,7 @@
     bin/mlgo-llvm-ar, ...                   links to clang's tools, under the names that CMake derives from the above
     lib/mlgo-inliner-NN.so                  for each version, the pass plugin with the policy built in; for the register
                                             allocator mlgo-regalloc-NN.so, with mlgo-nowhere.in and .out
+    lib/mlgo-decisions-NN.mlgo              decisions that the plugin replays before it asks the policy, if any
     share/mlgo/                             a description of the deployment, and the policy's model card
 
 The prefix may be moved or copied: the programs find the plugin relative to themselves.
@@ -19,7 +20,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.deploy.driver import DriverCompiler, DriverConfig, build_driver, fingerprint
+from compiler_opt.deploy.decision_files import DeployedDecisions, load_decisions
+from compiler_opt.deploy.driver import DriverCompiler, DriverConfig, DriverFile, build_driver
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.files import check_folder_writable, nearest_folder, write_atomically
 from compiler_opt.llvm import processes
@@ -30,9 +32,12 @@ from compiler_opt.llvm.probe import probe_module
 from compiler_opt.llvm.regalloc_plugin import NOWHERE, REGALLOC
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.policies.decisions import DEFAULT_BASE, policy_checksum
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE, ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.spaces.native import embedded_source
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")
@@ -44,15 +49,16 @@ DEFAULT_SPEED_LEVELS = ("O2", "O3")
 
 _LEVELS = ("O0", "O1", "O2", "O3", "Os", "Oz")
 _OURS = re.compile(
-    r"mlgo-(inliner|regalloc)-\d+\.so|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)|"
-    rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?"
+    r"mlgo-(inliner|regalloc)-\d+\.so|mlgo-decisions-\d+\.mlgo|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)|"
+    rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?|{re.escape(CARD_FILE)}|{re.escape(MARKDOWN_FILE)}"
 )
+_FOLDERS = (Path("bin"), Path("lib"), SHARE)
 _TIMEOUT_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Deployment(DriverConfig):
-    """A deployed policy: the configuration of its drivers, and what else the prefix has.
+    """A deployed policy, or the default with decisions: the configuration of its drivers, and what else the prefix has.
 
     Attributes:
       prefix: the folder.
@@ -91,10 +97,11 @@ class Deployment(DriverConfig):
 
 
 def deploy(
-    policy_dir: Path,
+    policy_dir: Path | None,
     output: Path,
     clangs: Sequence[str | Path] = (),
     *,
+    decisions: Sequence[Path] = (),
     levels: Sequence[str] | None = None,
     never_worse: bool = False,
     strict: bool = False,
@@ -103,55 +110,66 @@ def deploy(
     """Builds a deployment, and tries it out before it replaces an earlier one.
 
     Args:
-      policy_dir: a trained policy.
+      policy_dir: a trained policy; None for the compiler's own heuristic, with decisions.
       output: the prefix.
       clangs: compilers to deploy for, of different versions; by default the newest installed one.
+      decisions: decision files to replay, each for one of the compilers and made with this policy.
       levels: optimisation levels at which the policy decides; by default those of its problem.
       never_worse: compile both ways and keep the smaller object, in twice the time.
       strict: fail rather than compile without the policy.
       margin: replaces the policy's margin, see `NetworkWeights`; larger is more careful.
 
     Raises:
-      PolicyError: there is no policy, or a compiler lacks one of its features.
+      PolicyError: there is no policy, a compiler lacks one of its features, or a decision file is damaged or for
+        another compiler or policy.
       ToolchainError: a compiler is missing or does not work with the policy.
-      ConfigError: two compilers have the same version, or a level is unknown.
+      ConfigError: two compilers have the same version, a level is unknown, or there is neither policy nor decisions.
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
     given_levels = _check_levels(levels) if levels is not None else ()
-    trained = NetworkWeights.load(policy_dir)
-    weights = trained.with_margin(margin)
-    problem = problems.recorded(weights.metadata, str(policy_dir))
+    base = _Base.load(policy_dir, margin) if policy_dir is not None else _Base.default(decisions)
+    problem = base.problem
     kind = INLINER if problem.advisor == INLINING else REGALLOC
+    if decisions and kind != INLINER:
+        raise ConfigError(f"--decisions: only inlining decisions can be replayed, not {problem.name}; leave it out")
     if never_worse and not problem.is_size:
         raise ConfigError(
             f"--never_worse: keeps the smaller object, but {problem.name} does not optimise size; leave it out"
         )
-    policy = problem.policy(weights, origin=str(policy_dir))
-    # What was measured with another margin does not hold with this one.
-    card = (ModelCard.load(policy_dir) if weights.margin == trained.margin else None) or weights.card()
-    blob = problem.native_form(weights)
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output")
     check_folder_writable(output)
     toolchains = _probe_all(clangs)
     for toolchain in toolchains.values():
-        policy.check([spec.name for spec in toolchain.require(problem.advisor.problem).features])
+        features = toolchain.require(problem.advisor.problem).feature_names
+        if base.policy is not None:
+            base.policy.check(features)
+    checksum = DEFAULT_BASE if base.blob is None else policy_checksum(base.blob)
+    replayed = load_decisions(decisions, toolchains, problem.name, checksum)
     # Beside the prefix, since a temporary folder may not allow execution.
     with scratch_directory(nearest_folder(output)) as scratch:
-        source = scratch / "policy.cpp"
-        source.write_text(embedded_source(blob), encoding="ascii")
+        sources = []
+        if base.blob is not None:
+            sources = [scratch / "policy.cpp"]
+            sources[0].write_text(embedded_source(base.blob), encoding="ascii")
         files: dict[Path, bytes] = {}
         compilers = []
         for major, toolchain in toolchains.items():
             name = kind.file_name(major)
             library = scratch / "prefix" / "lib" / name
-            user_cache().build(toolchain, kind, library, [source])
+            user_cache().build(toolchain, kind, library, sources)
             content = files[Path("lib") / name] = library.read_bytes()
-            compilers.append(DriverCompiler(major, toolchain.clang, name, len(content), fingerprint(content)))
+            compiler = DriverCompiler(major, toolchain.clang, DriverFile.of(name, content))
+            if major in replayed:
+                name, content = DeployedDecisions.file_name(major), replayed[major].content
+                files[Path("lib") / name] = content
+                about = replayed[major].summary
+                compiler = dataclasses.replace(compiler, decisions=DriverFile.of(name, content), about_decisions=about)
+            compilers.append(compiler)
         deployment = Deployment(
             compilers=tuple(compilers),
             levels=given_levels or (DEFAULT_LEVELS if problem.is_size else DEFAULT_SPEED_LEVELS),
-            policy_checksum=hashlib.sha256(blob).hexdigest(),
+            policy_checksum=DEFAULT_BASE if base.blob is None else hashlib.sha256(base.blob).hexdigest(),
             never_worse=never_worse,
             strict=strict,
             prefix=output,
@@ -159,9 +177,10 @@ def deploy(
             kind=kind,
         )
         program = build_driver(deployment, list(toolchains.values()), scratch)
-        files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains)
-        files[SHARE / CARD_FILE] = card.to_json().encode()
-        files[SHARE / MARKDOWN_FILE] = card.to_markdown().encode()
+        files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains, replayed)
+        if base.card is not None:
+            files[SHARE / CARD_FILE] = base.card.to_json().encode()
+            files[SHARE / MARKDOWN_FILE] = base.card.to_markdown().encode()
         # Last, as they use the other files.
         files |= {Path("bin") / name: program for name in DRIVERS}
         trial = dataclasses.replace(deployment, prefix=scratch / "prefix")
@@ -170,6 +189,32 @@ def deploy(
             _try_out(trial, toolchain, scratch)
         _install(deployment, files)
     return deployment
+
+
+@dataclasses.dataclass(frozen=True)
+class _Base:
+    """What decides where nothing is replayed: a policy, with its native form and model card; or the default."""
+
+    problem: AnyProblem
+    policy: LearnedPolicy | None = None
+    blob: bytes | None = None
+    card: ModelCard | None = None
+
+    @classmethod
+    def load(cls, directory: Path, margin: float | None) -> "_Base":
+        trained = NetworkWeights.load(directory)
+        weights = trained.with_margin(margin)
+        problem = problems.recorded(weights.metadata, str(directory))
+        policy = problem.policy(weights, origin=str(directory))
+        # What was measured with another margin does not hold with this one.
+        card = (ModelCard.load(directory) if weights.margin == trained.margin else None) or weights.card()
+        return cls(problem, policy, problem.native_form(weights), card)
+
+    @classmethod
+    def default(cls, decisions: Sequence[Path]) -> "_Base":
+        if not decisions:
+            raise ConfigError("expected a policy (--policy), decisions (--decisions), or both; found neither")
+        return cls(problems.load(INLINING.problem))
 
 
 def _check_levels(levels: Sequence[str]) -> tuple[str, ...]:
@@ -202,15 +247,24 @@ def _tools_to_link(toolchain: Toolchain) -> Iterator[tuple[str, Path]]:
             yield name, Path(path)
 
 
-def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain]) -> bytes:
+def _description(
+    deployment: Deployment, toolchains: Mapping[int, Toolchain], replayed: Mapping[int, DeployedDecisions]
+) -> bytes:
     content = {
         **{name: getattr(deployment, name) for name in ("policy_checksum", "levels", "never_worse", "strict")},
         "compilers": [
             {"clang": str(toolchain.clang), "plugin": f"lib/{deployment.kind.file_name(major)}", **toolchain.identity()}
+            | (_describe_decisions(major, replayed[major]) if major in replayed else {})
             for major, toolchain in toolchains.items()
         ],
     }
     return (json.dumps(content, indent=1) + "\n").encode()
+
+
+def _describe_decisions(major: int, decisions: DeployedDecisions) -> dict[str, str]:
+    checksum = hashlib.sha256(decisions.content).hexdigest()
+    name = f"lib/{decisions.file_name(major)}"
+    return {"decisions": name, "decisions_checksum": checksum, "about_decisions": decisions.summary}
 
 
 def _install(deployment: Deployment, files: Mapping[Path, bytes]) -> None:
@@ -218,14 +272,14 @@ def _install(deployment: Deployment, files: Mapping[Path, bytes]) -> None:
     prefix = deployment.prefix
     for name, content in files.items():
         write_atomically(prefix / name, content, executable=name.parts[0] == "bin")
-    wanted = {path.name for path in (*deployment.links, *map(deployment.plugin, deployment.clangs))}
+    wanted = {path.name for path in (*deployment.links, *files)}
     try:
         for link, target in deployment.links.items():
             with tempfile.TemporaryDirectory(prefix=f".{link.name}.", dir=prefix / link.parent) as scratch:
                 new = Path(scratch) / link.name
                 new.symlink_to(target)
                 new.replace(prefix / link)
-        for path in (*(prefix / "bin").iterdir(), *(prefix / "lib").iterdir()):
+        for path in (folder_file for name in _FOLDERS for folder_file in (prefix / name).iterdir()):
             if _OURS.fullmatch(path.name) and path.name not in wanted:
                 path.unlink()
     except OSError as error:

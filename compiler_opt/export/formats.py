@@ -18,6 +18,7 @@ from compiler_opt.export.release_model import (
     write_release_model,
 )
 from compiler_opt.files import check_folder_writable, write_atomically
+from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.model_card import CHECKSUM_FACT
@@ -69,6 +70,12 @@ def export_policy(
         raise PolicyError(
             f"{policy_dir}: observes IR2Vec embeddings, which the format {impossible[0]} cannot represent; expected "
             "aot, or a policy that was trained without them"
+        )
+    if impossible and (computed := plugin_features.among(weights.features)):
+        raise PolicyError(
+            f"{policy_dir}: observes features that only our plugin computes ({', '.join(computed)}), so it cannot be "
+            f"exported in the format {impossible[0]}; expected {' or '.join(possible)}, compiler_opt/tools/deploy.py, "
+            "or a policy that was trained on LLVM's features"
         )
     if impossible and weights.margin:
         raise PolicyError(

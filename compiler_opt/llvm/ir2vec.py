@@ -19,7 +19,7 @@ from typing import Any
 
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.files import printable, read_regular, shown
-from compiler_opt.llvm.advisors import INLINING, AdvisorFlags, mllvm
+from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -42,26 +42,6 @@ _LARGEST = 1e6
 """Embeddings are sums over functions, in single precision."""
 
 _COMPONENT = re.compile(rf"({'|'.join(TENSORS)})_(\d+)", re.ASCII)
-
-
-@dataclasses.dataclass(frozen=True)
-class InliningConfig:
-    """The gin settings `inlining`.
-
-    Attributes:
-      ir2vec_vocabulary: file of an IR2Vec vocabulary, which adds embeddings of caller and callee to the features; empty
-        for none.
-    """
-
-    ir2vec_vocabulary: str = ""
-
-    def vocabulary(self, advisor: AdvisorFlags) -> "Ir2VecVocabulary | None":
-        """The checked vocabulary, if one is set; raises ConfigError if it is invalid or the problem is not inlining."""
-        if not self.ir2vec_vocabulary:
-            return None
-        if advisor != INLINING:
-            raise ConfigError(f"{SETTING}: expected decisions of inlining, found {advisor.problem}; leave it out")
-        return read_vocabulary(Path(self.ir2vec_vocabulary))
 
 
 @dataclasses.dataclass(frozen=True)

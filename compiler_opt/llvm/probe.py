@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from compiler_opt.errors import ProtocolError, ToolchainError
-from compiler_opt.llvm import interactive, ir2vec, processes
+from compiler_opt.llvm import interactive, ir2vec, plugin_features, processes
 from compiler_opt.llvm.advisors import INLINING, REGALLOC_EVICTION, REGALLOC_PRIORITY, AdvisorFlags
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import read_log
@@ -95,6 +95,12 @@ class ProblemSupport:
     advice: TensorSpec | None = None
     default_in_callee_slot: bool = False
     reason: str = ""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """All features that policies can observe: those of the compiler, and those that our plugin adds."""
+        added = plugin_features.ALL if self.problem == INLINING.problem else ()
+        return tuple(dict.fromkeys((*(spec.name for spec in self.features), *added)))
 
 
 def _feature(header: Header, observation: bytes, name: str) -> np.ndarray:

@@ -70,12 +70,16 @@ class CallSites:
       callers: `[T]` int32, index into `functions`.
       callees: `[T]` int32, index into `functions`.
       inlined: `[T]` bool, whether the call was inlined in the end.
+      bodies: `[T]` uint64, fingerprint of the caller's IR before any inlining; None over the channel.
+      replayed: `[T]` bool, whether the advice was taken from a decision file; None if there was none.
     """
 
     functions: tuple[str, ...]
     callers: np.ndarray
     callees: np.ndarray
     inlined: np.ndarray
+    bodies: np.ndarray | None = None
+    replayed: np.ndarray | None = None
 
 
 def options(path: str, passes: str = INLINING_PASS) -> list[str]:

@@ -23,6 +23,7 @@ TOOL_PACKAGES: Mapping[str, str] = {
     "ld.lld": "lld",
     "llvm-ar": "llvm",
     "llvm-config": "llvm",
+    "llvm-cxxfilt": "llvm",
     "llvm-objcopy": "llvm",
     "llvm-size": "llvm",
     "opt": "llvm",

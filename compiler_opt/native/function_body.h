@@ -26,6 +26,11 @@ struct BodyCounts {
   int64_t ConditionalSuccessors = 0; // successors of conditional branches and switches
   int64_t Instructions = 0;          // without debug intrinsics and pseudo probes
   int64_t DirectCalls = 0;           // to functions that are defined in the module
+  // For callsite_features.h.
+  int64_t Calls = 0; // of anything but intrinsics
+  int64_t Invokes = 0;
+  int64_t LoadsStores = 0;
+  int64_t Allocas = 0;
 
   BodyCounts &operator+=(const BodyCounts &Other) { return add(Other, 1); }
   BodyCounts &operator-=(const BodyCounts &Other) { return add(Other, -1); }
@@ -36,6 +41,10 @@ private:
     ConditionalSuccessors += Sign * Other.ConditionalSuccessors;
     Instructions += Sign * Other.Instructions;
     DirectCalls += Sign * Other.DirectCalls;
+    Calls += Sign * Other.Calls;
+    Invokes += Sign * Other.Invokes;
+    LoadsStores += Sign * Other.LoadsStores;
+    Allocas += Sign * Other.Allocas;
     return *this;
   }
 };
@@ -53,14 +62,18 @@ inline BodyCounts countBlock(const llvm::BasicBlock &BB) {
   Result.Blocks = 1;
   for (const llvm::Instruction &I : BB) {
     if (const auto *Call = llvm::dyn_cast<llvm::CallBase>(&I)) {
-      if (const llvm::Function *Callee = Call->getCalledFunction()) {
-        if (Callee->isIntrinsic()) {
-          if (llvm::isa<llvm::DbgInfoIntrinsic, llvm::PseudoProbeInst>(I))
-            continue;
-        } else if (!Callee->isDeclaration()) {
-          ++Result.DirectCalls;
-        }
+      const llvm::Function *Callee = Call->getCalledFunction();
+      if (Callee && Callee->isIntrinsic()) {
+        if (llvm::isa<llvm::DbgInfoIntrinsic, llvm::PseudoProbeInst>(I))
+          continue;
+      } else {
+        ++Result.Calls;
+        Result.Invokes += llvm::isa<llvm::InvokeInst>(I);
+        Result.DirectCalls += Callee && !Callee->isDeclaration();
       }
+    } else {
+      Result.LoadsStores += llvm::isa<llvm::LoadInst, llvm::StoreInst>(I);
+      Result.Allocas += llvm::isa<llvm::AllocaInst>(I);
     }
     ++Result.Instructions;
   }

@@ -21,6 +21,7 @@
 #endif
 
 #include "call_graph_heights.h"
+#include "callsite_features.h"
 #include "function_body.h"
 #include "inline_cost_sum.h"
 
@@ -50,13 +51,24 @@
 
 namespace compiler_opt {
 
-// The features that this version of LLVM computes: first those of the cost analysis, then those counted here.
-inline const std::vector<llvm::TensorSpec> &availableFeatures() {
+// The features of this version of LLVM: first those of the cost analysis, then those counted here.
+inline const std::vector<llvm::TensorSpec> &llvmFeatures() {
 #if LLVM_VERSION_MAJOR >= 21
   return llvm::MLInlineAdvisor::getInitialFeatureMap();
 #else
   return llvm::FeatureMap;
 #endif
+}
+
+// LLVM's features, then those of callsite_features.h.
+inline const std::vector<llvm::TensorSpec> &availableFeatures() {
+  static const std::vector<llvm::TensorSpec> Specs = [] {
+    std::vector<llvm::TensorSpec> All = llvmFeatures();
+    for (const char *Name : kCallSiteFeatureNames)
+      All.push_back(llvm::TensorSpec::createSpec<int64_t>(Name, {1}));
+    return All;
+  }();
+  return Specs;
 }
 
 // The value of an LLVM option, or `Fallback` if there is no such option.
@@ -126,27 +138,14 @@ protected:
   virtual std::unique_ptr<llvm::InlineAdvice> decide(llvm::CallBase &CB, llvm::OptimizationRemarkEmitter &ORE) = 0;
 
   const DefaultDecision Default;
-  std::vector<int64_t> Features; // of the current call site, in the order of `availableFeatures`
-
-private:
-  friend class TrackedAdvice;
+  // Of the current call site, in the order of `availableFeatures`; this class sets LLVM's.
+  std::vector<int64_t> Features;
 
   // What FunctionPropertiesInfo has for a function.
   struct FunctionCounts {
     BodyCounts Counts;
     int64_t Uses = 0;
   };
-
-  enum class SkipPolicy { Never, IfCallerIsNotCold };
-
-  std::unique_ptr<llvm::InlineAdvice> getAdviceImpl(llvm::CallBase &CB) override;
-  std::unique_ptr<llvm::InlineAdvice> getMandatoryAdvice(llvm::CallBase &CB, bool Advice) override;
-
-  std::unique_ptr<llvm::InlineAdvice> untracked(llvm::CallBase &CB, bool Recommendation) {
-    return std::make_unique<llvm::InlineAdvice>(this, CB, getCallerORE(CB), Recommendation);
-  }
-
-  static int64_t numUses(const llvm::Function &F) { return F.getNumUses() + (F.hasLocalLinkage() ? 0 : 1); }
 
   // Cached until the pass ends, even if the function's uses change in the meantime: LLVM's advisor does the same.
   FunctionCounts countsOf(llvm::Function &F) {
@@ -159,6 +158,20 @@ private:
     }
     return Position->second;
   }
+
+private:
+  friend class TrackedAdvice;
+
+  enum class SkipPolicy { Never, IfCallerIsNotCold };
+
+  std::unique_ptr<llvm::InlineAdvice> getAdviceImpl(llvm::CallBase &CB) override;
+  std::unique_ptr<llvm::InlineAdvice> getMandatoryAdvice(llvm::CallBase &CB, bool Advice) override;
+
+  std::unique_ptr<llvm::InlineAdvice> untracked(llvm::CallBase &CB, bool Recommendation) {
+    return std::make_unique<llvm::InlineAdvice>(this, CB, getCallerORE(CB), Recommendation);
+  }
+
+  static int64_t numUses(const llvm::Function &F) { return F.getNumUses() + (F.hasLocalLinkage() ? 0 : 1); }
 
   bool hasRepeatedLoads(llvm::Function &F) {
     FunctionBody &Body = FAM.getResult<FunctionBodyAnalysis>(F);
@@ -236,8 +249,8 @@ private:
       Remark Result("inline-ml", Name, DLoc, Block);
       Result << NV("Callee", Callee->getName());
       const std::vector<int64_t> &Features = advisor().Features;
-      for (size_t Index = 0; Index < Features.size(); ++Index)
-        Result << NV(availableFeatures()[Index].name(), Features[Index]);
+      for (size_t Index = 0; Index < llvmFeatures().size(); ++Index)
+        Result << NV(llvmFeatures()[Index].name(), Features[Index]);
       Result << NV("ShouldInline", isInliningRecommended());
       return Result;
     });

@@ -1,12 +1,15 @@
 // The training log of the inliner plugin.
 //
-// It has the format of LLVM's TrainingLogger (see llvm/training_log.py). After LLVM's features, each record has
-// `inlining_default` (if known), `inlining_decision`, `caller` and `callee` (indices into the NUL-separated names in
-// FILE.functions), `inlined` (whether the call was inlined in the end), and `logits` (if a policy decides).
+// It has the format of LLVM's TrainingLogger (see llvm/training_log.py). After LLVM's features, each record has the
+// requested ones of callsite_features.h, `inlining_default` (if known), `inlining_decision`, `caller` and `callee`
+// (indices into the NUL-separated names in FILE.functions), `caller_body` (see decision_replay.h), `inlined` (whether
+// the call was inlined in the end), `replayed` (whether the decision was in the decision file, if there is one), and
+// `logits` (if a policy decides).
 
 #ifndef COMPILER_OPT_NATIVE_INLINER_LOG_H_
 #define COMPILER_OPT_NATIVE_INLINER_LOG_H_
 
+#include "decision_replay.h"
 #include "inline_advisor.h"
 #include "plugin_environment.h"
 
@@ -45,16 +48,19 @@ inline std::string jsonString(llvm::StringRef Text) {
 // The two files of a log. All modules of a process share them; a linker may compile these in parallel.
 class LogFiles {
 public:
-  LogFiles(std::string Path, bool HasDefault, bool HasLogits)
-      : HasDefault(HasDefault), HasLogits(HasLogits), Path(std::move(Path)) {}
+  LogFiles(std::string Path, bool HasDefault, bool HasLogits, bool HasReplayed, std::vector<size_t> ExtraColumns)
+      : HasDefault(HasDefault), HasLogits(HasLogits), HasReplayed(HasReplayed), ExtraColumns(std::move(ExtraColumns)),
+        Path(std::move(Path)) {}
 
   const bool HasDefault;
   const bool HasLogits;
+  const bool HasReplayed;
+  const std::vector<size_t> ExtraColumns; // indices in `availableFeatures` of what to log after LLVM's features
 
   int64_t nameIndex(const llvm::Function &F) {
     // Names are recorded at once: a function may be deleted, and its address reused, before the log is written.
     const std::lock_guard<std::mutex> Lock(Mutex);
-    const llvm::StringRef Name = llvm::GlobalValue::dropLLVMManglingEscape(F.getName());
+    const llvm::StringRef Name = symbolName(F);
     const auto [Position, IsNew] = Indices.try_emplace(Name, int64_t(Indices.size()));
     if (IsNew) {
       NewNames.append(Name.data(), Name.size());
@@ -92,8 +98,12 @@ private:
       Text += "{\"name\":" + jsonString(Name) + ",\"type\":\"" + Type + "\",\"port\":0,\"shape\":[" +
               std::to_string(Extent) + "]}";
     };
-    for (const llvm::TensorSpec &Spec : availableFeatures()) {
+    for (const llvm::TensorSpec &Spec : llvmFeatures()) {
       Add(Spec.name(), "int64_t", 1);
+      Text += ',';
+    }
+    for (const size_t Column : ExtraColumns) {
+      Add(availableFeatures()[Column].name(), "int64_t", 1);
       Text += ',';
     }
     if (HasDefault) {
@@ -104,7 +114,13 @@ private:
       Add(Name, "int64_t", 1);
       Text += ',';
     }
+    Add("caller_body", "uint64_t", 1);
+    Text += ',';
     Add("inlined", "int64_t", 1);
+    if (HasReplayed) {
+      Text += ',';
+      Add("replayed", "int64_t", 1);
+    }
     if (HasLogits) {
       Text += ',';
       Add("logits", "float", kNumActions);
@@ -161,8 +177,8 @@ public:
       Files.append(Context, Records);
   }
 
-  void add(const llvm::CallBase &CB, const std::vector<int64_t> &Observation, bool Default, bool Decision,
-           const float *Logits) {
+  void add(const llvm::CallBase &CB, const std::vector<int64_t> &Observation, uint64_t CallerBody, bool Default,
+           bool Decision, bool IsReplayed, const float *Logits) {
     if (Records.size() > kFlushBytes) {
       Files.append(Context, Records);
       Records.clear();
@@ -170,14 +186,19 @@ public:
     Records += "{\"observation\":";
     Records += std::to_string(NumObservations++);
     Records += "}\n";
-    add(Observation.data(), availableFeatures().size());
+    add(Observation.data(), llvmFeatures().size());
+    for (const size_t Column : Files.ExtraColumns)
+      add(Observation[Column]);
     if (Files.HasDefault)
       add(int64_t(Default));
     add(int64_t(Decision));
     add(Files.nameIndex(*CB.getCaller()));
     add(Files.nameIndex(*CB.getCalledFunction()));
+    add(&CallerBody, 1);
     InlinedOffset = Records.size();
     add(int64_t(0));
+    if (Files.HasReplayed)
+      add(int64_t(IsReplayed));
     if (Files.HasLogits)
       add(Logits, kNumActions);
     Records += '\n';

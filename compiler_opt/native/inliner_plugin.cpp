@@ -1,19 +1,24 @@
 // A pass plugin that makes inlining decisions inside an unmodified clang, opt or ld.lld.
 //
-// Its features are those of LLVM's MLInlineAdvisor (see inline_advisor.h). The plugin is built once for each version of
-// LLVM (see llvm/plugin.py) and configured by environment variables:
+// Its features are those of LLVM's MLInlineAdvisor (see inline_advisor.h) and, for policies and logs that name them,
+// those of callsite_features.h. The plugin is built once for each version of LLVM (see llvm/plugin.py) and configured by
+// environment variables:
 //
 //   MLGO_INLINER_MODE         `policy` (the default), or `default` for the compiler's default decisions
 //   MLGO_INLINER_POLICY       file of a native policy; by default the policy that is built in, if any
 //   MLGO_INLINER_TEMPERATURE  0 or unset: greedy; otherwise decisions are sampled from logits / temperature
 //   MLGO_INLINER_SEED         seed of sampling; the same seed gives the same decisions
+//   MLGO_INLINER_DECISIONS    file of decisions to replay, made for this LLVM and this policy (or the default): where a
+//                             call site matches, they come before the policy (see decision_replay.h)
 //   MLGO_INLINER_LOG          file to write a training log to (see inliner_log.h); function names go to FILE.functions
 //   MLGO_INLINER_LOG_DEFAULT  1: also log the default decisions
+//   MLGO_INLINER_LOG_FEATURES names of features of callsite_features.h to log as well, separated by commas
 //   MLGO_INLINER_THINLTO      1: also decide in the backends of a ThinLTO link, on functions imported from other modules,
 //                             which policies are not trained on
 //   MLGO_INLINER_STRICT       1: fail the compilation if these settings cannot be followed; otherwise it continues
 //                             without the policy, with a warning
 
+#include "decision_replay.h"
 #include "inline_advisor.h"
 #include "inliner_log.h"
 #include "inliner_settings.h"
@@ -92,17 +97,32 @@ public:
         Random(Settings.Seed) {
     if (Settings.Log)
       Log.emplace(*Settings.Log, M.getModuleIdentifier());
+    if (Settings.Log || Settings.Decisions)
+      Bodies.emplace(M, [&](StringRef Name) {
+        return Settings.Log || compiler_opt::DecisionReplay::concerns(*Settings.Decisions, Name);
+      });
+    if (Settings.Decisions)
+      Replay.emplace(*Settings.Decisions, *Bodies);
   }
 
 private:
   std::unique_ptr<InlineAdvice> decide(CallBase &CB, OptimizationRemarkEmitter &ORE) override {
+    const std::optional<bool> Replayed = Replay ? Replay->next(CB) : std::nullopt;
+    if (Replayed && !Log)
+      return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, *Replayed);
     const bool HasPolicy = Settings.Mode == InlinerMode::Policy;
     float Logits[kNumActions] = {0, 0};
-    const bool DefaultDecision = !HasPolicy || (Log && Settings.Log->HasDefault) ? Default(CB) : false;
-    const bool Decision = HasPolicy ? decideByPolicy(CB, Logits) : DefaultDecision;
+    const bool NeedsDefault = !HasPolicy || Settings.NeedsDefaultFeature || (Log && Settings.Log->HasDefault);
+    const bool DefaultDecision = NeedsDefault ? Default(CB) : false;
+    if (Settings.NeedsCallSiteFeatures)
+      compiler_opt::setCallSiteFeatures(CB, countsOf(*CB.getCaller()).Counts,
+                                        countsOf(*CB.getCalledFunction()).Counts,
+                                        &Features[compiler_opt::llvmFeatures().size()]);
+    Features.back() = DefaultDecision;
+    const bool Decision = Replayed.value_or(HasPolicy ? decideByPolicy(CB, Logits) : DefaultDecision);
     if (!Log)
       return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, Decision);
-    Log->add(CB, Features, DefaultDecision, Decision, Logits);
+    Log->add(CB, Features, Bodies->of(*CB.getCaller()), DefaultDecision, Decision, Replayed.has_value(), Logits);
     return std::make_unique<LoggedAdvice>(this, CB, ORE, Decision, *Log);
   }
 
@@ -123,6 +143,8 @@ private:
   std::vector<int64_t> Inputs; // the policy's features, in its order
   compiler_opt::SplitMix64 Random;
   std::optional<ModuleLog> Log;
+  std::optional<compiler_opt::BodyFingerprints> Bodies; // if they are logged or looked up
+  std::optional<compiler_opt::DecisionReplay> Replay;
 };
 
 // The analyses of the module that this thread compiles. LLVM passes the function analyses alone to the factory of

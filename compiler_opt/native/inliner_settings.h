@@ -3,11 +3,14 @@
 #ifndef COMPILER_OPT_NATIVE_INLINER_SETTINGS_H_
 #define COMPILER_OPT_NATIVE_INLINER_SETTINGS_H_
 
+#include "decision_file.h"
 #include "inline_advisor.h"
 #include "inliner_log.h"
 #include "plugin_environment.h"
 #include "policy_network.h"
 
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Analysis/TensorSpec.h"
 #include "llvm/Config/llvm-config.h"
 
@@ -18,7 +21,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace compiler_opt {
@@ -30,8 +35,10 @@ struct InlinerSettings {
   InlinerMode Mode = InlinerMode::Policy;
   PolicyNetwork Network;
   std::vector<size_t> Columns; // indices of the policy's features in `availableFeatures`
+  bool NeedsCallSiteFeatures = false, NeedsDefaultFeature = false; // by the policy or the log
   double Temperature = 0;
   uint64_t Seed = 0;
+  std::optional<DecisionFile> Decisions; // to replay
   std::unique_ptr<LogFiles> Log;
 
   // Returns an error message, or an empty string on success.
@@ -61,14 +68,41 @@ struct InlinerSettings {
       if (!Error.empty())
         return Error;
     }
+    if (const char *Path = variable("MLGO_INLINER_DECISIONS")) {
+      const std::string Error = readDecisions(Path);
+      if (!Error.empty())
+        warnOrFail(Error, "continuing without its decisions", "MLGO_INLINER_STRICT");
+    }
     if (const char *Path = variable("MLGO_INLINER_LOG")) {
       const bool HasPolicy = Mode == InlinerMode::Policy;
-      Log = std::make_unique<LogFiles>(Path, !HasPolicy || isSet("MLGO_INLINER_LOG_DEFAULT"), HasPolicy);
+      std::vector<size_t> Extra;
+      const char *const Names = variable("MLGO_INLINER_LOG_FEATURES");
+      llvm::SmallVector<llvm::StringRef, 32> Wanted;
+      llvm::StringRef(Names ? Names : "").split(Wanted, ',', -1, /*KeepEmpty=*/false);
+      for (const llvm::StringRef Name : Wanted) {
+        Extra.push_back(columnOf(Name));
+        if (Extra.back() == availableFeatures().size())
+          return "MLGO_INLINER_LOG_FEATURES: expected features of the plugin, found " + Name.str();
+      }
+      Log = std::make_unique<LogFiles>(Path, !HasPolicy || isSet("MLGO_INLINER_LOG_DEFAULT"), HasPolicy,
+                                       Decisions.has_value(), std::move(Extra));
     }
     return "";
   }
 
 private:
+  // The index of a feature in `availableFeatures`; their number if there is none of this name.
+  size_t columnOf(llvm::StringRef Name) {
+    const std::vector<llvm::TensorSpec> &Available = availableFeatures();
+    size_t Column = 0;
+    while (Column < Available.size() && Available[Column].name() != Name)
+      ++Column;
+    const size_t NumBefore = llvmFeatures().size();
+    const bool IsDefault = Column == NumBefore + static_cast<size_t>(CallSiteFeature::DefaultDecision);
+    (IsDefault ? NeedsDefaultFeature : NeedsCallSiteFeatures) |= Column >= NumBefore;
+    return Column;
+  }
+
   std::string readPolicy() {
     const PolicyBytes Bytes = PolicyBytes::find("MLGO_INLINER_POLICY");
     const std::string &Origin = Bytes.Origin;
@@ -78,21 +112,52 @@ private:
       return "no policy: none is built in, and MLGO_INLINER_POLICY names none";
     if (const char *Error = Network.load(Bytes.Blob, Bytes.Size))
       return Origin + ": " + Error;
+    PolicyBytesSize = Bytes.Size;
+    std::memcpy(&PolicyChecksum, static_cast<const char *>(Bytes.Blob) + 12, sizeof PolicyChecksum);
     if (Network.num_actions() != kNumActions)
       return Origin + ": expected " + std::to_string(kNumActions) + " actions, found " +
              std::to_string(Network.num_actions());
-    const std::vector<llvm::TensorSpec> &Available = availableFeatures();
     for (size_t Index = 0; Index < Network.num_features(); ++Index) {
       const std::string Name = Network.feature_name(Index);
-      size_t Column = 0;
-      while (Column < Available.size() && Available[Column].name() != Name)
-        ++Column;
-      if (Column == Available.size())
+      const size_t Column = columnOf(Name);
+      if (Column == availableFeatures().size())
         return Origin + ": needs the feature " + Name + ", which LLVM " LLVM_VERSION_STRING " does not compute";
       Columns.push_back(Column);
     }
     return "";
   }
+
+  // A file that cannot be used, for whatever reason, is none.
+  std::string readDecisions(const char *Path) {
+    const PolicyBytes Bytes = PolicyBytes::map(Path, std::string("decision file ") + Path);
+    if (!Bytes.Blob)
+      return Bytes.Origin + ": " + Bytes.Error;
+    DecisionFile File;
+    if (const char *Error = File.load(Bytes.Blob, Bytes.Size))
+      return Bytes.Origin + ": " + Error;
+    if (File.llvm_major() != LLVM_VERSION_MAJOR)
+      return Bytes.Origin + ": made for LLVM " + std::to_string(File.llvm_major()) + ", but this is LLVM " +
+             std::to_string(LLVM_VERSION_MAJOR);
+    if (File.policy_checksum() != PolicyChecksum || File.policy_bytes() != PolicyBytesSize)
+      return Bytes.Origin + ": made with " + policyName(File.policy_checksum(), File.policy_bytes()) +
+             ", but this is " + policyName(PolicyChecksum, PolicyBytesSize);
+    Decisions = File;
+    return "";
+  }
+
+  // As in policies/decisions.py.
+  static std::string policyName(uint32_t Checksum, size_t Size) {
+    if (Size == 0)
+      return "the default decisions";
+    std::string Digits;
+    for (int Shift = 28; Shift >= 0; Shift -= 4)
+      Digits += "0123456789abcdef"[(Checksum >> Shift) & 15];
+    return "the policy " + Digits + "-" + std::to_string(Size);
+  }
+
+  // Of the policy's native form; 0 for the default.
+  uint32_t PolicyChecksum = 0;
+  size_t PolicyBytesSize = 0;
 };
 
 // The settings of this process; null, after one message, if they are invalid.

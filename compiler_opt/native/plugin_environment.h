@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 // The policy that is built into the plugin, if any: a generated source file defines both.
 extern "C" {
@@ -68,26 +69,17 @@ inline std::string versionMismatch() {
          std::to_string(Major);
 }
 
-// The content of a native policy.
+// The content of a native policy, or of a decision file.
 struct PolicyBytes {
-  const void *Blob = nullptr; // null if there is no policy
+  const void *Blob = nullptr; // null if there is none
   size_t Size = 0;
-  std::string Origin; // names the policy in messages
+  std::string Origin; // names it in messages
   std::string Error;  // why the file cannot be read, if so
 
-  // Maps the file that the environment variable names, or else returns the policy that is built in.
-  static PolicyBytes find(const char *Variable) {
+  // Maps a file; `Origin` names it in messages.
+  static PolicyBytes map(const char *Path, std::string Origin) {
     PolicyBytes Found;
-    const char *Path = variable(Variable);
-    if (!Path) {
-      Found.Origin = "the built-in policy";
-      if (&mlgo_policy_blob_size) {
-        Found.Blob = mlgo_policy_blob;
-        Found.Size = mlgo_policy_blob_size;
-      }
-      return Found;
-    }
-    Found.Origin = std::string("policy ") + Path;
+    Found.Origin = std::move(Origin);
     const int Descriptor = open(Path, O_RDONLY | O_CLOEXEC);
     if (Descriptor < 0) {
       Found.Error = std::strerror(errno);
@@ -103,6 +95,19 @@ struct PolicyBytes {
     close(Descriptor);
     if (!Found.Blob)
       Found.Error = "empty, or not a regular file";
+    return Found;
+  }
+
+  // Maps the file that the environment variable names, or else returns the policy that is built in.
+  static PolicyBytes find(const char *Variable) {
+    if (const char *Path = variable(Variable))
+      return map(Path, std::string("policy ") + Path);
+    PolicyBytes Found;
+    Found.Origin = "the built-in policy";
+    if (&mlgo_policy_blob_size) {
+      Found.Blob = mlgo_policy_blob;
+      Found.Size = mlgo_policy_blob_size;
+    }
     return Found;
   }
 };

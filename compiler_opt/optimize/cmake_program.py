@@ -11,9 +11,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
-from compiler_opt.checked_values import convert
 from compiler_opt.corpus.builds.database import CompileCommand
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.errors import ConfigError, ToolchainError
@@ -26,11 +23,13 @@ from compiler_opt.optimize.program import (
     Program,
     Source,
     Target,
+    TestSuite,
     Variant,
     build_environment,
     compile_commands,
     source_key,
 )
+from compiler_opt.optimize.suites import CTest, CTestSuite, registered_tests
 
 _LANGUAGES = ("C", "CXX")
 _GENERATORS = {"Ninja": "Ninja", "Ninja Multi-Config": "Ninja", "Unix Makefiles": "Unix Makefiles"}
@@ -42,16 +41,6 @@ _TOOLS = {"Ninja": ("ninja", "ninja-build"), "Unix Makefiles": ("make", "make")}
 _CONFIGURE_TIMEOUT_S = 3600.0
 _PROGRESS = re.compile(rb"^\[\s*(\d+)(?:/(\d+)|%)\]", re.MULTILINE)
 _TARGET_FOLDER = re.compile(r"(?:(?P<folder>.*)/)?CMakeFiles/(?P<target>[^/]+)\.dir/")
-
-
-class _Test(msgspec.Struct):
-    command: list[str] = []
-
-
-class _Tests(msgspec.Struct):
-    """The output of `ctest --show-only=json-v1`."""
-
-    tests: list[_Test]
 
 
 class CMakeProgram(Program):
@@ -198,20 +187,13 @@ class CMakeProgram(Program):
         run = (files.get(word.resolve()) for word in words if word.is_absolute())
         return frozenset(target.name for target in run if target is not None and target.kind is Kind.EXECUTABLE)
 
-    def test_command(self, variant: Variant) -> tuple[str, ...]:
-        if not self._tests(variant):
-            return ()
-        return (self._ctest, "--output-on-failure", "--timeout", "600", "-j", str(self._jobs))
+    def test_suite(self, variant: Variant) -> TestSuite | None:
+        tests = self._tests(variant)
+        return CTestSuite(self._ctest, tests, self._jobs) if tests else None
 
-    def _tests(self, variant: Variant) -> list[_Test]:
+    def _tests(self, variant: Variant) -> Sequence[CTest]:
         """The tests that are registered with CTest."""
-        if not Path(self._ctest).is_file():
-            return []
-        result = processes.run([self._ctest, "--show-only=json-v1"], cwd=variant.folder)
-        try:
-            return convert(json.loads(result.stdout), _Tests).tests if result.ok else []
-        except ValueError:
-            return []
+        return registered_tests(self._ctest, variant.folder) if Path(self._ctest).is_file() else ()
 
 
 def _commands(variant: Variant) -> list[CompileCommand]:

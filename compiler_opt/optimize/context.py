@@ -125,6 +125,7 @@ class OptimizeSettings:
       changed_settings: the user's changes to `learning`, as text; an optimisation continues only with the same.
       reuse_policy: folder of an earlier policy or optimisation, whose policy is used without training; None to train.
       test_command: runs the project's tests, in the build folder; None for the tests registered with CTest.
+      verdict_minutes: after this time, no further build or run of tests begins to find out why tests fail.
       jobs: compilers at a time.
       trust_corpus: train with all options of the build, see `corpus.command_line`.
     """
@@ -134,6 +135,7 @@ class OptimizeSettings:
     changed_settings: str = ""
     reuse_policy: Path | None = None
     test_command: tuple[str, ...] | None = None
+    verdict_minutes: float = 60.0
     jobs: int = 1
     trust_corpus: bool = False
 

@@ -62,10 +62,11 @@ def _target(target: TargetSize) -> list[Cell]:
 
 
 def _test_lines(result: Result) -> list[str]:
-    return [
+    runs = [
         f"tests, {name}: {'passed' if run.passed else 'FAILED'} ({run.summary}; {run.log})"
         for name, run in zip(("plain -Oz", "optimized"), result.tests, strict=False)
     ]
+    return runs + (result.verdict.lines() if result.verdict is not None else [])
 
 
 def _change_lines(result: Result) -> list[str]:
@@ -138,13 +139,18 @@ def _lead(result: Result) -> str:
         f"{bytes_text(result.optimized_bytes)} bytes of linked text with the policy instead of "
         f"{bytes_text(result.default_bytes)}."
     ]
-    if result.tests_broken:
-        sentences.append("The project's tests pass without the policy and FAIL with it: do not use this build.")
-    elif len(result.tests) == 2 and result.tests[1].passed:
-        sentences.append("The project's own tests pass.")
-    elif result.tests:
-        sentences.append("The project's own tests fail with and without the policy.")
+    if result.tests:
+        sentences.append(_tests_sentence(result))
     return " ".join(sentences)
+
+
+def _tests_sentence(result: Result) -> str:
+    verdict = result.verdict
+    if verdict is None:
+        return f"The project's own tests {'pass' if all(run.passed for run in result.tests) else 'fail'}."
+    if result.tests_broken:
+        return f"The policy BREAKS {count_text(len(verdict.broken), 'test')} of the project: do not use this build."
+    return "The policy breaks none of the project's own tests: those that fail are flaky, or fail without it, too."
 
 
 def _costs(result: Result) -> Table:

@@ -19,12 +19,14 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.inliner_plugin import inliner_plugin
+from compiler_opt.llvm.plugin_features import check_observed
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.changes import Changes, Reference
 from compiler_opt.optimize.context import OPTIONS, OptimizationContext, OptimizeSettings, ReusedPolicy, State, Step
-from compiler_opt.optimize.program import EMBED_BITCODE, Program, Variant
-from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, measure
+from compiler_opt.optimize.program import EMBED_BITCODE, Program, TestRun, Variant
+from compiler_opt.optimize.results import Cost, Result, TargetSize, measure
+from compiler_opt.optimize.verdict import Verdict
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 
@@ -38,13 +40,15 @@ def optimize(
       CompilerOptError: an error that the user can fix; the same call then continues.
     """
     problem = problems.load("inlining")
-    features = [feature.name for feature in toolchain.require(problem.advisor.problem).features]
+    features = toolchain.require(problem.advisor.problem).feature_names
     for tool in ("clang++", "ld.lld", "llvm-ar"):
         toolchain.tool(tool)
     reused = ReusedPolicy.find(settings.reuse_policy) if settings.reuse_policy is not None else None
     given = str(reused.policy_dir) if reused is not None else settings.learning.training.warmstart_policy_dir
     if given:
-        problem.load_policy(Path(given)).check(features)
+        policy = problem.load_policy(Path(given))
+        policy.check(features)
+        check_observed((spec.name for spec in toolchain.problems["inlining"].features), policy.weights.features, given)
     if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():
         raise ConfigError(f"{settings.output}: holds the policy; give another folder as --output")
     check_folder_writable(settings.output)
@@ -91,13 +95,18 @@ def _run(context: OptimizationContext) -> Result:
     context.heading(5, "Builds: plain clang -Oz, and with the policy")
     steps.build(context, default)
     steps.build(context, optimized)
-    tests = steps.run_tests(context, default, optimized)
+    tests, verdict = steps.run_tests(context, default, optimized)
     context.heading(6, "Report: linked text, before and after")
-    return _report(context, corpus, policy_dir, (default, optimized), *tests)
+    return _report(context, corpus, policy_dir, (default, optimized), tests, verdict)
 
 
 def _report(
-    context: OptimizationContext, corpus: Corpus, policy_dir: Path, variants: tuple[Variant, Variant], *tests: TestRun
+    context: OptimizationContext,
+    corpus: Corpus,
+    policy_dir: Path,
+    variants: tuple[Variant, Variant],
+    tests: tuple[TestRun, ...],
+    verdict: Verdict | None,
 ) -> Result:
     default, optimized = variants
 
@@ -124,6 +133,7 @@ def _report(
         trained_change=reference.summary.get("change") if reference is not None else None,
         notes=tuple(notes),
         provenance=_provenance(context, corpus, policy_dir),
+        verdict=verdict,
     )
     if context.reused is None:
         trained_on = Reference.load(context.folder / steps.SEEN)

@@ -12,11 +12,12 @@ import dataclasses
 import enum
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.corpus.builds.database import CompileCommand, commands_of_database
 from compiler_opt.corpus.builds.objects import ObjectFile
+from compiler_opt.llvm.processes import BUILD_TIMEOUT_S
 
 OPTIMISATION = "-Oz"
 """The optimisation level of every variant, for which policies are trained; it overrides the project's."""
@@ -111,6 +112,43 @@ class Source:
     key: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class TestRun:
+    """A run of tests in one build.
+
+    Attributes:
+      passed: whether all of them passed.
+      summary: a line of the output.
+      log: the file of the output, relative to the folder of the optimisation.
+      failed: names of the tests that failed, ran out of time or could not run.
+    """
+
+    __test__ = False  # pytest would collect it.
+
+    passed: bool
+    summary: str
+    log: str
+    failed: tuple[str, ...] = ()
+
+
+class TestSuite(abc.ABC):
+    """The tests of a program, which have names."""
+
+    __test__ = False
+
+    @abc.abstractmethod
+    def run(
+        self, variant: Variant, log: Path, names: Collection[str] = (), *, timeout_s: float = BUILD_TIMEOUT_S
+    ) -> TestRun:
+        """Runs the tests in a build; with `names` only these, one after the other.
+
+        All output goes to `log`. At the time limit, in seconds for all tests together, tests are stopped, and fail.
+
+        Raises:
+          ConfigError: there is no test of one of the names.
+        """
+
+
 class Program(abc.ABC):
     """A program to optimise."""
 
@@ -154,9 +192,9 @@ class Program(abc.ABC):
         """Names of the targets that the project's tests run."""
         return frozenset()
 
-    def test_command(self, variant: Variant) -> tuple[str, ...]:
-        """Runs the project's tests, in the variant's folder; empty if there are none."""
-        return ()
+    def test_suite(self, variant: Variant) -> TestSuite | None:
+        """The project's own tests; None if there are none."""
+        return None
 
 
 def targets_of_tests(targets: Sequence[Target], test_programs: Iterable[str]) -> frozenset[str]:

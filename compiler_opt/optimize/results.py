@@ -8,7 +8,8 @@ from typing import Any
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm.object_file import linked_text_bytes, read_text_bytes
 from compiler_opt.optimize.changes import Changes
-from compiler_opt.optimize.program import Kind, Program, Target, Variant, targets_of_tests
+from compiler_opt.optimize.program import Kind, Program, Target, TestRun, Variant, targets_of_tests
+from compiler_opt.optimize.verdict import Verdict
 
 MAX_NEW_DECISIONS = 0.25
 MIN_KEPT_SHARE = 2 / 3
@@ -36,17 +37,6 @@ class TargetSize:
 
 
 @dataclasses.dataclass(frozen=True)
-class TestRun:
-    """A run of the project's tests in one build: a line of the output, and its file, relative to the optimisation."""
-
-    __test__ = False  # pytest would collect it.
-
-    passed: bool
-    summary: str
-    log: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Cost:
     """Cost of a step: seconds, CPU seconds, compilations."""
 
@@ -70,6 +60,7 @@ class Result:
       trained_change: change of linked text when that policy was trained; None if unknown.
       notes: sentences about how the program was built.
       provenance: compiler, policy, ..., as text, in order.
+      verdict: why tests failed; None if none did.
     """
 
     program: str
@@ -82,6 +73,7 @@ class Result:
     trained_change: float | None
     notes: tuple[str, ...]
     provenance: Mapping[str, str]
+    verdict: Verdict | None = None
 
     @property
     def main(self) -> tuple[TargetSize, ...]:
@@ -108,8 +100,8 @@ class Result:
 
     @property
     def tests_broken(self) -> bool:
-        """Whether the tests pass in the default build and fail in the optimised one."""
-        return len(self.tests) == 2 and self.tests[0].passed and not self.tests[1].passed
+        """Whether the policy breaks a test."""
+        return self.verdict is not None and bool(self.verdict.broken)
 
     def retraining(self) -> str | None:
         """The reason why the policy should be trained again; None if there is none."""
@@ -131,6 +123,7 @@ class Result:
         """The result as JSON values."""
         return {
             **dataclasses.asdict(self),
+            "verdict": None if self.verdict is None else self.verdict.to_json(),
             "default_bytes": self.default_bytes,
             "optimized_bytes": self.optimized_bytes,
             "change": self.change,

@@ -3,13 +3,13 @@
 import dataclasses
 import re
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from compiler_opt.checked_values import convert
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making.extract import extract
@@ -17,13 +17,13 @@ from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
-from compiler_opt.llvm import processes
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import changes
 from compiler_opt.optimize.changes import DecisionHashes, Reference
 from compiler_opt.optimize.context import OptimizationContext, Step
-from compiler_opt.optimize.program import Compilers, Variant, build_environment, targets_of_tests, training_objects
-from compiler_opt.optimize.results import TestRun
+from compiler_opt.optimize.program import Compilers, TestRun, Variant, targets_of_tests, training_objects
+from compiler_opt.optimize.suites import CommandSuite
+from compiler_opt.optimize.verdict import BISECTION, REPETITION, Verdict, judge
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.pipeline import TRACE, TRAINING, PipelineStep
@@ -159,7 +159,7 @@ def _improve(context: OptimizationContext, training: PipelineStep) -> None:
     if trained is not None and trained.done and trained.result["minutes"] >= minutes:
         context.echo(_DONE)
         return
-    state.forget("deployment", "build-optimized", "tests of build-optimized", "report")
+    state.forget("deployment", "build-optimized", "tests of build-optimized", REPETITION, BISECTION, "report")
     with state.step("training") as step:
         training.do()
         last = read_entries(context.folder / TRAINING / HISTORY_FILE)[0][-1]
@@ -207,30 +207,22 @@ def plain_compilers(toolchain: Toolchain) -> Compilers:
     return Compilers(clang, toolchain.tool("clang++"), toolchain.tool("llvm-ar"))
 
 
-def run_tests(context: OptimizationContext, default: Variant, optimized: Variant) -> tuple[TestRun, ...]:
-    """Runs the project's tests in both builds; returns nothing if there are none."""
+def run_tests(
+    context: OptimizationContext, default: Variant, optimized: Variant
+) -> tuple[tuple[TestRun, ...], Verdict | None]:
+    """Runs the project's tests in both builds, and finds out why tests fail; returns no runs if there are no tests."""
     command = context.settings.test_command
-    if command is None:
-        command = context.program.test_command(default)
-    if not command:
+    suite = CommandSuite(command) if command else context.program.test_suite(default)
+    if suite is None or command == ():
         context.echo("the project registers no tests with CTest; give a command by --test_command")
-        return ()
+        return (), None
 
     def run(variant: Variant) -> TestRun:
         name = f"tests of {variant.folder.name}"
-        values = context.once(name, lambda step: dataclasses.asdict(_run_tests(command, variant)))
-        result = TestRun(**values)
+        values = context.once(name, lambda step: dataclasses.asdict(suite.run(variant, variant.log("tests"))))
+        result = convert(values, TestRun)
         context.echo(f"{name}: {'passed' if result.passed else 'FAILED'} ({result.summary})")
         return result
 
-    return run(default), run(optimized)
-
-
-def _run_tests(command: Sequence[str], variant: Variant) -> TestRun:
-    """Runs the project's tests in a build; their output goes to `variant.log("tests")`."""
-    log = variant.log("tests")
-    result = processes.run_logged(command, log, cwd=variant.folder, environment=build_environment())
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    summaries = [line for line in lines if re.search(r"tests? (passed|failed)", line)]
-    summary = "ran out of time" if result.timed_out else (summaries or lines or ["no output"])[-1][:200]
-    return TestRun(result.ok, summary, str(log.relative_to(variant.folder.parent)))
+    runs = run(default), run(optimized)
+    return runs, judge(context, suite, default, optimized, runs)

@@ -8,6 +8,7 @@ decider.sampled_actions()                     # and the actions, if advice is a 
 
 import abc
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -185,6 +186,33 @@ class _CounterfactualDecider(Decider):
         decision = self._num_decisions[self._context]
         self._num_decisions[self._context] += 1
         return other.advice if other is not None and other.decision == decision else advice
+
+
+class FlippingPolicy(Policy):
+    """Decides as another policy about binary actions, but flips some decisions: by position, and at random.
+
+    Unless the other policy samples, a compilation is the same up to the first flip.
+    """
+
+    def __init__(
+        self, policy: Policy, positions: Collection[int] = (), probability: float = 0.0, name: str = "flipped"
+    ):
+        """Flips the decisions at `positions`, counted from 0 in each compilation, and each other one by chance."""
+        self.name = name
+        self.needs_default = policy.needs_default
+        self._policy = policy
+        self.positions = frozenset(positions)
+        self._probability = probability
+
+    def start(self, header: Header, seed: int) -> Decider:
+        decider, uniform, positions = self._policy.start(header, seed), uniforms(seed), itertools.count()
+
+        def decide(observation: bytes) -> int | float:
+            advice = decider(observation)
+            is_flipped = uniform() < self._probability
+            return 1 - advice if next(positions) in self.positions or is_flipped else advice
+
+        return FunctionDecider(decide)
 
 
 class UsesFeatures:

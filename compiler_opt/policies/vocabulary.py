@@ -40,6 +40,11 @@ def save_vocabulary(directory: Path, quantiles: Mapping[str, np.ndarray]) -> Non
         raise OutputError(f"{directory}: cannot be written: {error.strerror}; choose another folder") from error
 
 
+def listed_features(directory: Path) -> tuple[str, ...]:
+    """The features of which a folder has files, sorted; none if there is no such folder."""
+    return tuple(sorted(path.name.removesuffix(SUFFIX) for path in directory.glob(f"*{SUFFIX}")))
+
+
 def load_vocabulary(directory: Path, features: Sequence[str]) -> dict[str, np.ndarray]:
     """Reads the quantiles of the given features, in their order.
 

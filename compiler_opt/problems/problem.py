@@ -146,6 +146,21 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
           others: of the same modules under `context_policies`; without them the context is less exact.
         """
 
+    def shared_parts(self, measurement: Measurement) -> Iterable[str]:
+        """Names of the parts of an object of which a linker keeps one copy in a project; by default none."""
+        del measurement
+        return ()
+
+    def with_copies(self, context: Context, copies: Mapping[str, float]) -> Context:
+        """The context if a project's modules emit other copies of shared parts.
+
+        Args:
+          context: by `project_context`.
+          copies: how many modules emit each part that several may emit; an average, so not always whole.
+        """
+        del copies
+        return context
+
     @abc.abstractmethod
     def score(self, measurement: Measurement, context: Context) -> float:
         """What a module's object costs; lower is better. The default's score is the baseline."""

@@ -9,7 +9,7 @@ nothing to compare.
 import dataclasses
 import hashlib
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
+from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
@@ -37,11 +38,13 @@ class Examples:
       observations: by name `[N, ...]`, see `Head.observe`.
       actions: `[N]`, see `Head.actions`.
       num_modules: modules that they come from.
+      weights: `[N]` float32, of mean 1, how much each counts in the loss; None if all count alike.
     """
 
     observations: Mapping[str, np.ndarray]
     actions: np.ndarray
     num_modules: int
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -60,12 +63,30 @@ class Cloned:
     best: Mapping[str, float]
 
 
-def held_out_modules(modules: Iterable[str], fraction: float, seed: int) -> frozenset[str]:
-    """A share of the modules, at least one; depends on nothing but names and seed."""
-    ordered = sorted(
-        set(modules), key=lambda name: hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogateescape")).digest()
-    )
-    return frozenset(ordered[: max(1, round(fraction * len(ordered)))])
+def held_out_modules(projects: Mapping[str, str], fraction: float, seed: int) -> frozenset[str]:
+    """A share of the modules, at least one; depends on nothing but names and seed.
+
+    The modules of whole projects, as many as the share allows: a policy is for projects that it has not seen. Where
+    even one project would be more, the modules of all projects are drawn from.
+
+    Args:
+      projects: the project of each module, by their names.
+      fraction: share of the modules.
+      seed: of the draw.
+    """
+    wanted = max(1, round(fraction * len(projects)))
+    sizes = Counter(projects.values())
+    drawn: set[str] = set()
+    for project in _shuffled(sizes, seed):
+        if len(sizes) > 1 and sum(sizes[each] for each in drawn) + sizes[project] <= wanted:
+            drawn.add(project)
+    if drawn:
+        return frozenset(module for module, project in projects.items() if project in drawn)
+    return frozenset(_shuffled(projects, seed)[:wanted])
+
+
+def _shuffled(names: Iterable[str], seed: int) -> list[str]:
+    return sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogateescape")).digest())
 
 
 def load_examples(
@@ -88,6 +109,7 @@ def load_examples(
     observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     actions: list[np.ndarray] = []
     names: list[str] = []
+    projects: dict[str, str] = {}
     lengths: list[int] = []
     for batch in trace.batches(head.compiler_features):
         on_decisions(len(batch))
@@ -96,11 +118,12 @@ def load_examples(
             observations[name].append(observed)
         actions.append(batch.action[kept])
         names.extend(batch.modules)
+        projects.update(zip(batch.modules, batch.projects, strict=True))
         owners = np.repeat(np.arange(len(batch.modules)), batch.lengths)
         lengths.extend(np.bincount(owners[kept], minlength=len(batch.modules)).tolist())
     if len(set(names)) < 2:
         raise ProtocolError(f"{trace.path}: expected at least 2 modules, one of them held out, found {len(set(names))}")
-    parts = split_by_module(observations, head.actions(np.concatenate(actions)), names, lengths, config)
+    parts = split_by_module(observations, head.actions(np.concatenate(actions)), names, lengths, projects, config)
     if not all(len(part) for part in parts):
         raise ProtocolError(f"{trace.path}: too few decisions to hold some out")
     return parts
@@ -111,23 +134,34 @@ def split_by_module(
     actions: np.ndarray,
     modules: Sequence[str],
     lengths: Sequence[int],
+    projects: Mapping[str, str],
     config: BehavioralCloningConfig,
 ) -> tuple[Examples, Examples]:
     """Splits examples into training examples and held-out examples, which come from different modules.
+
+    They come from different projects if the modules of a project are few enough; see `held_out_modules`.
 
     Args:
       observations: by name, parts that concatenate to `[N, ...]`.
       actions: `[N]`.
       modules: names of the modules that successive runs of decisions come from; names may recur.
       lengths: decisions of each run.
+      projects: the project of each module, by their names.
       config: how to split them.
     """
-    held_out = held_out_modules(modules, config.holdout_fraction, config.seed)
+    held_out = held_out_modules(projects, config.holdout_fraction, config.seed)
     is_held_out = np.repeat([name in held_out for name in modules], lengths)
     columns = {name: np.concatenate(parts) for name, parts in observations.items()}
 
     def part(chosen: np.ndarray, num_modules: int) -> Examples:
-        return Examples({name: values[chosen] for name, values in columns.items()}, actions[chosen], num_modules)
+        counts = np.bincount(np.repeat(np.arange(len(modules)), lengths)[chosen], minlength=len(modules))
+        decisions: Counter[str] = Counter()
+        for name, count in zip(modules, counts.tolist(), strict=True):
+            decisions[projects[name]] += count
+        by_project = project_weights(decisions, config.project_balance)
+        weights = np.repeat([by_project[projects[name]] for name in modules], counts).astype(np.float32)
+        values = {name: column[chosen] for name, column in columns.items()}
+        return Examples(values, actions[chosen], num_modules, weights)
 
     return part(~is_held_out, len(set(modules) - held_out)), part(is_held_out, len(held_out))
 
@@ -154,6 +188,7 @@ class Cloner:
         rng = np.random.default_rng(config.seed)
         observations = {name: tf.constant(values) for name, values in training.observations.items()}
         labels = tf.constant(self._labels(training))
+        examples_weights = tf.ones(len(training)) if training.weights is None else tf.constant(training.weights)
         batch_size = min(config.batch_size, len(training))
         best: dict[str, float] = {}
         best_weights = self.weights()
@@ -162,7 +197,7 @@ class Cloner:
             self._optimizer.learning_rate.assign(config.learning_rate * 0.1 ** ((epoch - 1) / config.num_epochs))
             # [S, B]: drops the incomplete last minibatch; reshuffling varies what is dropped.
             order = rng.permutation(len(training))[: len(training) // batch_size * batch_size].reshape(-1, batch_size)
-            loss = float(self._epoch(observations, labels, tf.constant(order)))
+            loss = float(self._epoch(observations, labels, examples_weights, tf.constant(order)))
             weights = self.weights()
             entry = {
                 "iteration": epoch,
@@ -185,8 +220,20 @@ class Cloner:
         """`[N, ...]` float32."""
         return self._head.labels(examples.observations, examples.actions, self._config.label_smoothing)
 
-    def _train_epoch(self, observations: Mapping[str, tf.Tensor], labels: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-        """Observations `[N, ...]` by name, labels `[N, ...]` and indices `[S, B]` to the mean loss before the steps."""
+    def _train_epoch(
+        self, observations: Mapping[str, tf.Tensor], labels: tf.Tensor, weights: tf.Tensor, order: tf.Tensor
+    ) -> tf.Tensor:
+        """Does the steps of an epoch.
+
+        Args:
+          observations: `[N, ...]` by name.
+          labels: `[N, ...]`.
+          weights: `[N]`.
+          order: indices `[S, B]` of the minibatches.
+
+        Returns:
+          the mean loss before the steps.
+        """
         variables = self._actor.trainable_variables
 
         def step(batch: tf.Tensor) -> tf.Tensor:
@@ -194,7 +241,8 @@ class Cloner:
             step_type = tf.ones(tf.shape(batch), tf.int32)
             with tf.GradientTape() as tape:
                 distribution, _ = self._actor(observation, step_type=step_type, network_state=())
-                loss = tf.reduce_mean(self._head.cloning_loss(distribution, tf.gather(labels, batch)))
+                losses = self._head.cloning_loss(distribution, tf.gather(labels, batch))  # [B]
+                loss = tf.reduce_mean(tf.gather(weights, batch) * losses)
             self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
             return loss
 

@@ -18,11 +18,14 @@ class TrainingConfig:
       num_iterations: iterations to train for; each collects rollouts and updates the policy.
       max_minutes: minutes to train for, over all sessions of the run; 0 for no limit.
       num_modules: modules per iteration.
-      sampling: how modules are drawn: `uniform`, all equally often; `size`, in proportion to the bytes of their
-        bitcode; `decisions`, in proportion to their decisions, which are counted first.
+      sampling: how modules are drawn: `uniform`, all equally often; `project`, all projects equally often, whatever
+        their numbers of modules; `size`, in proportion to the bytes of their bitcode; `decisions`, in proportion to
+        their decisions, which are counted first.
       rollouts_per_module: compilations of each module per iteration.
       compile_timeout_s: wall-clock seconds that one compilation may take.
       backend: how decisions get into the compiler, see `RolloutSettings`.
+      counts_copies: whether what a part that a linker keeps one copy of costs follows the policy: it is divided by the
+        number of modules that emit it in their latest rollouts. Otherwise, by the number under the default.
       learning_rate_decay: for `ppo`, the learning rate at the end of the training, as a share of the first.
       warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning.
       seed: of all random choices.
@@ -37,6 +40,7 @@ class TrainingConfig:
     rollouts_per_module: int = 8
     compile_timeout_s: float = 60.0
     backend: str = "auto"
+    counts_copies: bool = True
     learning_rate_decay: float = 0.2
     warmstart_policy_dir: str = ""
     seed: int = 1
@@ -52,6 +56,27 @@ class TrainingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class VocabularyConfig:
+    """Which quantiles of a trace's features make a vocabulary.
+
+    Attributes:
+      num_quantiles: quantiles of each feature.
+      project_balance: 0 to count all decisions alike, 1 to count all projects alike; between them, a project of n
+        decisions counts n ** (1 - project_balance).
+      distinct_share: share of the ranks that are spread evenly over a feature's distinct values instead of over the
+        decisions, so that values that are rare, but far from the others, get quantiles of their own.
+    """
+
+    num_quantiles: int = 64
+    project_balance: float = 0.0
+    distinct_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_range(self, "num_quantiles", at_least=2, at_most=1 << 16)
+        check_range(self, "project_balance", "distinct_share", at_least=0, at_most=1)
+
+
+@dataclasses.dataclass(frozen=True)
 class BehavioralCloningConfig:
     """Hyperparameters of behavioural cloning.
 
@@ -63,7 +88,10 @@ class BehavioralCloningConfig:
       batch_size: examples per gradient step.
       label_smoothing: probability of the actions that were *not* taken or, for a real number, the standard deviation
         around it; 0 for the least possible.
-      holdout_fraction: share of the modules that are held out to measure the loss.
+      holdout_fraction: share of the modules that are held out to measure the loss: whole projects, as far as the share
+        allows, otherwise modules of all projects.
+      project_balance: 0 to count all decisions alike, 1 to count all projects alike; between them, a project of n
+        decisions counts n ** (1 - project_balance). Metrics of the held-out modules count decisions alike.
       max_decisions: most decisions to read; a longer trace is sampled. Each takes 8 bytes of memory per feature.
       seed: of weights, split and order.
     """
@@ -75,6 +103,7 @@ class BehavioralCloningConfig:
     batch_size: int = 1024
     label_smoothing: float = 0.03
     holdout_fraction: float = 0.1
+    project_balance: float = 0.0
     max_decisions: int = 2_000_000
     seed: int = 1
 
@@ -83,6 +112,7 @@ class BehavioralCloningConfig:
         check_range(self, "learning_rate", over=0)
         check_range(self, "label_smoothing", at_least=0, below=0.5)
         check_range(self, "holdout_fraction", over=0, below=1)
+        check_range(self, "project_balance", at_least=0, at_most=1)
 
 
 _BOUNDS = {

@@ -9,7 +9,7 @@ imports TensorFlow only after it has checked everything that a user may have got
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,19 @@ from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
 from compiler_opt.evaluation.results import Evaluation
 from compiler_opt.files import exclusive_directory
-from compiler_opt.llvm.ir2vec import InliningConfig, check_same
+from compiler_opt.llvm import plugin_features
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.inliner_plugin import with_plugin_features
+from compiler_opt.llvm.inlining_config import InliningConfig
+from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.vocabulary import SUFFIX, load_vocabulary, save_vocabulary
+from compiler_opt.policies.vocabulary import SUFFIX, listed_features, load_vocabulary, save_vocabulary
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
-from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig
+from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig, VocabularyConfig
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.training_context import TrainingContext, describe_corpus, describe_settings
 from compiler_opt.tensorflow_loading import load_tensorflow
@@ -49,12 +53,14 @@ class PipelineSettings:
       training: of reinforcement learning; its seed is also that of the vocabulary's sample and of the evaluation.
       network: shape of the policy network in both.
       algorithms: hyperparameters of `training.algorithm`.
+      vocabulary: which quantiles.
     """
 
     cloning: BehavioralCloningConfig = dataclasses.field(default_factory=BehavioralCloningConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
     network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
     algorithms: AlgorithmConfigs = dataclasses.field(default_factory=AlgorithmConfigs)
+    vocabulary: VocabularyConfig = dataclasses.field(default_factory=VocabularyConfig)
 
     def with_seed(self, seed: int) -> "PipelineSettings":
         """A copy that uses one seed in all steps."""
@@ -138,7 +144,7 @@ def run(
             record_default_trace(corpus, problem, toolchain, pool, trace)
 
     def quantise() -> None:
-        make_vocabulary(trace, vocabulary, problem=problem, seed=seed)
+        make_vocabulary(trace, vocabulary, settings.vocabulary, problem=problem, seed=seed)
 
     def clone() -> None:
         clone_default(warm_start, trace, vocabulary, settings, problem=problem, echo=echo)
@@ -174,7 +180,7 @@ def run(
 def make_vocabulary(
     trace_path: Path,
     output_dir: Path,
-    num_quantiles: int = 64,
+    config: VocabularyConfig = VocabularyConfig(),
     *,
     problem: Problem | None = None,
     sampling_fraction: float = 1.0,
@@ -186,14 +192,14 @@ def make_vocabulary(
     Args:
       trace_path: the default trace.
       output_dir: the vocabulary's folder.
-      num_quantiles: quantiles of each feature, at least 2.
+      config: which quantiles.
       problem: what is decided; by default the installed problem that the trace names.
       sampling_fraction: share of the decisions to use, over 0 and at most 1.
       seed: of that sample.
       num_threads: features are counted in parallel; one thread per CPU by default.
 
     Returns:
-      by feature `[num_quantiles]` float64, ascending.
+      by feature `[config.num_quantiles]` float64, ascending.
 
     Raises:
       ProtocolError: the trace cannot be read.
@@ -211,7 +217,7 @@ def make_vocabulary(
             quantiles = trace_quantiles(
                 trace,
                 problem.action_space,
-                num_quantiles,
+                config,
                 sampling_fraction=sampling_fraction,
                 seed=seed,
                 num_threads=num_threads,
@@ -239,7 +245,8 @@ def clone_default(
       vocabulary_dir: the vocabulary's folder.
       settings: `cloning` and `network` are used.
       problem: what is decided; by default the installed problem that the trace names.
-      inlining: names the IR2Vec vocabulary, if the policy is to observe embeddings.
+      inlining: names the IR2Vec vocabulary, if the policy is to observe embeddings; features of our plugin are
+        observed if the vocabulary has them.
       echo: prints a line of progress.
 
     Returns:
@@ -255,7 +262,11 @@ def clone_default(
     embeddings = inlining.vocabulary(problem.advisor) if inlining is not None else None
     if embeddings is not None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
-    quantiles = load_vocabulary(vocabulary_dir, problem.supported_features(spec.name for spec in trace.features))
+    available = [spec.name for spec in trace.features]
+    if inlining is not None:
+        plugin_features.check_observed(inlining.plugin_features, available, str(trace_path))
+        plugin_features.check_observed(inlining.plugin_features, listed_features(vocabulary_dir), str(vocabulary_dir))
+    quantiles = load_vocabulary(vocabulary_dir, _observed(problem, available, vocabulary_dir))
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()
@@ -294,6 +305,8 @@ def train(
     """
     algorithm = algorithms.load(settings.training.algorithm)
     quantiles = _training_vocabulary(vocabulary_dir, settings.training.warmstart_policy_dir, problem, toolchain)
+    if problem.advisor == INLINING:
+        toolchain = with_plugin_features(toolchain, quantiles)
 
     config, network = settings.training, settings.network
     configs: dict[str, Any] = {"train_eval": config, "network": network}
@@ -342,7 +355,8 @@ def _training_vocabulary(
       PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy needs other features or embeddings
         than the compiler provides.
     """
-    compiler_features = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
+    support = toolchain.require(problem.advisor.problem)
+    compiler_features = support.feature_names
     supported, available = problem.supported_features(compiler_features), problem.available_features(compiler_features)
     if warmstart_policy_dir:
         # A policy's weights are meaningful only under its own quantiles.
@@ -350,7 +364,7 @@ def _training_vocabulary(
         check_same(weights.metadata.get("toolchain"), toolchain.embeddings, warmstart_policy_dir)
         quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
     elif vocabulary_dir is not None:
-        quantiles = load_vocabulary(vocabulary_dir, supported)
+        quantiles = load_vocabulary(vocabulary_dir, _observed(problem, compiler_features, vocabulary_dir))
     else:
         raise ConfigError(
             "expected --vocab_path or --warmstart_policy_dir, found neither; make one with generate_vocab.py"
@@ -361,4 +375,13 @@ def _training_vocabulary(
             f"{warmstart_policy_dir or vocabulary_dir}: has features that this compiler does not provide: "
             f"{', '.join(odd)}; use one that was made for the same compiler and --compile_task"
         )
+    wanted = [spec.name for spec in support.features]
+    plugin_features.check_observed(wanted, quantiles, warmstart_policy_dir or str(vocabulary_dir))
     return quantiles
+
+
+def _observed(problem: Problem, available: Iterable[str], vocabulary_dir: Path) -> list[str]:
+    """The features to observe: all supported ones, but of our plugin's only those that the vocabulary has."""
+    listed = listed_features(vocabulary_dir)
+    supported = problem.supported_features(available)
+    return [name for name in supported if name in listed or not plugin_features.among([name])]

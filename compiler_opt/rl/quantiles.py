@@ -8,15 +8,21 @@ evenly spaced ranks; each thinning moves a rank by at most 2 / `MAX_DISTINCT` of
 
 import concurrent.futures
 import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.errors import ConfigError, ProtocolError
+from compiler_opt.rl.config import VocabularyConfig
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.action_space import ActionSpace
 
 MAX_DISTINCT = 1 << 18
+
+UNIT = 1 << 16
+"""What a count of weight 1 becomes where histograms are merged: counts are integers."""
 
 _DECISIONS_PER_CHUNK = 1 << 17
 
@@ -31,7 +37,13 @@ class Histogram:
 
     def add(self, values: np.ndarray) -> None:
         """Counts values `[...]` of any shape."""
-        distinct, counts = np.unique(values, return_counts=True)
+        self._add(*np.unique(values, return_counts=True))
+
+    def merge(self, other: "Histogram", weight: float = 1.0) -> None:
+        """Adds the counts of another one, times `weight` and `UNIT`, rounded."""
+        self._add(other._values, np.maximum(1, np.rint(UNIT * weight * other._counts)).astype(np.int64))
+
+    def _add(self, distinct: np.ndarray, counts: np.ndarray) -> None:
         if len(self._values):
             merged = np.concatenate([self._values, distinct])
             distinct, inverse = np.unique(merged, return_inverse=True)
@@ -40,13 +52,23 @@ class Histogram:
         if len(distinct) > self._max_distinct:
             self._thin_out()
 
-    def quantiles(self, count: int) -> np.ndarray:
+    def quantiles(self, count: int, distinct_share: float = 0.0) -> np.ndarray:
         """The values at `count` evenly spaced ranks, from the smallest to the largest; `[count]` float64.
 
         All are observed values: the k-th is the smallest that is at least as large as a share k / (count - 1) of all
         values (`np.quantile` with `method="inverted_cdf"`, except for its rounding).
+
+        With `distinct_share`, that share of the ranks is spread evenly over the distinct values, so that rare values
+        get quantiles, too.
         """
-        return self._evenly_spaced(count).astype(np.float64)
+        if not distinct_share:
+            return self._evenly_spaced(count).astype(np.float64)
+        masses = (1 - distinct_share) * self._counts / self._counts.sum() + distinct_share / len(self._counts)
+        cumulative = np.cumsum(masses)
+        # Rounding must not move a rank beyond the last value.
+        positions = np.searchsorted(cumulative, np.linspace(0, 1, count) * cumulative[-1] * (1 - 1e-12))
+        result: np.ndarray = self._values[positions].astype(np.float64)
+        return result
 
     def _evenly_spaced(self, count: int) -> np.ndarray:
         cumulative = np.cumsum(self._counts)
@@ -66,7 +88,7 @@ class Histogram:
 def trace_quantiles(
     trace: Trace,
     space: ActionSpace,
-    num_quantiles: int,
+    config: VocabularyConfig = VocabularyConfig(),
     *,
     sampling_fraction: float = 1.0,
     seed: int = 0,
@@ -75,53 +97,76 @@ def trace_quantiles(
 ) -> dict[str, np.ndarray]:
     """Quantiles of every feature of a trace, in memory that does not grow with the trace.
 
-    For the settings, see `pipeline.make_vocabulary`. `on_decisions` is called with the number of decisions read since
-    the last call, for progress bars.
+    For the other settings, see `pipeline.make_vocabulary`. `on_decisions` is called with the number of decisions read
+    since the last call, for progress bars.
 
     Returns:
-      by feature `[num_quantiles]` float64, see `Histogram.quantiles`.
+      by feature `[config.num_quantiles]` float64, see `Histogram.quantiles`.
 
     Raises:
       ConfigError: a number is out of range.
       ProtocolError: the trace is damaged, or the sample is empty.
     """
-    if num_quantiles < 2:
-        raise ConfigError(f"number of quantiles: expected at least 2, found {num_quantiles}")
     if not 0 < sampling_fraction <= 1:
         raise ConfigError(f"sampling fraction: expected a number over 0 and at most 1, found {sampling_fraction}")
     rng = np.random.default_rng(seed)
     traced = [spec.name for spec in trace.features]
-    histograms = {name: Histogram() for name in space.vocabulary_features(traced)}
-    chunk: list[dict[str, np.ndarray]] = []
-    chunk_decisions, sampled = 0, 0
+    names = space.vocabulary_features(traced)
+    # One set of histograms for each project that must weigh differently, else one for all.
+    by_project: dict[str, dict[str, Histogram]] = {}
+    decisions: Counter[str] = Counter()
+    chunks: defaultdict[str, list[dict[str, np.ndarray]]] = defaultdict(list)
+    chunk_decisions = 0
 
     # Threads, because sorting takes most of the time and releases the interpreter's lock.
     with concurrent.futures.ThreadPoolExecutor(num_threads or len(os.sched_getaffinity(0))) as executor:
 
-        def count_chunk(parts: Sequence[dict[str, np.ndarray]]) -> None:
+        def count_chunks() -> None:
             def count(name: str) -> None:
-                values = np.concatenate([part[name] for part in parts])
-                # Infinities become the largest numbers, which have the same ranks; NaN becomes zero.
-                histograms[name].add(np.nan_to_num(values) if values.dtype.kind == "f" else values)
+                for project, parts in chunks.items():
+                    values = np.concatenate([part[name] for part in parts])
+                    # Infinities become the largest numbers, which have the same ranks; NaN becomes zero.
+                    by_project[project][name].add(np.nan_to_num(values) if values.dtype.kind == "f" else values)
 
-            list(executor.map(count, histograms))
+            for project in chunks.keys() - by_project.keys():
+                by_project[project] = {name: Histogram() for name in names}
+            list(executor.map(count, names))
 
         for batch in trace.batches(space.used_features(traced)):
             on_decisions(len(batch))
-            part, num_drawn = dict(batch.features), len(batch)
-            if sampling_fraction < 1:
-                drawn = rng.random(len(batch)) < sampling_fraction
-                part, num_drawn = {name: values[drawn] for name, values in part.items()}, int(drawn.sum())
-            if not num_drawn:
-                continue
-            chunk.append(space.vocabulary_values(part))
-            chunk_decisions += num_drawn
-            sampled += num_drawn
+            is_drawn = (
+                rng.random(len(batch)) < sampling_fraction if sampling_fraction < 1 else np.ones(len(batch), bool)
+            )
+            projects = batch.projects if config.project_balance else ("",) * len(batch.projects)
+            for project in dict.fromkeys(projects):
+                kept = is_drawn & np.repeat([each == project for each in projects], batch.lengths)
+                if not kept.any():
+                    continue
+                values = {name: column[kept] for name, column in batch.features.items()}
+                chunks[project].append(space.vocabulary_values(values))
+                decisions[project] += int(kept.sum())
+                chunk_decisions += int(kept.sum())
             if chunk_decisions >= _DECISIONS_PER_CHUNK:
-                count_chunk(chunk)
-                chunk, chunk_decisions = [], 0
-        if chunk:
-            count_chunk(chunk)
-    if not sampled:
+                count_chunks()
+                chunks.clear()
+                chunk_decisions = 0
+        count_chunks()
+    if not decisions:
         raise ProtocolError(f"{trace.path}: no decision was sampled; use a larger sampling fraction")
-    return {name: histogram.quantiles(num_quantiles) for name, histogram in histograms.items()}
+    weights = project_weights(decisions, config.project_balance)
+    return {
+        name: _merged([(found[name], weights[project]) for project, found in by_project.items()]).quantiles(
+            config.num_quantiles, config.distinct_share
+        )
+        for name in names
+    }
+
+
+def _merged(parts: Sequence[tuple[Histogram, float]]) -> Histogram:
+    """The sum of histograms, each times a weight."""
+    if len(parts) == 1:
+        return parts[0][0]
+    total = Histogram()
+    for histogram, weight in parts:
+        total.merge(histogram, weight)
+    return total

@@ -35,12 +35,14 @@ class TraceBatch:
 
     Attributes:
       modules: name of each context's module.
+      projects: name of that module's project.
       lengths: `[C]` int64, decisions of each context, which are concatenated in the arrays below.
       features: by name `[N, *shape]`, int64 or float32.
       action: `[N]`, int64 or float32.
     """
 
     modules: tuple[str, ...]
+    projects: tuple[str, ...]
     lengths: np.ndarray
     features: Mapping[str, np.ndarray]
     action: np.ndarray
@@ -219,9 +221,10 @@ class Trace(TraceDescription):
             .prefetch(1)
         )
         try:
-            for modules, lengths, decisions in dataset.as_numpy_iterator():
+            for modules, projects, lengths, decisions in dataset.as_numpy_iterator():
                 yield TraceBatch(
                     modules=tuple(name.decode("utf-8", "surrogateescape") for name in modules),
+                    projects=tuple(name.decode("utf-8", "surrogateescape") for name in projects),
                     lengths=lengths,
                     features={name: decisions[name] for name in names},
                     action=decisions[self.advice.name],
@@ -231,12 +234,12 @@ class Trace(TraceDescription):
 
 
 def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.Tensor], Any]:
-    """Serialised contexts `[C]` to names of modules `[C]`, lengths `[C]` and decisions, see `TraceBatch`."""
+    """Serialised contexts `[C]` to modules `[C]`, projects `[C]`, lengths `[C]` and decisions, see `TraceBatch`."""
     columns = {
         spec.name: tf.io.FixedLenSequenceFeature(spec.shape, tf.float32 if spec.dtype.kind == "f" else tf.int64)
         for spec in (*features, advice)
     }
-    keys = {"module": tf.io.FixedLenFeature((), tf.string)}
+    keys = {name: tf.io.FixedLenFeature((), tf.string) for name in ("module", "project")}
 
     @tf.autograph.experimental.do_not_convert
     def parse(records: tf.Tensor) -> Any:
@@ -248,7 +251,7 @@ def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.
         for name, values in padded.items():
             with tf.control_dependencies([tf.debugging.assert_equal(lengths[name], length, f"length of {name}")]):
                 decisions[name] = tf.boolean_mask(values, held)
-        return context["module"], length, decisions
+        return context["module"], context["project"], length, decisions
 
     return parse
 

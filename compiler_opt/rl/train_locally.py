@@ -11,6 +11,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.weights import ALWAYS_DEFAULT
 from compiler_opt.problems import problem as problems
@@ -57,7 +58,8 @@ def entry() -> None:
     )
     problem = problems.load(_COMPILE_TASK.value)
     corpus = _CORPUS.filtered(_CORPUS.load(settings["problem_config"]))
-    toolchain = probe(_CLANG_PATH.value, settings["inlining"].vocabulary(problem.advisor))
+    inlining: InliningConfig = settings["inlining"]
+    toolchain = inlining.extend(probe(_CLANG_PATH.value, inlining.vocabulary(problem.advisor)), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     validation = None
     if _VALIDATION_PATH.value:

@@ -12,6 +12,7 @@ import numpy as np
 
 from compiler_opt.collect.groups import RolloutBatch, collect_groups
 from compiler_opt.collect.rollout import check_failures
+from compiler_opt.collect.shared_parts import LatestContexts
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import ModuleSampler
 from compiler_opt.errors import ConfigError
@@ -88,8 +89,9 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     """
     config, policy_dir = context.config, context.root_dir / POLICY_DIR
     checkpoints = Checkpoints(context.root_dir / "checkpoints", **algorithm.checkpointed())
-    progress = _start_or_resume(context, algorithm, checkpoints)
-    baseline, sampler, best = context.baseline, context.sampler, BestPolicy(context)
+    progress, copies = _start_or_resume(context, algorithm, checkpoints)
+    latest = LatestContexts(context.problem, context.baseline, copies)
+    sampler, best = context.sampler, BestPolicy(context)
     # Last, when nothing can be wrong any more: it changes the run's folder.
     history = History(context.root_dir, progress.iteration)
     if progress.share(config) >= 1 and policy_dir.is_dir():
@@ -102,22 +104,28 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
         seed, title = (config.seed, progress.iteration), f"iteration {progress.iteration + 1}"
         modules = progress.next_modules(sampler, config.num_modules)
         policy = algorithm.collection_policy()
+        baseline = latest.baseline if config.counts_copies else context.baseline
         batch = collect_groups(modules, policy, baseline, context.pool, seed=seed, description=title)
         check_failures(batch.failed_modules, len(modules))
         metrics: Mapping[str, Any] = {}
         if batch.groups:
             metrics = algorithm.learn(batch.groups, np.random.default_rng(seed), progress.share(config))
+        latest.update(batch.groups)
         progress.add(batch, time.monotonic() - start_s)
         validated = best.validate(progress.iteration, progress.share(config) >= 1, policy_now)
         progress.elapsed_s += validated.get("validation_s", 0.0)
         _record(history, progress, batch, context.problem, {**metrics, **validated}, algorithm.log_metrics)
-        checkpoints.save(progress.iteration, _state(context, algorithm, progress))
+        checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
     weights = best.choose(progress.iteration, policy_now)
     save_policy(policy_dir, weights, context.problem.action_space, context.action_name, context.compiler_features)
     return weights
 
 
-def _start_or_resume(context: TrainingContext, algorithm: Algorithm, checkpoints: Checkpoints) -> _Progress:
+def _start_or_resume(
+    context: TrainingContext, algorithm: Algorithm, checkpoints: Checkpoints
+) -> tuple[_Progress, dict[str, Any]]:
+    """The progress so far, and the state of the copies."""
+
     def check(state: Mapping[str, Any]) -> None:
         log_changed_settings(context.root_dir, state["settings"], context.settings)
         if state["vocabulary"] != context.vocabulary_fingerprint():
@@ -128,20 +136,23 @@ def _start_or_resume(context: TrainingContext, algorithm: Algorithm, checkpoints
 
     state = checkpoints.restore(check)
     if state is None:
-        return _Progress()
+        return _Progress(), {}
     algorithm.restore(state["algorithm"])
     progress = _Progress.from_json(state["progress"])
     _LOG.info("resuming after iteration %d", progress.iteration)
-    return progress
+    return progress, state.get("copies", {})
 
 
-def _state(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> dict[str, Any]:
+def _state(
+    context: TrainingContext, algorithm: Algorithm, latest: LatestContexts, progress: _Progress
+) -> dict[str, Any]:
     """The state of a checkpoint, without variables."""
     return {
         "settings": dict(context.settings),
         "vocabulary": context.vocabulary_fingerprint(),
         "progress": progress.to_json(),
         "algorithm": algorithm.state(),
+        "copies": latest.state(),
     }
 
 
@@ -174,7 +185,7 @@ def _record(
     rewards = {group.module: group.rewards(problem) for group in batch.groups}
     by_project: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     for group in batch.groups:
-        by_project[group.rollouts[0].project].append(rewards[group.module])
+        by_project[group.project].append(rewards[group.module])
     all_rewards = np.concatenate(list(rewards.values())) if rewards else np.zeros(1)
     entry: dict[str, Any] = {
         "iteration": progress.iteration,
@@ -191,6 +202,8 @@ def _record(
     history.add(entry, all_rewards)
     for failure in batch.failures:
         _LOG.warning("rollout failed: %s", failure)
+    for reason in batch.too_few:
+        _LOG.warning("nothing learned from %s", reason)
     _LOG.info(
         "iteration %d: reward %+.2f%%, %s, %.1f compiles/s, %d failures, %.1f min so far",
         progress.iteration,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.llvm import ir2vec
+from compiler_opt.llvm import ir2vec, plugin_features
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.policy import ConstantPolicy, Decider, FeaturePolicy, Policy, RandomPolicy, uniforms
@@ -36,7 +36,7 @@ _MAX_TABLES = 8
 
 
 class Binary(ActionSpace):
-    """Advice 0 or 1; the features are scalar integers, and optionally IR2Vec embeddings."""
+    """Advice 0 or 1; the features are scalar integers, and optionally IR2Vec embeddings or features of our plugin."""
 
     noop_action = 0
 
@@ -52,8 +52,9 @@ class Binary(ActionSpace):
         return head_class(quantiles, compiler_features)
 
     def supported_features(self, feature_names: Sequence[str], compiler_features: Iterable[str]) -> tuple[str, ...]:
-        """`feature_names`, and embeddings that the compiler sends."""
-        return (*feature_names, *ir2vec.components(compiler_features))
+        """`feature_names`, and the embeddings or features of our plugin among those of the compiler."""
+        names = tuple(compiler_features)
+        return (*feature_names, *ir2vec.components(names), *plugin_features.among(names))
 
     def baselines(self) -> Mapping[str, Policy]:
         policies = (ConstantPolicy(0, "never"), ConstantPolicy(1, "always"), RandomPolicy(0.5, "random"))
@@ -71,8 +72,8 @@ class Binary(ActionSpace):
     def formats(self, weights: NetworkWeights) -> tuple[str, ...]:
         if ir2vec.components(weights.features):
             return () if weights.margin else ("aot",)
-        if weights.margin:
-            # LLVM's own forms cannot ask for the default decision.
+        if weights.margin or plugin_features.among(weights.features):
+            # LLVM's own forms cannot ask for the default decision, and lack the plugin's features.
             return ("native", "cpp")
         return ("native", "cpp", "release_model", "tflite", "aot")
 
@@ -90,6 +91,10 @@ class BinaryPolicy(LearnedPolicy):
     @property
     def runs_in_plugin(self) -> bool:
         return True
+
+    @property
+    def plugin_features(self) -> tuple[str, ...]:
+        return plugin_features.among(self.weights.features)
 
     @functools.cached_property
     def _sees_embeddings(self) -> bool:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -76,6 +76,11 @@ class LearnedPolicy(Policy):
         return False
 
     @property
+    def plugin_features(self) -> tuple[str, ...]:
+        """The features among its own that only our plugin computes, see `llvm.plugin_features`."""
+        return ()
+
+    @property
     def encoder(self) -> QuantileEncoder:
         """Encodes features; made once per process."""
         return _encoder(self)
@@ -85,9 +90,14 @@ class LearnedPolicy(Policy):
         """The features that the compiler must send."""
         return self.weights.features
 
-    def check(self, feature_names: Sequence[str]) -> None:
+    def check(self, feature_names: Collection[str]) -> None:
         """Raises PolicyError, with their names, if features are missing."""
         missing = [name for name in self.needed_features if name not in feature_names]
+        if computed := [name for name in missing if name in self.plugin_features]:
+            raise PolicyError(
+                f"{self.origin}: observes features that only our plugin computes: {', '.join(computed)}; use the "
+                "backend auto or plugin, or a policy that was trained on LLVM's features"
+            )
         if missing:
             raise PolicyError(
                 f"{self.origin}: needs features that this compiler does not send: {', '.join(missing)}; "

@@ -6,13 +6,22 @@
 docs/deploy.md explains what they do, also when something is missing.
 """
 
+from pathlib import Path
+
 from absl import flags
 
 from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, Deployment, deploy
 from compiler_opt.files import exclusive_directory
+from compiler_opt.policies.decisions import DEFAULT_BASE
 from compiler_opt.tools import entry_point, shared_flags
 
-_POLICY = shared_flags.required_path("policy", "Folder of a trained policy.")
+_POLICY = shared_flags.path("policy", "Folder of a trained policy; may be left out with --decisions.")
+_DECISIONS = flags.DEFINE_multi_string(
+    "decisions",
+    [],
+    "A decision file to replay where call sites match, found by a search from the same policy (or, without --policy, "
+    "from clang's own decisions) with a deployed clang. May be repeated.",
+)
 _OUTPUT = shared_flags.required_path("output", "Folder to install into; its bin, lib and share are written.")
 _CLANG_PATH = flags.DEFINE_multi_string(
     "clang_path",
@@ -41,6 +50,7 @@ def entry() -> None:
             _POLICY.value,
             output,
             _CLANG_PATH.value,
+            decisions=[Path(name) for name in _DECISIONS.value],
             levels=_LEVELS.value,
             never_worse=_NEVER_WORSE.value,
             strict=_STRICT.value,
@@ -50,10 +60,14 @@ def entry() -> None:
 
 
 def _summary(deployment: Deployment) -> str:
-    lines = [f"{deployment.prefix}: policy {deployment.policy_checksum[:16]}, at -{', -'.join(deployment.levels)}"]
-    for major, clang in deployment.clangs.items():
-        plugin = deployment.plugin(major).name
-        lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {clang}, lib/{plugin}")
+    checksum = deployment.policy_checksum
+    policy = "no policy" if checksum == DEFAULT_BASE else f"policy {checksum[:16]}"
+    lines = [f"{deployment.prefix}: {policy}, at -{', -'.join(deployment.levels)}"]
+    for compiler in deployment.compilers:
+        major, lib = compiler.major, f"lib/{compiler.plugin.name}"
+        if compiler.decisions.name:
+            lib += f", lib/{compiler.decisions.name} ({compiler.about_decisions})"
+        lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {compiler.clang}, {lib}")
     lines.append(f"  bin/mlgo-clang, bin/mlgo-clang++: the same as for clang-{next(iter(deployment.clangs))}")
     if deployment.never_worse:
         lines.append("  never worse: compiles both ways and keeps the smaller object, in about twice the time")

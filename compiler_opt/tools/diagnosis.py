@@ -14,6 +14,7 @@ _USED_FOR = {
     "ld.lld": "linked sizes",
     "llvm-ar": "static libraries in optimize",
     "llvm-config": "building plugins",
+    "llvm-cxxfilt": "C++ names in explain",
     "opt": "corpus_stats, development mode",
 }
 """The tools that commands start, and what for."""

@@ -25,6 +25,7 @@ from compiler_opt.evaluation import report
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
@@ -83,12 +84,14 @@ def entry() -> None:
     embeddings = settings["inlining"].vocabulary(problem.advisor)
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
     check_same(made_by, embeddings, f"--policy_path={_POLICY_PATH.value}")
-    toolchain = probe(_CLANG_PATH.value, embeddings)
+    toolchain = settings["inlining"].extend(probe(_CLANG_PATH.value, embeddings), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     if learned is None:
         check_embedded_model(toolchain, problem)
     else:
-        learned.check([feature.name for feature in toolchain.require(problem.advisor.problem).features])
+        learned.check(toolchain.require(problem.advisor.problem).feature_names)
+        # Builds the plugin, if the policy needs it, before anything is compiled.
+        toolchain = with_plugin_features(toolchain, learned.plugin_features)
     output_path = _OUTPUT_PATH.value
     keep_objects = _KEEP_OBJECTS.value
     folders = {output_path.resolve(): "--output_path"}

@@ -64,11 +64,11 @@ def entry() -> None:
     policy = problem.load_policy(policy_path) if policy_path is not None else None
     if policy is not None:
         check_same(policy.weights.metadata.get("toolchain"), embeddings, str(policy_path))
-    toolchain = probe(_CLANG_PATH.value, embeddings)
+    toolchain = configs["inlining"].extend(probe(_CLANG_PATH.value, embeddings), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     support = toolchain.require(problem.advisor.problem)
     if policy is not None:
-        policy.check([spec.name for spec in support.features])
+        policy.check(support.feature_names)
 
     with WorkerPool(toolchain, problem, _NUM_WORKERS.value) as pool:
         about = {"module_filter": _CORPUS.pattern, "sampling_rate": _SAMPLING_RATE.value, "seed": _SEED.value}

@@ -12,15 +12,18 @@ from compiler_opt.collect.traces import TraceDescription
 from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
-from compiler_opt.tools import entry_point, shared_flags
+from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _INPUT = shared_flags.required_path("input", "The trace that generate_default_trace wrote.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "The folder for the vocabulary.")
 _COMPILE_TASK = shared_flags.trace_task()
-_NUM_QUANTILES = flags.DEFINE_integer("num_quantiles", 64, "Number of quantiles of each feature.", 2, 1 << 16)
+_NUM_QUANTILES = flags.DEFINE_integer(
+    "num_quantiles", None, "Number of quantiles of each feature; overrides gin's vocabulary.num_quantiles.", 2, 1 << 16
+)
 _SAMPLING_FRACTION = flags.DEFINE_float(
     "sampling_fraction", 1.0, "Fraction of the decisions to sample, from 0 to 1.", 0, 1
 )
+_GIN = gin_settings.GinFlags()
 _NUM_WORKERS = shared_flags.num_workers("Threads")
 _SEED = shared_flags.seed("the sample")
 
@@ -29,18 +32,20 @@ _SEED = shared_flags.seed("the sample")
 def entry() -> None:
     output_dir = _OUTPUT_DIR.value
     check_folder_writable(output_dir)
+    settings = _GIN.read(gin_settings.of_vocabulary())
+    config = gin_settings.override(settings["vocabulary"], num_quantiles=_NUM_QUANTILES.value)
     trace = TraceDescription(_INPUT.value)
     quantiles = pipeline.make_vocabulary(
         trace.path,
         output_dir,
-        _NUM_QUANTILES.value,
+        config,
         problem=problems.load(_COMPILE_TASK.value) if _COMPILE_TASK.value else None,
         sampling_fraction=_SAMPLING_FRACTION.value,
         seed=_SEED.value,
         num_threads=_NUM_WORKERS.value,
     )
     print(
-        f"{output_dir}: {len(quantiles)} features, {_NUM_QUANTILES.value} quantiles each, "
+        f"{output_dir}: {len(quantiles)} features, {config.num_quantiles} quantiles each, "
         f"from {trace.num_decisions} decisions of {trace.num_contexts} contexts"
     )
 

@@ -23,16 +23,21 @@ from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import one_line
-from compiler_opt.llvm.ir2vec import InliningConfig
+from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.rl import algorithms
-from compiler_opt.rl.config import BehavioralCloningConfig, TrainingConfig
+from compiler_opt.rl.config import BehavioralCloningConfig, TrainingConfig, VocabularyConfig
 
 T = TypeVar("T")
 
 flags.disclaim_key_flags()
 
-_SHARED: dict[str, type] = {"network": NetworkConfig, "problem_config": ProblemConfig, "inlining": InliningConfig}
+_SHARED: dict[str, type] = {
+    "network": NetworkConfig,
+    "problem_config": ProblemConfig,
+    "inlining": InliningConfig,
+    "vocabulary": VocabularyConfig,
+}
 """Name in gin -> dataclass, for all commands; they ignore settings of other steps, so that one file serves all."""
 
 _MODULE = "compiler_opt"
@@ -44,6 +49,11 @@ _GIN_ERRORS = (ValueError, SyntaxError, tokenize.TokenError, TypeError, ImportEr
 def of_compilations() -> dict[str, type]:
     """The dataclasses that gin can set in generate_default_trace and evaluate, by their names in gin."""
     return {"rollout": RolloutSettings, **_SHARED}
+
+
+def of_vocabulary() -> dict[str, type]:
+    """The same for generate_vocab."""
+    return dict(_SHARED)
 
 
 def of_cloning() -> dict[str, type]:

@@ -16,7 +16,7 @@ builds; DIR/report/report.html is the report. A nightly build can reuse the poli
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --reuse_policy=DIR --output=NIGHTLY
 
-Exit status: 0 for success, 2 for an error that the user can fix, 3 if the project's tests fail only with the policy.
+Exit status: 0 for success, 2 for an error that the user can fix, 3 if the policy breaks one of the project's tests.
 """
 
 import shlex
@@ -27,7 +27,8 @@ from absl import flags
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
-from compiler_opt.llvm.ir2vec import InliningConfig
+from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.optimize import output
 from compiler_opt.optimize.cmake_program import CMakeProgram
@@ -60,6 +61,12 @@ _TEST_COMMAND = flags.DEFINE_string(
     None,
     "Command that runs the project's tests in the build folder; by default ctest, if it has tests.",
 )
+_VERDICT_MINUTES = flags.DEFINE_float(
+    "verdict_minutes",
+    60.0,
+    "Minutes for finding out why tests fail: to run them again, and to find the modules that the policy breaks.",
+    0.0,
+)
 _TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORPUS)
 _CLANG_PATH = shared_flags.clang_path(
     "The clang to use; by default the build's own if it can run policies, otherwise the newest one installed."
@@ -76,7 +83,7 @@ _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 def entry() -> int:
     folder = _OUTPUT.value
     check_folder_writable(folder)
-    learning = _learning_settings()
+    learning, inlining = _learning_settings()
     try:
         test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
     except ValueError as error:
@@ -89,13 +96,14 @@ def entry() -> int:
         program = DatabaseProgram(_COMPILE_COMMANDS.value, _LINK_COMMAND.value, jobs)
     else:
         raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
-    toolchain = _toolchain(program.compilers())
+    toolchain = inlining.extend(_toolchain(program.compilers()), INLINING)
     settings = OptimizeSettings(
         output=folder,
         learning=learning,
         changed_settings=_changed_settings(),
         reuse_policy=_REUSE_POLICY.value,
         test_command=test_command,
+        verdict_minutes=_VERDICT_MINUTES.value,
         jobs=jobs,
         trust_corpus=_TRUST_CORPUS.value,
     )
@@ -110,8 +118,8 @@ def entry() -> int:
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 
-def _learning_settings() -> PipelineSettings:
-    """The settings of optimize.gin, overridden by the user's gin, then by flags."""
+def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
+    """The settings of optimize.gin, overridden by the user's gin, then by flags; and what policies observe."""
     cloning_files = [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")]
     training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN.files.value]
     cloning = gin_settings.read(gin_settings.of_cloning(), cloning_files, [])
@@ -120,7 +128,8 @@ def _learning_settings() -> PipelineSettings:
         raise ConfigError(
             "gin: problem_config: a program is optimised as its build compiles it; change the build's flags"
         )
-    if settings["inlining"] != InliningConfig():
+    inlining: InliningConfig = settings["inlining"]
+    if inlining.ir2vec_vocabulary:
         raise ConfigError("gin: inlining: programs are optimised without embeddings")
     learning = PipelineSettings(
         cloning=cloning["train_eval"],
@@ -132,8 +141,9 @@ def _learning_settings() -> PipelineSettings:
         ),
         network=settings["network"],
         algorithms=AlgorithmConfigs(settings.values()),
+        vocabulary=settings["vocabulary"],
     )
-    return learning.with_seed(learning.training.seed)
+    return learning.with_seed(learning.training.seed), inlining
 
 
 def _changed_settings() -> str:

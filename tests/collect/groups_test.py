@@ -92,6 +92,25 @@ def test_follow_ups_depend_on_the_first_rollouts_and_stay_apart() -> None:
     assert batch.num_compiles == len(jobs) == len({job.seed for job in jobs}) > 15
 
 
+class _TwoOfWhichOneFails(_WithFollowUps):
+    compares_failures = True
+
+    def follow_ups(self, rollouts: Sequence[Rollout], rng: np.random.Generator) -> Sequence[Policy]:
+        return []
+
+
+def test_the_only_success_is_compared_with_failures_or_named() -> None:
+    batch, _ = _collect(_TwoOfWhichOneFails())
+    assert [(g.module, len(g.attempts), g.num_failures) for g in batch.groups] == [
+        ("large", 2, 0),
+        ("fragile", 1, 1),
+        ("small", 2, 0),
+    ]
+    assert batch.too_few == []
+    batch, _ = _collect(_WithFollowUps())
+    assert batch.too_few == ["fragile: 1 of 2 rollouts are left, of at least 2"]
+
+
 def test_a_run_stops_when_most_modules_fail() -> None:
     batch, _ = _collect(_WithFollowUps())
     check_failures(batch.failed_modules, 2)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.corpus.module import Module
-from compiler_opt.corpus.sampling import UniformSampler, WeightedSampler, make_sampler
+from compiler_opt.corpus.sampling import ProjectSampler, UniformSampler, WeightedSampler, make_sampler, project_weights
 from compiler_opt.errors import ConfigError, CorpusError
 
 
@@ -33,6 +33,42 @@ def test_no_module_twice_in_a_draw() -> None:
         names = [module.name for module in sampler.draw(position, 8)]
         assert len(set(names)) == 8
     assert len(sampler.draw(0, 50)) == 10
+
+
+def _in_projects(**sizes: int) -> list[Module]:
+    return [Module(f"{p}/m{i}", p, Path("/nowhere")) for p, size in sizes.items() for i in range(size)]
+
+
+def test_projects_come_equally_often_and_their_modules_in_turn() -> None:
+    sampler = ProjectSampler(_in_projects(large=6, middle=3, small=1), seed=3)
+    drawn = [sampler.draw(position, 1)[0] for position in range(36)]
+    assert Counter(module.project for module in drawn) == {"large": 12, "middle": 12, "small": 12}
+    assert set(Counter(module.name for module in drawn if module.project == "large").values()) == {2}
+    assert set(Counter(module.name for module in drawn if module.project == "middle").values()) == {4}
+
+
+def test_a_draw_of_projects_has_no_module_twice_and_depends_on_seed_and_position_only() -> None:
+    modules = _in_projects(large=6, middle=3, small=1)
+    sampler = ProjectSampler(modules, seed=3)
+    for position in range(20):
+        drawn = sampler.draw(position, 5)
+        assert len({module.name for module in drawn}) == 5
+        assert drawn == ProjectSampler(modules[::-1], 3).draw(position, 5)
+    assert {module.name for module in sampler.draw(4, 99)} == {module.name for module in modules}
+    assert any(sampler.draw(p, 5) != ProjectSampler(modules, 4).draw(p, 5) for p in range(3))
+
+
+def test_weights_of_projects() -> None:
+    counts = {"large": 90, "small": 10, "none": 0}
+    assert project_weights(counts, 0.0) == {"large": 1.0, "small": 1.0, "none": 1.0}
+    alike = project_weights(counts, 1.0)
+    # 50 of 100 decisions' weight each.
+    assert alike["large"] * 90 == pytest.approx(50)
+    assert alike["small"] * 10 == pytest.approx(50)
+    between = project_weights(counts, 0.5)
+    assert between["large"] * 90 + between["small"] * 10 == pytest.approx(100)
+    assert between["small"] / between["large"] == pytest.approx(3)  # The square root of 90 / 10.
+    assert project_weights({}, 1.0) == {}
 
 
 def _weight(module: Module) -> float:
@@ -81,7 +117,7 @@ def test_samplers_by_name(tmp_path: Path) -> None:
 
 
 def test_unusable_samplers_are_refused() -> None:
-    with pytest.raises(ConfigError, match="expected one of uniform, size, decisions; found 'colour'"):
+    with pytest.raises(ConfigError, match="expected one of uniform, project, size, decisions; found 'colour'"):
         make_sampler("colour", _modules(3), 1)
     with pytest.raises(ConfigError, match="none of 3 modules has any weight"):
         make_sampler("decisions", _modules(3), 1, dict)

@@ -12,7 +12,7 @@ from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import extract
 from compiler_opt.deploy.deployment import Deployment, deploy
-from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig
+from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig, DriverFile
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
@@ -162,7 +162,8 @@ def test_headers_are_missing(
 
 @pytest.mark.parametrize("cpp_compiler", ["clang++-19", "clang++-22", "g++"])
 def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path) -> None:
-    compiler = DriverCompiler(22, Path('/odd "path"\\/\x01é/clang-22'), "mlgo-inliner-22.so", 1000, "0" * 16)
+    library = DriverFile("mlgo-inliner-22.so", 1000, "0" * 16)
+    compiler = DriverCompiler(22, Path('/odd "path"\\/\x01é/clang-22'), library, library, "12 decisions")
     config = DriverConfig((compiler,), ("Oz", "Os"), "1" * 64, never_worse=True, strict=False)
     (tmp_path / "driver_config.h").write_text(config.header())
     # Some of g++'s warnings come of optimising, none of clang's.

@@ -19,7 +19,7 @@ from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import ConstantPolicy, Decider
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.inlining import PROBLEM as INLINING
-from compiler_opt.problems.inlining import comdat_copies, weighted_text_bytes
+from compiler_opt.problems.inlining.comdats import larger_copies, weighted_text_bytes
 
 SETTINGS = EvaluationSettings(num_workers=2)
 
@@ -71,7 +71,7 @@ def test_numbers_match_the_kept_objects(result: Evaluation, kept: Path) -> None:
             defaults = [read_object_sizes(kept / "default" / module.name) for module in project.modules]
             # Whatever the default emits nowhere counts as often as it is emitted when nothing is inlined.
             never = [read_object_sizes(kept / "never" / module.name) for module in project.modules]
-            copies = {**comdat_copies(never), **comdat_copies(defaults)}
+            copies = larger_copies(defaults, never)
             for module in project.modules:
                 output = module.outputs[policy]
                 assert output.text_bytes == objects[module.name].text_bytes

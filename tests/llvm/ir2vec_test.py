@@ -14,6 +14,7 @@ import pytest
 from compiler_opt.errors import ConfigError, PolicyError, ToolchainError
 from compiler_opt.llvm import ir2vec
 from compiler_opt.llvm.advisors import INLINING, REGALLOC_EVICTION
+from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.interactive import compile_interactively, llvm_channel
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.llvm.training_log import Header
@@ -23,13 +24,13 @@ from tests.ir2vec_vocabulary import random_vocabulary, write_vocabulary
 
 def test_a_good_one(tmp_path: Path) -> None:
     path = write_vocabulary(tmp_path / "vocabulary.json", dimensions=5)
-    found = ir2vec.InliningConfig(str(path)).vocabulary(INLINING)
+    found = InliningConfig(ir2vec_vocabulary=str(path)).vocabulary(INLINING)
     assert found is not None
     assert (found.path, found.dimensions, len(found.sha256)) == (path, 5, 64)
     assert ir2vec.read_vocabulary(write_vocabulary(path, 5, seed=2)).sha256 != found.sha256
-    assert ir2vec.InliningConfig().vocabulary(INLINING) is None
+    assert InliningConfig().vocabulary(INLINING) is None
     with pytest.raises(ConfigError, match="expected decisions of inlining, found regalloc_eviction"):
-        ir2vec.InliningConfig(str(path)).vocabulary(REGALLOC_EVICTION)
+        InliningConfig(ir2vec_vocabulary=str(path)).vocabulary(REGALLOC_EVICTION)
 
 
 def _with(section: str, name: str, vector: Any) -> Callable[[], Any]:

@@ -10,6 +10,7 @@ import pytest
 
 from compiler_opt.llvm import inliner_plugin, plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.decisions import DEFAULT_BASE, Decisions, sites_of
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.spaces.native import native_blob
@@ -123,6 +124,27 @@ def test_thinlto_backends_use_the_policy_only_if_enabled(toolchain: Toolchain, p
     assert len(programs) == 1
     read = inliner_plugin.read_log(log, toolchain.problems["inlining"].features)
     assert read is not None and len(read.advice) >= _NUM_MODULES
+
+
+@pytest.mark.parametrize("kind", ["full", "thin"])
+def test_every_link_replays_the_same_decisions(kind: str, toolchain: Toolchain, place: Path) -> None:
+    load = f"--load-pass-plugin={inliner_plugin.inliner_plugin(toolchain)}"
+    log, path, options = place / "inliner.log", place / "decisions.mlgo", [load, "--thinlto-jobs=4"]
+    plain = _linked(toolchain, place, kind, options, inliner_plugin.environment(policy=None, log=log, thinlto=True))
+    features = toolchain.problems["inlining"].features
+    read = inliner_plugin.read_log(log, features)
+    assert read is not None
+    # In a ThinLTO link the log has several modules, and imported functions may be in several: their first decisions.
+    first = {site: 1 - advice for site, advice in zip(sites_of(read.call_sites), read.advice.tolist(), strict=True)}
+    decisions = Decisions({site: advice for site, advice in first.items() if site.ordinal == 0})
+    path.write_bytes(decisions.native_form(major=toolchain.version[0], policy=DEFAULT_BASE))
+    variables = [
+        inliner_plugin.environment(policy=None, decisions=path, log=each, thinlto=True) for each in (None, None, log)
+    ]
+    programs = {_linked(toolchain, place, kind, options, each) for each in variables}
+    assert len(programs) == 1 and plain not in programs
+    replayed = inliner_plugin.read_log(log, features)
+    assert replayed is not None and replayed.call_sites.replayed is not None and replayed.call_sites.replayed.any()
 
 
 def _with_thread_sanitizer(kind: plugin.PluginKind, toolchain: Toolchain, place: Path) -> tuple[str, dict[str, str]]:

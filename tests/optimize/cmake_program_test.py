@@ -54,7 +54,7 @@ def test_a_copy_of_the_build(build_dir: Path, toolchain: Toolchain, tmp_path: Pa
     assert targets["draw"].uses == ("shapes",)
     assert [target.name for target in targets.values() if target.installed] == ["shapes"]
     assert program.test_programs(copy) == {"shapes_test"}
-    assert program.test_command(copy)[0].endswith("ctest")
+    assert program.test_suite(copy) is not None
 
     sources = {source.object.name: source for source in program.sources(copy)}
     assert {source.target for source in sources.values()} == {"shapes", "draw", "shapes_test"}

@@ -6,10 +6,13 @@ from pathlib import Path
 
 from compiler_opt.optimize import output
 from compiler_opt.optimize.changes import Changes
-from compiler_opt.optimize.program import Kind, Target
-from compiler_opt.optimize.results import Cost, Result, TargetSize, TestRun, target_roles
+from compiler_opt.optimize.program import Kind, Target, TestRun
+from compiler_opt.optimize.results import Cost, Result, TargetSize, target_roles
+from compiler_opt.optimize.verdict import FailedTest, Verdict
 
-PASSED, FAILED = TestRun(True, "100% tests passed", "logs/a.log"), TestRun(False, "1 tests failed", "logs/b.log")
+PASSED = TestRun(True, "100% tests passed", "logs/a.log")
+FAILED = TestRun(False, "1 tests failed", "logs/b.log", ("parse",))
+BROKEN = Verdict((FailedTest("parse", 0, 5, 5), FailedTest("race", 1, 2, 3)), ("src/parse.o",), "Sorry.")
 RESULT = Result(
     program="<shapes>",
     targets=(
@@ -65,8 +68,10 @@ def test_when_to_retrain() -> None:
 
 def test_broken_tests() -> None:
     assert not RESULT.tests_broken
-    assert dataclasses.replace(RESULT, tests=(PASSED, FAILED)).tests_broken
-    assert not dataclasses.replace(RESULT, tests=(FAILED, FAILED)).tests_broken
+    assert dataclasses.replace(RESULT, tests=(PASSED, FAILED), verdict=BROKEN).tests_broken
+    flaky = dataclasses.replace(RESULT, tests=(FAILED, FAILED), verdict=Verdict(BROKEN.tests[1:]))
+    assert not flaky.tests_broken
+    assert "breaks none of the project&#39;s own tests: those that fail are flaky" in output.render(flaky, Path("/bin"))
 
 
 def test_files_and_table(tmp_path: Path) -> None:
@@ -85,4 +90,11 @@ def test_files_and_table(tmp_path: Path) -> None:
     lines = output.terminal_table(result).splitlines()
     assert lines[5].split() == ["together", "2,000", "1,910", "\N{MINUS SIGN}90", "\N{MINUS SIGN}4.50%"]
     assert "10.0% of 50 decisions are new to the policy; of 4 modules, 1 are new and 1 have changed since" in lines[-4]
-    assert "FAIL" in output.render(dataclasses.replace(RESULT, tests=(PASSED, FAILED)), Path("/bin"))
+    broken = dataclasses.replace(RESULT, tests=(PASSED, FAILED), verdict=BROKEN)
+    page = output.render(broken, Path("/bin"))
+    assert "FAILED (1 tests failed" in page and "The policy BREAKS 1 test of the project: do not use" in page
+    assert "race: flaky (fails in 2 of 3 runs with the policy, 1 without)" in page and "Sorry." in page
+    verdict = broken.to_json()["verdict"]
+    assert [test["cause"] for test in verdict["tests"]] == ["policy", "flaky"] and verdict["modules"] == (
+        "src/parse.o",
+    )

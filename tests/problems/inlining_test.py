@@ -1,11 +1,20 @@
 """The COMDAT-weighted score and credit per decision, by arithmetic that can be followed."""
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
-from compiler_opt.problems.inlining import comdat_copies, function_credit, function_weights, weighted_text_bytes
+from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.problems.inlining.comdats import (
+    comdat_copies,
+    function_weights,
+    larger_copies,
+    weighted_text_bytes,
+)
+from compiler_opt.problems.inlining.credit import decision_credit, function_credit
 
 ONE = ObjectSizes(
     text_bytes=100,
@@ -22,6 +31,13 @@ PLAIN_C = ObjectSizes(text_bytes=70, comdats={}, functions={"f": 70}, function_c
 def test_copies_are_objects_that_emit_the_group() -> None:
     assert comdat_copies([ONE, OTHER, PLAIN_C]) == {"shared": 2, "mine": 1}
     assert comdat_copies([]) == {}
+
+
+def test_the_larger_number_of_copies_counts() -> None:
+    # The default has inlined `shared` in all objects but one, which without inlining three emit.
+    inlined = ObjectSizes(text_bytes=80, comdats={"mine": 10}, functions={}, function_comdats={})
+    assert larger_copies([ONE, inlined, PLAIN_C], [ONE, OTHER, OTHER]) == {"shared": 3, "mine": 2}
+    assert PROBLEM.project_context([ONE, inlined, PLAIN_C], [ONE, OTHER, OTHER]) == {"shared": 3, "mine": 2}
 
 
 def test_a_shared_group_costs_its_share() -> None:
@@ -90,3 +106,41 @@ def test_a_function_of_many_objects_counts_for_less() -> None:
     # A fifth of 40 and 20: 8 and 4, mean 6.
     np.testing.assert_allclose(credit[0], [-2])
     np.testing.assert_allclose(credit[1], [2])
+
+
+def test_credit_follows_a_body_all_the_way() -> None:
+    # a into f, f into g, g into h: a's decision is in h's bytes, too.
+    sites = _sites(("f", "a", True), ("g", "f", True), ("h", "g", True), ("h", "a", False))
+    saved = np.array([{"a": 1, "f": 10, "g": 100, "h": 1000}[name] for name in sites.functions], float)
+    np.testing.assert_allclose(decision_credit(saved, sites), [1 + 10 + 100 + 1000, 10 + 100 + 1000, 1100, 1001])
+
+
+def test_a_body_is_copied_as_it_is_at_that_moment() -> None:
+    # f goes into g before a comes into f, so g does not have a. Recursion ends, and each function counts once.
+    sites = _sites(("g", "f", True), ("f", "a", True), ("a", "f", True), ("f", "f", True))
+    saved = np.array([{"a": 1, "f": 10, "g": 100}[name] for name in sites.functions], float)
+    np.testing.assert_allclose(decision_credit(saved, sites), [110, 11, 11, 10])
+
+
+def test_decisions_about_nothing_that_has_changed_have_no_credit() -> None:
+    sites = _sites(("f", "a", True), ("g", "f", True))
+    np.testing.assert_array_equal(decision_credit(np.zeros(3), sites), [0, 0])
+    np.testing.assert_array_equal(decision_credit(np.zeros(0), _sites()), [])
+
+
+@hypothesis.given(
+    st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11), st.booleans()), max_size=40),
+    st.lists(st.integers(-5, 5), min_size=12, max_size=12),
+)
+def test_credit_agrees_with_copying_bodies(calls: list[tuple[int, int, bool]], saved: list[int]) -> None:
+    # The obvious way: a body is the set of decisions whose code is in it.
+    bodies: list[set[int]] = [set() for _ in saved]
+    for k, (caller, callee, inlined) in enumerate(calls):
+        bodies[caller] |= {k} | (bodies[callee] if inlined else set())
+    expected = [
+        sum(value for f, value in enumerate(saved) if k in bodies[f] or f == callee)
+        for k, (_, callee, _) in enumerate(calls)
+    ]
+    columns = np.array(calls, int).reshape(-1, 3)
+    sites = CallSites(tuple(map(str, range(12))), columns[:, 0], columns[:, 1], columns[:, 2] != 0)
+    np.testing.assert_allclose(decision_credit(np.array(saved, float), sites), expected, atol=1e-9)

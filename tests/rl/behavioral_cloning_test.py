@@ -10,7 +10,14 @@ import pytest
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.policies.weights import NetworkConfig
-from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples, held_out_modules, load_examples
+from compiler_opt.rl.behavioral_cloning import (
+    Cloned,
+    Cloner,
+    Examples,
+    held_out_modules,
+    load_examples,
+    split_by_module,
+)
 from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.trace_files import Trace, TraceWriter
 from compiler_opt.spaces.binary import BinaryPolicy
@@ -93,13 +100,57 @@ def test_the_measured_loss_is_the_one_that_is_trained() -> None:
     assert cloner.clone(held_out, held_out).best["training_loss"] == pytest.approx(expected, abs=1e-4)
 
 
+def test_an_example_of_weight_two_counts_as_two() -> None:
+    once, config = examples(1, 100), dataclasses.replace(CONFIG, num_epochs=1, batch_size=1000)
+    doubled = np.arange(100) % 3 == 0
+    weights = np.where(doubled, 2.0, 1.0).astype(np.float32)
+    rows = np.concatenate([np.arange(100), np.flatnonzero(doubled)])
+    twice = Examples({name: values[rows] for name, values in once.observations.items()}, once.actions[rows], 1)
+    weighted = dataclasses.replace(once, weights=weights * 100 / weights.sum())
+    losses = [
+        Cloner(BinaryHead(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
+        .clone(part, once)
+        .best["training_loss"]
+        for part in (twice, weighted)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
 def test_held_out_modules() -> None:
     names = [f"m{index}" for index in range(40)]
-    held_out = held_out_modules(names, 0.1, seed=1)
+    projects = dict.fromkeys(names, "p")
+    held_out = held_out_modules(projects, 0.1, seed=1)
     assert len(held_out) == 4
-    assert held_out == held_out_modules(names[::-1] * 2, 0.1, seed=1)
-    assert held_out != held_out_modules(names, 0.1, seed=2)
-    assert len(held_out_modules(["a", "b"], 0.001, seed=1)) == 1
+    assert held_out == held_out_modules(dict.fromkeys(names[::-1], "p"), 0.1, seed=1)
+    assert held_out != held_out_modules(projects, 0.1, seed=2)
+    assert len(held_out_modules({"a": "p", "b": "p"}, 0.001, seed=1)) == 1
+
+
+def test_whole_projects_are_held_out_as_far_as_the_share_allows() -> None:
+    # 4 projects of 2 modules and one of 12: two modules are a tenth, so one small project is held out.
+    projects = {
+        f"{name}/{index}": name for name, size in {**dict.fromkeys("abcd", 2), "e": 12}.items() for index in range(size)
+    }
+    held_out = {held_out_modules(projects, 0.1, seed=seed) for seed in range(20)}
+    assert held_out == {frozenset({f"{name}/0", f"{name}/1"}) for name in "abcd"}
+    # Of 20 modules one is less than any project: modules of all projects are drawn from.
+    (one,) = held_out_modules(projects, 0.05, seed=1)
+    assert one in projects
+
+
+def test_projects_weigh_alike_in_the_loss() -> None:
+    # Two runs of 3 decisions of a, one of 2 of b, one of 5 of c, of which one is held out.
+    columns, projects = {"cost": [np.zeros(13, np.int64)]}, {"a/0": "a", "b/0": "b", "c/0": "c"}
+    found = set()
+    for seed in range(20):
+        config = dataclasses.replace(CONFIG, holdout_fraction=0.25, project_balance=1.0, seed=seed)
+        runs = (["a/0", "b/0", "a/0", "c/0"], [3, 2, 3, 5])
+        training, _ = split_by_module(columns, np.zeros(13, np.int64), *runs, projects, config)
+        assert training.weights is not None
+        found.add(tuple(training.weights.round(4).tolist()))
+    # Half of 8 decisions for each of a and b, half of 11 for each of a and c, half of 7 for each of b and c.
+    expected = [[4 / 6] * 3 + [4 / 2] * 2 + [4 / 6] * 3, [5.5 / 6] * 6 + [5.5 / 5] * 5, [3.5 / 2] * 2 + [3.5 / 5] * 5]
+    assert found == {tuple(np.array(weights, np.float32).round(4).tolist()) for weights in expected}
 
 
 def write(path: Path, modules: int, advice: str = "i8", action: int = 1, shape: tuple[int, ...] = ()) -> Trace:
@@ -125,7 +176,7 @@ def test_all_examples_of_a_module_are_training_or_held_out(tmp_path: Path) -> No
     sides = [set(part.observations["cost"].tolist()) for part in (training, held_out)]
     assert not sides[0] & sides[1]
     assert sides[0] | sides[1] == set(range(20))
-    assert {f"m{index}" for index in sides[1]} == held_out_modules([f"m{i}" for i in range(20)], 0.1, CONFIG.seed)
+    assert {f"m{index}" for index in sides[1]} == held_out_modules({f"m{i}": "p" for i in range(20)}, 0.1, CONFIG.seed)
     assert (training.num_modules, held_out.num_modules) == (18, 2)
     assert len(training) == sum(index + 1 for index in sides[0])
 

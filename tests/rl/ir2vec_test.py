@@ -14,7 +14,7 @@ from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import training_context
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples
-from compiler_opt.rl.config import BehavioralCloningConfig
+from compiler_opt.rl.config import BehavioralCloningConfig, VocabularyConfig
 from compiler_opt.rl.quantiles import trace_quantiles
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.heads.categorical import RankedBinaryHead
@@ -64,7 +64,9 @@ def place(clang: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     trace = f"--output_path={place / 'trace'}"
     run("tools/generate_default_trace", *with_clang, trace, "--num_workers=2", vocabulary=vocabulary)
     # As generate_vocab does, without waiting for TensorFlow once more.
-    save_vocabulary(place / "vocabulary", trace_quantiles(Trace(place / "trace"), _INLINING.action_space, 16))
+    save_vocabulary(
+        place / "vocabulary", trace_quantiles(Trace(place / "trace"), _INLINING.action_space, VocabularyConfig(16))
+    )
     quantiles = f"--vocab_path={place / 'vocabulary'}"
     run("rl/train_locally", *with_clang, f"--root_dir={place / 'training'}", quantiles, *_TRAIN, vocabulary=vocabulary)
     return place

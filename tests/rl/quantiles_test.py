@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as npst
 
 from compiler_opt.collect.traces import TraceContext
 from compiler_opt.errors import ConfigError, ProtocolError
+from compiler_opt.rl.config import VocabularyConfig
 from compiler_opt.rl.quantiles import Histogram, trace_quantiles
 from compiler_opt.rl.trace_files import Trace, TraceWriter
 from compiler_opt.spaces.binary import Binary
@@ -48,6 +49,35 @@ def test_in_little_memory_they_are_near() -> None:
     assert found[-1] == values.max()
 
 
+def test_rare_values_get_quantiles_of_their_own() -> None:
+    histogram = Histogram()
+    histogram.add(np.array([0] * 997 + [5, 70, 900]))
+    np.testing.assert_array_equal(histogram.quantiles(9), [0] * 8 + [900])
+    # Masses: 0.5 * 0.997 + 0.125 = 0.6235 for 0, then 0.1255 each; ranks at eighths.
+    np.testing.assert_array_equal(histogram.quantiles(9, 0.5), [0, 0, 0, 0, 0, 5, 70, 900, 900])
+    np.testing.assert_array_equal(histogram.quantiles(5, 1.0), [0, 0, 5, 70, 900])
+
+
+@given(VALUES, st.integers(2, 40), st.floats(0, 1))
+def test_quantiles_of_distinct_values_are_observed_and_ascend(values: np.ndarray, count: int, share: float) -> None:
+    histogram = Histogram()
+    histogram.add(values)
+    found = histogram.quantiles(count, share)
+    assert set(found) <= set(values.tolist())
+    assert (np.diff(found) >= 0).all()
+    assert (found[0], found[-1]) == (values.min(), values.max())
+
+
+def test_merged_counts_are_weighted() -> None:
+    many, few, total = Histogram(), Histogram(), Histogram()
+    many.add(np.zeros(90))
+    few.add(np.array([1] * 10))
+    total.merge(many, 50 / 90)
+    total.merge(few, 50 / 10)
+    # Half of the weight each.
+    np.testing.assert_array_equal(total.quantiles(6), [0, 0, 0, 1, 1, 1])
+
+
 def write(path: Path, columns: dict[str, np.ndarray]) -> Trace:
     action = np.zeros(len(next(iter(columns.values()))), np.int64)
     features = tuple(TensorSpec(name, np.dtype("i8"), ()) for name in columns)
@@ -66,7 +96,7 @@ def test_a_trace(tmp_path: Path) -> None:
     columns = {"cost": rng.integers(-50, 50, 1000), "zero": np.zeros(1000, np.int64)}
     trace = write(tmp_path / "trace", columns)
     read: list[int] = []
-    found = trace_quantiles(trace, Binary(), 16, num_threads=2, on_decisions=read.append)
+    found = trace_quantiles(trace, Binary(), VocabularyConfig(16), num_threads=2, on_decisions=read.append)
     assert sum(read) == 1000
     levels = np.linspace(0, 1, 16)
     for name, values in columns.items():
@@ -76,10 +106,14 @@ def test_a_trace(tmp_path: Path) -> None:
 def test_a_sample_is_near_and_the_same_for_the_same_seed(tmp_path: Path) -> None:
     values = np.random.default_rng(2).integers(0, 1000, 20_000)
     trace = write(tmp_path / "trace", {"cost": values})
-    found = trace_quantiles(trace, Binary(), 11, sampling_fraction=0.25, seed=5)["cost"]
+    found = trace_quantiles(trace, Binary(), VocabularyConfig(11), sampling_fraction=0.25, seed=5)["cost"]
     np.testing.assert_allclose(found, np.linspace(0, 1000, 11), atol=40)
-    np.testing.assert_array_equal(found, trace_quantiles(trace, Binary(), 11, sampling_fraction=0.25, seed=5)["cost"])
-    assert (found != trace_quantiles(trace, Binary(), 11, sampling_fraction=0.25, seed=6)["cost"]).any()
+    np.testing.assert_array_equal(
+        found, trace_quantiles(trace, Binary(), VocabularyConfig(11), sampling_fraction=0.25, seed=5)["cost"]
+    )
+    assert (
+        found != trace_quantiles(trace, Binary(), VocabularyConfig(11), sampling_fraction=0.25, seed=6)["cost"]
+    ).any()
 
 
 def test_infinity_counts_as_the_largest_number(tmp_path: Path) -> None:
@@ -90,16 +124,16 @@ def test_infinity_counts_as_the_largest_number(tmp_path: Path) -> None:
         values, action, reward = {"weight": weights}, np.zeros(10, np.int64), np.zeros(10, np.float32)
         writer.add(TraceContext("m", "p", "default", (spec,), values, advice, action, reward))
         writer.finish(dict.fromkeys(writer.keys, 1.0), {})
-    found = trace_quantiles(Trace(tmp_path / "trace"), Binary(), 4)["weight"]
+    found = trace_quantiles(Trace(tmp_path / "trace"), Binary(), VocabularyConfig(4))["weight"]
     # Of four evenly spaced ranks two are in the first half.
     assert found.tolist() == [0.5, 0.5, *[float(np.finfo("f4").max)] * 2]
 
 
 def test_numbers_out_of_range_are_refused(tmp_path: Path) -> None:
     trace = write(tmp_path / "trace", {"cost": np.arange(20)})
-    with pytest.raises(ConfigError, match="number of quantiles"):
-        trace_quantiles(trace, Binary(), 1)
+    with pytest.raises(ValueError, match="num_quantiles: expected at least 2"):
+        VocabularyConfig(1)
     with pytest.raises(ConfigError, match="sampling fraction"):
-        trace_quantiles(trace, Binary(), 4, sampling_fraction=0)
+        trace_quantiles(trace, Binary(), VocabularyConfig(4), sampling_fraction=0)
     with pytest.raises(ProtocolError, match="no decision was sampled"):
-        trace_quantiles(trace, Binary(), 4, sampling_fraction=1e-12)
+        trace_quantiles(trace, Binary(), VocabularyConfig(4), sampling_fraction=1e-12)

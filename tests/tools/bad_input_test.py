@@ -66,10 +66,11 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tool: str, mistake: Mistake, p
 
 def test_it_is_the_mistake_that_fails(place: Path, tmp_path: Path) -> None:
     """Without a mistake, the quick tools succeed."""
-    for tool in ("doctor", "extract_ir", "evaluate", "combine_training_corpus", "corpus_stats"):
+    for tool in ("doctor", "extract_ir", "evaluate", "explain", "combine_training_corpus", "corpus_stats"):
         result = run(place, tmp_path, tool, GOOD[tool])
         assert result.returncode == 0, result.stderr
     assert (place / "out" / "corpus" / "corpus_description.json").is_file()
     assert (place / "out" / "results" / "report.html").is_file()
+    assert (place / "out" / "explanation" / "report.html").is_file()
     (place / "together" / "corpus_description.json").unlink()
     shutil.rmtree(place / "out")

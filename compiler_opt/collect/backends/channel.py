@@ -25,6 +25,8 @@ class ChannelBackend(Backend):
     """Takes every policy."""
 
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None]:
+        if isinstance(policy, LearnedPolicy) and policy.plugin_features:
+            policy.check(set(policy.needed_features) - set(policy.plugin_features))
         return functools.partial(_compile, compilation, policy)
 
 

@@ -16,8 +16,10 @@ from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import can_build, environment, inliner_plugin, read_log
 from compiler_opt.llvm.plugin import load_option
+from compiler_opt.llvm.plugin_features import among, specs
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.decisions import DEFAULT_BASE, OverridingPolicy, policy_checksum
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -25,7 +27,7 @@ from compiler_opt.spaces.native import NATIVE_FILE
 
 
 class PluginBackend(Backend):
-    """Takes policies with a native form, and the default."""
+    """Takes policies with a native form, the default, and for inlining these two with single decisions replayed."""
 
     def write_policy(
         self, policy: LearnedPolicy, problem: AnyProblem, toolchain: Toolchain, policies: PolicyFolder
@@ -38,8 +40,16 @@ class PluginBackend(Backend):
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
         if not compilation.may_use("plugin"):
             return None
-        insists = compilation.settings.backend == "plugin"
+        base = policy.base if isinstance(policy, OverridingPolicy) else policy
+        needed = _own_features(compilation, base)
+        # No other backend replays decisions, or has the plugin's features.
+        insists = compilation.settings.backend == "plugin" or base is not policy or bool(needed)
         if not compilation.loads_plugins:
+            if needed:
+                raise PolicyError(
+                    f"{compilation.module.name}: only our plugin computes the features {', '.join(needed)}, and as the "
+                    "backend of a ThinLTO link clang loads no plugin; leave such modules out, or inlining.features"
+                )
             if insists:
                 raise PolicyError(
                     f"{compilation.module.name}: as the backend of a ThinLTO link clang loads no plugin; "
@@ -47,7 +57,7 @@ class PluginBackend(Backend):
                 )
             return None
         inlines = compilation.advisor == INLINING
-        if not _decides_in_compiler(policy, compilation.problem):
+        if not _decides_in_compiler(base, compilation.problem) or (base is not policy and not inlines):
             if insists and inlines:
                 raise PolicyError(f"policy {policy.name!r} cannot decide within the compiler; use the backend auto")
             # The register allocator's plugin asks other policies over the channel.
@@ -56,8 +66,8 @@ class PluginBackend(Backend):
             return None
         try:
             native = None
-            if isinstance(policy, LearnedPolicy):
-                native = _write_native(policy, compilation.problem, compilation.policies)
+            if isinstance(base, LearnedPolicy):
+                native = _write_native(base, compilation.problem, compilation.policies)
             build = inliner_plugin if inlines else regalloc_plugin.regalloc_plugin
             plugin = build(compilation.toolchain)
         except (PolicyError, ToolchainError):
@@ -65,6 +75,13 @@ class PluginBackend(Backend):
                 raise
             return None
         return functools.partial(_inline if inlines else _allocate, compilation, policy, plugin, native)
+
+
+def _own_features(compilation: Compilation, policy: Policy) -> tuple[str, ...]:
+    """The features that only the plugin computes and that the policy observes or the default trace records."""
+    if isinstance(policy, LearnedPolicy):
+        return (*compilation.plugin_features, *policy.plugin_features)
+    return compilation.plugin_features if policy.is_default else ()
 
 
 def _write_native(policy: LearnedPolicy, problem: AnyProblem, policies: PolicyFolder) -> Path:
@@ -77,17 +94,41 @@ def _decides_in_compiler(policy: Policy, problem: AnyProblem) -> bool:
     return policy.is_default and problem.action_space.plugin_takes_default
 
 
+def _write_decisions(compilation: Compilation, policy: OverridingPolicy, native: Path | None) -> Path:
+    """Writes the policy's decisions for one compilation; `native` is its base's native form."""
+    base, major = policy.base, compilation.toolchain.version[0]
+    if isinstance(base, LearnedPolicy) and base.temperature:
+        raise PolicyError(f"policy {policy.name!r}: expected a greedy base, found the temperature {base.temperature}")
+    checksum = DEFAULT_BASE if native is None else policy_checksum(native.read_bytes())
+    policy.decisions.check(major=major, policy=checksum, origin=f"policy {policy.name!r}")
+    path = compilation.scratch / "decisions.mlgo"
+    path.write_bytes(policy.decisions.native_form(major=major, policy=checksum))
+    return path
+
+
 def _inline(compilation: Compilation, policy: Policy, plugin: Path, native: Path | None) -> Trajectory | None:
     features, advice = compilation.support.features, compilation.support.advice
     assert advice is not None
-    temperature = 0.0
+    temperature, decisions, names_call_sites = 0.0, None, compilation.settings.record_call_sites
+    if isinstance(policy, OverridingPolicy):
+        decisions, names_call_sites = _write_decisions(compilation, policy, native), True
+        policy = policy.base
     if isinstance(policy, LearnedPolicy):
+        features += specs(set(policy.plugin_features) - set(compilation.plugin_features))
         policy.check_header(Header(features, advice))
         temperature = policy.temperature
     else:
         features = compilation.default_trace_features
     log_path = compilation.log_path
-    variables = environment(policy=native, temperature=temperature, seed=compilation.seed, log=log_path)
+    variables = environment(
+        policy=native,
+        temperature=temperature,
+        seed=compilation.seed,
+        decisions=decisions,
+        log=log_path,
+        log_default=compilation.settings.record_default,
+        log_features=among(spec.name for spec in features),
+    )
     compilation.compile([load_option(plugin)], variables)
     log = read_log(log_path, features)
     if log is None:
@@ -95,8 +136,14 @@ def _inline(compilation: Compilation, policy: Policy, plugin: Path, native: Path
     log_probs = None
     if isinstance(policy, LearnedPolicy) and temperature and log.logits is not None:
         log_probs = policy.logged_log_probs(log.advice, log.logits)
-    call_sites = log.call_sites if compilation.settings.record_call_sites else None
-    return Trajectory(Header(features, advice), log.observations, log.advice, log_probs, call_sites)
+    return Trajectory(
+        Header(features, advice),
+        log.observations,
+        log.advice,
+        log_probs,
+        log.call_sites if names_call_sites else None,
+        default_advice=log.default_advice,
+    )
 
 
 def _allocate(compilation: Compilation, policy: Policy, plugin: Path, native: Path | None) -> Trajectory | None:

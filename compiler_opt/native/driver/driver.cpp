@@ -35,7 +35,9 @@ class Driver {
     // Either name selects C++: that of the command (a link `c++` to mlgo-clang), or that of the file (mlgo-clang++).
     is_cpp_ = base_name(invoked_as).find("++") != std::string_view::npos ||
               base_name(own).find("++") != std::string_view::npos;
-    plugin_ = own.substr(0, own.rfind('/', own.rfind('/') - 1)) + "/lib/" + compiler_.plugin;
+    plugin_ = own.substr(0, own.rfind('/', own.rfind('/') - 1)) + "/lib/" + compiler_.plugin.name;
+    if (*compiler_.decisions.name)
+      decisions_ = plugin_.substr(0, plugin_.rfind('/') + 1) + compiler_.decisions.name;
     clang_ = find_clang();
     strict_ = boolean_variable("MLGO_STRICT").value_or(config::kStrict);
     never_worse_ = boolean_variable("MLGO_NEVER_WORSE").value_or(config::kNeverWorse);
@@ -55,20 +57,32 @@ class Driver {
       cache_ = active_cache();
       strict_ = !cache_.empty();
     }
-    const std::string problem = plugin_problem();
+    std::string problem = file_problem(plugin_, compiler_.plugin);
+    const bool has_plugin = problem.empty();
+    if (has_plugin && !decisions_.empty())
+      problem = file_problem(decisions_, compiler_.decisions);
     if (!problem.empty()) {
       if (strict_)
         fail(problem + "; deploy the policy again" + cache_note());
-      print_message("warning", problem + "; compiling with plain " + name_ + "; deploy the policy again");
-      exec_command(plain_command());
+      const bool is_plain = !has_plugin || !config::kHasPolicy;
+      print_message("warning", problem + (is_plain ? "; compiling with plain " + name_
+                                                   : std::string("; compiling without these decisions")) +
+                                   "; deploy the policy again");
+      if (is_plain)
+        exec_command(plain_command());
+      decisions_.clear();
     }
     if (never_worse_ && line.measurable_output().empty())
       exec_command(plain_command());  // There is no output whose sizes could be compared.
     for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT",
                                  "MLGO_INLINER_SEED", "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE",
-                                 "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL",
+                                 "MLGO_INLINER_DECISIONS", "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL",
                                  "MLGO_REGALLOC_MODE"})
       unsetenv(variable);
+    if (!config::kHasPolicy)
+      setenv("MLGO_INLINER_MODE", "default", 1);
+    if (!decisions_.empty())
+      setenv("MLGO_INLINER_DECISIONS", decisions_.c_str(), 1);
     for (const char *variable : {"MLGO_INLINER_STRICT", "MLGO_REGALLOC_STRICT"}) {
       if (strict_)
         setenv(variable, "1", 1);
@@ -109,18 +123,18 @@ class Driver {
          127);
   }
 
-  // Checks the plugin's file, without loading it: a damaged one may crash the compiler, and that of another policy
-  // would load. Returns an error message, or an empty string on success.
-  std::string plugin_problem() const {
+  // Checks the file of the plugin or of its decisions, without loading it: a damaged plugin may crash the compiler, and
+  // that of another policy would load. Returns an error message, or an empty string on success.
+  static std::string file_problem(const std::string &path, const config::File &expected) {
     struct stat status;
-    if (stat(plugin_.c_str(), &status) != 0 || access(plugin_.c_str(), R_OK) != 0)
-      return plugin_ + ": " + std::strerror(errno);
-    if (!S_ISREG(status.st_mode) || status.st_size != compiler_.plugin_bytes)
-      return plugin_ + ": damaged or replaced (expected a file of " + std::to_string(compiler_.plugin_bytes) +
+    if (stat(path.c_str(), &status) != 0 || access(path.c_str(), R_OK) != 0)
+      return path + ": " + std::strerror(errno);
+    if (!S_ISREG(status.st_mode) || status.st_size != expected.bytes)
+      return path + ": damaged or replaced (expected a file of " + std::to_string(expected.bytes) +
              " bytes, found " + (S_ISREG(status.st_mode) ? std::to_string(status.st_size) : "none") + ")";
-    const std::string found = hexadecimal(fingerprint(read_file(plugin_)));
-    if (found != compiler_.fingerprint)
-      return plugin_ + ": damaged or replaced (expected the content " + compiler_.fingerprint + ", found " + found + ")";
+    const std::string found = hexadecimal(fingerprint(read_file(path)));
+    if (found != expected.fingerprint)
+      return path + ": damaged or replaced (expected the content " + expected.fingerprint + ", found " + found + ")";
     return "";
   }
 
@@ -317,7 +331,10 @@ class Driver {
     for (const std::string &library : libraries_of(clang_, &*children_))
       if (starts_with(base_name(library), "libLLVM") || starts_with(base_name(library), "libclang"))
         text += "library: " + library + " (" + identity(library) + ")\n";
-    text += "plugin: " + plugin_ + " (" + identity_by_content(plugin_) + ")\ndriver: " +
+    text += "plugin: " + plugin_ + " (" + identity_by_content(plugin_) + ")\n";
+    if (!decisions_.empty())
+      text += "decisions: " + decisions_ + " (" + identity_by_content(decisions_) + "): " + compiler_.about_decisions + "\n";
+    text += "driver: " +
             identity_by_content("/proc/self/exe") + "\n";
     write_all(STDOUT_FILENO, text);
     _exit(0);
@@ -329,6 +346,7 @@ class Driver {
   bool is_cpp_ = false;
   bool strict_ = false, never_worse_ = false, disabled_ = false;
   std::string plugin_, clang_;
+  std::string decisions_;  // the decision file, if any
   std::string cache_;  // the compiler cache that will store the object, if any
   std::vector<int> inherited_;
   std::string stash_;  // a file to remove if we are interrupted

@@ -14,6 +14,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.extract import extract
 from compiler_opt.errors import CorpusError, PolicyError
+from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems import problem as problems
 
@@ -101,6 +102,9 @@ def test_a_backend_is_asked_without_plugins(distributed: Path, toolchain: Toolch
     with pytest.raises(PolicyError, match=r"main\.o: as the backend of a ThinLTO link clang loads no plugin"):
         settings = RolloutSettings(backend="plugin")
         rollout(modules["main.o"], DefaultPolicy(_INLINING), _INLINING, toolchain, scratch=tmp_path, settings=settings)
+    with pytest.raises(PolicyError, match=r"main\.o: only our plugin computes the features is_cold, and as"):
+        extended = with_plugin_features(toolchain, ["is_cold"])
+        rollout(modules["main.o"], DefaultPolicy(_INLINING), _INLINING, extended, scratch=tmp_path)
 
 
 def test_the_index_is_found_where_the_backend_ran(distributed: Path, tmp_path: Path) -> None:

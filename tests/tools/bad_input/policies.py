@@ -23,7 +23,7 @@ MISTAKES = (
     ),
     Mistake(
         "policy missing",
-        ("choose_margin", "evaluate", "export_policy"),
+        ("choose_margin", "evaluate", "explain", "export_policy"),
         {"policy_path": "no/such/policy"},
         ("no/such/policy: expected a policy", "train one first"),
     ),
@@ -40,6 +40,15 @@ MISTAKES = (
         {"policy": "policy-other"},
         ("policy-other: ", "number_of_moons", "use the compiler that it was trained with"),
     ),
+    Mistake(
+        "decisions missing", ("deploy",), {"decisions": "no/such/file"}, ("no/such/file: cannot be read (No such file",)
+    ),
+    Mistake(
+        "decisions damaged",
+        ("deploy",),
+        {"decisions": "file"},
+        ("file: not a decision file, or damaged", "search again"),
+    ),
     Mistake("no such level", ("deploy",), {"levels": "Oz,fast"}, ("--levels: expected some of O0", "found fast")),
     Mistake("output is a file", ("deploy",), {"output": "file"}, ("file: expected the name of a folder", "another")),
     Mistake(
@@ -53,6 +62,24 @@ MISTAKES = (
         ("evaluate", "export_policy"),
         {"policy_path": "policy-damaged"},
         ("policy-damaged/network.npz: damaged",),
+    ),
+    Mistake(
+        "other policy damaged",
+        ("explain",),
+        {"other_policy_path": "policy-damaged"},
+        ("policy-damaged/network.npz: damaged",),
+    ),
+    Mistake(
+        "policy against itself",
+        ("explain",),
+        {"other_policy_path": "policy"},
+        ("--other_policy_path=policy: is the policy of --policy_path",),
+    ),
+    Mistake(
+        "policy for other features",
+        ("explain",),
+        {"policy_path": "policy-other"},
+        ("policy-other: ", "number_of_moons"),
     ),
     Mistake(
         "policy not its model card's",

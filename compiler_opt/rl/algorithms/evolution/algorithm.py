@@ -182,7 +182,7 @@ class Evolution(Algorithm):
         with tqdm(total=len(jobs), desc="rollouts to clone", unit="compile", disable=None) as progress:
             rollouts = rollouts_in_order(jobs, context.pool, progress)
         decided = [
-            (rollout.module, rollout.trajectory)
+            (rollout, rollout.trajectory)
             for rollout in rollouts
             if rollout.failure is None and rollout.trajectory is not None
         ]
@@ -193,8 +193,9 @@ class Evolution(Algorithm):
         training, held_out = split_by_module(
             {name: [part[name] for part in observed] for name in observed[0]},
             context.head.actions(np.concatenate([trajectory.advice for _, trajectory in decided])),
-            [module for module, _ in decided],
+            [rollout.module for rollout, _ in decided],
             [len(trajectory) for _, trajectory in decided],
+            {rollout.module: rollout.project for rollout, _ in decided},
             cloning,
         )
         cloned = Cloner(context.head, context.action_name, context.network, cloning).clone(training, held_out)

@@ -47,11 +47,18 @@ class PPOConfig:
 
 
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
+    """Raises ConfigError if advantages, rollouts and value network do not fit together."""
     config, advantages = configs.get(PPOConfig), configs.get(AdvantagesConfig).build()
     if advantages.uses_value_network and not config.value_pred_loss_coef:
         raise ConfigError(
             "advantages.kind = 'moving_average' subtracts the value network's predictions: expected "
             "ppo.value_pred_loss_coef over 0, found 0, with which that network learns nothing; 0.5 is usual"
+        )
+    if context.config.rollouts_per_module < advantages.min_rollouts:
+        raise ConfigError(
+            f"train_eval.rollouts_per_module: expected at least {advantages.min_rollouts}, which these advantages "
+            f"compare with each other, found {context.config.rollouts_per_module}; use more, or "
+            "advantages.kind = 'moving_average'"
         )
     from compiler_opt.rl.algorithms.ppo.algorithm import PPO
 

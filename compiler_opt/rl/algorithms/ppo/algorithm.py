@@ -271,7 +271,9 @@ class PPO(Algorithm):
         policy = context.problem.policy(self._learner.weights(), temperature=1.0)
         write_development_model(context.pool.policies, policy, context.action_name, context.config.backend)
         settings = context.rollout_settings(record_call_sites=True)
-        return RepeatedPolicy(policy, context.config.rollouts_per_module, settings)
+        return RepeatedPolicy(
+            policy, context.config.rollouts_per_module, settings, min_decided=self._advantages.min_rollouts
+        )
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         decay = self._context.config.learning_rate_decay

@@ -1,0 +1,340 @@
+"""Decision files: single inlining decisions, by call site, that the inliner's plugin replays.
+
+    sites = sites_of(rollout.trajectory.sites)                          # of a rollout whose call sites have bodies
+    decisions = Decisions({sites[3]: 1, sites[8]: 0}, about)
+    rollout(module, OverridingPolicy(base, decisions), ...)             # as `base`, but for these two decisions
+    decisions.save(path); Decisions.load(path)
+
+A `Site` names a decision independently of its position and of the rest of the module, so one file serves a whole
+program: all modules that emit a COMDAT function replay the same decisions in it, a function that has changed is left to
+the policy, and an unchanged function in a changed file keeps its decisions.
+
+The native form, which `native/decision_file.h` reads; little-endian, every section starts at a multiple of 8 bytes, and
+so does the end of the file:
+
+    "mlgo-dec", u32 version, u32 CRC-32 of all that follows, u64 size of the file,
+    u32 major version of LLVM, u32 callers C, u32 decisions D, u32 bytes of `about`,
+    u32 CRC-32 of the base policy's native form (as in its header), u32 its size in bytes; both 0 for the default
+    C x {u64 name, u64 body, u32 first, u32 count}       ascending by (name, body); `first` is the sum of earlier counts
+    D x {u64 callee, u32 ordinal, u32 advice}            each caller's ascending by (callee, ordinal)
+    about       JSON, with a NUL
+
+`name` and `callee` are LLVM's GUIDs of the symbol names: the first 8 bytes of their MD5.
+"""
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+import struct
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from compiler_opt.checked_values import Json, NonNegativeInt, convert
+from compiler_opt.errors import PolicyError
+from compiler_opt.files import one_line, read_checked_json, shown, write_checked_json
+from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import Decider, Policy
+
+FORMAT = 1
+MAX_FILE_BYTES = 1 << 26
+MAX_DECISIONS = 1_000_000
+DEFAULT_BASE = "default"
+"""What `about` has for the policy if the base is the compiler's own heuristic."""
+
+_NATIVE_MAGIC, _NATIVE_VERSION = b"mlgo-dec", 1
+_POLICY_MAGIC = b"mlgo-net"
+_POLICY_CHECKSUM = re.compile(r"([0-9a-f]{8})-([0-9]{1,9})")
+_VERSION = re.compile(r"([0-9]{1,4})(\.[0-9]+)*")
+
+
+_Call = tuple[str, int, int]
+"""Callee, ordinal and advice."""
+
+
+@dataclasses.dataclass
+class _Function:
+    """The decisions in one caller, in a decision file."""
+
+    name: str
+    body: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    calls: list[tuple[str, NonNegativeInt, Literal[0, 1]]]
+
+
+@dataclasses.dataclass
+class _File:
+    format: int
+    about: dict[str, Json]
+    functions: list[_Function]
+
+
+@dataclasses.dataclass(frozen=True, order=True, slots=True)
+class Site:
+    """Where one decision is made.
+
+    Attributes:
+      caller: symbol name.
+      body: fingerprint, in 64 bits, of the caller's IR before any inlining.
+      callee: symbol name.
+      ordinal: number of earlier decisions on calls of the callee in the caller, in the same compilation.
+    """
+
+    caller: str
+    body: int
+    callee: str
+    ordinal: int
+
+
+def sites_of(call_sites: CallSites) -> list[Site]:
+    """The sites of the T decisions of one compilation of one module, in order.
+
+    Raises:
+      PolicyError: the callers' bodies are not known; they are only if the plugin decides.
+    """
+    if call_sites.bodies is None:
+        raise PolicyError("decisions: the call sites have no fingerprints of their callers; use the backend plugin")
+    names = call_sites.functions
+    seen: collections.Counter[tuple[int, int]] = collections.Counter()
+    found = []
+    columns = (call_sites.callers, call_sites.callees, call_sites.bodies)
+    for caller, callee, body in zip(*(column.tolist() for column in columns), strict=True):
+        found.append(Site(names[caller], body, names[callee], seen[caller, callee]))
+        seen[caller, callee] += 1
+    return found
+
+
+class Decisions(Mapping[Site, int]):
+    """Advice (0 or 1) by site, in the order of the sites; immutable. Equal if the advice is, whatever `about` says.
+
+    Attributes:
+      about: what the decisions are for and where they come from. `problem`; `llvm`, the compiler's version; `policy`,
+        the base's `policy_checksum`; and whatever else is worth keeping. All of it is optional.
+    """
+
+    def __init__(self, advice: Mapping[Site, int] | Iterable[tuple[Site, int]] = (), about: Mapping[str, Json] = {}):
+        """Raises PolicyError unless all advice is 0 or 1, and `about` and the sites have the expected values."""
+        self._advice = dict(sorted(dict(advice).items()))
+        self.about: Mapping[str, Json] = dict(about)
+        if len(self._advice) > MAX_DECISIONS:
+            raise PolicyError(f"decisions: expected at most {MAX_DECISIONS}, found {len(self._advice)}")
+        for site, value in self._advice.items():
+            if value not in (0, 1):
+                raise PolicyError(f"decisions: expected advice of 0 or 1, found {shown(value)}")
+            if not (0 <= site.body < 1 << 64 and 0 <= site.ordinal < 1 << 32):
+                raise PolicyError(f"decisions: expected a body of 64 bits and an ordinal of 32, found {shown(site)}")
+        _check_about(self.about)
+
+    def __getitem__(self, site: Site) -> int:
+        return self._advice[site]
+
+    def __iter__(self) -> Iterator[Site]:
+        return iter(self._advice)
+
+    def __len__(self) -> int:
+        return len(self._advice)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} decisions, {self.about})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Rollouts send them to workers; names are repeated, so this takes a tenth of the bytes of pickled sites.
+        functions = [(*function, calls) for function, calls in self._functions().items()]
+        return _unpickled, (zlib.compress(json.dumps(functions).encode(), 1), self.about)
+
+    @property
+    def major(self) -> int | None:
+        """The major version of LLVM that the decisions are for; None if `about` does not say."""
+        version = self.about.get("llvm")
+        return None if version is None else int(version.split(".")[0])
+
+    def merged(self, other: "Decisions") -> "Decisions":
+        """Both; where they differ, the other's.
+
+        Raises:
+          PolicyError: they are for different problems, versions of LLVM or base policies.
+        """
+        for what, ours, theirs in (
+            ("problems", self.about.get("problem"), other.about.get("problem")),
+            ("versions of LLVM", self.major, other.major),
+            ("base policies", self.about.get("policy"), other.about.get("policy")),
+        ):
+            if ours is not None and theirs is not None and ours != theirs:
+                raise PolicyError(f"decisions: cannot merge those for the {what} {shown(ours)} and {shown(theirs)}")
+        return Decisions({**self._advice, **other._advice}, {**other.about, **self.about})
+
+    def without(self, sites: Iterable[Site]) -> "Decisions":
+        """All but those at some sites."""
+        dropped = set(sites)
+        return Decisions({site: advice for site, advice in self._advice.items() if site not in dropped}, self.about)
+
+    def of_callers(self, names: Collection[str]) -> "Decisions":
+        """Those in some callers, such as the functions of one module."""
+        return Decisions({site: advice for site, advice in self._advice.items() if site.caller in names}, self.about)
+
+    def check(self, *, major: int, policy: str, origin: str = "decisions") -> None:
+        """Checks that they are for a compiler and a base policy, as far as `about` says.
+
+        Args:
+          major: version of LLVM.
+          policy: the base's `policy_checksum`, or `DEFAULT_BASE`.
+          origin: the first words of the message.
+
+        Raises:
+          PolicyError: they are for another one.
+        """
+        if self.major not in (None, major):
+            raise PolicyError(f"{origin}: for LLVM {self.major}, but the compiler has LLVM {major}; search again")
+        recorded = self.about.get("policy", policy)
+        if recorded != policy:
+            raise PolicyError(
+                f"{origin}: made with {_base_name(recorded)}, but this is {_base_name(policy)}; search again, or use "
+                "what the decisions were made with"
+            )
+
+    def save(self, path: Path) -> None:
+        """Writes the decision file, as JSON with a checksum; raises OutputError if it cannot."""
+        functions = [
+            {"name": name, "body": f"{body:016x}", "calls": calls} for (name, body), calls in self._functions().items()
+        ]
+        write_checked_json(path, {"format": FORMAT, "about": self.about, "functions": functions})
+
+    @classmethod
+    def load(cls, path: Path) -> "Decisions":
+        """Reads a decision file; raises PolicyError if it is missing, damaged or too large."""
+        remedy = "search again, or restore the file"
+        try:
+            content = convert(read_checked_json(path, MAX_FILE_BYTES), _File)
+            if content.format != FORMAT:
+                raise ValueError(f"expected format {FORMAT}, found {content.format}")
+            functions = ((each.name, int(each.body, 16), each.calls) for each in content.functions)
+            return cls(_advice(functions), content.about)
+        except OSError as error:
+            raise PolicyError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+        except ValueError as error:
+            raise PolicyError(f"{path}: not a decision file, or damaged ({one_line(str(error))}); {remedy}") from None
+        except PolicyError as error:
+            raise PolicyError(f"{path}: {error}; {remedy}") from None
+
+    def native_form(self, *, major: int | None = None, policy: str | None = None) -> bytes:
+        """The form that the plugin replays; see above.
+
+        Args:
+          major: version of LLVM; by default the one in `about`.
+          policy: the base's `policy_checksum`, or `DEFAULT_BASE`; by default what `about` has.
+
+        Raises:
+          PolicyError: one of them is neither given nor in `about`.
+        """
+        major = self.major if major is None else major
+        policy = self.about.get("policy") if policy is None else policy
+        if major is None or policy is None:
+            raise PolicyError("decisions: expected the keys 'llvm' and 'policy' in what they are about, found none")
+        callers: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
+        for (name, body), calls in self._functions().items():
+            records = callers.setdefault((guid(name), body), {})
+            records.update(((guid(callee), ordinal), advice) for callee, ordinal, advice in calls)
+        caller_records: list[bytes] = []
+        decision_records: list[bytes] = []
+        for caller, advice in sorted(callers.items()):
+            caller_records.append(struct.pack("<QQII", *caller, len(decision_records), len(advice)))
+            decision_records += [struct.pack("<QII", *call, value) for call, value in sorted(advice.items())]
+        about = json.dumps(self.about, sort_keys=True).encode() + b"\0"
+        about += bytes(-len(about) % 8)
+        checksum, num_bytes = _parsed_checksum(policy)
+        counts = (len(caller_records), len(decision_records), len(about))
+        header = struct.pack("<6I", major, *counts, checksum, num_bytes)
+        content = header + b"".join(caller_records) + b"".join(decision_records) + about
+        checked = struct.pack("<Q", len(_NATIVE_MAGIC) + 16 + len(content)) + content
+        return _NATIVE_MAGIC + struct.pack("<II", _NATIVE_VERSION, zlib.crc32(checked)) + checked
+
+    def _functions(self) -> dict[tuple[str, int], list[_Call]]:
+        """By name and body of the caller."""
+        functions: dict[tuple[str, int], list[_Call]] = {}
+        for site, advice in self._advice.items():
+            functions.setdefault((site.caller, site.body), []).append((site.callee, site.ordinal, advice))
+        return functions
+
+
+def _advice(functions: Iterable[tuple[str, int, Iterable[_Call]]]) -> dict[Site, int]:
+    """Advice by site, from name and body of each caller, and its calls; raises ValueError if a site is given twice."""
+    found: dict[Site, int] = {}
+    for name, body, calls in functions:
+        for callee, ordinal, value in calls:
+            site = Site(name, body, callee, ordinal)
+            if site in found:
+                raise ValueError(f"the site {shown(site)} is given twice")
+            found[site] = value
+    return found
+
+
+def _unpickled(functions: bytes, about: Mapping[str, Json]) -> Decisions:
+    return Decisions(_advice(json.loads(zlib.decompress(functions))), about)
+
+
+def _check_about(about: Mapping[str, Json]) -> None:
+    version, policy = about.get("llvm", "0"), about.get("policy", DEFAULT_BASE)
+    if not (isinstance(version, str) and _VERSION.fullmatch(version)):
+        raise PolicyError(f"decisions: expected a version of LLVM such as '22.1.8', found {shown(version)}")
+    if policy != DEFAULT_BASE and not (isinstance(policy, str) and _POLICY_CHECKSUM.fullmatch(policy)):
+        raise PolicyError(f"decisions: expected the checksum of a policy, or {DEFAULT_BASE!r}, found {shown(policy)}")
+
+
+def _parsed_checksum(policy: str) -> tuple[int, int]:
+    match = _POLICY_CHECKSUM.fullmatch(policy)
+    return (int(match[1], 16), int(match[2])) if match else (0, 0)
+
+
+def _base_name(policy: str) -> str:
+    return "the default decisions" if policy == DEFAULT_BASE else f"the policy {policy}"
+
+
+class OverridingPolicy(Policy):
+    """Decides as another policy, greedily, but for the decisions that it is given.
+
+    It decides within the compiler only, in the inliner's plugin, as the channel does not identify call sites.
+
+    Attributes:
+      base: decides elsewhere: a learned policy or the default.
+      decisions: by site.
+    """
+
+    def __init__(self, base: Policy, decisions: Decisions, name: str = ""):
+        self.name = name or f"{base.name} with decisions"
+        self.base = base
+        self.decisions = decisions
+
+    def start(self, header: Header, seed: int) -> Decider:
+        raise PolicyError(
+            f"policy {self.name!r}: only the inliner's plugin replays decisions; use the backend auto or plugin, and "
+            "a compiler that the plugin can be built for (llvm-NN-dev)"
+        )
+
+
+def policy_checksum(native: bytes) -> str:
+    """Identifies a base policy by its native form (see `spaces/native.py`): the CRC-32 in its header, and its size."""
+    if len(native) < 16 or native[:8] != _POLICY_MAGIC:
+        raise PolicyError("decisions: the base policy has no native form that the plugin can identify")
+    return f"{struct.unpack_from('<I', native, 12)[0]:08x}-{len(native)}"
+
+
+def provenance(problem: str, llvm: Sequence[int], native: bytes | None) -> dict[str, Json]:
+    """What `Decisions.about` has of a search: the problem, the version of LLVM, and the base policy's native form.
+
+    `native` is None for the default.
+    """
+    policy = DEFAULT_BASE if native is None else policy_checksum(native)
+    return {"problem": problem, "llvm": ".".join(map(str, llvm)), "policy": policy}
+
+
+@functools.lru_cache(1 << 16)
+def guid(name: str) -> int:
+    """LLVM's GUID of a symbol name: the first 8 bytes of its MD5, little-endian."""
+    digest = hashlib.md5(name.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], "little")

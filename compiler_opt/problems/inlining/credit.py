@@ -1,0 +1,79 @@
+"""Credit: which decision has changed which function.
+
+Legend: F functions, T decisions of a rollout.
+
+A module has hundreds of decisions, and its size says little about any one of them. A decision can only change the size
+of its caller, of the functions that its caller's body is inlined into afterwards, directly or within another function,
+and of its callee, which disappears when all its calls are inlined. Each decision is credited with their change, against
+the mean of a group of rollouts.
+"""
+
+import collections
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from compiler_opt.llvm.object_file import ObjectSizes
+from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.problems.inlining.comdats import function_weights
+
+
+def function_credit(
+    group: Sequence[ObjectSizes], call_sites: Sequence[CallSites], copies: Mapping[str, float]
+) -> list[np.ndarray]:
+    """Credits each decision of a group of rollouts of one module; see `Problem.credit`.
+
+    The credit is the weighted bytes saved in the functions that the decision can change.
+    """
+    costs: list[dict[str, float]] = []
+    mean: collections.defaultdict[str, float] = collections.defaultdict(float)
+    for sizes in group:
+        weights = function_weights(sizes, copies)
+        cost = {function: num_bytes * weights[function] for function, num_bytes in sizes.functions.items()}
+        costs.append(cost)
+        for function, weighted_bytes in cost.items():
+            mean[function] += weighted_bytes / len(group)
+    return [
+        decision_credit(
+            np.array([mean.get(function, 0.0) - cost.get(function, 0.0) for function in sites.functions]), sites
+        )
+        for cost, sites in zip(costs, call_sites, strict=True)
+    ]
+
+
+def decision_credit(saved: np.ndarray, sites: CallSites) -> np.ndarray:
+    """Sums up, for each decision, what is saved in the functions that it can change, each once.
+
+    Inlining copies the callee's body as it is at that moment. So the order of the decisions says where a body gets to:
+    from the last decision to the first, each function's later callers are known before they are needed.
+
+    Args:
+      saved: `[F]` of each function of `sites`, in order.
+      sites: of T decisions, in the order of the compilation.
+
+    Returns:
+      `[T]` float64.
+    """
+    (changed,) = np.nonzero(saved)
+    # Sets of functions as bits of an integer; only functions that have changed need one.
+    bits = [0] * len(saved)
+    for position, function in enumerate(changed.tolist()):
+        bits[function] = 1 << position
+    later = [0] * len(saved)  # the functions that each function's body gets into after the decision at hand
+    reached: list[int] = []
+    decisions = zip(sites.callers.tolist(), sites.callees.tolist(), sites.inlined.tolist(), strict=True)
+    for caller, callee, is_inlined in reversed(list(decisions)):
+        with_body = bits[caller] | later[caller]
+        reached.append(with_body | bits[callee])
+        if is_inlined:
+            later[callee] |= with_body
+    totals = _totals(sorted(set(reached)), saved[changed])
+    return np.array([totals[each] for each in reversed(reached)], np.float64)
+
+
+def _totals(sets: Sequence[int], values: np.ndarray) -> dict[int, float]:
+    """The sum of the values whose bits are set, for each set."""
+    num_bytes = (len(values) + 7) // 8
+    packed = np.frombuffer(b"".join(each.to_bytes(num_bytes, "little") for each in sets), np.uint8)
+    members = np.unpackbits(packed.reshape(len(sets), num_bytes), axis=1, count=len(values), bitorder="little")
+    return dict(zip(sets, (members @ values).tolist(), strict=True))

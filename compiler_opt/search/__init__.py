@@ -1,0 +1,1 @@
+"""Search over inlining decisions, for one linked program."""

@@ -1,0 +1,180 @@
+"""Searches one program of a corpus: compiles in workers, saves its state, confirms by linking."""
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.module import Module
+from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.llvm.object_file import ObjectSizes
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.decisions import Decisions, provenance
+from compiler_opt.policies.policy import Policy
+from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.search.compiling import PoolCompiler
+from compiler_opt.search.confirmation import Confirmed, confirm, needed_decisions
+from compiler_opt.search.saved_state import SavedState
+from compiler_opt.search.search import Found, Progress, Search, SearchSettings
+from compiler_opt.spaces.learned_policy import LearnedPolicy
+
+STATE_FILE = "search_state.json"
+_SAVE_SHARE = 20
+"""Saving takes at most one part in this of the time."""
+_MIN_SAVE_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchResult:
+    """What a search of one program has found.
+
+    Attributes:
+      name: the program's.
+      modules: names, in link order.
+      decisions: of the program; none if no search made it smaller.
+      found: the search, before linking.
+      confirmed: its result after linking.
+      num_decisions: under the base policy.
+      wall_s: seconds that this call took.
+    """
+
+    name: str
+    modules: Sequence[str]
+    decisions: Decisions
+    found: Found
+    confirmed: Confirmed
+    num_decisions: int
+    wall_s: float
+
+    @property
+    def compiles(self) -> int:
+        """All compiles of modules, with those that confirmed the result."""
+        return sum(self.found.compiles.values()) + self.confirmed.compiles
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of the compiler."""
+        return self.found.cpu_s + self.confirmed.cpu_s
+
+    def after(self, compiles: int) -> float:
+        """The relative change of linked text that was confirmed after so many compiles; 0 is none."""
+        reached = [each for each in self.found.curve if each.compiles <= compiles]
+        return reached[-1].confirmed_bytes / reached[-1].base_bytes - 1 if reached else 0.0
+
+
+def search(
+    modules: Sequence[Module],
+    base: Policy,
+    pool: WorkerPool[ObjectSizes],
+    problem: AnyProblem,
+    toolchain: Toolchain,
+    settings: SearchSettings,
+    *,
+    name: str = "program",
+    targets: Mapping[str, Sequence[str]] | None = None,
+    folder: Path | None = None,
+    rollout_settings: RolloutSettings = RolloutSettings(),
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> SearchResult:
+    """Searches for decisions that make a program small, confirms them by linking, and keeps those that do.
+
+    Args:
+      modules: of the program, in link order.
+      base: decides elsewhere: the default, or a learned policy that runs in the plugin.
+      pool: workers for this toolchain and problem.
+      problem: inlining for size.
+      toolchain: the compiler; it must be able to load the plugin.
+      settings: how to search.
+      name: the program's.
+      targets: names of modules that are linked together, by target; none of them gets larger. By default all modules.
+      folder: where the state is kept, from which a search that was interrupted continues.
+      rollout_settings: limits of a compilation.
+      on_progress: called after each round.
+
+    Raises:
+      ConfigError: the folder has the state of another search.
+      CorpusError: no module compiles.
+      PolicyError: the base cannot decide in the plugin.
+      ToolchainError: the compiler or lld is missing, or cannot load the plugin.
+    """
+    started_s = time.monotonic()
+    lld = toolchain.tool("ld.lld")
+    native = problem.native_form(base.weights) if isinstance(base, LearnedPolicy) else None
+    if native is None and not base.is_default:
+        raise PolicyError(f"policy {base.name!r}: a search starts from the default or a learned policy")
+    about = provenance(problem.name, toolchain.version, native)
+    identity = {"compiler": str(about["llvm"]), "policy": str(about["policy"]), **_identity(modules, settings)}
+    path = None if folder is None else folder / STATE_FILE
+    others = [] if base.is_default else [PoolCompiler(pool, modules, DefaultPolicy(problem), rollout_settings)]
+    compiler = PoolCompiler(pool, modules, base, rollout_settings)
+    saver = _Saver(path, identity)
+
+    def report(progress: Progress) -> None:
+        saver.save(run)
+        on_progress(progress)
+
+    run = Search(
+        compiler,
+        len(modules),
+        settings,
+        other_starts=others,
+        on_progress=report,
+        resume=None if path is None else SavedState.load(path, identity),
+    )
+    try:
+        found = run.run()
+    finally:
+        saver.save(run, at_once=True)
+    numbers = {module.name: number for number, module in enumerate(modules)}
+    if targets is None:
+        targets = {name: [module.name for module in modules]}
+    if unknown := sorted({module for members in targets.values() for module in members} - numbers.keys()):
+        raise ConfigError(f"targets: expected modules of {name}, found {unknown[0]!r}")
+    with scratch_directory() as scratch:
+        confirmed = confirm(
+            compiler,
+            found,
+            needed_decisions(found, base_is_default=base.is_default),
+            {target: [numbers[module] for module in members] for target, members in targets.items()},
+            lld,
+            scratch,
+        )
+    about |= {"program": name, "search": {"compiles": sum(found.compiles.values()), "seed": settings.seed}}
+    return SearchResult(
+        name=name,
+        modules=[module.name for module in modules],
+        decisions=Decisions(confirmed.decisions, about),
+        found=found,
+        confirmed=confirmed,
+        num_decisions=sum(len(calls) for build in found.base.builds.values() for calls in build.calls.values()),
+        wall_s=time.monotonic() - started_s,
+    )
+
+
+def _identity(modules: Sequence[Module], settings: SearchSettings) -> dict[str, str]:
+    digest = hashlib.sha256()
+    for module in modules:
+        digest.update(f"{module.name}\0".encode("utf-8", "surrogateescape"))
+        digest.update(module.bitcode_path.read_bytes())
+        digest.update("\0".join(module.options()).encode("utf-8", "surrogateescape"))
+    lasting = dataclasses.replace(settings, budget=0, max_minutes=None, min_modules=1)
+    return {"program": digest.hexdigest()[:16], "setting": repr(lasting)}
+
+
+class _Saver:
+    """Saves a search now and then."""
+
+    def __init__(self, path: Path | None, identity: Mapping[str, str]):
+        self._path, self._identity = path, identity
+        self._due_s = time.monotonic() + _MIN_SAVE_S
+
+    def save(self, run: Search, *, at_once: bool = False) -> None:
+        now_s = time.monotonic()
+        if self._path is None or not run.has_started or not (at_once or now_s >= self._due_s):
+            return
+        run.state().save(self._path, self._identity)
+        self._due_s = time.monotonic() + max(_MIN_SAVE_S, _SAVE_SHARE * (time.monotonic() - now_s))

@@ -1,0 +1,407 @@
+"""Searches for the inlining decisions that make a linked program small.
+
+compile all modules under the base policy, and with nothing inlined; take the smaller of each component
+until the budget is spent, or no move is left:
+    plan: the most promising untried moves that touch no common unit; compile the modules in which they are
+    keep the components of these builds that save linked bytes
+    now and then, confirm: compile what has been composed; what turns out larger than in the last confirmed state is
+    taken back
+
+The result is the best state that was compiled as it is. The search is deterministic for a seed, unless it is stopped
+by time.
+"""
+
+import collections
+import dataclasses
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from compiler_opt.errors import CorpusError
+from compiler_opt.policies.decisions import Site
+from compiler_opt.search.builds import Build, Compiled, Compiler, build_of, comdat_groups
+from compiler_opt.search.moves import Move, MoveMaker
+from compiler_opt.search.planning import Expectations, Plan, plan
+from compiler_opt.search.program import Component, Program, compare
+from compiler_opt.search.saved_state import SavedState, pins_from
+
+_CONFIRM_ATTEMPTS = 3
+_FEW_MOVES = 16
+"""With fewer untried moves, random pairs are tried as well."""
+_MAX_SHARE = 8
+"""A module gets at most this many times the compiles of the average one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchSettings:
+    """How to search.
+
+    Attributes:
+      budget: compiles a module, on the average; a search may end with fewer.
+      max_minutes: wall-clock limit; None for none.
+      seed: of random moves.
+      max_moves: tried in one compile of a module; 1 tries one at a time.
+      kinds: of moves (see `Move`), from which a search chooses.
+      confirm_after: compiles for each module that awaits confirmation, until it is confirmed.
+      min_modules: compiled at a time, if there are moves for them: as many as there are CPUs.
+    """
+
+    budget: int = 100
+    max_minutes: float | None = None
+    seed: int = 0
+    max_moves: int = 64
+    kinds: tuple[str, ...] = ("call", "callee", "caller", "default", "free", "exposed", "pair")
+    confirm_after: float = 4.0
+    min_modules: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a search is.
+
+    Attributes:
+      compiles: so far.
+      cpu_s: CPU seconds of the compiler in them.
+      base_bytes: linked text under the base policy.
+      linked_bytes: of the current state, as composed.
+      confirmed_bytes: of the best state that was compiled as it is.
+    """
+
+    compiles: int
+    cpu_s: float
+    base_bytes: float
+    linked_bytes: float
+    confirmed_bytes: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a search of one program has found.
+
+    Attributes:
+      base: the program under the base policy.
+      best: the smallest one that was compiled as it is; may be `base`.
+      compiles: by module, without what confirms the result.
+      cpu_s: CPU seconds of the compiler.
+      curve: progress over time.
+      failures: why modules are left out, by their numbers.
+    """
+
+    base: Program
+    best: Program
+    compiles: Mapping[int, int]
+    cpu_s: float
+    curve: Sequence[Progress]
+    failures: Mapping[int, str]
+
+
+class Search:
+    """One search; `run` does all of it.
+
+    Attributes:
+      has_started: whether the first states are compiled.
+    """
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        num_modules: int,
+        settings: SearchSettings = SearchSettings(),
+        *,
+        other_starts: Sequence[Compiler] = (),
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+        resume: SavedState | None = None,
+    ):
+        """Compiles nothing yet.
+
+        Args:
+          compiler: decides as the base policy where it is given no decision.
+          num_modules: of the program.
+          settings: how to search.
+          other_starts: compilers with other base policies, from whose builds the search takes what is smaller.
+          on_progress: called after each round; `state` then has all that is needed to resume.
+          resume: an earlier search, which is continued.
+        """
+        self.has_started = False
+        self._compiler = compiler
+        self._num_modules = num_modules
+        self._settings = settings
+        self._other_starts = other_starts
+        self._on_progress = on_progress
+        self._resumed = resume
+        state = resume or SavedState()
+        self._expectations = Expectations.from_json(state.expectations)
+        self._tried: dict[int, int] = dict(state.tried)
+        self._versions = collections.Counter(state.versions)
+        self._limits: dict[int, int] = dict(state.limits)
+        self._compiles = collections.Counter(state.compiles)
+        self._cpu_s = state.cpu_s
+        self._curve = [Progress(*each) for each in state.curve]
+        self._round = state.round
+        self._program = Program(())
+        self._groups: dict[str, str] = {}
+        self._failures: dict[int, str] = {}
+        self._moves: dict[int, tuple[Build, list[Move]]] = {}
+        self._exposed: dict[int, list[Move]] = collections.defaultdict(list)
+        self._since_confirmed = 0
+
+    def run(self) -> Found:
+        """Searches until the budget or the time is spent, or nothing is left to try.
+
+        Raises:
+          CorpusError: no module compiles.
+        """
+        started_s = time.monotonic()
+        self._start()
+        limit_s = None if self._settings.max_minutes is None else 60 * self._settings.max_minutes
+        budget = self._settings.budget * len(self._base.builds)
+        while limit_s is None or time.monotonic() < started_s + limit_s:
+            waiting = len(self._program.inexact)
+            left = budget - self._compiles.total() - 2 * waiting
+            if self._since_confirmed >= self._settings.confirm_after * waiting > 0:
+                self._confirm()
+                continue
+            chosen = self._plan(left) if left > 0 else None
+            if chosen is None or not chosen.moves:
+                if not waiting:
+                    break
+                self._confirm()
+                continue
+            self._try(chosen)
+            self._report()
+        if self._program.inexact:
+            self._confirm()
+        self._report()
+        return Found(self._base, self._best, self._compiles, self._cpu_s, self._curve, self._failures)
+
+    def _compile(
+        self, requests: Mapping[int, Mapping[Site, int]], compiler: Compiler | None = None
+    ) -> dict[int, Compiled]:
+        """Compiles modules; those that fail are missing from the result."""
+        found = {}
+        for module, compiled in sorted((compiler or self._compiler).compile(requests).items()):
+            self._compiles[module] += 1
+            if isinstance(compiled, str):
+                self._failures.setdefault(module, compiled)
+            else:
+                self._cpu_s += compiled.cpu_s
+                found[module] = compiled
+        return found
+
+    def _build(self, compiled: Mapping[int, Compiled]) -> dict[int, Build]:
+        builds = {}
+        for module, each in compiled.items():
+            previous = self._program.builds[module].calls if module in self._program.builds else {}
+            builds[module] = build_of(each, module, self._groups, previous)
+        return builds
+
+    def _start(self) -> None:
+        """The first states: those of the base, without inlining, and of other policies, or that of the saved search."""
+        base = self._compile({module: {} for module in range(self._num_modules)})
+        if not base:
+            raise CorpusError(f"no module compiles; the first: {next(iter(self._failures.values()), 'there is none')}")
+        excluded = dict(self._failures)
+        nothing = {m: dict.fromkeys(compiled.sites, 0) for m, compiled in base.items()}
+        without = self._compile(nothing)
+        self._groups = {**comdat_groups(without.values()), **comdat_groups(base.values())}
+        sizes: dict[str, int] = {}
+        for compiled in (*base.values(), *without.values()):
+            sizes.update(compiled.sizes.functions)
+        self._maker = MoveMaker(sizes)
+        self._base = Program(self._build(base).values())
+        self._best = self._base.copy()
+        self._program = self._base.copy()
+        self._limits = {m: self._limits.get(m, self._settings.max_moves) for m in base}
+        starts = [self._build(without)]
+        for compiler in self._other_starts:
+            starts.append(self._build(self._compile({m: {} for m in base}, compiler)))
+        if self._resumed is not None:
+            for saved in (self._resumed.best, self._resumed.current):
+                pins = pins_from(saved)
+                self._adopt_whole(self._build(self._compile({m: self._pinned(m, pins) for m in base})))
+                self._since_confirmed = 0
+                self._confirm()
+        else:
+            for start in starts:
+                self._adopt(start, compare(self._program, start)[0])
+        self._failures = excluded
+        self.has_started = True
+        self._confirm()
+        self._report()
+
+    def _pinned(self, module: int, pins: Mapping[str, Sequence[tuple[Site, int]]]) -> dict[Site, int]:
+        return {site: advice for name in self._base.builds[module].by_name for site, advice in pins.get(name, ())}
+
+    def _plan(self, left: int) -> Plan:
+        generator = random.Random(self._settings.seed * 1_000_003 + self._round)
+        candidates: list[tuple[float, Move]] = []
+        limits = {}
+        for module in self._program.builds:
+            if self._compiles[module] >= _MAX_SHARE * self._settings.budget:
+                continue
+            limits[module] = self._limits[module]
+            moves = [move for move in self._moves_of(module) if self._is_new(move)]
+            if len(moves) < _FEW_MOVES and "pair" in self._settings.kinds:
+                pairs = self._maker.pairs(self._program, module, generator, limits[module])
+                moves += {move.key: move for move in pairs if self._is_new(move)}.values()
+            candidates += [(self._expectations.saved_bytes(move), move) for move in moves]
+        return plan(self._program, candidates, limits, min_modules=self._settings.min_modules, max_modules=max(1, left))
+
+    def _moves_of(self, module: int) -> list[Move]:
+        build = self._program.builds[module]
+        cached = self._moves.get(module)
+        if cached is None or cached[0] is not build:
+            moves = [move for move in self._maker.moves(self._program, module) if move.kind in self._settings.kinds]
+            self._moves[module] = cached = (build, moves)
+        return cached[1] + self._exposed[module]
+
+    def _is_new(self, move: Move) -> bool:
+        """Whether a move was not tried since its functions have changed."""
+        return self._tried.get(move.key, -1) < self._stamp(move)
+
+    def _stamp(self, move: Move) -> int:
+        return sum(self._versions[name] for name in move.functions)
+
+    def _try(self, chosen: Plan) -> None:
+        """Compiles with all moves of a plan, and keeps what saves bytes."""
+        self._round += 1
+        flips: dict[int, dict[Site, int]] = {module: {} for module in chosen.compiled()}
+        for move, modules in chosen.pairs():
+            for module in modules:
+                flips[module].update(move.flips)
+        freed = {m: set().union(*(move.freed for move, modules in chosen.pairs() if m in modules)) for m in flips}
+        compiled = self._compile({m: {**self._program.decisions(m, freed[m]), **flips[m]} for m in flips})
+        trial = self._build(compiled)
+        # Moves after the point where LLVM stopped to decide were not tried.
+        cut = {m for m, build in trial.items() if build.is_cut and not self._program.builds[m].is_cut}
+        reached = {m: {(site.caller, site.body) for site in compiled[m].sites} for m in cut}
+        tried = [
+            (move, modules)
+            for move, modules in chosen.pairs()
+            if all(move.callers <= reached[m] for m in modules & cut)
+        ]
+        self._tried.update((move.key, self._stamp(move)) for move, _ in tried)
+        self._since_confirmed += len(flips)
+        for module in (flips.keys() - trial.keys()) | cut:
+            self._limits[module] = max(1, self._limits[module] // 2)
+        measured = [move for move, modules in tried if modules <= trial.keys()]
+        components, leftover = compare(self._program, trial)
+        self._learn(measured, components)
+        self._find_exposed(measured, components, trial)
+        inexact = {module: build for module, build in trial.items() if not self._program.builds[module].is_exact}
+        self._adopt(trial, components)
+        if leftover and inexact:
+            # The new builds correct what was composed before.
+            self._program.adopt(inexact, [Component(frozenset(), leftover, 0, {})])
+        self._note_best()
+
+    def _note_best(self) -> None:
+        if not self._program.inexact and self._program.linked_bytes < self._best.linked_bytes:
+            self._best = self._program.copy()
+
+    def _learn(self, moves: Sequence[Move], components: Sequence[Component]) -> None:
+        """Divides what each component saves among its moves."""
+        saved: dict[int, float] = dict.fromkeys((move.key for move in moves), 0.0)
+        for component in components:
+            inside = [move for move in moves if not move.callers.isdisjoint(component.callers)]
+            total = sum(move.scale_bytes for move in inside)
+            for move in inside:
+                saved[move.key] += component.saved_bytes * move.scale_bytes / total
+        for move in moves:
+            self._expectations.learn(move, saved[move.key])
+
+    def _find_exposed(self, moves: Sequence[Move], components: Sequence[Component], trial: Mapping[int, Build]) -> None:
+        if "exposed" not in self._settings.kinds:
+            return
+        for component in components:
+            inside = [move for move in moves if not move.callers.isdisjoint(component.callers)]
+            if component.saved_bytes > 0 or len(inside) != 1 or inside[0].kind != "call":
+                continue
+            (move,) = inside
+            ((site, advice),) = move.flips
+            owner = self._program.owner((site.caller, site.body))
+            if advice and owner in trial:
+                self._exposed[owner] += self._maker.exposed(self._program.builds[owner], move, trial[owner])
+
+    def _adopt(self, trial: Mapping[int, Build], components: Iterable[Component]) -> None:
+        """Takes the components that save bytes."""
+        kept = [component for component in components if component.saved_bytes > 0]
+        self._program.adopt(trial, kept)
+        for component in kept:
+            self._touch(component)
+
+    def _touch(self, component: Component) -> None:
+        """Lets the moves of a component's functions be tried again."""
+        names = {name for name, _ in component.callers} | {name for _, name in component.units}
+        self._versions.update(names)
+
+    def _adopt_whole(self, builds: Mapping[int, Build]) -> None:
+        self._program.adopt(builds, (), whole=True)
+
+    def _confirm(self) -> None:
+        """Compiles the state as it is; takes back what is larger than in the best confirmed one."""
+        for _ in range(_CONFIRM_ATTEMPTS):
+            modules = self._program.inexact
+            before = {module: self._program.builds[module] for module in modules}
+            built = self._build(self._compile({module: self._program.decisions(module) for module in modules}))
+            self._adopt_whole(built)
+            for module in before.keys() - built.keys():
+                self._adopt_whole({module: self._best.builds[module]})
+            self._adapt_limits(before, built)
+            if self._program.inexact:
+                continue
+            old = self._best
+            different = {
+                module: build for module, build in self._program.builds.items() if build is not old.builds[module]
+            }
+            worse = [component for component in compare(old, different)[0] if component.saved_bytes < 0]
+            self._note_best()
+            if not worse:
+                break
+            self._program.adopt(
+                {module: old.builds[module] for module in different}, [component.reverse() for component in worse]
+            )
+            for component in worse:
+                self._touch(component)
+        if self._program.inexact or self._program.linked_bytes > self._best.linked_bytes:
+            self._program = self._best.copy()
+        self._since_confirmed = 0
+        self._report()
+
+    def _adapt_limits(self, composed: Mapping[int, Build], built: Mapping[int, Build]) -> None:
+        """Fewer moves at once in modules whose composed sizes were wrong, more where they were right."""
+        for module, build in built.items():
+            expected, units = composed[module].units, build.units
+            old = self._best.builds[module].units
+            wrong = sum(abs(expected.get(u, 0) - units.get(u, 0)) for u in expected.keys() | units.keys())
+            moved = sum(abs(old.get(u, 0) - units.get(u, 0)) for u in old.keys() | units.keys())
+            factor = 0.5 if wrong > 0.25 * moved + 16 else 1.5
+            self._limits[module] = max(4, min(self._settings.max_moves, round(self._limits[module] * factor)))
+            self._limits[module] = min(self._limits[module], self._settings.max_moves)
+
+    def _report(self) -> None:
+        self._curve.append(
+            Progress(
+                self._compiles.total(),
+                self._cpu_s,
+                self._base.linked_bytes,
+                self._program.linked_bytes,
+                self._best.linked_bytes,
+            )
+        )
+        self._on_progress(self._curve[-1])
+
+    def state(self) -> SavedState:
+        """All that is needed to resume the search, once it `has_started`."""
+        return SavedState(
+            round=self._round,
+            best=self._best.all_decisions(),
+            current=self._program.all_decisions(),
+            expectations=self._expectations.to_json(),
+            tried=self._tried,
+            versions=self._versions,
+            limits=self._limits,
+            compiles=self._compiles,
+            cpu_s=self._cpu_s,
+            curve=[dataclasses.astuple(each) for each in self._curve],
+        )

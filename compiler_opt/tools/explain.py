@@ -1,0 +1,117 @@
+"""Explains why a program is larger or smaller with a policy: which inlining decisions made the difference.
+
+Compiles a corpus with the compiler's default and with a policy (or with two policies), compares call sites and function
+sizes, and attributes each function's change to the decisions at which the builds differ:
+
+    python -m compiler_opt.tools.explain --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT --verify=20
+
+`--verify=N` measures the N largest decisions: each is made as in the first build, alone, and the program is linked
+again. The output folder gets `decisions.csv`, `functions.csv`, `summary.json` and `report.html`.
+"""
+
+import contextlib
+import dataclasses
+import sys
+
+from absl import flags
+from tqdm import tqdm
+
+from compiler_opt.collect.rollout import DefaultPolicy, Rollout
+from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
+from compiler_opt.errors import ConfigError
+from compiler_opt.evaluation import explain_report
+from compiler_opt.evaluation.explain import ExplainSettings, explain
+from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.llvm.inliner_plugin import inliner_plugin
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.policies.policy import Policy
+from compiler_opt.problems import problem as problems
+from compiler_opt.spaces.learned_policy import LearnedPolicy
+from compiler_opt.tools import entry_point, gin_settings, shared_flags
+from compiler_opt.tools.entry_point import echo
+
+_CORPUS = shared_flags.CorpusFlags()
+_POLICY_PATH = shared_flags.required_path("policy_path", "Folder of the policy to explain.")
+_OTHER_POLICY_PATH = shared_flags.path(
+    "other_policy_path", "Folder of the policy to compare it with; by default, the compiler's own decisions."
+)
+_OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
+_CLANG_PATH = shared_flags.clang_path()
+_NUM_WORKERS = shared_flags.num_workers()
+_PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to explain; by default all.")
+_VERIFY = flags.DEFINE_integer("verify", 0, "How many of the largest decisions to measure, each alone.", 0)
+_GIN = gin_settings.GinFlags("Gin files; settings of rollout and problem_config (by default the policy's) apply here.")
+
+
+@entry_point.command
+def entry() -> None:
+    settings = _GIN.read(gin_settings.of_compilations())
+    corpus = _CORPUS.filtered(_CORPUS.load())
+    if _PROJECTS.value:
+        corpus = corpus.select(projects=_PROJECTS.value)
+    problem = problems.load("inlining")
+    second = problem.load_policy(_POLICY_PATH.value)
+    first: Policy = DefaultPolicy(problem)
+    given: ProblemConfig = settings["problem_config"]
+    if _OTHER_POLICY_PATH.value is not None:
+        other = problem.load_policy(_OTHER_POLICY_PATH.value)
+        if other.weights.checksum() == second.weights.checksum():
+            raise ConfigError(f"--other_policy_path={_OTHER_POLICY_PATH.value}: is the policy of --policy_path")
+        first = dataclasses.replace(other, name="other policy")
+    if changed := given or _recorded_flags(second):
+        corpus = corpus.configured(changed)
+    toolchain = probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    features = [feature.name for feature in toolchain.require(problem.advisor.problem).features]
+    for policy in (first, second):
+        if isinstance(policy, LearnedPolicy):
+            policy.check(features)
+    # Otherwise a plugin that cannot be built would be every module's failure.
+    inliner_plugin(toolchain)
+    output_path = _OUTPUT_PATH.value
+    check_folder_writable(output_path)
+    interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(exclusive_directory(output_path, "--output_path"))
+        total = 2 * len(corpus.modules)
+        bar = stack.enter_context(tqdm(total=total, unit="compile", mininterval=interval_s))
+
+        def advance(rollout: Rollout) -> None:
+            bar.update()
+            bar.total = max(total, bar.n)  # Measuring single decisions takes more.
+
+        explanation = explain(
+            corpus,
+            first,
+            second,
+            problem=problem,
+            toolchain=toolchain,
+            settings=ExplainSettings(_NUM_WORKERS.value, _VERIFY.value, settings["rollout"]),
+            provenance={
+                "Compiler": toolchain.version_text,
+                "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
+                "First": str(_OTHER_POLICY_PATH.value or "the compiler's own decisions"),
+                "Second": str(_POLICY_PATH.value),
+            },
+            on_rollout=advance,
+        )
+        page = explain_report.write(explanation, output_path)
+    echo(explain_report.terminal_text(explanation))
+    print(f"report: {page}")
+
+
+def _recorded_flags(policy: LearnedPolicy) -> ProblemConfig:
+    """The flags that the policy was trained with."""
+    recorded = ProblemConfig.from_json(policy.weights.metadata)
+    try:
+        # The policy is untrusted, even if the corpus is trusted.
+        recorded.check()
+    except ConfigError as error:
+        raise ConfigError(
+            f"--policy_path={_POLICY_PATH.value}: was trained with flags that cannot be used: {error}"
+        ) from None
+    return recorded
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,41 @@
+"""The progress bar of searches."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import NoReturn
+
+from tqdm import tqdm
+
+from compiler_opt.search.search import Progress
+
+
+class SearchBar:
+    """Shows compiles out of a budget, and what has been won so far."""
+
+    def __init__(self, bar: "tqdm[NoReturn]"):
+        self._bar = bar
+        self._done = 0
+        self._before = 0
+
+    def begin(self, name: str) -> None:
+        """Begins the search of a program."""
+        self._done += self._before
+        self._before = 0
+        self._bar.set_description(name)
+
+    def show(self, progress: Progress) -> None:
+        """Shows the progress of the current search."""
+        self._before = progress.compiles
+        saved = progress.base_bytes - progress.confirmed_bytes
+        change = -saved / progress.base_bytes if progress.base_bytes else 0.0
+        self._bar.set_postfix_str(f"{saved:,.0f} bytes ({change:+.2%})", refresh=False)
+        self._bar.update(self._done + progress.compiles - self._bar.n)
+
+
+@contextlib.contextmanager
+def search_bar(total: int) -> Iterator[SearchBar]:
+    """A bar on stderr for so many compiles in all."""
+    interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
+    with tqdm(total=total, unit="compile", mininterval=interval_s) as bar:
+        yield SearchBar(bar)

@@ -1,0 +1,178 @@
+"""Decision files: what identifies a decision, the file on disk, and its native form."""
+
+import pickle
+import struct
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+from compiler_opt.errors import PolicyError
+from compiler_opt.files import write_checked_json
+from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.decisions import (
+    DEFAULT_BASE,
+    Decisions,
+    OverridingPolicy,
+    Site,
+    guid,
+    policy_checksum,
+    provenance,
+    sites_of,
+)
+from compiler_opt.policies.policy import ConstantPolicy
+from compiler_opt.tensor_spec import TensorSpec
+
+_ABOUT = {**provenance("inlining", (22, 1, 8), None), "program": "zlib"}
+_A, _B = Site("f", 2**64 - 1, "g", 0), Site("f", 7, "g", 1)
+
+_NAMES = st.binary(max_size=12).map(lambda name: name.replace(b"\0", b"").decode("utf-8", "surrogateescape"))
+_SITES = st.builds(Site, _NAMES, st.integers(0, 2**64 - 1), _NAMES, st.integers(0, 2**32 - 1))
+_DECISIONS = st.dictionaries(_SITES, st.integers(0, 1), max_size=8).map(lambda advice: Decisions(advice, _ABOUT))
+
+
+def test_the_ordinal_counts_calls_of_the_same_callee_in_the_same_caller() -> None:
+    callers, callees = (np.array(column, np.int32) for column in ([0, 0, 1, 0, 0], [1, 1, 2, 2, 1]))
+    bodies = np.array([2**64 - 1, 2**64 - 1, 5, 2**64 - 1, 2**64 - 1], np.uint64)
+    found = sites_of(CallSites(("f", "g", "h"), callers, callees, np.zeros(5, bool), bodies))
+    body = 2**64 - 1
+    assert found == [
+        Site("f", body, "g", 0),
+        Site("f", body, "g", 1),
+        Site("g", 5, "h", 0),
+        Site("f", body, "h", 0),
+        Site("f", body, "g", 2),
+    ]
+    with pytest.raises(PolicyError, match="use the backend plugin"):
+        sites_of(CallSites(("f",), callers, callees, np.zeros(5, bool)))
+
+
+# Each example writes a file to disk.
+@hypothesis.settings(max_examples=25)
+@hypothesis.given(_DECISIONS)
+def test_a_file_and_a_pickle_give_the_same_decisions(decisions: Decisions) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        decisions.save(Path(folder) / "decisions.json")
+        read = Decisions.load(Path(folder) / "decisions.json")
+    for copy in (read, pickle.loads(pickle.dumps(decisions))):  # noqa: S301 - our own
+        assert copy == decisions and list(copy) == list(decisions) and copy.about == decisions.about
+
+
+def test_operations_leave_the_original_as_it_is() -> None:
+    decisions = Decisions({_A: 1, _B: 0}, _ABOUT)
+    assert list(decisions) == [_B, _A] and len(decisions) == 2 and decisions.major == 22
+    assert decisions.merged(Decisions({_A: 0}, {"cost": 5})) == {_A: 0, _B: 0}
+    assert decisions.without([_B]) == {_A: 1} and decisions.without([_B]).about == _ABOUT
+    assert decisions.of_callers({"g"}) == {} and decisions.of_callers({"f"}) == decisions
+    assert decisions == {_A: 1, _B: 0}
+    with pytest.raises(PolicyError, match="cannot merge those for the versions of LLVM 22 and 19"):
+        decisions.merged(Decisions({}, {"llvm": "19.1.7"}))
+
+
+@pytest.mark.parametrize(
+    ("advice", "about", "message"),
+    [
+        ({_A: 2}, {}, "expected advice of 0 or 1, found 2"),
+        ({Site("f", 2**64, "g", 0): 1}, {}, "expected a body of 64 bits"),
+        ({Site("f", 0, "g", -1): 1}, {}, "expected a body of 64 bits"),
+        ({}, {"llvm": 22}, "expected a version of LLVM such as '22.1.8', found 22"),
+        ({}, {"policy": "best"}, "expected the checksum of a policy, or 'default', found 'best'"),
+    ],
+)
+def test_impossible_values_are_refused(advice: dict[Site, int], about: dict[str, object], message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        Decisions(advice, about)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: "", "damaged (not JSON)"),
+        (lambda text: text[:-30], "damaged (not JSON)"),
+        (lambda text: text.replace('"g"', '"h"'), "damaged (does not match its checksum)"),
+        (lambda text: "[" * 100_000, "damaged (not JSON)"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_name(damage: Callable[[str], str], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "decisions.json"
+    Decisions({_A: 1}, _ABOUT).save(path)
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(PolicyError) as raised:
+        Decisions.load(path)
+    assert str(raised.value).startswith(f"{path}: ") and message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"format": 1, "about": {}}, "expected the key 'functions'"),
+        ({"format": 9, "about": {}, "functions": []}, "expected format 1, found 9"),
+        ({"format": 1, "about": {}, "functions": [{"name": "f", "body": "7", "calls": []}]}, "body"),
+        ({"format": 1, "about": {}, "functions": [{"name": "f", "body": "0" * 16, "calls": [["g", 0, 2]]}]}, "calls"),
+        ({"format": 1, "about": {"llvm": "new"}, "functions": []}, "expected a version of LLVM"),
+        (
+            {"format": 1, "about": {}, "functions": [{"name": "f", "body": "0" * 16, "calls": [["g", 0, 1]] * 2}]},
+            "is given twice",
+        ),
+    ],
+)
+def test_a_file_with_other_content_is_refused_by_name(content: dict[str, object], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "decisions.json"
+    write_checked_json(path, content)
+    with pytest.raises(PolicyError) as raised:
+        Decisions.load(path)
+    assert str(raised.value).startswith(f"{path}: ") and message in str(raised.value)
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"decisions.json: cannot be read \(No such file"):
+        Decisions.load(tmp_path / "decisions.json")
+
+
+def test_the_native_form_has_sorted_records() -> None:
+    # LLVM's own values: the first 8 bytes of the names' MD5.
+    assert guid("main") == 15822663052811949562
+    advice = {Site("f", body, callee, ordinal): body % 2 for body in (3, 2) for callee in "ab" for ordinal in (1, 0)}
+    blob = Decisions(advice, _ABOUT).native_form()
+    assert blob[:8] == b"mlgo-dec" and len(blob) == struct.unpack_from("<Q", blob, 16)[0]
+    assert struct.unpack_from("<4I", blob, 24)[:3] == (22, 2, 8)
+    assert struct.unpack_from("<2I", blob, 40) == (0, 0)
+    callers = [struct.unpack_from("<QQII", blob, 48 + 24 * index) for index in range(2)]
+    assert callers == [(guid("f"), 2, 0, 4), (guid("f"), 3, 4, 4)]
+    records = [struct.unpack_from("<QII", blob, 96 + 16 * index) for index in range(8)]
+    keys = sorted((guid(callee), ordinal) for callee in "ab" for ordinal in (0, 1))
+    assert records == [(*key, 0) for key in keys] + [(*key, 1) for key in keys]
+    with pytest.raises(PolicyError, match="expected the keys 'llvm' and 'policy'"):
+        Decisions(advice).native_form()
+    assert Decisions(advice).native_form(major=22, policy="0000000a-20")[40:48] == struct.pack("<2I", 10, 20)
+
+
+def test_another_compiler_or_policy_is_refused() -> None:
+    decisions = Decisions({_A: 1}, _ABOUT)
+    decisions.check(major=22, policy=DEFAULT_BASE)
+    Decisions({_A: 1}).check(major=19, policy="0000000a-20")
+    with pytest.raises(PolicyError, match=r"a.json: for LLVM 22, but the compiler has LLVM 19"):
+        decisions.check(major=19, policy=DEFAULT_BASE, origin="a.json")
+    with pytest.raises(PolicyError, match="made with the default decisions, but this is the policy 0000000a-20"):
+        decisions.check(major=22, policy="0000000a-20")
+    with pytest.raises(PolicyError, match="no native form"):
+        policy_checksum(b"")
+
+
+def test_a_policy_is_known_by_the_header_of_its_native_form() -> None:
+    native = b"mlgo-net" + struct.pack("<II", 1, 0xABC) + bytes(84)
+    about = provenance("inlining", (22, 1, 8), native)
+    assert about == {"problem": "inlining", "llvm": "22.1.8", "policy": "00000abc-100"}
+    assert struct.unpack_from("<2I", Decisions({}, about).native_form(), 40) == (0xABC, 100)
+
+
+def test_the_channel_is_refused() -> None:
+    header = Header((TensorSpec("x", np.dtype("i8"), (1,)),), TensorSpec("advice", np.dtype("i8"), (1,)))
+    policy = OverridingPolicy(ConstantPolicy(0, "never"), Decisions())
+    with pytest.raises(PolicyError, match="'never with decisions': only the inliner's plugin replays"):
+        policy.start(header, 0)
