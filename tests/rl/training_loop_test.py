@@ -132,7 +132,10 @@ def _check_policy_decides_as_its_weights(path: Path) -> None:
     logits = policy.logits(features)
     saved = tf.saved_model.load(str(path)).signatures["action"]
     inputs = saved.structured_input_signature[1]
-    names = {key: name for key in inputs for name in FEATURES if key.endswith(name)}
+    # Some names end with others.
+    ends = {key: [name for name in FEATURES if key.endswith(name)] for key in inputs}
+    names = {key: max(found, key=len) for key, found in ends.items() if found}
+    assert len(set(names.values())) == len(FEATURES)
     for index in range(50):
         arguments = {key: tf.zeros(spec.shape, spec.dtype) for key, spec in inputs.items() if key not in names}
         arguments |= {key: tf.constant([features[name][index]], tf.int64) for key, name in names.items()}
