@@ -6,7 +6,8 @@ import pytest
 
 from compiler_opt.errors import CorpusError
 from compiler_opt.search.builds import Compiled
-from compiler_opt.search.search import Found, Search, SearchSettings
+from compiler_opt.search.found import Found
+from compiler_opt.search.search import Search, SearchSettings
 from tests.search.simulator import Function, Module, Simulator, exhaustive, linked_bytes
 
 
