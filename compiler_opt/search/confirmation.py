@@ -8,7 +8,7 @@ from compiler_opt.llvm.object_file import linked_text_bytes
 from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Caller, Compiled
 from compiler_opt.search.compiling import PoolCompiler
-from compiler_opt.search.search import Found
+from compiler_opt.search.found import Found
 
 _DROPS = 6
 """Attempts at dropping the decisions of some modules, before those of all modules of a target are dropped."""

@@ -18,8 +18,9 @@ from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.confirmation import Confirmed, confirm, needed_decisions
+from compiler_opt.search.found import Found, Progress
 from compiler_opt.search.saved_state import SavedState
-from compiler_opt.search.search import Found, Progress, Search, SearchSettings
+from compiler_opt.search.search import Search, SearchSettings
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 STATE_FILE = "search_state.json"

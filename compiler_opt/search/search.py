@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from compiler_opt.errors import CorpusError
 from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Build, Compiled, Compiler, build_of, comdat_groups
+from compiler_opt.search.found import Found, Progress
 from compiler_opt.search.moves import Move, MoveMaker
 from compiler_opt.search.planning import Expectations, Plan, plan
 from compiler_opt.search.program import Component, Program, compare
@@ -53,46 +54,6 @@ class SearchSettings:
     kinds: tuple[str, ...] = ("call", "callee", "caller", "default", "free", "exposed", "pair")
     confirm_after: float = 4.0
     min_modules: int = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class Progress:
-    """How far a search is.
-
-    Attributes:
-      compiles: so far.
-      cpu_s: CPU seconds of the compiler in them.
-      base_bytes: linked text under the base policy.
-      linked_bytes: of the current state, as composed.
-      confirmed_bytes: of the best state that was compiled as it is.
-    """
-
-    compiles: int
-    cpu_s: float
-    base_bytes: float
-    linked_bytes: float
-    confirmed_bytes: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """What a search of one program has found.
-
-    Attributes:
-      base: the program under the base policy.
-      best: the smallest one that was compiled as it is; may be `base`.
-      compiles: by module, without what confirms the result.
-      cpu_s: CPU seconds of the compiler.
-      curve: progress over time.
-      failures: why modules are left out, by their numbers.
-    """
-
-    base: Program
-    best: Program
-    compiles: Mapping[int, int]
-    cpu_s: float
-    curve: Sequence[Progress]
-    failures: Mapping[int, str]
 
 
 class Search:
@@ -144,6 +105,7 @@ class Search:
         self._moves: dict[int, tuple[Build, list[Move]]] = {}
         self._exposed: dict[int, list[Move]] = collections.defaultdict(list)
         self._since_confirmed = 0
+        self._kept: list[Move] = []
 
     def run(self) -> Found:
         """Searches until the budget or the time is spent, or nothing is left to try.
@@ -288,6 +250,8 @@ class Search:
         components, leftover = compare(self._program, trial)
         self._learn(measured, components)
         self._find_exposed(measured, components, trial)
+        kept = [each for each in components if each.saved_bytes > 0]
+        self._kept += [move for move in measured if any(move.callers & each.callers for each in kept)]
         inexact = {module: build for module, build in trial.items() if not self._program.builds[module].is_exact}
         self._adopt(trial, components)
         if leftover and inexact:
@@ -361,11 +325,14 @@ class Search:
             self._program.adopt(
                 {module: old.builds[module] for module in different}, [component.reverse() for component in worse]
             )
-            for component in worse:
-                self._touch(component)
+            # Otherwise the same moves would be tried, kept and taken back again.
+            for move in self._kept:
+                if any(not move.callers.isdisjoint(component.callers) for component in worse):
+                    self._tried[move.key] = self._stamp(move)
         if self._program.inexact or self._program.linked_bytes > self._best.linked_bytes:
             self._program = self._best.copy()
         self._since_confirmed = 0
+        self._kept.clear()
         self._report()
 
     def _adapt_limits(self, composed: Mapping[int, Build], built: Mapping[int, Build]) -> None:

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from tqdm import tqdm
 
-from compiler_opt.search.search import Progress
+from compiler_opt.search.found import Progress
 
 
 class SearchBar:

@@ -6,7 +6,8 @@ import pytest
 
 from compiler_opt.errors import CorpusError
 from compiler_opt.search.builds import Compiled
-from compiler_opt.search.search import Found, Search, SearchSettings
+from compiler_opt.search.found import Found
+from compiler_opt.search.search import Search, SearchSettings
 from tests.search.simulator import Function, Module, Simulator, exhaustive, linked_bytes
 
 
@@ -56,10 +57,10 @@ def test_finds_nearly_what_trying_everything_finds(seed: int) -> None:
 def test_many_moves_at_once_find_as_much_with_fewer_compiles(seed: int) -> None:
     modules = random_program(seed, num_modules=4, num_functions=30)
     one_by_one, slow = search(modules, budget=10_000, max_moves=1, kinds=("call",))
-    together, fast = search(modules, budget=slow.num_compiles // (4 * len(modules)))
-    assert fast.num_compiles <= slow.num_compiles / 4 + 2 * len(modules)
+    together, fast = search(modules, budget=slow.num_compiles // (3 * len(modules)))
+    assert fast.num_compiles <= slow.num_compiles / 3 + 2 * len(modules)
     saved = one_by_one.base.linked_bytes - one_by_one.best.linked_bytes
-    assert together.base.linked_bytes - together.best.linked_bytes >= 0.8 * saved
+    assert together.base.linked_bytes - together.best.linked_bytes >= 0.9 * saved
     assert together.best.linked_bytes == compiled_with(modules, together)
 
 
