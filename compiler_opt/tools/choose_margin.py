@@ -17,6 +17,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import EvaluationSettings
 from compiler_opt.evaluation.margins import MARGINS, choose_margin, write_margin
 from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point, shared_flags
@@ -42,7 +43,8 @@ def entry() -> None:
     policy = problem.load_policy(directory)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    policy.check([feature.name for feature in toolchain.require(problem.advisor.problem).features])
+    policy.check(toolchain.require(problem.advisor.problem).feature_names)
+    toolchain = with_plugin_features(toolchain, policy.plugin_features)
     if not _DRY_RUN.value:
         check_folder_writable(directory)
     total = len(corpus.modules) * (1 + len(margins))
