@@ -97,6 +97,11 @@ WORKING = {
         "4 modules",
     ),
     "combine_training_corpus": ("tools.combine_training_corpus", ("--root_dir=.",), ""),
+    "search": (
+        "tools.search",
+        ("--data_path=corpus", "--output_dir=found", "--budget=3", "--policy_path=pretrained:cheap"),
+        "",
+    ),
     "fetch_corpus": ("tools.fetch_corpus", ("--list",), "marisa"),
     "export_policy": (
         "tools.export_policy",
@@ -142,6 +147,6 @@ def test_a_command_that_trains_says_what_it_lacks(command: str, python: Path, pl
 
 
 def _clang(command: str) -> tuple[str, ...]:
-    if command in ("doctor", "deploy", "evaluate", "generate_default_trace", "train_locally", "optimize"):
+    if command in ("doctor", "deploy", "evaluate", "search", "generate_default_trace", "train_locally", "optimize"):
         return (f"--clang_path={CLANG}",)
     return ()

@@ -16,6 +16,7 @@ import sys
 from absl import flags
 from tqdm import tqdm
 
+from compiler_opt import pretrained
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
@@ -31,9 +32,9 @@ from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo
 
 _CORPUS = shared_flags.CorpusFlags()
-_POLICY_PATH = shared_flags.required_path("policy_path", "Folder of the policy to explain.")
-_OTHER_POLICY_PATH = shared_flags.path(
-    "other_policy_path", "Folder of the policy to compare it with; by default, the compiler's own decisions."
+_POLICY_PATH = shared_flags.policy("policy_path", "The policy to explain.", required=True)
+_OTHER_POLICY_PATH = shared_flags.policy(
+    "other_policy_path", "The policy to compare it with; by default, the compiler's own decisions."
 )
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
 _CLANG_PATH = shared_flags.clang_path()
@@ -50,11 +51,11 @@ def entry() -> None:
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = problems.load("inlining")
-    second = problem.load_policy(_POLICY_PATH.value)
+    second = problem.load_policy(pretrained.folder(_POLICY_PATH.value))
     first: Policy = DefaultPolicy(problem)
     given: ProblemConfig = settings["problem_config"]
     if _OTHER_POLICY_PATH.value is not None:
-        other = problem.load_policy(_OTHER_POLICY_PATH.value)
+        other = problem.load_policy(pretrained.folder(_OTHER_POLICY_PATH.value))
         if other.weights.checksum() == second.weights.checksum():
             raise ConfigError(f"--other_policy_path={_OTHER_POLICY_PATH.value}: is the policy of --policy_path")
         first = dataclasses.replace(other, name="other policy")

@@ -12,6 +12,7 @@ import time
 
 from absl import flags
 
+from compiler_opt import pretrained
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.files import check_folder_writable, exclusive_directory
@@ -28,8 +29,8 @@ from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.search_progress import search_bar
 
 _CORPUS = shared_flags.CorpusFlags()
-_POLICY_PATH = shared_flags.path(
-    "policy_path", "Folder of the saved policy to start from, and to decide elsewhere; by default LLVM's heuristic."
+_POLICY_PATH = shared_flags.policy(
+    "policy_path", "The policy to start from, and to decide elsewhere; by default LLVM's heuristic."
 )
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results, with a folder for each project.")
 _PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to search; by default all.")
@@ -50,7 +51,7 @@ def entry() -> None:
     policy: Policy = DefaultPolicy(PROBLEM)
     learned = None
     if _POLICY_PATH.value is not None:
-        policy = learned = problems.load(PROBLEM.name).load_policy(_POLICY_PATH.value)
+        policy = learned = problems.load(PROBLEM.name).load_policy(pretrained.folder(_POLICY_PATH.value))
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     if learned is not None:
