@@ -22,7 +22,15 @@ OPTIONS = (OPTIMISATION, "-fno-lto")
 """Added to every compilation of every variant."""
 
 STATE_NAME = "state.json"
+SEARCH = "search"
+"""The step, and folder, of the search for single decisions."""
+REPETITION, BISECTION = "tests again", "bisection"
+"""The steps that find out why tests fail."""
+
 _MAX_STATE_BYTES = 1 << 24
+_NUM_STEPS = 7
+_AFTER_LEARNING = ("deployment", "build-optimized", "tests of build-optimized", REPETITION, BISECTION, "report")
+"""The steps that depend on the policy and the decisions."""
 
 
 @dataclasses.dataclass
@@ -124,6 +132,7 @@ class OptimizeSettings:
       learning: how to train, and for how long (`training.max_minutes`).
       changed_settings: the user's changes to `learning`, as text; an optimisation continues only with the same.
       reuse_policy: folder of an earlier policy or optimisation, whose policy is used without training; None to train.
+      search_minutes: how long to search from the policy for single decisions; 0 for no search.
       test_command: runs the project's tests, in the build folder; None for the tests registered with CTest.
       verdict_minutes: after this time, no further build or run of tests begins to find out why tests fail.
       jobs: compilers at a time.
@@ -134,6 +143,7 @@ class OptimizeSettings:
     learning: PipelineSettings
     changed_settings: str = ""
     reuse_policy: Path | None = None
+    search_minutes: float = 0.0
     test_command: tuple[str, ...] | None = None
     verdict_minutes: float = 60.0
     jobs: int = 1
@@ -142,10 +152,17 @@ class OptimizeSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ReusedPolicy:
-    """An earlier policy, and the program that it was trained on, if known."""
+    """An earlier policy, and the program that it was trained on, if known.
+
+    Attributes:
+      policy_dir: its folder.
+      reference: the program.
+      decisions: decision file of a search from the policy, if there was one.
+    """
 
     policy_dir: Path
     reference: Reference | None
+    decisions: Path | None = None
 
     @classmethod
     def find(cls, folder: Path) -> "ReusedPolicy":
@@ -154,8 +171,12 @@ class ReusedPolicy:
         Raises:
           PolicyError: the description of its program is damaged.
         """
-        optimization = folder / TRAINING / POLICY_DIR
-        return cls((optimization if optimization.is_dir() else folder).absolute(), Reference.load(folder))
+        optimization, decisions = folder / TRAINING / POLICY_DIR, folder / SEARCH / "decisions.json"
+        return cls(
+            (optimization if optimization.is_dir() else folder).absolute(),
+            Reference.load(folder),
+            decisions.absolute() if decisions.is_file() else None,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +199,11 @@ class OptimizationContext:
     echo: Callable[[str], Any]
 
     def heading(self, number: int, text: str) -> None:
-        self.echo(f"\n== {number}/6 {text}")
+        self.echo(f"\n== {number}/{_NUM_STEPS} {text}")
+
+    def forget_results(self, *names: str) -> None:
+        """Makes some steps, and all that depend on policy and decisions, to be done again."""
+        self.state.forget(*names, *_AFTER_LEARNING)
 
     def variant(self, name: str, compilers: Compilers, *options: str) -> Variant:
         return Variant(self.folder / f"build-{name}", compilers, (*OPTIONS, *options))

@@ -1,11 +1,12 @@
-"""Makes one program smaller, in six steps, each of which continues after an interruption.
+"""Makes one program smaller, in seven steps, each of which continues after an interruption.
 
-    1 build with bitcode, extract a corpus         4 deploy the policy
-    2 trace, vocabulary, warm start                5 build without and with the policy, run the tests
-    3 train                                        6 measure, report
+    1 build with bitcode, extract a corpus         5 deploy policy and decisions
+    2 trace, vocabulary, warm start                6 build without and with them, run the tests
+    3 train                                        7 measure, report
+    4 search for single decisions
 
 With a policy to start from, step 2 trains no warm start. With a policy to reuse, steps 2 and 3 only find out how much
-of the program is new to it.
+of the program is new to it, and step 4 takes the decisions that were found with it, if any.
 """
 
 import dataclasses
@@ -27,6 +28,7 @@ from compiler_opt.optimize.changes import Changes, Reference
 from compiler_opt.optimize.context import OPTIONS, OptimizationContext, OptimizeSettings, ReusedPolicy, State, Step
 from compiler_opt.optimize.program import EMBED_BITCODE, Program, TestRun, Variant
 from compiler_opt.optimize.results import Cost, Result, TargetSize, measure
+from compiler_opt.optimize.searching import search_decisions
 from compiler_opt.optimize.verdict import Verdict
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
@@ -94,13 +96,18 @@ def _run(context: OptimizationContext) -> Result:
         context.heading(2, "Changes: what is new to the policy")
         steps.record_decisions(context, corpus, write_trace=False)
         context.heading(3, f"Training: none, {policy_dir} is reused")
-    context.heading(4, "Deployment: mlgo-clang and mlgo-clang++ with the policy")
-    optimized = context.variant("optimized", steps.deploy_policy(context, policy_dir))
-    context.heading(5, "Builds: plain clang -Oz, and with the policy")
+    if context.reused is not None and context.reused.decisions is not None:
+        decisions: Path | None = context.reused.decisions
+        context.heading(4, f"Search: none, {decisions} is reused")
+    else:
+        decisions = search_decisions(context, corpus, policy_dir)
+    context.heading(5, "Deployment: mlgo-clang and mlgo-clang++ with the policy")
+    optimized = context.variant("optimized", steps.deploy_policy(context, policy_dir, decisions))
+    context.heading(6, "Builds: plain clang -Oz, and with the policy")
     steps.build(context, default)
     steps.build(context, optimized)
     tests, verdict = steps.run_tests(context, default, optimized)
-    context.heading(6, "Report: linked text, before and after")
+    context.heading(7, "Report: linked text, before and after")
     return _report(context, corpus, policy_dir, (default, optimized), tests, verdict)
 
 

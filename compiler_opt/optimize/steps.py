@@ -20,10 +20,10 @@ from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import changes
 from compiler_opt.optimize.changes import DecisionHashes, Reference
-from compiler_opt.optimize.context import OptimizationContext, Step
+from compiler_opt.optimize.context import SEARCH, OptimizationContext, Step
 from compiler_opt.optimize.program import Compilers, TestRun, Variant, targets_of_tests, training_objects
 from compiler_opt.optimize.suites import CommandSuite
-from compiler_opt.optimize.verdict import BISECTION, REPETITION, Verdict, judge
+from compiler_opt.optimize.verdict import Verdict, judge
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.pipeline import TRACE, TRAINING, PipelineStep
@@ -159,7 +159,7 @@ def _improve(context: OptimizationContext, training: PipelineStep) -> None:
     if trained is not None and trained.done and trained.result["minutes"] >= minutes:
         context.echo(_DONE)
         return
-    state.forget("deployment", "build-optimized", "tests of build-optimized", REPETITION, BISECTION, "report")
+    context.forget_results(SEARCH)
     with state.step("training") as step:
         training.do()
         last = read_entries(context.folder / TRAINING / HISTORY_FILE)[0][-1]
@@ -174,8 +174,8 @@ def _improve(context: OptimizationContext, training: PipelineStep) -> None:
         )
 
 
-def deploy_policy(context: OptimizationContext, policy_dir: Path) -> Compilers:
-    """Makes compiler drivers that run the policy.
+def deploy_policy(context: OptimizationContext, policy_dir: Path, decisions: Path | None) -> Compilers:
+    """Makes compiler drivers that run the policy, and replay decisions if there is a file of them.
 
     Raises:
       PolicyError: the policy does not fit the compiler.
@@ -185,7 +185,7 @@ def deploy_policy(context: OptimizationContext, policy_dir: Path) -> Compilers:
 
     def work(step: Step) -> dict[str, Any]:
         shutil.rmtree(output, ignore_errors=True)
-        deploy(policy_dir, output, [context.toolchain.clang])
+        deploy(policy_dir, output, [context.toolchain.clang], decisions=[decisions] if decisions is not None else [])
         return {}
 
     context.once("deployment", work, message=_DONE)

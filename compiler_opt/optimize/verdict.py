@@ -23,15 +23,11 @@ from tqdm import tqdm
 from compiler_opt.checked_values import convert
 from compiler_opt.errors import ConfigError
 from compiler_opt.optimize.bisection import MixedBuild, differing_objects, smallest_fix
-from compiler_opt.optimize.context import OptimizationContext, Step
+from compiler_opt.optimize.context import BISECTION, REPETITION, OptimizationContext, Step
 from compiler_opt.optimize.program import TestRun, TestSuite, Variant
 
 POLICY, BEFORE, FLAKY = "policy", "before", "flaky"
 """Causes of a failure."""
-
-REPETITION = "tests again"
-BISECTION = "bisection"
-"""Names of steps."""
 
 _MIN_RUNS = 3
 _MIN_RUNS_BROKEN = 5

@@ -54,6 +54,9 @@ _LINK_COMMAND = flags.DEFINE_multi_string(
 )
 _OUTPUT = shared_flags.required_path("output", "Folder for all results.")
 _MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training; the builds take additional time.", 0.01)
+_SEARCH_MINUTES = flags.DEFINE_float(
+    "search_minutes", 0.0, "Minutes of search, from the policy, for single decisions that the compilers replay.", 0.0
+)
 _WARMSTART_POLICY_DIR = shared_flags.policy(
     "warmstart_policy_dir",
     "The policy to start from; by default train_eval.warmstart_policy_dir of gin, or else the policy that ships and "
@@ -111,6 +114,7 @@ def entry() -> int:
         learning=learning,
         changed_settings=_changed_settings(learning),
         reuse_policy=None if _REUSE_POLICY.value is None else pretrained.folder(_REUSE_POLICY.value),
+        search_minutes=_SEARCH_MINUTES.value,
         test_command=test_command,
         verdict_minutes=_VERDICT_MINUTES.value,
         jobs=jobs,

@@ -11,11 +11,11 @@ from compiler_opt.deploy.deployment import deploy
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.cmake_program import CMakeProgram
-from compiler_opt.optimize.context import OPTIONS, OptimizationContext, OptimizeSettings, State
+from compiler_opt.optimize.context import BISECTION, OPTIONS, REPETITION, OptimizationContext, OptimizeSettings, State
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.program import Built, Compilers, Program, Variant
 from compiler_opt.optimize.suites import COMMAND_NAME
-from compiler_opt.optimize.verdict import BEFORE, BISECTION, FLAKY, POLICY, REPETITION, FailedTest, Verdict
+from compiler_opt.optimize.verdict import BEFORE, FLAKY, POLICY, FailedTest, Verdict
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl.pipeline import PipelineSettings
 from tests.inlining_networks import never_inline

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
 from tests import programs
@@ -44,8 +45,8 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_from_build_to_report(tmp_path: Path) -> None:
     """One test, since each part continues from the previous one."""
     build = configure(make_small_project(tmp_path / "source"), tmp_path / "build")
-    flags = (f"--build_dir={build}", f"--output={tmp_path / 'out'}", f"--clang_path={CLANG}")
-    killed = run_until("== 3/6", *flags)
+    flags = (f"--build_dir={build}", f"--output={tmp_path / 'out'}", f"--clang_path={CLANG}", "--search_minutes=0.05")
+    killed = run_until("== 3/7", *flags)
     finished = run(*flags)
     assert finished.returncode == 0, finished.stderr
     check_it_goes_on_where_it_was_killed(killed, finished.stdout)
@@ -70,7 +71,7 @@ def check_it_goes_on_where_it_was_killed(killed: str, finished: str) -> None:
     assert "Training" in killed and "Deployment" not in killed
     assert finished.count("done before") == 2  # the corpus and the trace
     headings = [line for line in finished.splitlines() if line.startswith("== ")]
-    assert [heading.split()[1] for heading in headings] == [f"{number}/6" for number in range(1, 7)]
+    assert [heading.split()[1] for heading in headings] == [f"{number}/7" for number in range(1, 8)]
 
 
 def check_what_comes_of_it(said: str, out: Path) -> None:
@@ -82,6 +83,10 @@ def check_what_comes_of_it(said: str, out: Path) -> None:
         (True, "100% tests passed, 0 tests failed out of 1")
     ] * 2
     costs = {cost["step"]: cost for cost in summary["costs"]}
+    assert costs["search"]["compiles"] >= 4 * 4  # each module under the policy, without inlining, and twice confirmed
+    decisions = Decisions.load(out / "search" / "decisions.json")
+    assert f"{len(decisions)} decisions after {costs['search']['compiles']} compilations: " in said
+    assert list((out / "deployed" / "lib").glob("mlgo-decisions-*.mlgo"))
     assert costs["training"]["compiles"] > 0 and costs["training"]["cpu_s"] > 0
     assert costs["build-default"]["compiles"] == costs["build-optimized"]["compiles"] == 5
     assert "together" in said and "tests, optimized: passed" in said
@@ -98,7 +103,7 @@ def check_that_finished_it_only_shows_the_result(flags: tuple[str, ...], said: s
     built = {path: path.stat().st_mtime_ns for path in out.rglob("*.o")}
     result = run(*flags)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.split("6/6")[1] == said.split("6/6")[1]
+    assert result.stdout.split("7/7")[1] == said.split("7/7")[1]
     assert built == {path: path.stat().st_mtime_ns for path in out.rglob("*.o")}
 
     other = run(*flags, "--seed=9")
@@ -128,10 +133,12 @@ def check_a_night_later(place: Path) -> None:
     assert "New: draw/CMakeFiles/shapes.dir/extra.cpp.o." in result.stdout
     assert "Retraining is advisable" in result.stdout or "The policy still holds." in result.stdout
     assert "done before" not in result.stdout
+    assert f"Search: none, {place / 'out' / 'search' / 'decisions.json'} is reused" in result.stdout
+    assert list((place / "night" / "deployed" / "lib").glob("mlgo-decisions-*.mlgo"))
     assert not (place / "night" / "training").exists()
     changes = json.loads((place / "night" / "report" / "summary.json").read_text())["changes"]
     assert 0 < changes["decisions_new"] < 0.5
-    assert "done before" not in run_until("== 2/6", *flags)  # the next night
+    assert "done before" not in run_until("== 2/7", *flags)  # the next night
 
 
 def check_that_tests_which_only_fail_with_the_policy_are_no_success(place: Path) -> None:
@@ -154,14 +161,14 @@ def check_it_starts_from_the_policy_that_ships(place: Path) -> None:
     weights = NetworkWeights.load(policy)
     Shelf(place / "shelf").add("shapes", weights, weights.card())
     printed = run_until(
-        "== 4/6",
+        "== 4/7",
         f"--build_dir={place / 'build'}",
         f"--output={place / 'further'}",
         f"--clang_path={CLANG}",
         "--gin_bindings=train_eval.num_iterations=1",
         "--gin_bindings=network.fc_layer_params=(5,)",
     )
-    assert "== 2/6 Warm start: pretrained:shapes" in printed and "1 iterations" in printed
+    assert "== 2/7 Warm start: pretrained:shapes" in printed and "1 iterations" in printed
     changed = json.loads((place / "further" / "state.json").read_text())["identity"]["settings of the training"]
     assert f"from pretrained:shapes {weights.checksum()}" in changed
     further = place / "further"
