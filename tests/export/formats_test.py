@@ -159,6 +159,10 @@ def _summary(checksum: str | None) -> dict[str, Any]:
                 "num_failures": 0,
             }
         },
+        "projects": [
+            {"project": "re2", "policies": {"policy": {"linked_change": -0.0285}}},
+            {"project": "unlinked", "policies": {"policy": {"linked_change": None}}},
+        ],
     }
 
 
@@ -170,6 +174,7 @@ def test_the_card_has_what_an_evaluation_measured(policy: Path, tmp_path: Path) 
     assert card is not None
     [result] = card.results
     assert result["linked text against the default"] == "-2.85%"
+    assert result["linked text by project"] == "re2 -2.85%"
     assert result["objects smaller, bigger, the same"] == "5, 1, 3"
     assert "- corpus: held_out: re2" in (tmp_path / "out" / "MODEL_CARD.md").read_text()
 
