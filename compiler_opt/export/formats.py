@@ -63,7 +63,6 @@ def export_policy(
     if evaluation is not None:
         card = card.with_results(evaluation_results(evaluation, weights.checksum()))
     problem = problems.recorded(weights.metadata, str(policy_dir))
-    problem.policy(weights, origin=str(policy_dir))
     model, possible = EMBEDDED_MODELS[problem.advisor.problem], problem.action_space.formats(weights)
     impossible = [form for form in formats if form not in possible]
     if impossible and components(weights.features):
@@ -91,6 +90,8 @@ def export_policy(
                 else "compiler_opt/tools/deploy.py takes its folder as it is"
             )
         )
+    # Refuses a network of another shape, or a margin that cannot be.
+    problem.policy(weights, origin=str(policy_dir))
     check_folder_writable(output)
     export = _Export(policy_dir, weights, model, output, may_save=margin is not None)
     written = {name: FORMATS[name](export) for name in formats}
