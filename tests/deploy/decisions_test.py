@@ -10,13 +10,14 @@ from compiler_opt.collect.compilation import DefaultPolicy
 from compiler_opt.collect.rollout import RolloutSettings, rollout
 from compiler_opt.deploy.decision_files import DeployedDecisions
 from compiler_opt.deploy.deployment import deploy
-from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.object_file import read_object_sizes
 from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, Site, provenance, sites_of
 from compiler_opt.policies.policy import Policy
+from compiler_opt.pretrained.shelf import ENVIRONMENT
 from compiler_opt.problems.inlining import PROBLEM
 from tests import programs
 from tests.deploy.conftest import run
@@ -113,6 +114,13 @@ def test_decisions_with_a_policy(toolchain: Toolchain, policy_dir: Path, place: 
     assert said.endswith("No such file or directory; compiling without these decisions; deploy the policy again\n")
 
 
+@pytest.fixture
+def empty_shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No policy ships."""
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "shelf"))
+
+
+@pytest.mark.usefixtures("empty_shelf")
 def test_unsuitable_files_are_refused_by_name(policy_dir: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     about = provenance("inlining", toolchain.version, None)
     site = {Site("f", 1, "g", 0): 1}
@@ -132,10 +140,11 @@ def test_unsuitable_files_are_refused_by_name(policy_dir: Path, toolchain: Toolc
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(PolicyError, match=r"lean.json: not a decision file, or damaged"):
         deploy(None, prefix, clangs, decisions=[path])
-    with pytest.raises(ConfigError, match="found neither"):
+    with pytest.raises(PolicyError, match="no policy for inlining ships"):
         deploy(None, prefix, clangs)
 
 
+@pytest.mark.usefixtures("empty_shelf")
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_the_command(toolchain: Toolchain, policy_dir: Path, tmp_path: Path) -> None:
     """With decisions and no policy; then a policy in their place."""
@@ -149,4 +158,4 @@ def test_the_command(toolchain: Toolchain, policy_dir: Path, tmp_path: Path) -> 
     assert "model_card.json" in _names(tmp_path / "out/share/mlgo")
     result = programs.run(*command)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "error: expected a policy (--policy), decisions (--decisions), or both; found neither\n"
+    assert result.stderr.startswith("error: --policy: no policy for inlining ships with this version")

@@ -52,13 +52,13 @@ def test_the_command_of_the_page_trains_by_it(tree: Path, tmp_path: Path) -> Non
     for name, place in {"CORPUS": "corpus", "POLICY": "start", "OUTPUT": "training"}.items():
         text = text.replace(f"${name}", str(tmp_path / place))
     program, *arguments = text.split()[1:]
-    for iterations in (4, 8):
+    for iterations in (4, 12):
         # The second time, it resumes from its state.
         more = [f"--clang_path={clang}", "--num_workers=2", f"{_ITERATIONS}{iterations}"]
         result = programs.run(program, *arguments, *more, tree=tree)
         assert result.returncode == 0, result.stderr
     history = [json.loads(line) for line in (tmp_path / "training/history.jsonl").read_text().splitlines()]
-    assert [entry["iteration"] for entry in history] == list(range(1, 9))
+    assert [entry["iteration"] for entry in history] == list(range(1, 13))
     kept = np.cumsum([entry["improvement"] > 0 for entry in history])
     assert [entry["kept"] for entry in history] == kept.tolist()
     assert kept[-1] > 0
