@@ -17,6 +17,7 @@ from compiler_opt.optimize.program import OPTIMISATION, Compilers, Program, Vari
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
+from compiler_opt.search.report import DECISIONS_FILE
 
 OPTIONS = (OPTIMISATION, "-fno-lto")
 """Added to every compilation of every variant."""
@@ -24,6 +25,8 @@ OPTIONS = (OPTIMISATION, "-fno-lto")
 STATE_NAME = "state.json"
 SEARCH = "search"
 """The step, and folder, of the search for single decisions."""
+DECISIONS = Path(SEARCH) / DECISIONS_FILE
+"""The decision file, in the folder of an optimisation."""
 REPETITION, BISECTION = "tests again", "bisection"
 """The steps that find out why tests fail."""
 
@@ -171,7 +174,7 @@ class ReusedPolicy:
         Raises:
           PolicyError: the description of its program is damaged.
         """
-        optimization, decisions = folder / TRAINING / POLICY_DIR, folder / SEARCH / "decisions.json"
+        optimization, decisions = folder / TRAINING / POLICY_DIR, folder / DECISIONS
         return cls(
             (optimization if optimization.is_dir() else folder).absolute(),
             Reference.load(folder),

@@ -3,20 +3,15 @@
 import shutil
 from pathlib import Path
 
-from tqdm import tqdm
-
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
-from compiler_opt.optimize.context import SEARCH, OptimizationContext
+from compiler_opt.optimize.context import DECISIONS, SEARCH, OptimizationContext
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.search import report
-from compiler_opt.search.found import Progress
 from compiler_opt.search.program_search import search
+from compiler_opt.search.progress_bar import search_bar
 from compiler_opt.search.search import SearchSettings
-
-DECISIONS = Path(SEARCH) / report.DECISIONS_FILE
-"""The decision file, in the folder of an optimisation."""
 
 _BUDGET = 1000
 """Compiles a module; the time ends most searches before."""
@@ -57,15 +52,8 @@ def search_decisions(context: OptimizationContext, corpus: Corpus, policy_dir: P
         base = context.problem.load_policy(policy_dir)
         toolchain = with_plugin_features(context.toolchain, base.plugin_features)
         targets = {name: [module.name for module in modules] for name, modules in corpus.projects().items()}
-        with (
-            tqdm(total=None, desc="search", unit="compile", disable=None) as bar,
-            WorkerPool(toolchain, context.problem, context.settings.jobs) as pool,
-        ):
-
-            def show(progress: Progress) -> None:
-                bar.set_postfix_str(f"{progress.confirmed_bytes - progress.base_bytes:+,.0f} bytes", refresh=False)
-                bar.update(progress.compiles - bar.n)
-
+        with search_bar(None) as bar, WorkerPool(toolchain, context.problem, context.settings.jobs) as pool:
+            bar.begin(context.program.name)
             found = search(
                 corpus.modules,
                 base,
@@ -81,7 +69,7 @@ def search_decisions(context: OptimizationContext, corpus: Corpus, policy_dir: P
                 name=context.program.name,
                 targets=targets,
                 folder=folder,
-                on_progress=show,
+                on_progress=bar.show,
             )
         report.write(found, folder)
         step.result |= {"compiles": found.compiles, "decisions": len(found.decisions)}

@@ -30,7 +30,7 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -168,15 +168,6 @@ class Decisions(Mapping[Site, int]):
             if ours is not None and theirs is not None and ours != theirs:
                 raise PolicyError(f"decisions: cannot merge those for the {what} {shown(ours)} and {shown(theirs)}")
         return Decisions({**self._advice, **other._advice}, {**other.about, **self.about})
-
-    def without(self, sites: Iterable[Site]) -> "Decisions":
-        """All but those at some sites."""
-        dropped = set(sites)
-        return Decisions({site: advice for site, advice in self._advice.items() if site not in dropped}, self.about)
-
-    def of_callers(self, names: Collection[str]) -> "Decisions":
-        """Those in some callers, such as the functions of one module."""
-        return Decisions({site: advice for site, advice in self._advice.items() if site.caller in names}, self.about)
 
     def check(self, *, major: int, policy: str, origin: str = "decisions") -> None:
         """Checks that they are for a compiler and a base policy, as far as `about` says.

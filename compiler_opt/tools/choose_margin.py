@@ -10,9 +10,8 @@ together are not bigger than under the smallest one. Never give it a corpus on w
 from pathlib import Path
 
 from absl import flags
-from tqdm import tqdm
 
-from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import EvaluationSettings
 from compiler_opt.evaluation.margins import MARGINS, choose_margin, write_margin
@@ -22,6 +21,7 @@ from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
+from compiler_opt.tools.progress import rollout_bar
 
 _POLICY_PATH = shared_flags.required_path("policy_path", "Folder of the policy, which gets the margin.")
 _CORPUS = shared_flags.CorpusFlags()
@@ -48,12 +48,7 @@ def entry() -> None:
     if not _DRY_RUN.value:
         check_folder_writable(directory)
     total = len(corpus.modules) * (1 + len(margins))
-    with tqdm(total=total, unit="compile", smoothing=0.05, disable=None) as bar:
-
-        def advance(rollout: Rollout) -> None:
-            del rollout
-            bar.update()
-
+    with rollout_bar(total) as advance:
         choice = choose_margin(
             corpus,
             policy,

@@ -7,17 +7,14 @@ Compiles every module with the default, with the policy and with the baselines, 
 """
 
 import contextlib
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt import pretrained
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy, check_embedded_model
-from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
@@ -35,6 +32,7 @@ from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo
+from compiler_opt.tools.progress import rollout_bar
 
 _CORPUS = shared_flags.CorpusFlags()
 _POLICY_PATH = shared_flags.policy(
@@ -103,21 +101,10 @@ def entry() -> None:
         folders.setdefault(keep_objects.resolve(), "--keep_objects")
         check_folder_writable(keep_objects)
 
-    interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
     with contextlib.ExitStack() as stack:
         for directory, flag in folders.items():
             stack.enter_context(exclusive_directory(directory, flag))
-        total = num_rollouts(corpus, others)
-        bar = stack.enter_context(tqdm(total=total, unit="compile", smoothing=0.05, mininterval=interval_s))
-        failures = 0
-
-        def advance(rollout: Rollout) -> None:
-            nonlocal failures
-            bar.update()
-            if rollout.failure is not None:
-                failures += 1
-                bar.set_postfix(failed=failures)
-
+        advance = stack.enter_context(rollout_bar(num_rollouts(corpus, others)))
         evaluation = evaluate(
             corpus,
             learned if learned is not None else EmbeddedPolicy(),

@@ -11,13 +11,11 @@ again. The output folder gets `decisions.csv`, `functions.csv`, `summary.json` a
 
 import contextlib
 import dataclasses
-import sys
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt import pretrained
-from compiler_opt.collect.rollout import DefaultPolicy, Rollout
+from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import explain_report
@@ -30,6 +28,7 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo
+from compiler_opt.tools.progress import rollout_bar
 
 _CORPUS = shared_flags.CorpusFlags()
 _POLICY_PATH = shared_flags.policy("policy_path", "The policy to explain.", required=True)
@@ -71,16 +70,10 @@ def entry() -> None:
             toolchain = with_plugin_features(toolchain, policy.plugin_features)
     output_path = _OUTPUT_PATH.value
     check_folder_writable(output_path)
-    interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(output_path, "--output_path"))
-        total = 2 * len(corpus.modules)
-        bar = stack.enter_context(tqdm(total=total, unit="compile", mininterval=interval_s))
-
-        def advance(rollout: Rollout) -> None:
-            bar.update()
-            bar.total = max(total, bar.n)  # Measuring single decisions takes more.
-
+        # Measuring single decisions takes more.
+        advance = stack.enter_context(rollout_bar(2 * len(corpus.modules)))
         explanation = explain(
             corpus,
             first,

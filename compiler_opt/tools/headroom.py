@@ -21,10 +21,10 @@ from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.report.table import csv_text
 from compiler_opt.search import report
 from compiler_opt.search.program_search import search
+from compiler_opt.search.progress_bar import search_bar
 from compiler_opt.search.search import SearchSettings
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
-from compiler_opt.tools.search_progress import search_bar
 
 _CORPUS = shared_flags.CorpusFlags()
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results, with a folder for each project.")

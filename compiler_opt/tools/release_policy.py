@@ -16,9 +16,7 @@ checksums; the thinned histories of the trainings go to
 from pathlib import Path
 
 from absl import flags
-from tqdm import tqdm
 
-from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import EvaluationSettings
@@ -29,6 +27,7 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.rl.release import add_results, choose, gather, release, with_best_margin, write_logs
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
+from compiler_opt.tools.progress import rollout_bar
 
 _ROOT = Path(__file__).parents[2]
 
@@ -69,12 +68,7 @@ def entry() -> None:
     corpus.check_compiler(toolchain.version, toolchain.clang)
     settings = EvaluationSettings(num_workers=_NUM_WORKERS.value)
     total = len(corpus.modules) * (2 + len(candidates) + len(margins))
-    with tqdm(total=total, unit="compile", smoothing=0.05, disable=None) as bar:
-
-        def advance(rollout: Rollout) -> None:
-            del rollout
-            bar.update()
-
+    with rollout_bar(total) as advance:
         choice = choose(
             candidates,
             corpus,

@@ -16,17 +16,17 @@ from compiler_opt import pretrained
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.files import check_folder_writable, exclusive_directory
-from compiler_opt.llvm.inliner_plugin import inliner_plugin
+from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search import report
 from compiler_opt.search.program_search import search
+from compiler_opt.search.progress_bar import search_bar
 from compiler_opt.search.search import SearchSettings
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
-from compiler_opt.tools.search_progress import search_bar
 
 _CORPUS = shared_flags.CorpusFlags()
 _POLICY_PATH = shared_flags.policy(
@@ -55,7 +55,8 @@ def entry() -> None:
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     if learned is not None:
-        learned.check([feature.name for feature in toolchain.require(PROBLEM.advisor.problem).features])
+        learned.check(toolchain.require(PROBLEM.advisor.problem).feature_names)
+        toolchain = with_plugin_features(toolchain, learned.plugin_features)
     check_folder_writable(_OUTPUT_DIR.value)
     inliner_plugin(toolchain)
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)

@@ -67,7 +67,7 @@ def test_decisions_alone(toolchain: Toolchain, place: Path, tmp_path: Path) -> N
     major, clang, prefix = toolchain.version[0], str(toolchain.clang), tmp_path / "prefix"
     decisions = _opposite(DefaultPolicy(PROBLEM), toolchain, tmp_path / "corpus")
     decisions.save(tmp_path / "lean.json")
-    decisions.without(decisions).save(tmp_path / "empty.json")
+    Decisions({}, decisions.about).save(tmp_path / "empty.json")
     deployment = deploy(None, prefix, [clang], decisions=[tmp_path / "empty.json", tmp_path / "lean.json"])
     name = DeployedDecisions.file_name(major)
     assert _names(prefix / "lib") == {f"mlgo-inliner-{major}.so", name}

@@ -67,8 +67,6 @@ def test_operations_leave_the_original_as_it_is() -> None:
     decisions = Decisions({_A: 1, _B: 0}, _ABOUT)
     assert list(decisions) == [_B, _A] and len(decisions) == 2 and decisions.major == 22
     assert decisions.merged(Decisions({_A: 0}, {"cost": 5})) == {_A: 0, _B: 0}
-    assert decisions.without([_B]) == {_A: 1} and decisions.without([_B]).about == _ABOUT
-    assert decisions.of_callers({"g"}) == {} and decisions.of_callers({"f"}) == decisions
     assert decisions == {_A: 1, _B: 0}
     with pytest.raises(PolicyError, match="cannot merge those for the versions of LLVM 22 and 19"):
         decisions.merged(Decisions({}, {"llvm": "19.1.7"}))

@@ -34,8 +34,8 @@ class SearchBar:
 
 
 @contextlib.contextmanager
-def search_bar(total: int) -> Iterator[SearchBar]:
-    """A bar on stderr for so many compiles in all."""
+def search_bar(total: int | None) -> Iterator[SearchBar]:
+    """A bar on stderr for so many compiles in all, if that is known."""
     interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
     with tqdm(total=total, unit="compile", mininterval=interval_s) as bar:
         yield SearchBar(bar)
