@@ -159,7 +159,9 @@ class NetworkWeights:
             raise PolicyError(f"{path}: damaged ({type(error).__name__}: {error}); export the policy again") from error
         except PolicyError as error:
             raise PolicyError(f"{path}: {error}; export the policy again") from error
-        raise PolicyError(f"{path}: expected format {FORMAT} or 2, found {shown(header['format'])}; export it again")
+        raise PolicyError(
+            f"{path}: expected format {FORMAT} or {FORMAT_WITH_MARGIN}, found {shown(header['format'])}; export it again"
+        )
 
     @classmethod
     def _of_arrays(cls, header: Mapping[str, Json], arrays: Mapping[str, np.ndarray]) -> "NetworkWeights":
