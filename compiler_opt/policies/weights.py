@@ -160,7 +160,7 @@ class NetworkWeights:
         except PolicyError as error:
             raise PolicyError(f"{path}: {error}; export the policy again") from error
         raise PolicyError(
-            f"{path}: expected format {FORMAT} or {FORMAT_WITH_MARGIN}, found {shown(header['format'])}; export it again"
+            f"{path}: expected format {FORMAT} or {FORMAT_WITH_MARGIN}, found {shown(header['format'])}; export again"
         )
 
     @classmethod
