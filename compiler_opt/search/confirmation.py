@@ -1,4 +1,8 @@
-"""Confirms what a search has found by linking, and drops what does not make every target smaller."""
+"""Confirms what a search has found by linking, and drops what does not make every target smaller.
+
+Where even the base policy makes a target larger than LLVM's default does, the default's decisions take its place: what
+remains makes no target larger than either.
+"""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,6 +13,7 @@ from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Caller, Compiled
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.found import Found
+from compiler_opt.search.program import Program
 
 _DROPS = 6
 """Attempts at dropping the decisions of some modules, before those of all modules of a target are dropped."""
@@ -21,7 +26,7 @@ class Confirmed:
     Attributes:
       decisions: those that are kept.
       base_linked_bytes: linked text by target, under the base policy.
-      linked_bytes: by target; nowhere larger than the base's.
+      linked_bytes: by target; nowhere larger than the default's.
       base_object_bytes: text of each module's object under the base policy.
       object_bytes: and with the decisions.
       dropped: modules whose decisions were dropped.
@@ -66,7 +71,7 @@ def confirm(
 
     Args:
       compiler: with the base policy.
-      found: what the search has found.
+      found: what the search has found; `found.others` begins with the default, if the base policy is another one.
       decisions: of the program.
       targets: numbers of the modules that are linked together, in link order, by name.
       lld: the linker.
@@ -77,17 +82,29 @@ def confirm(
     """
     links = _Links(compiler, targets, sorted(found.base.builds), lld, scratch)
     base_linked, base_objects = links.link({}, "base")
+    limits, default_decisions, fallback = base_linked, dict[Site, int](), dict[Site, int]()
+    if found.others:
+        default_decisions = found.others[0].all_decisions()
+        default_linked, _ = links.link(default_decisions, "default")
+        limits = {name: min(num_bytes, default_linked[name]) for name, num_bytes in base_linked.items()}
+        # Modules of the targets that the base policy makes larger than the default does.
+        grown = {m for name in targets if limits[name] < base_linked[name] for m in targets[name]}
+        fallback = _of_modules(default_decisions, found.others[0], grown)
     active, attempts = set(found.base.builds), 0
     while True:
-        kept = _of_modules(decisions, found, active)
+        kept = {**fallback, **_of_modules(decisions, found.best, active)}
         linked, objects = links.link(kept, "decided")
-        not_smaller = [name for name in targets if linked[name] >= base_linked[name] and active & set(targets[name])]
+        not_smaller = [name for name in targets if linked[name] >= limits[name] and active & set(targets[name])]
         if not not_smaller or not kept:
             break
         attempts += 1
         for name in not_smaller:
             members = sorted(active & set(targets[name]), key=lambda m: (base_objects[m] - objects[m], m))
             active -= set(members if attempts > _DROPS else members[: (len(members) + 1) // 2])
+    if found.others and any(linked[name] > default_linked[name] for name in targets):
+        # Targets share modules that make one of them smaller and another one larger.
+        kept, active = dict(default_decisions), set()
+        linked, objects = links.link(kept, "decided")
     return Confirmed(
         decisions=kept,
         base_linked_bytes=base_linked,
@@ -100,9 +117,9 @@ def confirm(
     )
 
 
-def _of_modules(decisions: Mapping[Site, int], found: Found, modules: set[int]) -> dict[Site, int]:
+def _of_modules(decisions: Mapping[Site, int], program: Program, modules: set[int]) -> dict[Site, int]:
     """The decisions of callers that are in these modules only."""
-    dropped: set[Caller] = {caller for caller, places in found.best.modules_of.items() if not places <= modules}
+    dropped: set[Caller] = {caller for caller, places in program.modules_of.items() if not places <= modules}
     return {site: advice for site, advice in decisions.items() if (site.caller, site.body) not in dropped}
 
 

@@ -32,6 +32,7 @@ class Found:
     Attributes:
       base: the program under the base policy.
       best: the smallest one that was compiled as it is; may be `base`.
+      others: the program under the policies of the other starts.
       compiles: by module, without what confirms the result.
       cpu_s: CPU seconds of the compiler.
       curve: progress over time.
@@ -40,6 +41,7 @@ class Found:
 
     base: Program
     best: Program
+    others: Sequence[Program]
     compiles: Mapping[int, int]
     cpu_s: float
     curve: Sequence[Progress]

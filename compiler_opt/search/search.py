@@ -100,6 +100,7 @@ class Search:
         self._curve = [Progress(*each) for each in state.curve]
         self._round = state.round
         self._program = Program(())
+        self._others: list[Program] = []
         self._groups: dict[str, str] = {}
         self._failures: dict[int, str] = {}
         self._moves: dict[int, tuple[Build, list[Move]]] = {}
@@ -134,7 +135,7 @@ class Search:
         if self._program.inexact:
             self._confirm()
         self._report()
-        return Found(self._base, self._best, self._compiles, self._cpu_s, self._curve, self._failures)
+        return Found(self._base, self._best, self._others, self._compiles, self._cpu_s, self._curve, self._failures)
 
     def _compile(
         self, requests: Mapping[int, Mapping[Site, int]], compiler: Compiler | None = None
@@ -177,6 +178,7 @@ class Search:
         starts = [self._build(without)]
         for compiler in self._other_starts:
             starts.append(self._build(self._compile({m: {} for m in base}, compiler)))
+            self._others.append(Program(starts[-1].values()))
         if self._resumed is not None:
             for saved in (self._resumed.best, self._resumed.current):
                 pins = pins_from(saved)

@@ -9,6 +9,7 @@ import pytest
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.llvm.object_file import linked_text_bytes
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.problems.inlining import PROBLEM
@@ -17,6 +18,7 @@ from compiler_opt.search.confirmation import confirm
 from compiler_opt.search.search import Search, SearchSettings
 from tests import programs
 from tests.deploy.sources import save_policy
+from tests.inlining_networks import never_inline
 from tests.small_corpus import make_small_corpus
 
 
@@ -94,3 +96,20 @@ def test_decisions_that_make_a_target_larger_are_dropped(corpus: Corpus, toolcha
     assert confirmed.dropped
     assert len(confirmed.decisions) < len(worse)
     assert confirmed.linked_bytes["all"] <= confirmed.base_linked_bytes["all"]
+
+
+def test_no_target_gets_larger_than_by_default(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    """The policy makes each target larger, and nothing was found from it; then the default's decisions are replayed."""
+    modules = corpus.modules
+    targets = {name: [modules.index(module) for module in members] for name, members in corpus.projects().items()}
+    policy = PROBLEM.load_policy(never_inline(tmp_path / "policy"))
+    lld = toolchain.tool("ld.lld")
+    with WorkerPool(toolchain, PROBLEM, 2) as pool:
+        default, compiler = (PoolCompiler(pool, modules, base) for base in (DefaultPolicy(PROBLEM), policy))
+        found = Search(compiler, len(modules), SearchSettings(budget=2), other_starts=[default]).run()
+        confirmed = confirm(compiler, found, {}, targets, lld, tmp_path)
+        default.compile({module: {} for module in range(len(modules))}, lambda module: tmp_path / f"{module}.o")
+    for name, members in targets.items():
+        by_default = linked_text_bytes(lld, [tmp_path / f"{module}.o" for module in members], scratch=tmp_path)
+        assert confirmed.base_linked_bytes[name] > by_default == confirmed.linked_bytes[name]
+    assert confirmed.decisions
