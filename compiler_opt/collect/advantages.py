@@ -9,14 +9,12 @@ much better than expected a decision was. The classes here differ in what they e
 import abc
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from compiler_opt.checked_values import Json
 from compiler_opt.collect.groups import Group
-from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.problems.problem import Context, Measurement, Problem, reward
 
 
@@ -59,8 +57,6 @@ class AdvantagesConfig:
       clip_quantile: for `clip`, the share of the credits other than 0 that are not bounded.
       failure_penalty: reward lost, against the default's object, by a rollout that fails or times out: 1 is as bad as
         an object of twice the default's score. Only the rollouts that it is compared with are left to learn from.
-      project_balance: with `group_relative`, 0 to count all decisions of an iteration alike, 1 all projects; between
-        them, a project of n decisions counts n ** (1 - project_balance). Advantages are multiplied by these weights.
       decay: of the moving average.
 
     Raises:
@@ -73,7 +69,6 @@ class AdvantagesConfig:
     squash: str = "clip"
     clip_quantile: float = 0.8
     failure_penalty: float = 1.0
-    project_balance: float = 0.0
     decay: float = 0.9
 
     def __post_init__(self) -> None:
@@ -85,8 +80,6 @@ class AdvantagesConfig:
             raise ValueError(f"squash: expected 'clip', 'log' or 'none', found {self.squash!r}")
         if not 0 < self.clip_quantile <= 1:
             raise ValueError(f"clip_quantile: expected a number over 0 and at most 1, found {self.clip_quantile}")
-        if not 0 <= self.project_balance <= 1:
-            raise ValueError(f"project_balance: expected a number from 0 to 1, found {self.project_balance}")
         if not 0 <= self.failure_penalty < math.inf:
             raise ValueError(f"failure_penalty: expected a number of at least 0, found {self.failure_penalty}")
 
@@ -127,7 +120,6 @@ class GroupRelative(Advantages):
         by_decision = [self._credit(group, problem) for group in groups]
         known = [credit for group_credit in by_decision if group_credit is not None for credit in group_credit]
         scaled = iter(self._scaled(known))
-        weights = _project_weights(groups, self._config.project_balance)
         advantages = []
         for group, group_credit in zip(groups, by_decision, strict=True):
             failures = np.full(group.num_failures, -self._config.failure_penalty)
@@ -136,8 +128,7 @@ class GroupRelative(Advantages):
             combined = [np.full(len(trajectory), value) for trajectory, value in by_module]
             if group_credit is not None:
                 combined = [next(scaled) + self._config.module_weight * values for values in combined]
-            weight = weights[group.project]
-            advantages.append([(weight * values).astype(np.float32) for values in combined])
+            advantages.append([values.astype(np.float32) for values in combined])
         return advantages
 
     def _credit(
@@ -196,13 +187,6 @@ class MovingAverage(Advantages):
 
     def restore(self, state: Mapping[str, Json]) -> None:
         self._average = dict(state["average"])
-
-
-def _project_weights(groups: Sequence[Group[Measurement, Context]], balance: float) -> dict[str, float]:
-    decisions: Counter[str] = Counter()
-    for group in groups:
-        decisions[group.project] += sum(map(len, group.trajectories()))
-    return project_weights(decisions, balance)
 
 
 def standardised(values: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from compiler_opt.problems.problem import AnyProblem, Context, Measurement, Prob
 
 _LOG = logging.getLogger(__name__)
 
-_FORMAT = 2
+_FORMAT = 3
 """Of a stored baseline; another one is measured again."""
 
 
@@ -37,6 +37,7 @@ class Baseline(Generic[Context]):
       scores_as_emitted: as `scores`, but with contexts of the copies that the default itself emits, not of those that
         may be emitted (`Problem.with_copies`).
       shared_parts: by project, what its modules emit of the parts that a linker keeps one copy of.
+      undecided: modules in which a policy has nothing to decide, as far as `Problem.context_policies` show.
     """
 
     scores: Mapping[str, float]
@@ -45,6 +46,7 @@ class Baseline(Generic[Context]):
     cpu_s: float
     scores_as_emitted: Mapping[str, float] = dataclasses.field(default_factory=dict)
     shared_parts: Mapping[str, SharedParts] = dataclasses.field(default_factory=dict)
+    undecided: Sequence[str] = ()
 
 
 class BaselineBuilder(Generic[Measurement, Context]):
@@ -60,6 +62,7 @@ class BaselineBuilder(Generic[Measurement, Context]):
         self._measurements: defaultdict[str, dict[str, Measurement]] = defaultdict(dict)
         self._others: defaultdict[str, dict[str, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
         self._failures: dict[str, str] = {}
+        self._undecided: set[str] = set()
         self._cpu_s = 0.0
 
     def add(self, rollout: Rollout[Measurement], *, is_default: bool = True) -> None:
@@ -73,6 +76,8 @@ class BaselineBuilder(Generic[Measurement, Context]):
             self._measurements[rollout.project][rollout.module] = rollout.measurement
         else:
             self._others[rollout.project][rollout.module].append(rollout.measurement)
+            if rollout.trajectory is None:
+                self._undecided.add(rollout.module)
 
     def build(self) -> Baseline[Context]:
         """Scores all modules; raises CorpusError, with the first reason, if most have failed."""
@@ -89,7 +94,15 @@ class BaselineBuilder(Generic[Measurement, Context]):
             for project, context in contexts.items()
         }
         scores, scores_as_emitted = self._scores(contexts), self._scores(emitted)
-        return Baseline(scores, contexts, dict(self._failures), self._cpu_s, scores_as_emitted, parts)
+        return Baseline(
+            scores,
+            contexts,
+            dict(self._failures),
+            self._cpu_s,
+            scores_as_emitted,
+            parts,
+            sorted(self._undecided),
+        )
 
     def _scores(self, contexts: Mapping[str, Context]) -> dict[str, float]:
         """The default's scores by module, in order of their names."""

@@ -89,10 +89,17 @@ class TrainingContext:
 
     @functools.cached_property
     def sampler(self) -> ModuleSampler:
-        """Draws modules that compile to some text. Raises CorpusError if there are none."""
-        modules = [module for module in self.corpus.modules if self.baseline.scores.get(module.name, 0) > 0]
+        """Draws modules that compile to some text, and have decisions if that is known.
+
+        Raises CorpusError if there are none.
+        """
+        scores, undecided = self.baseline.scores, set(self.baseline.undecided)
+        modules = [module for module in self.corpus.modules if scores.get(module.name, 0) > 0]
         if not modules:
             raise CorpusError(f"{self.corpus.root}: no module compiles to any text")
+        modules = [module for module in modules if module.name not in undecided]
+        if not modules:
+            raise CorpusError(f"{self.corpus.root}: no module has anything to decide for a policy")
 
         def counts() -> Mapping[str, int]:
             path, key = self.root_dir / "decisions.json", self._measurements_key()

@@ -1,6 +1,5 @@
 """Advantages against arithmetic, and their state across an interruption."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -93,18 +92,6 @@ def test_the_only_one_that_did_not_fail_has_an_advantage() -> None:
     (advantages,) = AdvantagesConfig(module_weight=0.5).build()([group], _INLINING)
     # Rewards 0 and three times -1: mean -3/4, deviation sqrt(3) / 4; alone, it has no credit by function.
     np.testing.assert_allclose(advantages[0], [0.5 * 3**0.5] * 2, rtol=1e-6)
-
-
-def test_projects_count_alike_whatever_their_decisions() -> None:
-    # 5 decisions (2 + 3) of one project, 9 (2 + 3 + 4) of another.
-    small, large = _group({"f": 90}, {"f": 110}), _group({"f": 90}, {"f": 100}, {"f": 110})
-    moved = [dataclasses.replace(rollout, project="q") for rollout in large.rollouts]
-    groups = [small, _group_of(moved)]
-    plain, balanced = (AdvantagesConfig(project_balance=balance).build()(groups, _INLINING) for balance in (0.0, 1.0))
-    # 14 decisions: each project's weight is 7.
-    for index, decisions in enumerate([5, 9]):
-        for before, after in zip(plain[index], balanced[index], strict=True):
-            np.testing.assert_allclose(after, before * 7 / decisions, rtol=1e-5)
 
 
 def test_without_call_sites_credit_falls_back_to_the_module() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.collect.baseline import cached_decision_counts, count_decisions, measured_once
+from compiler_opt.collect.baseline import cached_decision_counts, count_decisions, measure_baseline, measured_once
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.files import read_checked_json, write_checked_json
@@ -79,6 +79,7 @@ def test_decisions_are_counted(toolchain: Toolchain, tmp_path: Path) -> None:
     path = tmp_path / "decisions.json"
     with WorkerPool(toolchain, INLINING_PROBLEM, 1) as pool:
         assert cached_decision_counts(path, {"corpus": "x"}, modules, pool, problem) == expected
+        assert measure_baseline(modules, pool, INLINING_PROBLEM).undecided == ["plain/data.c.o"]
         # For the same key, the file is read; for another, or if a module failed, decisions are counted again.
         write_checked_json(path, {**read_checked_json(path), "counts": {"read": 1}})
         assert cached_decision_counts(path, {"corpus": "x"}, modules, pool, problem) == {"read": 1}

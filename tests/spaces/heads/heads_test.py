@@ -86,7 +86,8 @@ def test_reinforcement_finds_the_cheapest_candidate() -> None:
         actions = (log_probs + rng.gumbel(size=log_probs.shape)).argmax(axis=-1)
         advantages = np.where(actions == _cheapest(features), 1.0, -1.0).astype("f4")
         taken = log_probs[np.arange(2000), actions].astype("f4")
-        metrics = learner.update(ppo.Batch(observations, actions, taken, advantages, advantages), rng)
+        columns = (actions, taken, advantages, advantages, np.ones_like(advantages))
+        metrics = learner.update(ppo.Batch(observations, *columns), rng)
     features = _features(rng, 500)
     decided = head.logits(learner.weights(), head.observe(features)).argmax(axis=-1)
     assert np.mean(decided == _cheapest(features)) > 0.85
@@ -182,7 +183,8 @@ def test_reinforcement_finds_the_action() -> None:
         taken = head.evaluate_actions(learner.weights(), observations, actions)[0].astype("f4")
         loss = np.abs(actions - _wanted(features))
         advantages = ((loss.mean() - loss) / loss.std()).astype("f4")
-        metrics = learner.update(ppo.Batch(observations, actions, taken, advantages, advantages), rng)
+        columns = (actions, taken, advantages, advantages, np.ones_like(advantages))
+        metrics = learner.update(ppo.Batch(observations, *columns), rng)
     features = _numbers(rng, 500)
     means = ContinuousPolicy(learner.weights(), _SCALE).means(features)
     # Always predicting the mean would be off by 0.8.

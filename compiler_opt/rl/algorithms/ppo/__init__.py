@@ -24,6 +24,8 @@ class PPOConfig:
         draws it towards that one, and so keeps what it did not learn otherwise. 0 for none.
       value_pred_loss_coef: weight of the value network's squared error; 0 if the advantages do not use it.
       gradient_clipping: largest norm of a gradient.
+      project_balance: 0 to count all decisions of an iteration alike, 1 to count all projects alike; between them, a
+        project of n decisions counts n ** (1 - project_balance), in all terms of the loss.
       max_decisions: most decisions of an iteration to learn from; more are sampled.
       averaging: decay per iteration of the moving average of the weights, which is the policy that is saved.
     """
@@ -36,12 +38,14 @@ class PPOConfig:
     kl_to_start: float = 0.0
     value_pred_loss_coef: float = 0.0
     gradient_clipping: float = 1.0
+    project_balance: float = 0.0
     max_decisions: int = 100_000
     averaging: float = 0.9
 
     def __post_init__(self) -> None:
         check_range(self, "num_epochs", "minibatch_size", "max_decisions", at_least=1)
         check_range(self, "averaging", at_least=0, below=1)
+        check_range(self, "project_balance", at_least=0, at_most=1)
         check_range(self, "entropy_regularization", "kl_to_start", "value_pred_loss_coef", at_least=0)
         check_range(self, "learning_rate", "importance_ratio_clipping", "gradient_clipping", over=0)
 

@@ -10,7 +10,7 @@ the advantages of each minibatch, and leave out decisions whose advantage and re
 """
 
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +22,7 @@ from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.collect.advantages import Advantages, standardised
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
+from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.errors import ConfigError
 from compiler_opt.export.formats import write_development_model
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
@@ -46,6 +47,7 @@ class Batch:
       log_probs: `[N]` float32, of the actions under the policy that sampled them.
       advantages: `[N]` float32.
       returns: `[N]` float32, targets of the value network.
+      weights: `[N]` float32, how much each decision counts in the loss; 1 in the mean.
     """
 
     observations: Mapping[str, np.ndarray]
@@ -53,12 +55,13 @@ class Batch:
     log_probs: np.ndarray
     advantages: np.ndarray
     returns: np.ndarray
+    weights: np.ndarray
 
     def __len__(self) -> int:
         return len(self.actions)
 
     def take(self, indices: np.ndarray) -> "Batch":
-        columns = (self.actions, self.log_probs, self.advantages, self.returns)
+        columns = (self.actions, self.log_probs, self.advantages, self.returns, self.weights)
         observations = {name: values[indices] for name, values in self.observations.items()}
         return Batch(observations, *(values[indices] for values in columns))
 
@@ -209,7 +212,7 @@ class PPOLearner:
                 columns["return"],
                 columns["advantage"],
                 action_distribution_parameters=None,
-                weights=tf.ones(shape),
+                weights=columns["weight"],
                 train_step=self.agent.train_step_counter,
                 debug_summaries=False,
                 training=True,
@@ -221,7 +224,8 @@ class PPOLearner:
                 now, before = (
                     actor(observation, step_type=step_type, network_state=())[0] for actor in (self.actor, self._start)
                 )
-                kl_to_start = tf.reduce_mean(tfp.distributions.kl_divergence(now, before))
+                divergence = tfp.distributions.kl_divergence(now, before)
+                kl_to_start = tf.reduce_mean(columns["weight"][:, 0] * divergence)
                 loss += self._config.kl_to_start * kl_to_start
         gradients = tape.gradient(loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return loss, gradients, kl_to_start
@@ -238,6 +242,7 @@ class PPOLearner:
             "log_prob": column(batch.log_probs, tf.float32),
             "advantage": column(batch.advantages, tf.float32),
             "return": column(batch.returns, tf.float32),
+            "weight": column(batch.weights, tf.float32),
         }
 
     def _movement(self, batch: Batch) -> dict[str, float]:
@@ -263,6 +268,7 @@ class PPO(Algorithm):
         self.description = f"clipped policy gradient (PPO), {type(advantages).__name__} advantages"
         self._context = context
         self._advantages = advantages
+        self._balance = config.project_balance
         start, seed = context.warm_start_weights(), context.config.seed
         self._learner = PPOLearner(context.head, context.action_name, context.network, config, seed, start)
 
@@ -295,7 +301,8 @@ class PPO(Algorithm):
     def _batch(self, groups: Sequence[Group]) -> Batch:
         problem, head = self._context.problem, self._context.head
         observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
-        actions, log_probs, values, returns = [], [], [], []
+        actions, log_probs, values, returns, weights = [], [], [], [], []
+        by_project = self._project_weights(groups)
         for group, group_advantages in zip(groups, self._advantages(groups, problem), strict=True):
             rewards = group.rewards(problem)
             for trajectory, advantage, reward in zip(group.trajectories(), group_advantages, rewards, strict=True):
@@ -307,10 +314,17 @@ class PPO(Algorithm):
                 log_probs.append(trajectory.log_probs)
                 values.append(advantage)
                 returns.append(advantage if self._advantages.uses_value_network else np.full_like(advantage, reward))
+                weights.append(np.full_like(advantage, by_project[group.project]))
         columns = {name: np.concatenate(parts) for name, parts in observations.items()}
-        batch = Batch(columns, *(np.concatenate(parts) for parts in (actions, log_probs, values, returns)))
+        batch = Batch(columns, *(np.concatenate(parts) for parts in (actions, log_probs, values, returns, weights)))
         if self._advantages.uses_value_network:
             advantages = batch.returns - self._learner.expected_returns(columns)
             # Rewards are a few percent; the other advantages have unit variance already.
             batch = dataclasses.replace(batch, advantages=standardised(advantages))
         return batch
+
+    def _project_weights(self, groups: Sequence[Group]) -> dict[str, float]:
+        decisions: Counter[str] = Counter()
+        for group in groups:
+            decisions[group.project] += sum(map(len, group.trajectories()))
+        return project_weights(decisions, self._balance)

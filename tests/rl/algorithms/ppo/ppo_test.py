@@ -42,7 +42,8 @@ def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) 
     actions = (rng.random(size) < probability).astype(np.int64)
     log_probs = np.log(np.where(actions == 1, probability, 1 - probability))
     advantages = np.where(actions == (features["b"] > 0), 1.0, -1.0)
-    return ppo.Batch(features, actions, log_probs.astype("f4"), advantages.astype("f4"), advantages.astype("f4"))
+    columns = (log_probs, advantages, advantages, np.ones(size))
+    return ppo.Batch(features, actions, *(column.astype("f4") for column in columns))
 
 
 def test_it_learns_a_rule() -> None:
@@ -79,9 +80,7 @@ def test_the_value_network_learns_returns() -> None:
     learner, rng = _learner(value_pred_loss_coef=1.0), np.random.default_rng(0)
     for _ in range(30):
         batch = _batch(learner, rng)
-        batch = ppo.Batch(
-            batch.observations, batch.actions, batch.log_probs, np.zeros(2000, "f4"), np.full(2000, 3.0, "f4")
-        )
+        batch = dataclasses.replace(batch, advantages=np.zeros(2000, "f4"), returns=np.full(2000, 3.0, "f4"))
         learner.update(batch, rng)
     assert learner.expected_returns(batch.observations).mean() == pytest.approx(3.0, abs=0.3)
 
@@ -118,6 +117,21 @@ def test_the_gradient_is_that_of_our_advantages() -> None:
     doubled = learner.gradients(dataclasses.replace(batch, advantages=2 * advantages))
     for once, twice in zip(learner.gradients(batch), doubled, strict=True):
         np.testing.assert_allclose(2 * once, twice, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("term", ["advantages", "entropy_regularization", "kl_to_start"])
+def test_decisions_count_by_their_weight(term: str) -> None:
+    settings = {"entropy_regularization": 0.0, "kl_to_start": 0.0} | ({term: 0.5} if term != "advantages" else {})
+    learner, rng = _learner(start=_learner(seed=8).weights(), **settings), np.random.default_rng(3)
+    learner.update(_batch(learner, rng), rng)  # away from the start
+    batch = _batch(learner, rng, 400)
+    if term != "advantages":
+        batch = dataclasses.replace(batch, advantages=np.zeros(400, "f4"))
+    weights = np.where(np.arange(400) < 100, 4, 0).astype("f4")
+    expected = learner.gradients(batch.take(np.arange(100)))
+    assert np.abs(expected[-1]).max() > 0
+    for found, wanted in zip(learner.gradients(dataclasses.replace(batch, weights=weights)), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
 
 
 def test_the_gradient_stops_where_the_ratio_is_clipped() -> None:
