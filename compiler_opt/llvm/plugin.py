@@ -5,20 +5,17 @@ requires LLVM's headers and some 6 seconds, nearly all of them for compiling our
 that building in a policy only links.
 """
 
-import contextlib
 import dataclasses
-import fcntl
 import functools
-import hashlib
-import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from compiler_opt.errors import CompilerOptError, OutputError, ToolchainError
+from compiler_opt.errors import CompilerOptError, ToolchainError
 from compiler_opt.files import default_cache_dir, write_atomically
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.build_cache import BuildCache, digest_of
 from compiler_opt.llvm.probe import TIMEOUT_S
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
@@ -105,7 +102,7 @@ class PluginCache:
         compile_sources: Callable[[Toolchain, PluginKind, Path], bytes] = compile_sources,
         link: Callable[[Toolchain, PluginKind, bytes, Sequence[Path]], bytes] = link_plugin,
     ):
-        self._folder = folder
+        self._builds = BuildCache(folder)
         self._compile = compile_sources
         self._link = link
         self._results: dict[tuple[str, Path], Path | str] = {}  # the plugin, or why there is none
@@ -137,42 +134,18 @@ class PluginCache:
           OutputError: the output cannot be written.
         """
         headers = _checked_headers(toolchain, kind)
-        try:
-            with self._locked():
-                compiled = self._compiled(toolchain, kind, headers)
-        except OutputError:  # the folder cannot be written
-            compiled = self._compile(toolchain, kind, headers)
+        name = _name(toolchain, kind, headers)
+        compiled = self._builds.content(f"{name}.o", lambda: self._compile(toolchain, kind, headers))
         write_atomically(output, self._link(toolchain, kind, compiled, extra_sources))
 
     def _find_or_build(self, toolchain: Toolchain, kind: PluginKind) -> Path:
         headers = _checked_headers(toolchain, kind)
-        library = self._folder / f"{_name(toolchain, kind, headers)}.so"
-        with self._locked():
-            if not library.is_file():
-                compiled = self._compiled(toolchain, kind, headers)
-                write_atomically(library, self._link(toolchain, kind, compiled, ()))
-        return library
-
-    def _compiled(self, toolchain: Toolchain, kind: PluginKind, headers: Path) -> bytes:
-        path = self._folder / f"{_name(toolchain, kind, headers)}.o"
-        if not path.is_file():
-            write_atomically(path, self._compile(toolchain, kind, headers))
-        return path.read_bytes()
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Waits while another process builds something in the folder."""
-        folder = self._folder
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if folder.stat().st_uid != os.getuid():
-                raise OutputError(f"{folder}: belongs to another user; set XDG_CACHE_HOME to a folder of your own")
-            lock = (folder / "lock").open("w")
-        except OSError as error:
-            raise OutputError(f"{folder}: cannot be written: {error.strerror}; set XDG_CACHE_HOME") from error
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        name = _name(toolchain, kind, headers)
+        found = self._builds.find(f"{name}.so")
+        if found is not None:
+            return found
+        compiled = self._builds.get(f"{name}.o", lambda: self._compile(toolchain, kind, headers)).read_bytes()
+        return self._builds.get(f"{name}.so", lambda: self._link(toolchain, kind, compiled, ()))
 
 
 def _checked_headers(toolchain: Toolchain, kind: PluginKind) -> Path:
@@ -209,14 +182,9 @@ def _checked_headers(toolchain: Toolchain, kind: PluginKind) -> Path:
 
 def _name(toolchain: Toolchain, kind: PluginKind, headers: Path) -> str:
     """A file name that identifies the sources, flags and LLVM; computed without starting a process."""
-    digest = hashlib.sha256(" ".join((*FLAGS, *_LINK_FLAGS)).encode())
-    for source in kind.sources:
-        digest.update(hashlib.sha256(source.read_bytes()).digest())
     libraries = sorted(headers.parent.glob("lib*/libLLVM*.so*"))
-    for path in (toolchain.clang.resolve(), *(library.resolve() for library in libraries)):
-        status = path.stat()
-        digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return f"mlgo-{kind.name}-{toolchain.version[0]}-{digest.hexdigest()[:20]}"
+    digest = digest_of((*FLAGS, *_LINK_FLAGS), kind.sources, (toolchain.clang, *libraries))
+    return f"mlgo-{kind.name}-{toolchain.version[0]}-{digest}"
 
 
 def _run_cpp_compiler(toolchain: Toolchain, kind: PluginKind, options: Sequence[str], output: Path) -> Path:

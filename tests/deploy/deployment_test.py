@@ -165,11 +165,11 @@ def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path)
     library = DriverFile("mlgo-inliner-22.so", 1000, "0" * 16)
     compiler = DriverCompiler(22, Path('/odd "path"\\/\x01é/clang-22'), library, library, "12 decisions")
     config = DriverConfig((compiler,), ("Oz", "Os"), "1" * 64, never_worse=True, strict=False)
-    (tmp_path / "driver_config.h").write_text(config.header())
+    (tmp_path / "driver_config.cpp").write_text(config.source())
     # Some of g++'s warnings come of optimising, none of clang's.
     level = "-O2" if cpp_compiler == "g++" else "-O0"
     command = [cpp_compiler, "-std=c++17", level, "-Wall", "-Wextra", "-Wshadow", "-pedantic", "-Werror"]
-    command += ["-I.", str(SOURCE), "-o", "driver"]
+    command += ["-I", str(SOURCE.parent), "driver_config.cpp", str(SOURCE), "-o", "driver"]
     result = run(command, tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     result = run([str(tmp_path / "driver"), "--mlgo-info"], tmp_path, {"PATH": "/nowhere"})

@@ -1,6 +1,6 @@
 // mlgo-clang, mlgo-clang++: clang with a trained policy, for any build.
 //
-// Built by compiler_opt.tools.deploy, which generates driver_config.h. Command lines are passed to clang unchanged,
+// Built by compiler_opt.tools.deploy, which generates what config.h declares. Command lines are passed to clang unchanged,
 // except that compilations at an optimisation level of the policy also load its pass plugin. The policy never breaks a
 // build: a compilation that fails with it is repeated without it, with a warning, unless an input can be read only
 // once, or a compiler cache would store the object as the policy's. Preprocessing, syntax checks, assembling and
@@ -11,7 +11,7 @@
 
 #include "children.h"
 #include "command_line.h"
-#include "driver_config.h"
+#include "config.h"
 #include "elf_file.h"
 #include "environment.h"
 #include "failures.h"
@@ -101,9 +101,12 @@ class Driver {
     const std::string name(base_name(invoked_as));
     const size_t dash = std::min(name.rfind('-'), name.size());
     const std::string program = name.substr(0, dash), suffix = name.substr(std::min(dash + 1, name.size()));
-    for (const config::Compiler &compiler : config::kCompilers)
-      if (suffix == std::to_string(compiler.major))
-        return compiler;
+    const config::Compiler *const compilers = config::kCompilers, *const end = compilers + config::kNumCompilers;
+    const auto *found = std::find_if(compilers, end, [&](const config::Compiler &compiler) {
+      return suffix == std::to_string(compiler.major);
+    });
+    if (found != end)
+      return *found;
     // Only the suffix of clang is a version, not that of a link such as cc-2024.
     const bool has_version = ends_with(program, "clang") || ends_with(program, "clang++");
     if (!has_version || suffix.empty() || suffix.find_first_not_of("0123456789") != std::string::npos)
@@ -139,7 +142,8 @@ class Driver {
   }
 
   static bool is_trained_for(const std::string &level) {
-    return std::find(std::begin(config::kLevels), std::end(config::kLevels), level) != std::end(config::kLevels);
+    const auto end = config::kLevels + config::kNumLevels;
+    return std::find(config::kLevels, end, level) != end;
   }
 
   Command plain_command(const Command &first = {}) const {
@@ -323,8 +327,8 @@ class Driver {
   [[noreturn]] void show_info() {
     children_.emplace();
     std::string text = "policy: " + std::string(config::kPolicy) + "\nlevels:";
-    for (const char *level : config::kLevels)
-      text += std::string(" -") + level;
+    for (std::size_t index = 0; index < config::kNumLevels; index++)
+      text += std::string(" -") + config::kLevels[index];
     const auto yes_or_no = [](bool yes) { return yes ? "yes" : "no"; };
     text += std::string("\nnever worse: ") + yes_or_no(never_worse_) + "\nstrict: " + yes_or_no(strict_) +
             "\ndisabled: " + yes_or_no(disabled_) + "\nclang: " + clang_ + " (" + identity(clang_) + ")\n";

@@ -1,0 +1,33 @@
+// What a deployment sets. compiler_opt.tools.deploy generates the definitions, so that the driver itself is compiled
+// only once.
+
+#pragma once
+
+#include <cstddef>
+
+namespace mlgo::config {
+
+// A file in the prefix's folder lib.
+struct File {
+  const char *name;
+  long bytes;
+  const char *fingerprint;
+};
+
+struct Compiler {
+  int major;
+  const char *clang;
+  File plugin, decisions;
+  const char *about_decisions;
+};
+
+extern const Compiler kCompilers[];  // the first is the default
+extern const std::size_t kNumCompilers;
+extern const char *const kLevels[];  // at which the policy decides
+extern const std::size_t kNumLevels;
+extern const bool kHasPolicy;
+extern const char kPolicy[];  // its checksum
+extern const bool kNeverWorse;
+extern const bool kStrict;
+
+}  // namespace mlgo::config
