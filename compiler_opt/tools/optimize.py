@@ -53,9 +53,13 @@ _LINK_COMMAND = flags.DEFINE_multi_string(
     "link_command", [], "With --compile_commands: a command that links or archives, in its folder."
 )
 _OUTPUT = shared_flags.required_path("output", "Folder for all results.")
-_MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training; the builds take additional time.", 0.01)
+_MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training and search; the builds take additional time.", 0.01)
 _SEARCH_MINUTES = flags.DEFINE_float(
-    "search_minutes", 0.0, "Minutes of search, from the policy, for single decisions that the compilers replay.", 0.0
+    "search_minutes",
+    None,
+    "How many of the minutes to search, from the policy, for single decisions that the compilers replay; half of them "
+    "by default, 0 for no search.",
+    0.0,
 )
 _WARMSTART_POLICY_DIR = shared_flags.policy(
     "warmstart_policy_dir",
@@ -91,9 +95,15 @@ _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 
 @entry_point.command
 def entry() -> int:
-    folder = _OUTPUT.value
+    folder, minutes = _OUTPUT.value, _MINUTES.value
     check_folder_writable(folder)
-    learning, inlining = _learning_settings()
+    search_minutes = minutes / 2 if _SEARCH_MINUTES.value is None else _SEARCH_MINUTES.value
+    if search_minutes >= minutes:
+        raise ConfigError(
+            f"--search_minutes={search_minutes:g}: expected less than --minutes={minutes:g}, which include them; raise "
+            "--minutes"
+        )
+    learning, inlining = _learning_settings(minutes - search_minutes)
     try:
         test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
     except ValueError as error:
@@ -114,7 +124,7 @@ def entry() -> int:
         learning=learning,
         changed_settings=_changed_settings(learning),
         reuse_policy=None if _REUSE_POLICY.value is None else pretrained.folder(_REUSE_POLICY.value),
-        search_minutes=_SEARCH_MINUTES.value,
+        search_minutes=search_minutes,
         test_command=test_command,
         verdict_minutes=_VERDICT_MINUTES.value,
         jobs=jobs,
@@ -131,7 +141,7 @@ def entry() -> int:
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 
-def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
+def _learning_settings(minutes: float) -> tuple[PipelineSettings, InliningConfig]:
     """The settings of optimize.gin, overridden by the user's gin, then by flags; and what policies observe."""
     cloning_files = [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")]
     training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN.files.value]
@@ -148,7 +158,7 @@ def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
         cloning=cloning["train_eval"],
         training=gin_settings.override(
             settings["train_eval"],
-            max_minutes=_MINUTES.value,
+            max_minutes=minutes,
             warmstart_policy_dir="" if _WARMSTART_POLICY_DIR.value == _CLONE else _WARMSTART_POLICY_DIR.value,
             seed=_SEED.value,
         ),

@@ -207,6 +207,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"build_dir": "build", "warmstart_policy_dir": "absent"}, ("absent: expected a policy", "train one first")),
         ({"build_dir": "build", "output": "full"}, ("full: is not empty, and holds no optimisation",)),
         ({"build_dir": "build", "output": "/proc/out"}, ("/proc/out", "cannot be written")),
+        ({"build_dir": "build", "minutes": "5", "search_minutes": "5"}, ("=5: expected less than --minutes=5",)),
         ({"build_dir": "build", "test_command": "'a"}, ("--test_command='a: cannot be split into words",)),
         ({"build_dir": "build", "gin_bindings": "ppo.colour=1"}, ("ppo.colour=1", "expected name.parameter=value")),
         ({"compile_commands": "absent.json"}, ("absent.json: cannot be read",)),
