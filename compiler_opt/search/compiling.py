@@ -56,10 +56,10 @@ class PoolCompiler:
             )
             for module, decisions in requests.items()
         )
-        return {numbers[job.module.name]: _compiled(rollout) for job, rollout in self._pool.rollouts(jobs)}
+        return {numbers[job.module.name]: compiled_of(rollout) for job, rollout in self._pool.rollouts(jobs)}
 
 
-def _compiled(rollout: Rollout[ObjectSizes]) -> Compiled | str:
+def compiled_of(rollout: Rollout[ObjectSizes]) -> Compiled | str:
     if rollout.measurement is None:
         return rollout.failure or f"{rollout.module}: failed"
     trajectory = rollout.trajectory

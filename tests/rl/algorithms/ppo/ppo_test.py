@@ -121,8 +121,9 @@ def test_the_gradient_is_that_of_our_advantages() -> None:
 
 @pytest.mark.parametrize("term", ["advantages", "entropy_regularization", "kl_to_start"])
 def test_decisions_count_by_their_weight(term: str) -> None:
-    settings = {"entropy_regularization": 0.0, "kl_to_start": 0.0} | ({term: 0.5} if term != "advantages" else {})
-    learner, rng = _learner(start=_learner(seed=8).weights(), **settings), np.random.default_rng(3)
+    entropy, kl = (0.5 if term == name else 0.0 for name in ("entropy_regularization", "kl_to_start"))
+    learner = _learner(start=_learner(seed=8).weights(), entropy_regularization=entropy, kl_to_start=kl)
+    rng = np.random.default_rng(3)
     learner.update(_batch(learner, rng), rng)  # away from the start
     batch = _batch(learner, rng, 400)
     if term != "advantages":

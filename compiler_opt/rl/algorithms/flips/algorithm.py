@@ -1,0 +1,156 @@
+"""Flips in the training loop: what is tried, and what is learned from."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from compiler_opt.collect.flip_store import Flips as FlipsOfStore
+from compiler_opt.collect.flip_store import FlipStore
+from compiler_opt.collect.groups import CollectionPolicy, Group
+from compiler_opt.collect.rollout import DefaultPolicy, Rollout
+from compiler_opt.corpus.module import Module
+from compiler_opt.policies.decisions import DEFAULT_BASE, Decisions, OverridingPolicy
+from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
+from compiler_opt.rl.algorithm import Algorithm
+from compiler_opt.rl.algorithms.flips import FlipsConfig
+from compiler_opt.rl.algorithms.flips.learner import Samples, SavingsLearner
+from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.search.flips import ModuleFlips
+from compiler_opt.spaces.heads import networks
+
+STORE_DIR = "flips"
+"""The flips of a run, in its folder."""
+
+
+class _WithFlips(CollectionPolicy):
+    """One rollout of a module under a policy, and others in which some of its decisions are flipped."""
+
+    def __init__(self, context: TrainingContext, config: FlipsConfig, base: Policy):
+        settings = context.rollout_settings(record_call_sites=True)
+        self.settings = dataclasses.replace(settings, backend="plugin")
+        self._context, self._config, self._base = context, config, base
+
+    def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
+        del module, rng
+        return (OverridingPolicy(self._base, Decisions()),)
+
+    def follow_ups(self, rollouts: Sequence[Rollout[Any]], rng: np.random.Generator) -> Sequence[Policy]:
+        [rollout] = rollouts
+        if rollout.failure is not None or rollout.trajectory is None:
+            return ()
+        module = ModuleFlips(rollout, self._context.baseline.contexts[rollout.project])
+        drawn = module.draw(self._context.config.rollouts_per_module - 1, self._config.max_flips, rng)
+        return [OverridingPolicy(self._base, flips) for flips in drawn]
+
+
+class Flips(Algorithm):
+    """Learns what flips save, see `learner`."""
+
+    description = "flips of single decisions, their gains learned by regression"
+    log_metrics = (
+        ("flips", "flips", ".0f"),
+        ("share_better", "better", ".1%"),
+        ("saved_correlation", "correlation", ".2f"),
+    )
+
+    def __init__(self, context: TrainingContext, config: FlipsConfig):
+        """Raises PolicyError if the policy to start from has other features."""
+        self._context, self._config = context, config
+        self._learner = SavingsLearner(context.head, context.action_name, context.network, config)
+        self._stores = [FlipStore(context.root_dir / STORE_DIR), *map(FlipStore, map(Path, config.stores))]
+        self._start = context.warm_start_weights()
+        self._actor = context.head.actor(context.action_name, context.network, context.config.seed)
+        self._has_learned = tf.Variable(False)
+        self._num_iterations = 0
+
+    def collection_policy(self) -> CollectionPolicy:
+        problem, weights = self._context.problem, self._weights()
+        base = DefaultPolicy(problem) if weights is None else problem.policy(weights)
+        return _WithFlips(self._context, self._config, base)
+
+    def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
+        del rng, progress
+        self._num_iterations += 1
+        metrics: dict[str, float] = {}
+        if (new := self._flips(groups)) is not None:
+            self._stores[0].add(new)
+            metrics = {"flips": float(len(new)), "share_better": float((new.gains > 0).mean())}
+        if self._num_iterations % self._config.learn_every == 0:
+            metrics |= self._learn()
+        return metrics
+
+    def policy(self) -> NetworkWeights:
+        """That of the last training; with too few flips, the policy to start from, or one that keeps the default."""
+        if not self._has_learned:
+            self._learn()
+        weights = self._weights()
+        if weights is not None:
+            return weights
+        return dataclasses.replace(self._context.head.to_weights(self._actor), margin=ALWAYS_DEFAULT)
+
+    def checkpointed(self) -> dict[str, Any]:
+        return {"actor": self._actor, "has_learned": self._has_learned}
+
+    def state(self) -> dict[str, Any]:
+        return {"num_iterations": self._num_iterations}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._num_iterations = state["num_iterations"]
+
+    def _weights(self) -> NetworkWeights | None:
+        """The policy; None if it is the default."""
+        return self._context.head.to_weights(self._actor) if self._has_learned else self._start
+
+    def _learn(self) -> dict[str, float]:
+        """Trains networks of all flips, unless there are too few."""
+        features = self._context.head.features
+        parts = [
+            flips for store in self._stores for flips in store.read(self._context.problem.name, features) if len(flips)
+        ]
+        count = sum(map(len, parts))
+        if count < max(1, self._config.first_samples):
+            return {"samples": float(count)}
+        seed = self._context.config.seed
+        weights, metrics = self._learner.learn(Samples.of(parts, self._config), seed)
+        networks.assign(self._actor, weights)
+        self._has_learned.assign(True)
+        return {"samples": float(count), **metrics}
+
+    def _flips(self, groups: Sequence[Group]) -> FlipsOfStore | None:
+        """The flips of an iteration; None if there are none."""
+        context, weights = self._context, self._weights()
+        names = [spec.name for spec in context.compiler_features]
+        rows, advice, gains, owners = [], [], [], []
+        for owner, group in enumerate(groups):
+            [trajectory], [rollout] = group.trajectories(), group.rollouts
+            module, features = ModuleFlips(rollout, group.context), trajectory.features()
+            observations = np.stack([features[name].reshape(-1) for name in names], axis=-1)
+            for attempt in group.follow_ups:
+                assert isinstance(attempt.policy, OverridingPolicy)
+                for position, saved_bytes in module.gains(attempt.rollout, attempt.policy.decisions):
+                    rows.append(observations[position])
+                    advice.append(int(trajectory.advice[position]))
+                    gains.append(saved_bytes)
+                    owners.append(owner)
+        if not rows:
+            return None
+        base_actions = np.array(advice, np.int64)
+        return FlipsOfStore(
+            problem=context.problem.name,
+            compiler=".".join(map(str, context.toolchain.version)),
+            base=DEFAULT_BASE if weights is None else weights.checksum(),
+            features=tuple(names),
+            modules=tuple(group.module for group in groups),
+            projects=tuple(group.project for group in groups),
+            observations=np.stack(rows),
+            actions=1 - base_actions,
+            base_actions=base_actions,
+            gains=np.array(gains),
+            linked_gains=np.full(len(gains), np.nan),
+            owners=np.array(owners, np.int32),
+        )

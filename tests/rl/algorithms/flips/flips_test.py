@@ -1,0 +1,124 @@
+"""Learning from flips: of a known rule, and as a user starts it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.collect.flip_store import Flips, FlipStore
+from compiler_opt.errors import ConfigError
+from compiler_opt.policies.vocabulary import save_vocabulary
+from compiler_opt.problems import problem as problems
+from compiler_opt.rl.algorithm import AlgorithmConfigs
+from compiler_opt.rl.algorithms.flips import ALGORITHM
+from compiler_opt.tensorflow_loading import load_tensorflow
+
+load_tensorflow()
+
+from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkConfig, NetworkWeights  # noqa: E402
+from compiler_opt.problems.inlining import FEATURES  # noqa: E402
+from compiler_opt.rl.algorithms.flips import FlipsConfig  # noqa: E402
+from compiler_opt.rl.algorithms.flips.learner import Samples, SavingsLearner  # noqa: E402
+from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
+from compiler_opt.spaces.heads.categorical import BinaryHead  # noqa: E402
+from tests import programs  # noqa: E402
+from tests.small_corpus import make_small_corpus  # noqa: E402
+
+_FEATURES = ("a", "b")
+
+
+def _flips(count: int, project: str, seed: int) -> Flips:
+    """Inlining saves 4 bytes for each unit of `b`; half of the flips are from 1 to 0."""
+    rng = np.random.default_rng(seed)
+    observations, actions = rng.integers(-10, 10, (count, 2)), rng.integers(0, 2, count)
+    saved = 4.0 * observations[:, 1] * np.where(actions == 1, 1, -1) + rng.normal(0, 10, count)
+    return Flips(
+        "inlining",
+        "22.1.8",
+        "default",
+        _FEATURES,
+        ("m",),
+        (project,),
+        observations,
+        actions,
+        1 - actions,
+        saved,
+        np.full(count, np.nan),
+        np.zeros(count, np.int32),
+    )
+
+
+def test_it_learns_what_inlining_saves() -> None:
+    head = BinaryHead(dict.fromkeys(_FEATURES, np.arange(-10.0, 10.0)))
+    config = FlipsConfig(num_epochs=30, networks=2, minibatch_size=128, bytes_per_logit=10.0)
+    samples = Samples.of([_flips(3000, "p", 1)], config)
+    weights, metrics = SavingsLearner(head, "decision", NetworkConfig((16,), ()), config).learn(samples, seed=3)
+    new = _flips(500, "p", 2).observations
+    logits = BinaryPolicy(weights).logits({name: new[:, index] for index, name in enumerate(_FEATURES)})
+    expected = 4.0 * new[:, 1]
+    assert np.corrcoef(10 * (logits[:, 1] - logits[:, 0]), expected)[0, 1] > 0.98
+    assert np.abs(10 * (logits[:, 1] - logits[:, 0]) - expected).mean() < 5
+    assert metrics["saved_correlation"] > 0.7 and metrics["distilled_correlation"] > 0.98
+
+
+def test_projects_and_large_gains_are_balanced() -> None:
+    parts = [_flips(10, "p", 1), _flips(30, "q", 2)]
+    samples = Samples.of(parts, FlipsConfig(project_balance=1.0, largest_gain_bytes=20.0, bytes_per_logit=10.0))
+    np.testing.assert_allclose(samples.weights[[0, 10]], [2, 2 / 3], rtol=1e-6)
+    assert len(samples) == 40 and samples.weights.mean() == pytest.approx(1.0)
+    assert np.abs(samples.saved).max() == 2.0
+    first = parts[0]
+    wanted = np.clip(first.gains * np.where(first.actions == 1, 1, -1), -20, 20) / 10
+    np.testing.assert_allclose(samples.saved[:10], wanted, rtol=1e-6)
+
+
+def test_other_problems_are_refused() -> None:
+    from types import SimpleNamespace
+    from typing import Any, cast
+
+    context = cast(Any, SimpleNamespace(problem=problems.load("regalloc_eviction")))
+    with pytest.raises(ConfigError, match="regalloc_eviction: flips are for inlining for size"):
+        ALGORITHM.build(context, AlgorithmConfigs())
+
+
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+def test_from_flips_to_a_policy(clang_path: str, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    make_small_corpus(tmp_path / "corpus", clang_path)
+    save_vocabulary(tmp_path / "vocabulary", {name: np.arange(-5.0, 60.0) for name in FEATURES})
+
+    def train(name: str, iterations: int, *more: str) -> tuple[list[dict[str, float]], NetworkWeights]:
+        result = programs.run(
+            "compiler_opt/rl/train_locally.py",
+            f"--root_dir={tmp_path / name}",
+            f"--data_path={tmp_path / 'corpus'}",
+            f"--vocab_path={tmp_path / 'vocabulary'}",
+            f"--clang_path={clang_path}",
+            "--num_workers=2",
+            "--gin_files=gin_configs/inlining/flips_nn_agent.gin",
+            f"--gin_bindings=train_eval.num_iterations={iterations}",
+            "--gin_bindings=flips.learn_every=2",
+            "--gin_bindings=flips.num_epochs=2",
+            "--gin_bindings=flips.networks=1",
+            *(f"--gin_bindings=flips.{binding}" for binding in more),
+        )
+        assert result.returncode == 0, result.stderr
+        lines = (tmp_path / name / "history.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines], NetworkWeights.load(tmp_path / name / "policy")
+
+    # Too few flips: the default decides.
+    history, weights = train("run", 1)
+    assert weights.margin == ALWAYS_DEFAULT
+    assert history[0]["flips"] > 5 and history[0]["reward_mean"] == 0
+    # It goes on with them.
+    history, weights = train("run", 2, "first_samples=10")
+    assert weights.margin == 0
+    assert history[1]["samples"] == history[0]["flips"] + history[1]["flips"]
+    [flips, _] = FlipStore(tmp_path / "run" / "flips").read("inlining", FEATURES)
+    assert flips.base == "default" and set(flips.projects) == {"plain", "shapes"}
+    # Another run learns from them, too, and decides by what it has learned.
+    history, _ = train("other", 3, "first_samples=10", f"stores=('{tmp_path / 'run' / 'flips'}',)")
+    assert history[1]["samples"] > history[0]["flips"] + history[1]["flips"]
+    bases = {each.base for each in FlipStore(tmp_path / "other" / "flips").read("inlining", FEATURES)}
+    assert len(bases) == 2 and "default" in bases

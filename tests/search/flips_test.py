@@ -1,0 +1,89 @@
+"""Flips of real modules: what one compile tells of many is what a compile of each alone tells."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
+from compiler_opt.corpus.module import Module
+from compiler_opt.llvm.object_file import ObjectSizes
+from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.decisions import Decisions, OverridingPolicy, sites_of
+from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.search.flips import ModuleFlips
+from tests.small_corpus import make_corpus
+
+_HALVES = """
+struct Row { int cells[8]; };
+static int NAME_least(const Row &row) { int m = row.cells[0]; for (int x : row.cells) m = x < m ? x : m; return m; }
+static int NAME_sum(const Row &row) { int s = 0; for (int x : row.cells) s += x; return s + NAME_least(row); }
+int NAME_one(const Row &row) { return NAME_sum(row) * NAME_least(row); }
+int NAME_two(const Row &row) { return NAME_sum(row) - NAME_least(row) + 3; }
+"""
+
+
+@pytest.fixture
+def module(toolchain: Toolchain, tmp_path: Path) -> Module:
+    """Two parts that do not call each other."""
+    (tmp_path / "corpus").mkdir()
+    parts = [_HALVES.replace("NAME", name) for name in ("left", "right")]
+    text = parts[0] + parts[1].replace("struct Row { int cells[8]; };", "")
+    return make_corpus(tmp_path / "corpus", str(toolchain.clang), {"p/halves.cpp": text}).modules[0]
+
+
+def _compile(module: Module, toolchain: Toolchain, decisions: Decisions) -> Rollout[ObjectSizes]:
+    policy = OverridingPolicy(DefaultPolicy(PROBLEM), decisions)
+    settings = RolloutSettings(record_call_sites=True, backend="plugin")
+    result = rollout(module, policy, PROBLEM, toolchain, settings=settings)
+    assert result.failure is None
+    return result
+
+
+def _bytes_of(half: str, rollout: Rollout[ObjectSizes]) -> int:
+    assert rollout.measurement is not None
+    return sum(num_bytes for name, num_bytes in rollout.measurement.functions.items() if half in name)
+
+
+def test_one_compile_tells_what_each_flip_saves(module: Module, toolchain: Toolchain) -> None:
+    base = _compile(module, toolchain, Decisions())
+    assert base.measurement is not None and base.trajectory is not None
+    assert isinstance(base.trajectory.sites, CallSites)
+    flips = ModuleFlips(base, {})
+    drawn = flips.draw(6, 200, np.random.default_rng(0))
+    assert {site for decisions in drawn for site in decisions} == set(sites_of(base.trajectory.sites))
+    gains: dict[int, float] = {}
+    for decisions in drawn:
+        together = dict(flips.gains(_compile(module, toolchain, decisions), decisions))
+        assert len(decisions) > 1
+        gains |= together
+        for site, advice in decisions.items():
+            single = Decisions({site: advice})
+            trial = _compile(module, toolchain, single)
+            [(position, gain)] = flips.gains(trial, single)
+            half = "left" if "left" in site.caller else "right"
+            sizes = [_bytes_of(half, rollout) for rollout in (base, trial)]
+            # Padding of other functions may change, by some bytes.
+            assert gain == pytest.approx(sizes[0] - sizes[1], abs=4)
+            assert together.get(position, gain) == pytest.approx(gain, abs=4)
+    assert len(gains) >= 6 and len(set(gains.values())) > 1
+
+
+def test_copies_of_other_modules_are_kept_by_the_linker(toolchain: Toolchain, tmp_path: Path) -> None:
+    """What a function saves that three modules emit is worth a third in each."""
+    (tmp_path / "corpus").mkdir()
+    text = "inline int twice(int x) { return x * 37 / 5 % 11; } int one(int a) { return twice(a) * twice(a + 1); }"
+    [module] = make_corpus(tmp_path / "corpus", str(toolchain.clang), {"p/one.cpp": text}).modules
+    base = _compile(module, toolchain, Decisions())
+    assert base.measurement is not None and base.trajectory is not None
+    nothing = _compile(module, toolchain, Decisions())
+    alone, shared = ModuleFlips(base, {}), ModuleFlips(base, {"_Z5twicei": 3.0})
+    [decisions, *_] = alone.draw(1, 1, np.random.default_rng(1))
+    assert list(alone.gains(nothing, decisions)) == [], "what was not flipped is no sample"
+    trial = _compile(module, toolchain, decisions)
+    assert trial.measurement is not None
+    [(_, full)], [(_, third)] = alone.gains(trial, decisions), shared.gains(trial, decisions)
+    groups = [sizes.comdats.get("_Z5twicei", 0) for sizes in (base.measurement, trial.measurement)]
+    assert groups[0] != groups[1]
+    assert full - third == pytest.approx((groups[0] - groups[1]) * 2 / 3)
