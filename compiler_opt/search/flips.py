@@ -5,8 +5,10 @@
         trial = rollout under OverridingPolicy(policy, flips)
         for decision, saved_bytes in module.gains(trial, flips): ...
 
-Flips are drawn so that the functions that they can change do not touch; `program.compare` then tells them apart. All
-else is as the policy decides, also where a flip makes it decide otherwise.
+The copies of a COMDAT function in n modules count as one: its decisions are drawn with probability 1/n in each module,
+and what they save is what all copies together do. Flips are drawn so that the functions that they can change do not
+touch; `program.compare` then tells them apart. All else is as the policy decides, also where a flip makes it decide
+otherwise.
 """
 
 import collections
@@ -43,12 +45,14 @@ class ModuleFlips:
         """What to flip in `count` compiles, up to `most` decisions in each, and as many different ones as possible."""
         compiled = self._compiled
         parts = [self._touched(site) for site in compiled.sites]
+        weights = [self._weight(self._build.unit(site.caller)) for site in compiled.sites]
+        new = set(np.flatnonzero(rng.random(len(parts)) < weights).tolist())
+        candidates = sorted(new)
         drawn = []
-        new = set(range(len(parts)))
         for _ in range(count):
             taken: set[Unit] = set()
             flipped: list[int] = []
-            for position in sorted(rng.permutation(len(parts)).tolist(), key=lambda each: each not in new):
+            for position in sorted(rng.permutation(candidates).tolist(), key=lambda each: each not in new):
                 if taken.isdisjoint(parts[position]) and len(flipped) < most:
                     taken |= parts[position]
                     flipped.append(position)
@@ -59,7 +63,7 @@ class ModuleFlips:
         return drawn
 
     def gains(self, trial: Rollout[ObjectSizes], flips: Decisions) -> Iterator[tuple[int, float]]:
-        """Positions of flipped decisions, and the text bytes that each saves in the linked program.
+        """Positions of flipped decisions, and the bytes that each saves in the linked program, with all its copies.
 
         Flips that cannot be told from others are left out, and those that LLVM did not ask about any more, since the
         module had grown too much.
@@ -75,13 +79,18 @@ class ModuleFlips:
             inside = [position for caller in component.callers for position in by_caller.get(caller, ())]
             if len(inside) == 1:
                 saved = sum(self._saved_bytes(unit, after) for unit in component.units)
-                yield inside[0], saved + sum(component.saved_rest_bytes.values())
+                saved += sum(component.saved_rest_bytes.values())
+                caller = self._build.unit(self._compiled.sites[inside[0]].caller)
+                yield inside[0], saved / self._weight(caller)
 
     def _touched(self, site: Site) -> set[Unit]:
         """What a decision can change: all that has the caller's body, and the callee."""
         return {self._build.unit(name) for name in (*self._build.holders(site.caller), site.callee)}
 
     def _saved_bytes(self, unit: Unit, after: Build) -> float:
-        saved = self._build.units.get(unit, 0) - after.units.get(unit, 0)
+        return (self._build.units.get(unit, 0) - after.units.get(unit, 0)) * self._weight(unit)
+
+    def _weight(self, unit: Unit) -> float:
+        """The share of a unit that counts in this module."""
         kind, signature = unit
-        return saved / max(1.0, self._copies.get(signature, 1.0)) if kind == SHARED else saved
+        return 1 / max(1.0, self._copies.get(signature, 1.0)) if kind == SHARED else 1.0

@@ -87,3 +87,24 @@ def test_copies_of_other_modules_are_kept_by_the_linker(toolchain: Toolchain, tm
     groups = [sizes.comdats.get("_Z5twicei", 0) for sizes in (base.measurement, trial.measurement)]
     assert groups[0] != groups[1]
     assert full - third == pytest.approx((groups[0] - groups[1]) * 2 / 3)
+
+
+def test_copies_of_a_caller_count_once(toolchain: Toolchain, tmp_path: Path) -> None:
+    """Flips in a function that four modules emit are drawn a fourth as often, and save what all copies save."""
+    (tmp_path / "corpus").mkdir()
+    text = "int far(int); static int near(int x) { return far(x) * far(x + 1) + far(x - 2); }\n"
+    text += "__attribute__((noinline)) inline int many(int x) { return near(x) + near(x + 3); }\n"
+    text += "int one() { return many(1); }"
+    [module] = make_corpus(tmp_path / "corpus", str(toolchain.clang), {"p/one.cpp": text}).modules
+    base = _compile(module, toolchain, Decisions())
+    alone, shared = ModuleFlips(base, {}), ModuleFlips(base, {"_Z4manyi": 4.0})
+    rng = np.random.default_rng(0)
+    counts = [sum(len(flips) for _ in range(200) for flips in each.draw(1, 1, rng)) for each in (alone, shared)]
+    assert counts[0] == 200 and 70 < counts[1] < 110, "two decisions, each in one of four"
+    [decisions] = alone.draw(1, 1, rng)
+    trial = _compile(module, toolchain, decisions)
+    assert trial.measurement is not None and base.measurement is not None
+    [(_, full)], [(_, fourth)] = alone.gains(trial, decisions), shared.gains(trial, decisions)
+    many = [sizes.comdats["_Z4manyi"] for sizes in (base.measurement, trial.measurement)]
+    # What it saves in a function that only this module has is needed four times.
+    assert fourth - full == pytest.approx(3 * (full - (many[0] - many[1])))
