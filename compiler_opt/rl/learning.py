@@ -6,12 +6,23 @@ Legend: S minibatches, B examples of each.
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 from tf_agents.networks import network
 
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
+
+SEEDS_PER_NETWORK = 100
+"""More than the layers of a network, each of which has its own seed."""
+
+
+def correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Of `[N]` and `[N]`; 0 if it is undefined."""
+    if len(one) < 2 or one.std() == 0 or other.std() == 0:
+        return 0.0
+    return float(np.corrcoef(one, other)[0, 1])
 
 
 def mean_loss(step: Callable[[tf.Tensor], tf.Tensor], order: tf.Tensor) -> tf.Tensor:

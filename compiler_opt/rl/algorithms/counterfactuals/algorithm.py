@@ -25,15 +25,13 @@ from compiler_opt.rl.algorithms.counterfactuals.learner import (
     log_gain,
     save_samples,
 )
+from compiler_opt.rl.learning import SEEDS_PER_NETWORK
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 from compiler_opt.spaces.heads.networks import RANKS
 
 _FINAL_STAGES = 10
 """Steps of the learning-rate schedule of final networks."""
-
-_SEEDS_PER_NETWORK = 100
-"""More than the layers of a network, each of which has its own seed."""
 
 
 def draw_counterfactuals(
@@ -192,7 +190,7 @@ class Counterfactuals(Algorithm):
         networks = []
         for index in tqdm(range(config.final_networks), "final networks", unit="network", disable=None):
             rng = np.random.default_rng((seed, index))
-            learner = self._new_learner(seed + _SEEDS_PER_NETWORK * (index + 1))
+            learner = self._new_learner(seed + SEEDS_PER_NETWORK * (index + 1))
             drawn = samples.take(rng.integers(len(samples), size=len(samples)))
             for stage in range(_FINAL_STAGES):
                 learner.set_learning_rate(0.1 ** (stage / _FINAL_STAGES))

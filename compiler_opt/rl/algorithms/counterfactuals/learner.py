@@ -26,7 +26,7 @@ from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.files import set_aside, sweep_temporaries
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
-from compiler_opt.rl.learning import AveragedWeights, mean_loss
+from compiler_opt.rl.learning import AveragedWeights, correlation, mean_loss
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 
@@ -176,9 +176,7 @@ class GainLearner:
         """Correlation of observed and expected gains; 0 if it is undefined."""
         scores = self.actor.outputs(tf.constant(samples.ranks))[..., 0]
         expected = (scores[:, 1] - scores[:, 0]).numpy() + margin * self._leaves_default(samples)
-        if len(samples) < 2 or expected.std() == 0 or samples.gains.std() == 0:
-            return 0.0
-        return float(np.corrcoef(expected, samples.gains)[0, 1])
+        return correlation(expected, samples.gains)
 
     def _leaves_default(self, samples: Samples) -> np.ndarray:
         """`[N]` float32: 1 for counterfactuals that leave the default's choice, -1 for those that return to it."""

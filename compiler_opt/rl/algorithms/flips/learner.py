@@ -22,12 +22,10 @@ from compiler_opt.collect.flip_store import Flips
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.flips import FlipsConfig
-from compiler_opt.rl.learning import mean_loss
+from compiler_opt.rl.learning import SEEDS_PER_NETWORK, correlation, mean_loss
 from compiler_opt.spaces.heads.head import Head
 
 _STEPS_AT_ONCE = 50
-_SEEDS_PER_NETWORK = 100
-"""More than the layers of a network, each of which has its own seed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,16 +69,16 @@ class SavingsLearner:
         """The policy, and `loss`, `saved_correlation` (of samples) and `distilled_correlation` of it."""
         actors, losses = [], []
         for index in range(self._config.networks):
-            actor, loss = self._trained(samples, self._config.weight_decay, seed + _SEEDS_PER_NETWORK * index)
+            actor, loss = self._trained(samples, self._config.weight_decay, seed + SEEDS_PER_NETWORK * index)
             actors.append(actor)
             losses.append(loss)
         saved = np.mean([self._saved(actor, samples.observations) for actor in actors], axis=0)
-        metrics = {"loss": float(np.mean(losses)), "saved_correlation": _correlation(saved, samples.saved)}
+        metrics = {"loss": float(np.mean(losses)), "saved_correlation": correlation(saved, samples.saved)}
         if len(actors) > 1:
             distilled = dataclasses.replace(samples, saved=saved, weights=np.ones_like(saved))
             actors[0], _ = self._trained(distilled, 0.0, seed)
         weights = self._head.to_weights(actors[0])
-        metrics["distilled_correlation"] = _correlation(self._saved(actors[0], samples.observations), saved)
+        metrics["distilled_correlation"] = correlation(self._saved(actors[0], samples.observations), saved)
         return weights, metrics
 
     def _trained(self, samples: Samples, weight_decay: float, seed: int) -> tuple[Any, float]:
@@ -131,10 +129,3 @@ def _difference(actor: Any, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
     count = tf.shape(next(iter(observation.values())))[0]
     distribution, _ = actor(observation, step_type=tf.ones(count, tf.int32), network_state=())
     return distribution.logits[:, 1] - distribution.logits[:, 0]
-
-
-def _correlation(found: np.ndarray, wanted: np.ndarray) -> float:
-    """0 if it is undefined."""
-    if len(found) < 2 or found.std() == 0 or wanted.std() == 0:
-        return 0.0
-    return float(np.corrcoef(found, wanted)[0, 1])
