@@ -1,7 +1,7 @@
 """Confirms what a search has found by linking, and drops what does not make every target smaller.
 
-Where even the base policy makes a target larger than LLVM's default does, the default's decisions take its place: what
-remains makes no target larger than either.
+Where even the base policy makes a target larger than LLVM's default does, the default's decisions take its place. What
+remains makes no target larger than the default does and, unless targets share modules, none larger than the base does.
 """
 
 import dataclasses
