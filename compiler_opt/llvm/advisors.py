@@ -32,6 +32,7 @@ class AdvisorFlags:
       include_default: makes the channel also send the default decision, if LLVM offers that.
       default_feature: the feature that then holds it.
       default_slot: the feature that holds it instead in compilers with the bug that `probe` detects.
+      settings: options of the modes in which we decide, whatever decides.
     """
 
     problem: str
@@ -43,24 +44,25 @@ class AdvisorFlags:
     include_default: str | None = None
     default_feature: str | None = None
     default_slot: str | None = None
+    settings: tuple[str, ...] = ()
 
     def interactive_options(self, *, include_default: bool = False) -> list[str]:
         """Clang arguments for the interactive mode, except the channel itself (see `interactive.llvm_channel`).
 
         `include_default` has no effect if LLVM does not offer the default decision.
         """
-        options = [f"{self.enable}=release"]
+        options = [f"{self.enable}=release", *self.settings]
         if include_default and self.include_default is not None:
             options.append(self.include_default)
         return mllvm(options)
 
     def embedded_options(self) -> list[str]:
         """Clang arguments for the release mode without a channel: the embedded model decides."""
-        return self.interactive_options()
+        return mllvm([f"{self.enable}=release"])
 
     def development_options(self, training_log: Path, model: Path | None = None) -> list[str]:
         """Clang arguments for the development mode; `model` is the folder of a TFLite model, None for the default."""
-        options = [f"{self.enable}=development", f"{self.training_log}={training_log}"]
+        options = [f"{self.enable}=development", f"{self.training_log}={training_log}", *self.settings]
         if model is not None:
             options.append(f"{self.model_under_training}={model}")
         return mllvm(options)
@@ -86,6 +88,9 @@ INLINING = AdvisorFlags(
     include_default="-inliner-interactive-include-default",
     default_feature="inlining_default",
     default_slot="callee_basic_block_count",
+    # How far a module may grow. At LLVM's own limit, 2, advisors inline less than the default heuristic does; the plugin
+    # has this one (native/inline_advisor.h).
+    settings=("-ml-advisor-size-increase-threshold=5",),
 )
 REGALLOC_EVICTION = _regalloc("eviction", "-regalloc-enable-advisor", "evict", "-regalloc")
 REGALLOC_PRIORITY = _regalloc("priority", "-regalloc-enable-priority-advisor", "priority", "-regalloc-priority")

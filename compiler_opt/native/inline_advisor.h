@@ -78,6 +78,18 @@ template <typename T> T llvmOption(llvm::StringRef Name, T Fallback) {
   return Position == Options.end() ? Fallback : static_cast<llvm::cl::opt<T> *>(Position->second)->getValue();
 }
 
+// A module that has grown by more than this factor gets no more inlining, unless -ml-advisor-size-increase-threshold
+// sets another. LLVM's own is 2, which keeps even the default from inlining as it does elsewhere. It must equal that of
+// llvm/advisors.py.
+inline constexpr float kMaxGrowth = 5.0f;
+
+inline float maxGrowth() {
+  const auto Position = llvm::cl::getRegisteredOptions().find("ml-advisor-size-increase-threshold");
+  const bool IsSet =
+      Position != llvm::cl::getRegisteredOptions().end() && Position->second->getNumOccurrences() > 0;
+  return IsSet ? static_cast<llvm::cl::opt<float> *>(Position->second)->getValue() : kMaxGrowth;
+}
+
 class TrackedAdvice;
 
 // Computes the features of each call site and maintains them as calls are inlined. A derived class makes the decisions.
@@ -205,7 +217,7 @@ private:
   int64_t NumEdges = 0;
   int64_t NumEdgesInLastSCC = 0; // edges from `NodesInLastSCC`
   int32_t InitialSize = 0, CurrentSize = 0; // of the module, in instructions
-  const float MaxGrowth = llvmOption("ml-advisor-size-increase-threshold", 2.0f);
+  const float MaxGrowth = maxGrowth();
   // SkipPolicy has the values of LLVM's enumeration, which no header declares.
   const SkipPolicy Skip = llvmOption("ml-inliner-skip-policy", SkipPolicy::Never);
   const bool CanSumCosts = hasStandardUnitCosts(M);

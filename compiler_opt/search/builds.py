@@ -154,7 +154,7 @@ def build_of(
 ) -> Build:
     """The build of a measured module.
 
-    When a module has grown to twice its size, LLVM's advisor inlines nothing more and reports no more decisions. Calls
+    When a module has grown to five times its size, the advisor inlines nothing more and reports no more decisions. Calls
     in the callers that are then missing count as decided against, so that this outcome can be repeated elsewhere.
 
     Args:

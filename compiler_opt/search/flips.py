@@ -6,7 +6,8 @@
         for decision, saved_bytes in module.gains(trial, flips): ...
 
 The copies of a COMDAT function in n modules count as one: its decisions are drawn with probability 1/n in each module,
-and what they save is what all copies together do. Flips are drawn so that the functions that they can change do not
+and what they save is what all copies together do. A COMDAT callee that appears or vanishes with them counts only if no
+more modules than these may emit it; otherwise the linker keeps another module's copy. Flips are drawn so that the functions that they can change do not
 touch; `program.compare` then tells them apart. All else is as the policy decides, also where a flip makes it decide
 otherwise.
 """
@@ -78,17 +79,20 @@ class ModuleFlips:
         for component in compare(Program([self._build]), {0: after})[0]:
             inside = [position for caller in component.callers for position in by_caller.get(caller, ())]
             if len(inside) == 1:
-                saved = sum(self._saved_bytes(unit, after) for unit in component.units)
+                weight = self._weight(self._build.unit(self._compiled.sites[inside[0]].caller))
+                saved = sum(self._saved_bytes(unit, after, weight) for unit in component.units)
                 saved += sum(component.saved_rest_bytes.values())
-                caller = self._build.unit(self._compiled.sites[inside[0]].caller)
-                yield inside[0], saved / self._weight(caller)
+                yield inside[0], saved / weight
 
     def _touched(self, site: Site) -> set[Unit]:
         """What a decision can change: all that has the caller's body, and the callee."""
         return {self._build.unit(name) for name in (*self._build.holders(site.caller), site.callee)}
 
-    def _saved_bytes(self, unit: Unit, after: Build) -> float:
-        return (self._build.units.get(unit, 0) - after.units.get(unit, 0)) * self._weight(unit)
+    def _saved_bytes(self, unit: Unit, after: Build, caller_weight: float) -> float:
+        before, weight = self._build.units, self._weight(unit)
+        if (unit in before) != (unit in after.units) and weight < caller_weight:
+            return 0.0
+        return (before.get(unit, 0) - after.units.get(unit, 0)) * weight
 
     def _weight(self, unit: Unit) -> float:
         """The share of a unit that counts in this module."""

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.collect.rollout import RolloutSettings, Trajectory, rollout
+from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, Trajectory, rollout
+from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm.inliner_plugin import INLINER, PROBE_SOURCE, SOURCES, differing_features, inliner_plugin
 from compiler_opt.llvm.plugin import PluginCache
@@ -64,6 +65,42 @@ def test_features_are_those_of_llvms_advisor(toolchain: Toolchain, tmp_path: Pat
         assert not any("__await_suspend_wrapper" in callee for _, callee, _ in _calls(ours))
     for name in ("node_count", "edge_count", "callsite_height", "callee_users", "caller_basic_block_count"):
         assert len(seen[name]) > 3, name
+
+
+def _always() -> BinaryPolicy:
+    """A network that inlines every call."""
+    weights = weights_for({name: np.arange(9) for name in PROBLEM.feature_names}, hidden=(4,))
+    kernels = (weights.kernels[0], np.zeros_like(weights.kernels[1]))
+    return BinaryPolicy(dataclasses.replace(weights, kernels=kernels, biases=(weights.biases[0], np.float32([0, 1]))))
+
+
+def _module_with_users_of_a_function(count: int, toolchain: Toolchain, folder: Path, level: str) -> Module:
+    source = "int work(int x) { " + "".join(f"x = (x ^ {n}) * x; " for n in range(3, 13)) + "return x; }\n"
+    source += "".join(f"int use_{n}(int x) {{ return work(x) + {n}; }}\n" for n in range(count))
+    return make_corpus(folder, str(toolchain.clang), {"p/a.c": source}, level).modules[0]
+
+
+def test_a_module_may_grow_as_far_as_the_default_heuristic_grows_it(toolchain: Toolchain, tmp_path: Path) -> None:
+    """It grows this module more than twofold, where LLVM's ML advisors stop."""
+    module = _module_with_users_of_a_function(5, toolchain, tmp_path, "O2")
+    plain = rollout(module, None, PROBLEM, toolchain).measurement
+    assert plain is not None and plain.functions["use_4"] >= plain.functions["work"]
+    for backend in ("plugin", "channel"):
+        for policy in (DefaultPolicy(PROBLEM), _always()):
+            settings = RolloutSettings(backend=backend)
+            assert rollout(module, policy, PROBLEM, toolchain, settings=settings).measurement == plain, backend
+
+
+def test_a_module_stops_growing(toolchain: Toolchain, tmp_path: Path) -> None:
+    """At the same call in the plugin and the channel."""
+    module = _module_with_users_of_a_function(30, toolchain, tmp_path, "Oz")
+    lengths = []
+    for backend in ("plugin", "channel"):
+        settings = RolloutSettings(backend=backend)
+        trajectory = rollout(module, _always(), PROBLEM, toolchain, settings=settings).trajectory
+        assert trajectory is not None
+        lengths.append(len(trajectory))
+    assert lengths[0] == lengths[1] and 5 < lengths[0] < 30
 
 
 def test_cost_options_change_the_estimate_as_in_llvm(toolchain: Toolchain, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 Legend: N flips or decisions, F features, S gradient steps, B flips of a minibatch.
 
-    regress, with several networks: logit(inline) - logit(do not) = bytes saved by inlining / bytes_per_logit
+    regress, with several networks: logit(inline) - logit(do not) = bytes saved by inlining / largest_gain_bytes
     regress, with one network: the same difference = the mean of theirs
+    scale its last layer: logit(inline) - logit(do not) = bytes saved by inlining / bytes_per_logit
 
 A policy that decides by it is one step of policy iteration (Lagoudakis and Parr, *Reinforcement Learning as
 Classification*, 2003); a margin in its logits is one in bytes. Errors are squared, so the mean gain is estimated, in
@@ -34,7 +35,7 @@ class Samples:
 
     Attributes:
       observations: `[N, F]` int64.
-      saved: `[N]` float32, in logits.
+      saved: `[N]` float32, -1 to 1, where 1 is `largest_gain_bytes`.
       weights: `[N]` float32, 1 in the mean.
     """
 
@@ -51,7 +52,7 @@ class Samples:
         bounded = np.clip(inlining, -config.largest_gain_bytes, config.largest_gain_bytes)
         return cls(
             np.concatenate([flips.observations for flips in parts]),
-            (bounded / config.bytes_per_logit).astype(np.float32),
+            (bounded / config.largest_gain_bytes).astype(np.float32),
             np.array([by_project[project] for project in projects], np.float32),
         )
 
@@ -77,9 +78,14 @@ class SavingsLearner:
         if len(actors) > 1:
             distilled = dataclasses.replace(samples, saved=saved, weights=np.ones_like(saved))
             actors[0], _ = self._trained(distilled, 0.0, seed)
-        weights = self._head.to_weights(actors[0])
         metrics["distilled_correlation"] = correlation(self._saved(actors[0], samples.observations), saved)
-        return weights, metrics
+        weights, scale = (
+            self._head.to_weights(actors[0]),
+            self._config.largest_gain_bytes / self._config.bytes_per_logit,
+        )
+        kernels = (*weights.kernels[:-1], weights.kernels[-1] * np.float32(scale))
+        biases = (*weights.biases[:-1], weights.biases[-1] * np.float32(scale))
+        return dataclasses.replace(weights, kernels=kernels, biases=biases), metrics
 
     def _trained(self, samples: Samples, weight_decay: float, seed: int) -> tuple[Any, float]:
         """An actor, and its loss in the last steps."""
@@ -116,7 +122,7 @@ class SavingsLearner:
         return {name: tf.constant(observations[:, index]) for index, name in enumerate(self._head.features)}
 
     def _saved(self, actor: Any, observations: np.ndarray) -> np.ndarray:
-        """`[N]` float32, in logits."""
+        """`[N]` float32, as `Samples.saved`."""
         parts = [
             _difference(actor, self._columns(observations[start : start + 8192])).numpy()
             for start in range(0, len(observations), 8192)

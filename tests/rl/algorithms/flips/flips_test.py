@@ -67,9 +67,9 @@ def test_projects_and_large_gains_are_balanced() -> None:
     samples = Samples.of(parts, FlipsConfig(project_balance=1.0, largest_gain_bytes=20.0, bytes_per_logit=10.0))
     np.testing.assert_allclose(samples.weights[[0, 10]], [2, 2 / 3], rtol=1e-6)
     assert len(samples) == 40 and samples.weights.mean() == pytest.approx(1.0)
-    assert np.abs(samples.saved).max() == 2.0
+    assert np.abs(samples.saved).max() == 1.0
     first = parts[0]
-    wanted = np.clip(first.gains * np.where(first.actions == 1, 1, -1), -20, 20) / 10
+    wanted = np.clip(first.gains * np.where(first.actions == 1, 1, -1), -20, 20) / 20
     np.testing.assert_allclose(samples.saved[:10], wanted, rtol=1e-6)
 
 
