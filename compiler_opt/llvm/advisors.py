@@ -88,8 +88,8 @@ INLINING = AdvisorFlags(
     include_default="-inliner-interactive-include-default",
     default_feature="inlining_default",
     default_slot="callee_basic_block_count",
-    # How far a module may grow. At LLVM's own limit, 2, advisors inline less than the default heuristic does; the plugin
-    # has this one (native/inline_advisor.h).
+    # How far a module may grow. At LLVM's own limit, 2, advisors inline less than the default heuristic. The plugin
+    # has this one, too (native/inline_advisor.h).
     settings=("-ml-advisor-size-increase-threshold=5",),
 )
 REGALLOC_EVICTION = _regalloc("eviction", "-regalloc-enable-advisor", "evict", "-regalloc")

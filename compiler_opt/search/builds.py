@@ -154,8 +154,8 @@ def build_of(
 ) -> Build:
     """The build of a measured module.
 
-    When a module has grown to five times its size, the advisor inlines nothing more and reports no more decisions. Calls
-    in the callers that are then missing count as decided against, so that this outcome can be repeated elsewhere.
+    When a module has grown too much, the advisor inlines nothing more and reports no more decisions. Calls in the
+    callers that are then missing count as decided against, so that this outcome can be repeated elsewhere.
 
     Args:
       compiled: what was measured.

@@ -7,9 +7,9 @@
 
 The copies of a COMDAT function in n modules count as one: its decisions are drawn with probability 1/n in each module,
 and what they save is what all copies together do. A COMDAT callee that appears or vanishes with them counts only if no
-more modules than these may emit it; otherwise the linker keeps another module's copy. Flips are drawn so that the functions that they can change do not
-touch; `program.compare` then tells them apart. All else is as the policy decides, also where a flip makes it decide
-otherwise.
+more modules than these may emit it; otherwise the linker keeps another module's copy. Flips are drawn so that the
+functions that they can change do not touch; `program.compare` then tells them apart. All else is as the policy decides,
+also where a flip makes it decide otherwise.
 """
 
 import collections
