@@ -71,7 +71,9 @@ def _always() -> BinaryPolicy:
     """A network that inlines every call."""
     weights = weights_for({name: np.arange(9) for name in PROBLEM.feature_names}, hidden=(4,))
     kernels = (weights.kernels[0], np.zeros_like(weights.kernels[1]))
-    return BinaryPolicy(dataclasses.replace(weights, kernels=kernels, biases=(weights.biases[0], np.float32([0, 1]))))
+    return BinaryPolicy(
+        dataclasses.replace(weights, kernels=kernels, biases=(weights.biases[0], np.array([0, 1], np.float32)))
+    )
 
 
 def _module_with_users_of_a_function(count: int, toolchain: Toolchain, folder: Path, level: str) -> Module:
