@@ -133,6 +133,7 @@ class OptimizeSettings:
     Attributes:
       output: folder for all results.
       learning: how to train, and for how long (`training.max_minutes`).
+      trains: whether to train at all; otherwise the policy to start from decides, or the default if there is none.
       changed_settings: the user's changes to `learning`, as text; an optimisation continues only with the same.
       reuse_policy: folder of an earlier policy or optimisation, whose policy is used without training; None to train.
       search_minutes: how long to search from the policy for single decisions; 0 for no search.
@@ -144,6 +145,7 @@ class OptimizeSettings:
 
     output: Path
     learning: PipelineSettings
+    trains: bool = True
     changed_settings: str = ""
     reuse_policy: Path | None = None
     search_minutes: float = 0.0
@@ -169,14 +171,14 @@ class ReusedPolicy:
 
     @classmethod
     def find(cls, folder: Path) -> "ReusedPolicy":
-        """The policy in the folder of an optimisation, or in its own folder.
+        """The policy in the folder of an optimisation, trained or taken as it was, or in its own folder.
 
         Raises:
           PolicyError: the description of its program is damaged.
         """
-        optimization, decisions = folder / TRAINING / POLICY_DIR, folder / DECISIONS
+        decisions, candidates = folder / DECISIONS, (folder / POLICY_DIR, folder / TRAINING / POLICY_DIR)
         return cls(
-            (optimization if optimization.is_dir() else folder).absolute(),
+            next((path for path in candidates if path.is_dir()), folder).absolute(),
             Reference.load(folder),
             decisions.absolute() if decisions.is_file() else None,
         )

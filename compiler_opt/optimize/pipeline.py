@@ -5,8 +5,9 @@
     3 train                                        7 measure, report
     4 search for single decisions
 
-With a policy to start from, step 2 trains no warm start. With a policy to reuse, steps 2 and 3 only find out how much
-of the program is new to it, and step 4 takes the decisions that were found with it, if any.
+With a policy to start from, step 2 trains no warm start, and step 3 may be left out. With a policy to reuse, steps 2
+and 3 only find out how much of the program is new to it, and step 4 takes the decisions that were found with it, if
+any.
 """
 
 import dataclasses
@@ -49,8 +50,8 @@ def optimize(
         toolchain.tool(tool)
     reused = ReusedPolicy.find(settings.reuse_policy) if settings.reuse_policy is not None else None
     given = str(reused.policy_dir) if reused is not None else settings.learning.training.warmstart_policy_dir
-    if reused is None:
-        require_tensorflow("training a policy (without --reuse_policy)")
+    if reused is None and settings.trains:
+        require_tensorflow("training a policy (without --reuse_policy, with less --search_minutes than --minutes)")
     if given:
         policy = problem.load_policy(pretrained.folder(given))
         policy.check(features)
@@ -90,7 +91,7 @@ def _run(context: OptimizationContext) -> Result:
     context.heading(1, f"Bitcode: {context.program.name}, built with {context.toolchain.version_text}")
     corpus = steps.make_corpus(context, context.variant("bitcode", plain, *EMBED_BITCODE))
     if context.reused is None:
-        policy_dir = steps.train(context, corpus)
+        policy_dir = steps.train(context, corpus) if context.settings.trains else steps.take_policy(context, corpus)
     else:
         policy_dir = context.reused.policy_dir
         context.heading(2, "Changes: what is new to the policy")

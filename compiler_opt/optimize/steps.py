@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -17,6 +18,7 @@ from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
+from compiler_opt.files import replaced_folder
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import changes
 from compiler_opt.optimize.changes import DecisionHashes, Reference
@@ -24,7 +26,9 @@ from compiler_opt.optimize.context import SEARCH, OptimizationContext, Step
 from compiler_opt.optimize.program import Compilers, TestRun, Variant, targets_of_tests, training_objects
 from compiler_opt.optimize.suites import CommandSuite
 from compiler_opt.optimize.verdict import Verdict, judge
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl import pipeline
+from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.pipeline import TRACE, TRAINING, PipelineStep
 
@@ -105,10 +109,11 @@ def record_decisions(context: OptimizationContext, corpus: Corpus, *, write_trac
         path = context.folder / TRACE if write_trace else None
         with WorkerPool(toolchain, problem) as pool:
             trace = record_default_trace(corpus, problem, toolchain, pool, path, on_context=decisions.add)
-        if trace.num_modules < 2:
+        needed = 2 if context.reused is None and context.settings.trains else 1
+        if trace.num_modules < needed:
             raise ConfigError(
                 f"the program has {trace.num_modules} modules with inlining decisions, of {len(corpus.modules)}; "
-                "training needs at least 2"
+                f"expected at least {needed}"
             )
         hashes, modules = decisions.all(), decisions.modules(module.name for module in corpus.modules)
         Reference(modules, np.unique(hashes), {}).save(context.folder / SEEN)
@@ -130,6 +135,7 @@ def train(context: OptimizationContext, corpus: Corpus) -> Path:
     """
     settings = context.settings.learning
     start = settings.training.warmstart_policy_dir
+    shutil.rmtree(context.folder / POLICY_DIR, ignore_errors=True)  # Of an optimisation without training.
     context.heading(2, f"Warm start: {start or 'a network that imitates the decisions of clang -Oz'}")
     if start:
         record_decisions(context, corpus, write_trace=False)
@@ -150,6 +156,20 @@ def train(context: OptimizationContext, corpus: Corpus) -> Path:
         context.folder, corpus, context.problem, context.toolchain, settings, echo=progress.append, do_step=do_step
     )
     return trained.policy_dir
+
+
+def take_policy(context: OptimizationContext, corpus: Corpus) -> Path:
+    """Takes the policy to start from as it is or, if there is none, one that keeps the default; returns its folder."""
+    start, folder = context.settings.learning.training.warmstart_policy_dir, context.folder / POLICY_DIR
+    context.heading(2, "Decisions of clang -Oz")
+    record_decisions(context, corpus, write_trace=False)
+    context.heading(3, f"Training: none, {start or 'the default'} decides")
+    with replaced_folder(folder) as new:
+        if start:
+            shutil.copytree(pretrained.folder(start), new, dirs_exist_ok=True)
+        else:
+            NetworkWeights.keeping_default(context.problem.feature_names[0]).save(new)
+    return folder
 
 
 def _improve(context: OptimizationContext, training: PipelineStep) -> None:

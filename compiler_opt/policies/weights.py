@@ -90,6 +90,12 @@ class NetworkWeights:
             if not is_list or not np.isfinite(quantiles).all() or (quantiles[1:] < quantiles[:-1]).any():
                 raise PolicyError(f"vocabulary of {name!r}: expected ascending finite numbers")
 
+    @classmethod
+    def keeping_default(cls, feature: str) -> "NetworkWeights":
+        """A binary policy that always takes the default decision; it observes one feature, as each policy must."""
+        kernel, bias = np.zeros((len(TRANSFORMS), 2), np.float32), np.zeros(2, np.float32)
+        return cls((feature,), (np.zeros(1),), (kernel,), (bias,), {}, ALWAYS_DEFAULT)
+
     def checksum(self) -> str:
         """SHA-256 of features, vocabulary, weights and margin, without metadata; in hexadecimal."""
         digest = hashlib.sha256(json.dumps(self.features).encode())

@@ -15,7 +15,8 @@ class TrainingConfig:
     """Settings of the training loop, whatever the algorithm.
 
     Attributes:
-      num_iterations: iterations to train for; each collects rollouts and updates the policy.
+      num_iterations: iterations to train for; each collects rollouts and updates the policy. With 0, the policy is what
+        the algorithm has without any: of `flips`, what it learns from stores.
       max_minutes: minutes to train for, over all sessions of the run; 0 for no limit.
       num_modules: modules per iteration.
       sampling: how modules are drawn: `uniform`, all equally often; `project`, all projects equally often, whatever
@@ -49,9 +50,9 @@ class TrainingConfig:
     validation_iterations: int = 25
 
     def __post_init__(self) -> None:
-        check_range(self, "num_iterations", "num_modules", "rollouts_per_module", "validation_iterations", at_least=1)
+        check_range(self, "num_modules", "rollouts_per_module", "validation_iterations", at_least=1)
         check_range(self, "compile_timeout_s", "learning_rate_decay", over=0)
-        check_range(self, "max_minutes", at_least=0)
+        check_range(self, "num_iterations", "max_minutes", at_least=0)
         backends.check_name(self.backend)
         check_sampling(self.sampling)
 

@@ -52,7 +52,8 @@ class _Progress:
     def share(self, config: TrainingConfig) -> float:
         """Share of the run that is done: from 0 to 1, or more if the last iteration took longer than was left."""
         by_time = self.elapsed_s / (60 * config.max_minutes) if config.max_minutes else 0.0
-        return max(self.iteration / config.num_iterations, by_time)
+        by_iterations = self.iteration / config.num_iterations if config.num_iterations else 1.0
+        return max(by_iterations, by_time)
 
     def next_modules(self, sampler: ModuleSampler, count: int) -> list[Module]:
         """The next modules, without those that have no decisions."""

@@ -1,4 +1,4 @@
-"""Makes one program smaller: trains an inlining policy on it, builds it with the policy, and reports the saving.
+"""Makes one program smaller: finds inlining decisions that suit it, builds it with them, and reports the saving.
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --minutes=60 --output=DIR
 
@@ -7,8 +7,8 @@ and the commands that link the program:
 
     python -m compiler_opt.tools.optimize --compile_commands=FILE --link_command='c++ -o app a.o b.o' --output=DIR
 
-Training starts from a policy that ships with compiler_opt, if there is one for the compiler, and otherwise from the
-compiler's own decisions. Another start is given by name:
+From the policy that ships with compiler_opt, if there is one for the compiler, it searches for decisions that are
+better still. Otherwise, or if another policy is to be the start, it first trains a policy on the program:
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --warmstart_policy_dir=demo/training/policy --output=DIR
 
@@ -57,8 +57,8 @@ _MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training and search; 
 _SEARCH_MINUTES = flags.DEFINE_float(
     "search_minutes",
     None,
-    "How many of the minutes to search, from the policy, for single decisions that the compilers replay; half of them "
-    "by default, 0 for no search.",
+    "How many of the minutes to search, from the policy, for single decisions that the compilers replay; 0 for no "
+    "search. By default all of them if a policy ships that suits the compiler and no other start is named, else half.",
     0.0,
 )
 _WARMSTART_POLICY_DIR = shared_flags.policy(
@@ -97,13 +97,13 @@ _GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
 def entry() -> int:
     folder, minutes = _OUTPUT.value, _MINUTES.value
     check_folder_writable(folder)
-    search_minutes = minutes / 2 if _SEARCH_MINUTES.value is None else _SEARCH_MINUTES.value
-    if search_minutes >= minutes:
+    search_minutes = _SEARCH_MINUTES.value
+    if search_minutes is not None and search_minutes > minutes:
         raise ConfigError(
-            f"--search_minutes={search_minutes:g}: expected less than --minutes={minutes:g}, which include them; raise "
+            f"--search_minutes={search_minutes:g}: expected at most --minutes={minutes:g}, which include them; raise "
             "--minutes"
         )
-    learning, inlining = _learning_settings(minutes - search_minutes)
+    learning, inlining = _learning_settings()
     try:
         test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
     except ValueError as error:
@@ -117,11 +117,16 @@ def entry() -> int:
     else:
         raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
     toolchain = inlining.extend(_toolchain(program.compilers()), INLINING)
+    named = learning.training.warmstart_policy_dir
     if _REUSE_POLICY.value is None:
         learning = _with_start(learning, toolchain)
+    if search_minutes is None:
+        search_minutes = minutes if learning.training.warmstart_policy_dir != named else minutes / 2
+    training = dataclasses.replace(learning.training, max_minutes=minutes - search_minutes)
     settings = OptimizeSettings(
         output=folder,
-        learning=learning,
+        learning=dataclasses.replace(learning, training=training),
+        trains=search_minutes < minutes,
         changed_settings=_changed_settings(learning),
         reuse_policy=None if _REUSE_POLICY.value is None else pretrained.folder(_REUSE_POLICY.value),
         search_minutes=search_minutes,
@@ -141,7 +146,7 @@ def entry() -> int:
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 
-def _learning_settings(minutes: float) -> tuple[PipelineSettings, InliningConfig]:
+def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
     """The settings of optimize.gin, overridden by the user's gin, then by flags; and what policies observe."""
     cloning_files = [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")]
     training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN.files.value]
@@ -158,7 +163,6 @@ def _learning_settings(minutes: float) -> tuple[PipelineSettings, InliningConfig
         cloning=cloning["train_eval"],
         training=gin_settings.override(
             settings["train_eval"],
-            max_minutes=minutes,
             warmstart_policy_dir="" if _WARMSTART_POLICY_DIR.value == _CLONE else _WARMSTART_POLICY_DIR.value,
             seed=_SEED.value,
         ),

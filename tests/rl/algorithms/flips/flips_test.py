@@ -104,7 +104,8 @@ def test_from_flips_to_a_policy(clang_path: str, tmp_path: Path) -> None:
             *(f"--gin_bindings=flips.{binding}" for binding in more),
         )
         assert result.returncode == 0, result.stderr
-        lines = (tmp_path / name / "history.jsonl").read_text().splitlines()
+        history = tmp_path / name / "history.jsonl"
+        lines = history.read_text().splitlines() if history.exists() else []
         return [json.loads(line) for line in lines], NetworkWeights.load(tmp_path / name / "policy")
 
     # Too few flips: the default decides.
@@ -122,3 +123,7 @@ def test_from_flips_to_a_policy(clang_path: str, tmp_path: Path) -> None:
     assert history[1]["samples"] > history[0]["flips"] + history[1]["flips"]
     bases = {each.base for each in FlipStore(tmp_path / "other" / "flips").read("inlining", FEATURES)}
     assert len(bases) == 2 and "default" in bases
+    # A third one compiles nothing.
+    history, weights = train("learned", 0, "first_samples=10", f"stores=('{tmp_path / 'run' / 'flips'}',)")
+    assert not history and weights.margin == 0 and weights.metadata["compiles"] == 0
+    assert not (tmp_path / "learned" / "flips").exists()
