@@ -5,11 +5,11 @@
         trial = rollout under OverridingPolicy(policy, flips)
         for decision, saved_bytes in module.gains(trial, flips): ...
 
-The copies of a COMDAT function in n modules count as one: its decisions are drawn with probability 1/n in each module,
-and what they save is what all copies together do. A COMDAT callee that appears or vanishes with them counts only if no
-more modules than these may emit it; otherwise the linker keeps another module's copy. Flips are drawn so that the
-functions that they can change do not touch; `program.compare` then tells them apart. All else is as the policy decides,
-also where a flip makes it decide otherwise.
+The decisions of a COMDAT function that n modules emit are drawn with probability 1/n in each. Its copies change alike,
+so that a change counts once, in full. A COMDAT function that appears or vanishes counts only if no other module emits
+it; otherwise the linker keeps another module's copy. Flips are drawn so that the functions that they can change do not
+touch; `program.compare` then tells them apart. All else is as the policy decides, also where a flip makes it decide
+otherwise.
 """
 
 import collections
@@ -46,8 +46,8 @@ class ModuleFlips:
         """What to flip in `count` compiles, up to `most` decisions in each, and as many different ones as possible."""
         compiled = self._compiled
         parts = [self._touched(site) for site in compiled.sites]
-        weights = [self._weight(self._build.unit(site.caller)) for site in compiled.sites]
-        new = set(np.flatnonzero(rng.random(len(parts)) < weights).tolist())
+        shares = [1 / self._num_copies(self._build.unit(site.caller)) for site in compiled.sites]
+        new = set(np.flatnonzero(rng.random(len(parts)) < shares).tolist())
         candidates = sorted(new)
         drawn = []
         for _ in range(count):
@@ -64,7 +64,7 @@ class ModuleFlips:
         return drawn
 
     def gains(self, trial: Rollout[ObjectSizes], flips: Decisions) -> Iterator[tuple[int, float]]:
-        """Positions of flipped decisions, and the bytes that each saves in the linked program, with all its copies.
+        """Positions of flipped decisions, and the bytes that each saves in the linked program.
 
         Flips that cannot be told from others are left out, and those that LLVM did not ask about any more, since the
         module had grown too much.
@@ -79,22 +79,20 @@ class ModuleFlips:
         for component in compare(Program([self._build]), {0: after})[0]:
             inside = [position for caller in component.callers for position in by_caller.get(caller, ())]
             if len(inside) == 1:
-                weight = self._weight(self._build.unit(self._compiled.sites[inside[0]].caller))
-                saved = sum(self._saved_bytes(unit, after, weight) for unit in component.units)
-                saved += sum(component.saved_rest_bytes.values())
-                yield inside[0], saved / weight
+                saved = sum(self._saved_bytes(unit, after) for unit in component.units)
+                yield inside[0], saved + sum(component.saved_rest_bytes.values())
 
     def _touched(self, site: Site) -> set[Unit]:
         """What a decision can change: all that has the caller's body, and the callee."""
         return {self._build.unit(name) for name in (*self._build.holders(site.caller), site.callee)}
 
-    def _saved_bytes(self, unit: Unit, after: Build, caller_weight: float) -> float:
-        before, weight = self._build.units, self._weight(unit)
-        if (unit in before) != (unit in after.units) and weight < caller_weight:
-            return 0.0
-        return (before.get(unit, 0) - after.units.get(unit, 0)) * weight
+    def _saved_bytes(self, unit: Unit, after: Build) -> int:
+        before = self._build.units
+        if (unit in before) != (unit in after.units) and self._num_copies(unit) > 1:
+            return 0
+        return before.get(unit, 0) - after.units.get(unit, 0)
 
-    def _weight(self, unit: Unit) -> float:
-        """The share of a unit that counts in this module."""
+    def _num_copies(self, unit: Unit) -> float:
+        """The number of modules that emit a unit, at least 1."""
         kind, signature = unit
-        return 1 / max(1.0, self._copies.get(signature, 1.0)) if kind == SHARED else 1.0
+        return max(1.0, self._copies.get(signature, 1.0)) if kind == SHARED else 1.0

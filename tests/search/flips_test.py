@@ -90,7 +90,7 @@ def test_copies_of_other_modules_are_kept_by_the_linker(toolchain: Toolchain, tm
 
 
 def test_copies_of_a_caller_count_once(toolchain: Toolchain, tmp_path: Path) -> None:
-    """Flips in a function that four modules emit are drawn a fourth as often, and save what all copies save."""
+    """Flips in a function that four modules emit are drawn a fourth as often, and what changes in it counts once."""
     (tmp_path / "corpus").mkdir()
     text = "int far(int); static int near(int x) { return far(x) * far(x + 1) + far(x - 2); }\n"
     text += "__attribute__((noinline)) inline int many(int x) { return near(x) + near(x + 3); }\n"
@@ -104,7 +104,5 @@ def test_copies_of_a_caller_count_once(toolchain: Toolchain, tmp_path: Path) -> 
     [decisions] = alone.draw(1, 1, rng)
     trial = _compile(module, toolchain, decisions)
     assert trial.measurement is not None and base.measurement is not None
-    [(_, full)], [(_, fourth)] = alone.gains(trial, decisions), shared.gains(trial, decisions)
-    many = [sizes.comdats["_Z4manyi"] for sizes in (base.measurement, trial.measurement)]
-    # What it saves in a function that only this module has is needed four times.
-    assert fourth - full == pytest.approx(3 * (full - (many[0] - many[1])))
+    [(_, full)], [(_, shared_gain)] = alone.gains(trial, decisions), shared.gains(trial, decisions)
+    assert shared_gain == full != 0
