@@ -67,6 +67,7 @@ class Flips(Algorithm):
         self._actor = context.head.actor(context.action_name, context.network, context.config.seed)
         self._has_learned = tf.Variable(False)
         self._num_iterations = 0
+        self._num_new = 0  # flips since the networks were trained
 
     def collection_policy(self) -> CollectionPolicy:
         problem, weights = self._context.problem, self._weights()
@@ -79,14 +80,15 @@ class Flips(Algorithm):
         metrics: dict[str, float] = {}
         if (new := self._flips(groups)) is not None:
             self._stores[0].add(new)
+            self._num_new += len(new)
             metrics = {"flips": float(len(new)), "share_better": float((new.gains > 0).mean())}
         if self._num_iterations % self._config.learn_every == 0:
             metrics |= self._learn()
         return metrics
 
     def policy(self) -> NetworkWeights:
-        """That of the last training; with too few flips, the policy to start from, or one that keeps the default."""
-        if not self._has_learned:
+        """What all flips so far teach; with too few, the policy to start from, or one that keeps the default."""
+        if self._num_new or not self._has_learned:
             self._learn()
         weights = self._weights()
         if weights is not None:
@@ -97,10 +99,10 @@ class Flips(Algorithm):
         return {"actor": self._actor, "has_learned": self._has_learned}
 
     def state(self) -> dict[str, Any]:
-        return {"num_iterations": self._num_iterations}
+        return {"num_iterations": self._num_iterations, "num_new": self._num_new}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._num_iterations = state["num_iterations"]
+        self._num_iterations, self._num_new = state["num_iterations"], state["num_new"]
 
     def _weights(self) -> NetworkWeights | None:
         """The policy; None if it is the default."""
@@ -119,6 +121,7 @@ class Flips(Algorithm):
         weights, metrics = self._learner.learn(Samples.of(parts, self._config), seed)
         networks.assign(self._actor, weights)
         self._has_learned.assign(True)
+        self._num_new = 0
         return {"samples": float(count), **metrics}
 
     def _flips(self, groups: Sequence[Group]) -> FlipsOfStore | None:
