@@ -180,8 +180,8 @@ def check_it_needs_no_training(place: Path) -> None:
     taken, shipped = (NetworkWeights.load(path) for path in (place / "searched" / "policy", place / "shelf" / "shapes"))
     assert taken.checksum() == shipped.checksum()
     # Nor is a policy needed.
-    flags = (*flags, f"--output={place / 'alone'}", "--warmstart_policy_dir=default", "--search_minutes=0.05")
-    result = run(*flags)
+    alone = (f"--output={place / 'alone'}", "--warmstart_policy_dir=default", "--search_minutes=0.05")
+    result = run(*flags, *alone)
     assert result.returncode == 0, result.stderr
     assert "== 3/7 Training: none, the default decides" in result.stdout
     sizes = json.loads((place / "alone" / "report" / "summary.json").read_text())["targets"]
