@@ -102,6 +102,16 @@ WORKING = {
         ("--data_path=corpus", "--output_dir=found", "--budget=3", "--policy_path=pretrained:cheap"),
         "",
     ),
+    "optimize": (
+        "tools.optimize",
+        (
+            "--compile_commands=build/compile_commands.json",
+            "--link_command=ar rc x.a x.o",
+            "--output=searched",
+            "--minutes=0.05",
+        ),
+        "== 3/7 Training: none, pretrained:cheap decides",
+    ),
     "fetch_corpus": ("tools.fetch_corpus", ("--list",), "marisa"),
     "export_policy": (
         "tools.export_policy",
@@ -127,7 +137,12 @@ NEEDING = {
     ),
     "optimize": (
         "tools.optimize",
-        ("--compile_commands=build/compile_commands.json", "--link_command=ar rc x.a x.o", "--output=optimized"),
+        (
+            "--compile_commands=build/compile_commands.json",
+            "--link_command=ar rc x.a x.o",
+            "--output=optimized",
+            "--search_minutes=0",
+        ),
     ),
     "export_policy": (
         "tools.export_policy",
