@@ -71,24 +71,19 @@ inline const std::vector<llvm::TensorSpec> &availableFeatures() {
   return Specs;
 }
 
-// The value of an LLVM option, or `Fallback` if there is no such option.
-template <typename T> T llvmOption(llvm::StringRef Name, T Fallback) {
+// The value of an LLVM option, or `Fallback` if there is no such option or, with `IfGiven`, if the user did not give it.
+template <typename T> T llvmOption(llvm::StringRef Name, T Fallback, bool IfGiven = false) {
   const auto &Options = llvm::cl::getRegisteredOptions();
   const auto Position = Options.find(Name);
-  return Position == Options.end() ? Fallback : static_cast<llvm::cl::opt<T> *>(Position->second)->getValue();
+  if (Position == Options.end() || (IfGiven && Position->second->getNumOccurrences() == 0))
+    return Fallback;
+  return static_cast<llvm::cl::opt<T> *>(Position->second)->getValue();
 }
 
 // A module that has grown by more than this factor gets no more inlining, unless -ml-advisor-size-increase-threshold
 // sets another. LLVM's own is 2, which keeps even the default from inlining as it does elsewhere. It must equal that of
 // llvm/advisors.py.
 inline constexpr float kMaxGrowth = 5.0f;
-
-inline float maxGrowth() {
-  const auto Position = llvm::cl::getRegisteredOptions().find("ml-advisor-size-increase-threshold");
-  const bool IsSet =
-      Position != llvm::cl::getRegisteredOptions().end() && Position->second->getNumOccurrences() > 0;
-  return IsSet ? static_cast<llvm::cl::opt<float> *>(Position->second)->getValue() : kMaxGrowth;
-}
 
 class TrackedAdvice;
 
@@ -217,7 +212,7 @@ private:
   int64_t NumEdges = 0;
   int64_t NumEdgesInLastSCC = 0; // edges from `NodesInLastSCC`
   int32_t InitialSize = 0, CurrentSize = 0; // of the module, in instructions
-  const float MaxGrowth = maxGrowth();
+  const float MaxGrowth = llvmOption("ml-advisor-size-increase-threshold", kMaxGrowth, /*IfGiven=*/true);
   // SkipPolicy has the values of LLVM's enumeration, which no header declares.
   const SkipPolicy Skip = llvmOption("ml-inliner-skip-policy", SkipPolicy::Never);
   const bool CanSumCosts = hasStandardUnitCosts(M);

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
+from compiler_opt.collect.traces import meta_path
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making.extract import extract
@@ -103,6 +104,9 @@ def build(context: OptimizationContext, variant: Variant) -> None:
 def record_decisions(context: OptimizationContext, corpus: Corpus, *, write_trace: bool) -> None:
     """Records the default's decisions: hashes of their features and, to clone them, a trace."""
     problem, toolchain = context.problem, context.toolchain
+
+    if write_trace and not meta_path(context.folder / TRACE).exists():
+        context.state.forget("trace")  # Recorded when nothing was to be trained.
 
     def work(step: Step) -> dict[str, Any]:
         decisions = DecisionHashes(problem.feature_names)

@@ -91,8 +91,8 @@ def search(
       toolchain: the compiler; it must be able to load the plugin.
       settings: how to search.
       name: the program's.
-      targets: names of modules that are linked together, by target; none of them gets larger than by
-        LLVM's default. By default one target of all modules.
+      targets: names of modules that are linked together, by target; none of them gets larger than by LLVM's
+        default. By default one target of all modules.
       folder: where the state is kept, from which a search that was interrupted continues.
       rollout_settings: limits of a compilation.
       on_progress: called after each round.

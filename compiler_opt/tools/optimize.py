@@ -126,7 +126,7 @@ def entry() -> int:
     settings = OptimizeSettings(
         output=folder,
         learning=dataclasses.replace(learning, training=training),
-        trains=search_minutes < minutes,
+        trains=search_minutes < minutes and training.num_iterations > 0,
         changed_settings=_changed_settings(learning),
         reuse_policy=None if _REUSE_POLICY.value is None else pretrained.folder(_REUSE_POLICY.value),
         search_minutes=search_minutes,

@@ -184,6 +184,9 @@ def check_it_needs_no_training(place: Path) -> None:
     result = run(*flags, *alone)
     assert result.returncode == 0, result.stderr
     assert "== 3/7 Training: none, the default decides" in result.stdout
+    # It can be trained later, which needs more of the default's decisions than were kept.
+    printed = run_until("== 4/7", *flags, *alone, "--search_minutes=0.04")
+    assert "1 iterations" in printed and not (place / "alone" / "policy").exists()
     sizes = json.loads((place / "alone" / "report" / "summary.json").read_text())["targets"]
     assert sizes and all(size["optimized_bytes"] <= size["default_bytes"] for size in sizes if size["role"] == "main")
 
