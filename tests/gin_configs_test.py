@@ -19,6 +19,7 @@ CLASSES: dict[str, Callable[[], dict[str, type]]] = {
     "plugin_features": gin_settings.of_compilations,
     "behavioral_cloning_nn_agent": gin_settings.of_cloning,
     "optimize": gin_settings.of_training,
+    "ppo_from_flips": gin_settings.of_training,
     **{f"{name}_nn_agent": gin_settings.of_training for name in algorithms.names()},
 }
 """File -> the classes of its entry point."""
@@ -39,7 +40,7 @@ def test_each_problem_has_the_same_files() -> None:
         Path("gin_configs", name, f"{stem}.gin")
         for name in problems.names()
         for stem in CLASSES
-        if (stem not in ("optimize", "ir2vec", "plugin_features") or problems.load(name).is_size)
+        if (stem not in ("optimize", "ppo_from_flips", "ir2vec", "plugin_features") or problems.load(name).is_size)
         and (stem != "counterfactuals_nn_agent" or isinstance(problems.load(name).action_space, MaskedCategorical))
         and (stem != "flips_nn_agent" or problems.load(name).is_size)
         and (stem != "evolution_nn_agent" or problems.load(name).rule is not None)

@@ -2,6 +2,10 @@
 
 import dataclasses
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +13,10 @@ import pytest
 
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.shelf import Shelf
+from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
 from compiler_opt.rl.release import MEAN, gather, write_logs
 from tests import programs
-from tests.small_corpus import make_small_corpus
+from tests.small_corpus import SOURCES, make_corpus, make_small_corpus
 
 CLANG = "clang-22"
 
@@ -95,6 +99,37 @@ def check_that_results_complete_the_card(place: Path, common: tuple[str, ...], f
         _, result = Shelf(place / "shelf").card("inlining-Oz").results
         assert result["linked text by project"].startswith("shapes ")
     assert "linked text by project" in (folder / "MODEL_CARD.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_script_trains_and_releases(tmp_path: Path) -> None:
+    """In a copy of this project, with two seeds of some seconds."""
+    project, corpora = tmp_path / "project", tmp_path / "corpora"
+    for name in ("compiler_opt", "gin_configs"):
+        shutil.copytree(programs.ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (project / "docs" / "pretrained").mkdir(parents=True)
+    script = shutil.copy(programs.ROOT / "docs" / "pretrained" / "train.sh", project / "docs" / "pretrained")
+    for name in ("train", "validation"):
+        (corpora / name).mkdir(parents=True)
+        make_corpus(corpora / name, CLANG, {f"{name}_{path}": source for path, source in SOURCES.items()})
+    environment = {
+        **os.environ,
+        "PYTHON": sys.executable,
+        "SEEDS": "1 2",
+        "FLIP_MINUTES": "0.02",
+        "PPO_MINUTES": "0.02",
+    }
+    environment.pop(ENVIRONMENT, None)
+    for name in ("inlining-Oz-plugin", "inlining-Oz-portable"):
+        command = ["bash", script, name, str(corpora), str(tmp_path / "runs"), f"--clang_path={CLANG}"]
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        assert "chosen" in result.stdout
+        features = set(NetworkWeights.load(Shelf(project / "compiler_opt" / "pretrained").path(name)).features)
+        assert ("callee_linkage" in features) == name.endswith("plugin")
+        logs = {path.name for path in (project / "docs" / "pretrained" / name).iterdir()}
+        assert logs == {"seed-1.jsonl", "seed-2.jsonl"}
+    assert subprocess.run(["bash", script, "inlining", "a", "b"], capture_output=True, check=False).returncode == 2
 
 
 def test_the_mean_records_the_seeds(tmp_path: Path) -> None:

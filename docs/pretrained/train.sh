@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Trains a policy that ships, and writes it into compiler_opt/pretrained. After an interruption, it resumes.
+#
+#   docs/pretrained/train.sh inlining-Oz-plugin|inlining-Oz-portable CORPORA RUNS [--clang_path=PATH]
+#
+# CORPORA is the output of `fetch_corpus --set=large`. RUNS receives the trainings; both policies share its flips. With 2
+# cores, the flips take 40 minutes, and each policy 90 more: FLIP_MINUTES and PPO_MINUTES are those of each seed.
+# PYTHON is the Python of .venv, SEEDS lists the seeds.
+set -euo pipefail
+usage() {
+  sed -n '4s/^# *//p' "$0" >&2
+  exit 2
+}
+[ $# -ge 3 ] || usage
+name=$1 corpora=$(realpath "$2") runs=$(realpath -m "$3") compiler=("${@:4}")
+case $name in *-plugin | *-portable) ;; *) usage ;; esac
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+export PYTHONPATH=$PWD
+python=${PYTHON:-.venv/bin/python} gin=gin_configs/inlining
+read -ra seeds <<<"${SEEDS:-1 2 3}"
+read -ra features <<<"--gin_files=$gin/plugin_features.gin"
+
+# vocabulary FOLDER [features]: of the default's decisions on the training projects.
+vocabulary() {
+  local folder=$1
+  [ -d "$folder/vocabulary" ] && return
+  mkdir -p "$folder"
+  [ -f "$folder/trace.tfrecord.meta.json" ] || $python compiler_opt/tools/generate_default_trace.py \
+    --data_path="$corpora/train" --output_path="$folder/trace.tfrecord" --seed=1 "${compiler[@]}" "${@:2}"
+  $python compiler_opt/tools/generate_vocab.py --input="$folder/trace.tfrecord" --output_dir="$folder/vocabulary" \
+    --seed=1 --gin_files=$gin/common.gin
+}
+
+# train FOLDER SEED VOCABULARY GIN_FILE [flags]
+train() {
+  $python compiler_opt/rl/train_locally.py --root_dir="$1" --seed="$2" --vocab_path="$3" --gin_files="$gin/$4" \
+    --data_path="$corpora/train" --validation_path="$corpora/validation" "${compiler[@]}" "${@:5}"
+}
+
+# 1. Flips, first of clang's own decisions.
+vocabulary "$runs/flips" "${features[@]}"
+stores=""
+for seed in "${seeds[@]}"; do
+  train "$runs/flips/seed-$seed" "$seed" "$runs/flips/vocabulary" flips_nn_agent.gin \
+    --max_minutes="${FLIP_MINUTES:-13}"
+  stores+="'$runs/flips/seed-$seed/flips',"
+done
+
+# 2. What all of them teach; 3. reinforcement learning from there.
+observed=$runs/flips/vocabulary
+if [[ $name == *-portable ]]; then
+  vocabulary "$runs/portable"
+  observed=$runs/portable/vocabulary
+fi
+trained=""
+for seed in "${seeds[@]}"; do
+  taught=$runs/$name/flips-$seed
+  [ -d "$taught/policy" ] || train "$taught" "$seed" "$observed" flips_nn_agent.gin \
+    --gin_bindings=train_eval.num_iterations=0 --gin_bindings=flips.first_samples=1 \
+    --gin_bindings="flips.stores=($stores)"
+  train "$runs/$name/seed-$seed" "$seed" "$observed" ppo_from_flips.gin --warmstart_policy_dir="$taught/policy" \
+    --max_minutes="${PPO_MINUTES:-26}"
+  trained+="${trained:+,}$runs/$name/seed-$seed"
+done
+
+# 4. The best of them on the validation projects, with its margin.
+$python compiler_opt/tools/release_policy.py --name="$name" --data_path="$corpora/validation" \
+  --training_dirs="$trained" "${compiler[@]}"
