@@ -63,7 +63,7 @@ def test_a_policy_is_trained_in_place_of_an_earlier_one(trace: Path, vocabulary:
             f"--gin_bindings=train_eval.num_epochs={num_epochs}",
         )
         assert result.returncode == 0, result.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["history.jsonl", "policy", "summaries"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["history.jsonl", "policy", "saved_policy", "summaries"]
     entries = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert [entry["iteration"] for entry in entries] == list(range(1, len(entries) + 1))
     assert list((tmp_path / "summaries").glob("events.*"))
