@@ -157,7 +157,8 @@ class GinReader:
                 self._set(ours, field, found.value, where)
             return
         reason = ml_compiler_opt.refusal(full)
-        if reason is not None:
+        # What begins with `train_eval` may be a setting of ours, of another command.
+        if reason is not None and (name in self._parameters or name != "train_eval"):
             raise ValueError(f"{full} {reason}")
         if not parameter:
             self._macros[name] = (value, where)

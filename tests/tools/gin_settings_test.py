@@ -134,6 +134,11 @@ def test_no_binding_is_ignored(bindings: list[str], complaint: str) -> None:
     assert complaint in str(caught.value)
 
 
+def test_a_setting_of_another_command_is_not_taken_for_a_foreign_one() -> None:
+    with pytest.raises(ConfigError, match="there is no 'train_eval', so it has no parameter 'num_iterations'"):
+        gin_settings.read(gin_settings.of_compilations(), [], ["train_eval.num_iterations = 3"])
+
+
 def test_macros_blocks_and_nested_values(tmp_path: Path) -> None:
     file = tmp_path / "some.gin"
     file.write_text("size = 4\nname = 'a'\ncooking:\n  minutes = %size\n  sizes = (%size, 5)\n  swaps = {%name: 1}\n")

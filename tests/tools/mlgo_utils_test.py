@@ -117,6 +117,7 @@ def text_bytes(path: Path) -> int:
         (["<UNSPECIFIED>"], "global_command_override: is <UNSPECIFIED>; write the options of the build"),
         (["-O2", "-fplugin=x.so"], "'-load' is not an option that a corpus may use"),
         (["-O2", "@file"], "'@file' is not an option of clang's driver that a corpus may use"),
+        (["-O2", "-mllvm", "@file"], "'-mllvm @file' is not an option of clang's driver that a corpus may use"),
         (["-O2", "--config=x"], "'--config=x' is not an option of clang's driver"),
         (["-O2", "-B/bin"], "'-B/bin' is not an option of clang's driver"),
         (["-O2", "-mllvm"], "'-mllvm' is the last option, but takes a value"),

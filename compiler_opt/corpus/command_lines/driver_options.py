@@ -69,7 +69,10 @@ def _translated(clang: str, options: tuple[str, ...], trusted: bool) -> tuple[st
 
 
 def _check(options: Sequence[str], trusted: bool) -> None:
-    """Raises CorpusError for options that a corpus may not use; even a trusted one may not name response files."""
+    """Raises CorpusError for options that a corpus may not use; even a trusted one may not name response files.
+
+    The driver reads those wherever a word begins with @, also as the value of an option.
+    """
     if UNSPECIFIED in options:
         raise CorpusError(f"global_command_override: is {UNSPECIFIED}; {_FIX}")
     position = 0
@@ -78,9 +81,11 @@ def _check(options: Sequence[str], trusted: bool) -> None:
         takes_value = option in _LISTED_WITH_VALUE
         if takes_value and position + 1 == len(options):
             raise CorpusError(f"global_command_override: {shown(option)} is the last option, but takes a value; {_FIX}")
-        position += 1 + takes_value
-        if option.startswith("@") or not (trusted or takes_value or _LISTED.fullmatch(option)):
+        words = options[position : position + 1 + takes_value]
+        position += len(words)
+        is_listed = trusted or takes_value or _LISTED.fullmatch(option)
+        if not is_listed or any(word.startswith("@") for word in words):
             raise CorpusError(
-                f"global_command_override: {shown(option)} is not an option of clang's driver that a corpus may use; "
-                "remove it or, if the corpus is your own, give --trust_corpus"
+                f"global_command_override: {shown(' '.join(words))} is not an option of clang's driver that a corpus "
+                "may use; remove it or, if the corpus is your own, give --trust_corpus"
             )
