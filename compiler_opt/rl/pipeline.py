@@ -266,7 +266,7 @@ def shipped_vocabulary(problem: Problem) -> Path | None:
 
 def clone_default(
     root_dir: Path,
-    trace_path: Path | Sequence[Path],
+    trace_path: Path | Sequence[Path] | TraceDescription,
     vocabulary_dir: Path,
     settings: PipelineSettings,
     *,
@@ -278,7 +278,7 @@ def clone_default(
 
     Args:
       root_dir: folder for history, summaries and the policy.
-      trace_path: the default trace, or several of the same problem and features.
+      trace_path: the default trace, or several of the same problem and features; or what `describe_trace` says of them.
       vocabulary_dir: the vocabulary's folder.
       settings: `cloning` and `network` are used.
       problem: what is decided; by default the installed problem that the trace names.
@@ -294,8 +294,10 @@ def clone_default(
       PolicyError, ProtocolError: nothing can be learned from the trace.
       OutputError: the policy cannot be written.
     """
-    paths = (trace_path,) if isinstance(trace_path, Path) else tuple(trace_path)
-    trace = describe_trace(*paths)
+    if isinstance(trace_path, TraceDescription):
+        trace = trace_path
+    else:
+        trace = describe_trace(*((trace_path,) if isinstance(trace_path, Path) else trace_path))
     problem = problem or problems.recorded(trace.about, str(trace.path))
     embeddings = inlining.vocabulary(problem.advisor) if inlining is not None else None
     if embeddings is not None:
@@ -310,7 +312,7 @@ def clone_default(
         load_tensorflow()
         from compiler_opt.rl.behavioral_cloning import clone
 
-        return clone(root_dir, paths, problem, quantiles, settings.network, settings.cloning, echo)
+        return clone(root_dir, trace.paths, problem, quantiles, settings.network, settings.cloning, echo)
 
 
 def train(

@@ -41,8 +41,7 @@ def entry() -> None:
         raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
     settings = _GIN.read(gin_settings.of_cloning())
     config = gin_settings.override(settings["train_eval"], vocab_path=_VOCAB_PATH.value or None, seed=_SEED.value)
-    paths = [Path(path) for path in _DATA_PATH.value]
-    trace = pipeline.describe_trace(*paths)
+    trace = pipeline.describe_trace(*map(Path, _DATA_PATH.value))
     problem = _COMPILE_TASK.load(
         settings["command"].compile_task, lambda: problems.recorded(trace.about, str(trace.path))
     )
@@ -53,7 +52,7 @@ def entry() -> None:
         entry_point.note(f"the vocabulary is the one that ships, {vocabulary}; --vocab_path names another")
     pipeline.clone_default(
         root_dir,
-        paths,
+        trace,
         vocabulary,
         PipelineSettings(cloning=config, network=settings["network"]),
         problem=problem,

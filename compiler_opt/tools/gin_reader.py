@@ -23,7 +23,6 @@ from compiler_opt.files import one_line, read_regular
 from compiler_opt.tools import ml_compiler_opt
 
 _MAX_FILE_BYTES = 1 << 20
-_SYNTAX_ERRORS = (SyntaxError, ValueError, tokenize.TokenError)
 _EXPECTED = "expected name.parameter=value, both of which exist"
 
 
@@ -126,7 +125,9 @@ class GinReader:
                     if path is None:
                         raise ValueError("include: give the file by --gin_files")
                     self._include(statement.filename, path, f"{where}{place}", including)
-        except _SYNTAX_ERRORS as error:
+        except (SyntaxError, tokenize.TokenError) as error:  # Their messages say where.
+            raise ConfigError(f"{where}: {one_line(str(error))}; {remedy}") from None
+        except ValueError as error:
             raise ConfigError(f"{where}: {one_line(str(error))}{place}; {remedy}") from None
 
     def _include(self, name: str, path: Path, where: str, including: tuple[Path, ...]) -> None:

@@ -110,7 +110,7 @@ def test_traces_of_other_tools_are_cloned_with_the_vocabulary_that_ships(trace: 
         "--gin_bindings=train_eval.num_epochs=8",
     )
     assert result.returncode == 0, result.stderr
-    assert "one: has no one.meta.json: its contexts are numbered, and taken for one project" in result.stderr
+    assert result.stderr.count("one: has no one.meta.json: its contexts are numbered, and taken for one project") == 1
     assert "5400 decisions of 27 modules; 3 modules held out" in result.stdout
     weights = NetworkWeights.load(tmp_path / "run" / "saved_policy")
     assert weights.features == FEATURES

@@ -80,7 +80,8 @@ def make(
             writer.write_module(name, _read(path, input_dir), options)
         else:
             with reading(path, "copy the file"):
-                writer.write_module(name, path.read_bytes(), None)
+                content = path.read_bytes()
+            writer.write_module(name, content, None)
 
     _, failures = map_with_failures(make_one, paths, progress=progress)
     if_empty = f"{input_dir}: none of {len(paths)} files *.bc is a module; give another --input_dir"

@@ -131,13 +131,13 @@ def extract(
     writer = CorpusWriter(output_dir, overwrite)
 
     def extract_one(module: tuple[str, Path]) -> str:
-        """Writes a module; returns its target, if that is looked for."""
+        """Writes a module; returns its target, empty if that is not looked for."""
         name, place = module
         if not check:
             with reading(place, _REMEDY):
                 code, index = (Path(f"{place}{suffix}").read_bytes() for suffix in (IMPORTED_SUFFIX, INDEX_SUFFIX))
             writer.write_module(name, code, None, index)
-            return UNSPECIFIED
+            return ""
         code = read_bitcode(Path(f"{place}{IMPORTED_SUFFIX}"), _REMEDY)
         index = read_index_file(Path(f"{place}{INDEX_SUFFIX}"), printable(place))
         triple = bitcode.target_triple(code)
@@ -152,12 +152,12 @@ def extract(
         raise CorpusError(
             f"the modules are for several targets ({', '.join(triples)}); give the parameter file of one link"
         )
-    options = command_override(link.options, *triples) if check and triples else triples
+    options = command_override(link.options, *triples) if check and triples else [UNSPECIFIED]
     return writer.finish(
         [(place, reason) for (_, place), reason in refused],
         f"none of {len(link.modules)} modules is usable",
         has_thinlto=True,
-        command_override=options or None,
+        command_override=options,
     )
 
 
