@@ -178,7 +178,7 @@ class Compilation:
 
     @functools.cached_property
     def _options(self) -> tuple[str, ...]:
-        return self.module.options()
+        return self.module.options(self.toolchain.clang)
 
     @property
     def names_call_sites(self) -> bool:

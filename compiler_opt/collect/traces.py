@@ -6,8 +6,9 @@ decisions are read and written by `rl.trace_files`, which needs TensorFlow.
 
 import dataclasses
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -145,41 +146,74 @@ class _Description(msgspec.Struct):
     trace_bytes: NonNegativeInt
 
 
+Describe: TypeAlias = Callable[[Path], dict[str, Json]]
+"""Describes a trace that has no description, from its records; raises ProtocolError if they are no trace."""
+
+
 class TraceDescription:
-    """The description of a trace on disk.
+    """The description of a trace on disk, in one file or several.
 
     Attributes:
-      path: the trace.
-      about: everything in the description.
+      path: the trace, or its first file.
+      paths: all of its files.
+      about: everything in the description of the first file.
       features: specs of the features of each decision.
       advice: spec of the decision.
       num_contexts: number of contexts.
       num_decisions: number of decisions in all contexts.
+      undescribed: those of its files that have no description.
     """
 
-    def __init__(self, path: Path):
-        """Reads the description.
+    def __init__(self, path: Path, *others: Path, describe: Describe | None = None):
+        """Reads the descriptions; `describe` makes one for a file that has none, as those of other tools.
 
         Raises:
-          ProtocolError: the trace or its description is missing or damaged, or they do not belong together.
+          ProtocolError: a file or its description is missing or damaged, or they do not belong together; or two files
+            have different features.
         """
-        self.path = path
-        meta = meta_path(path)
+        self.path, self.paths = path, (path, *others)
+        self.undescribed = tuple(each for each in self.paths if each.is_file() and not meta_path(each).is_file())
+        first, *rest = (_described(each, None if each not in self.undescribed else describe) for each in self.paths)
+        self.about, self.features, self.advice = first.about, first.features, first.advice
+        for other in rest:
+            if {spec.name: spec.shape for spec in other.features} != {spec.name: spec.shape for spec in self.features}:
+                raise ProtocolError(f"{other.path}: its decisions have other features than those of {path}; {REMAKE}")
+            if other.about.get("problem") != self.about.get("problem"):
+                raise ProtocolError(f"{other.path}: is for another problem than {path}; give traces of one problem")
+        self.num_contexts = sum(each.found.num_contexts for each in (first, *rest))
+        self.num_decisions = sum(each.found.num_decisions for each in (first, *rest))
+
+
+class _FileDescription(NamedTuple):
+    """The description of one file of a trace."""
+
+    path: Path
+    about: dict[str, Json]
+    found: _Description
+    features: tuple[TensorSpec, ...]
+    advice: TensorSpec
+
+
+def _described(path: Path, describe: Describe | None) -> _FileDescription:
+    """The description of a file, as it is on disk or, with `describe`, as that makes it."""
+    meta = meta_path(path)
+    if describe is None:
         for file in (path, meta):
             if not file.is_file():
                 raise ProtocolError(f"{file}: no such file; {REMAKE}")
-        self.about = read_json(meta, dict[str, Json], max_bytes=_MAX_META_BYTES, error=ProtocolError, remedy=REMAKE)
-        if self.about.get("format") != FORMAT:
-            raise ProtocolError(f"{meta}: expected format {FORMAT}, found {shown(self.about.get('format'))}; {REMAKE}")
-        try:
-            found = convert(self.about, _Description)
-            self.features = tuple(map(TensorSpec.from_json, found.features))
-            self.advice = TensorSpec.from_json(found.advice)
-        except (ValueError, ProtocolError) as error:
-            raise ProtocolError(f"{meta}: {error}; {REMAKE}") from None
-        self.num_contexts, self.num_decisions = found.num_contexts, found.num_decisions
-        if path.stat().st_size != found.trace_bytes:
-            raise ProtocolError(
-                f"{path}: expected {found.trace_bytes} bytes, found {path.stat().st_size}: trace and {meta.name} do "
-                f"not belong together; {REMAKE}"
-            )
+        about = read_json(meta, dict[str, Json], max_bytes=_MAX_META_BYTES, error=ProtocolError, remedy=REMAKE)
+        if about.get("format") != FORMAT:
+            raise ProtocolError(f"{meta}: expected format {FORMAT}, found {shown(about.get('format'))}; {REMAKE}")
+    else:
+        about = describe(path)
+    try:
+        found = convert(about, _Description)
+        features, advice = tuple(map(TensorSpec.from_json, found.features)), TensorSpec.from_json(found.advice)
+    except (ValueError, ProtocolError) as error:
+        raise ProtocolError(f"{meta}: {error}; {REMAKE}") from None
+    if path.stat().st_size != found.trace_bytes:
+        raise ProtocolError(
+            f"{path}: expected {found.trace_bytes} bytes, found {path.stat().st_size}: trace and {meta.name} do "
+            f"not belong together; {REMAKE}"
+        )
+    return _FileDescription(path, about, found, features, advice)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from compiler_opt.corpus.command_lines.command_line import index_path
+from compiler_opt.corpus.command_lines.driver_options import are_driver_options, to_cc1
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.remote import RemoteModule
 from compiler_opt.corpus.validation import REMAKE, check_whole_bitcode, checked_path, reading
@@ -24,7 +26,8 @@ class Module:
       name: its path inside the corpus without suffixes, e.g. `leveldb/db/builder.o`.
       project: the project that it is linked into, e.g. `leveldb`.
       root: the corpus folder.
-      command_override: options for all modules, instead of the `.cmd` files (ThinLTO at link time).
+      command_override: options for all modules, of cc1 or of clang's driver, instead of the `.cmd` files (ThinLTO at
+        link time).
       trusted: whether options outside `command_line.py`'s allow-list are accepted.
       problem_config: changes to its options.
       remote: its files on a remote file system; each is fetched when its path is first read.
@@ -58,12 +61,22 @@ class Module:
         with reading(path, REMAKE):
             return path.stat().st_size
 
-    def options(self) -> tuple[str, ...]:
-        """`recorded_options` with `problem_config` applied; `command_line.compile_command` checks them."""
-        return self.problem_config.apply(self.recorded_options())
+    def options(self, clang: Path | str | None = None) -> tuple[str, ...]:
+        """`recorded_options` with `problem_config` applied; `command_line.compile_command` checks them.
+
+        With a compiler, options of its driver become cc1 options (`driver_options`).
+
+        Raises:
+          CorpusError: the options are missing, invalid, or not ones that a corpus may use.
+        """
+        options = self.recorded_options()
+        if clang is not None and self.command_override is not None and are_driver_options(options):
+            has_index = index_path(self.bitcode_path).is_file()
+            options = to_cc1(clang, options, has_index=has_index, trusted=self.trusted)
+        return self.problem_config.apply(options)
 
     def recorded_options(self) -> tuple[str, ...]:
-        """The cc1 options that the build used.
+        """The cc1 options that the build used; those of clang's driver if the corpus's `command_override` has such.
 
         Raises:
           CorpusError: the `.cmd` file is missing or invalid.
@@ -80,7 +93,9 @@ class Module:
 
     def target(self) -> str | None:
         """The target triple in its `options`, e.g. `aarch64-unknown-linux-gnu`; None for the compiler's default."""
-        return dict(itertools.pairwise(self.options())).get("-triple")
+        options = self.options()
+        given = [option.removeprefix("--target=") for option in options if option.startswith("--target=")]
+        return dict(itertools.pairwise(options)).get("-triple", given[-1] if given else None)
 
     def language(self) -> str:
         """The source language, by its options or else its name; `?` if unknown."""

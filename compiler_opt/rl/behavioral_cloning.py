@@ -20,12 +20,11 @@ from tqdm import tqdm
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.errors import PolicyError, ProtocolError
-from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems.problem import Problem
-from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig
+from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.history import History
-from compiler_opt.rl.learning import mean_loss
+from compiler_opt.rl.learning import mean_loss, save_run_policy
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.heads.head import Head
 
@@ -251,7 +250,7 @@ class Cloner:
 
 def clone(
     root_dir: Path,
-    trace_path: Path,
+    trace_paths: Sequence[Path],
     problem: Problem,
     quantiles: Mapping[str, np.ndarray],
     network: NetworkConfig,
@@ -259,13 +258,13 @@ def clone(
     echo: Callable[[str], object],
 ) -> Path:
     """Clones a trace under a vocabulary, see `pipeline.clone_default`; returns the policy's folder."""
-    trace = Trace(trace_path)
+    trace = Trace(*trace_paths)
     head = problem.head(quantiles, trace.features)
     with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
         try:
             training, held_out = load_examples(trace, head, config, progress.update)
         except PolicyError as error:
-            raise PolicyError(f"{trace_path}: {error}") from error
+            raise PolicyError(f"{trace.path}: {error}") from error
     echo(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
     history = History(root_dir, 0)
 
@@ -288,9 +287,8 @@ def clone(
         "majority_rate": cloned.best["majority_rate"],
         "seed": config.seed,
     }
-    policy_dir = root_dir / POLICY_DIR
     weights = dataclasses.replace(cloned.weights, metadata=metadata)
-    save_policy(policy_dir, weights, problem.action_space, trace.advice.name, trace.features)
+    policy_dir = save_run_policy(root_dir, weights, problem.action_space, trace.advice.name, trace.features)
     echo(
         f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
         f"{cloned.best['majority_rate']:.2%} by always choosing the majority class"

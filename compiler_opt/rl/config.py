@@ -8,6 +8,8 @@ from compiler_opt.corpus.sampling import check_sampling
 
 POLICY_DIR = "policy"
 """The policy's folder in that of a warm start or training."""
+SAVED_POLICY = "saved_policy"
+"""A link to it, by the name that google/ml-compiler-opt gives it."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,16 +3,22 @@
 Legend: S minibatches, B examples of each.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 from tf_agents.networks import network
 
+from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.rl.config import POLICY_DIR, SAVED_POLICY
+from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
+from compiler_opt.tensor_spec import TensorSpec
 
 SEEDS_PER_NETWORK = 100
 """More than the layers of a network, each of which has its own seed."""
@@ -29,6 +35,28 @@ def mean_loss(step: Callable[[tf.Tensor], tf.Tensor], order: tf.Tensor) -> tf.Te
     """The mean of the losses that `step` returns for each minibatch's indices `[B]`, taken from `[S, B]`."""
     total: tf.Tensor = tf.foldl(lambda total, batch: total + step(batch), order, initializer=tf.constant(0.0))
     return total / tf.cast(tf.shape(order)[0], tf.float32)
+
+
+def save_run_policy(
+    root_dir: Path,
+    weights: NetworkWeights,
+    space: ActionSpace,
+    action_name: str,
+    compiler_features: Sequence[TensorSpec],
+) -> Path:
+    """Saves the policy of a run into its folder, see `save_policy`; returns the policy's folder.
+
+    Also links to it by the name that google/ml-compiler-opt gives it.
+
+    Raises:
+      OutputError: the folder cannot be written.
+    """
+    policy_dir, link = root_dir / POLICY_DIR, root_dir / SAVED_POLICY
+    save_policy(policy_dir, weights, space, action_name, compiler_features)
+    # Where there are no links, the policy is found by its own name only.
+    with contextlib.suppress(OSError):
+        link.symlink_to(POLICY_DIR)
+    return policy_dir
 
 
 class AveragedWeights:

@@ -9,14 +9,16 @@ imports TensorFlow only after it has checked everything that a user may have got
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from compiler_opt import pretrained
+from compiler_opt.checked_values import Json
 from compiler_opt.collect.traces import TraceDescription, meta_path
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -40,6 +42,13 @@ from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, Training
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.training_context import TrainingContext, describe_corpus, describe_settings
 from compiler_opt.tensorflow_loading import load_tensorflow
+
+_LOG = logging.getLogger(__name__)
+
+_SHIPPED_VOCABULARIES = MappingProxyType(
+    {"inlining": "inlining", "regalloc_eviction": "regalloc", "regalloc_priority": "regalloc_priority"}
+)
+"""Folder in this one by the kind of decision."""
 
 TRACE, VOCABULARY, WARM_START, TRAINING = "default_trace.tfrecord", "vocabulary", "warm_start", "training"
 """What the steps make in the folder of `run`."""
@@ -178,6 +187,23 @@ def run(
     return Trained(policy_dir, evaluate(held_out, policy, problem=problem, toolchain=toolchain, settings=how))
 
 
+def describe_trace(*paths: Path) -> TraceDescription:
+    """The description of a trace, in one file or several; made from the records of those that have none.
+
+    Raises:
+      ProtocolError: see `TraceDescription`.
+    """
+
+    def describe(path: Path) -> dict[str, Json]:
+        load_tensorflow()
+        from compiler_opt.rl import trace_files
+
+        _LOG.warning("%s: has no %s: its contexts are numbered, and taken for one project", path, meta_path(path).name)
+        return trace_files.describe(path)
+
+    return TraceDescription(*paths, describe=describe)
+
+
 def make_vocabulary(
     trace_path: Path,
     output_dir: Path,
@@ -206,7 +232,7 @@ def make_vocabulary(
       ProtocolError: the trace cannot be read.
       OutputError: the vocabulary cannot be written.
     """
-    problem = problem or problems.recorded(TraceDescription(trace_path).about, str(trace_path))
+    problem = problem or problems.recorded(describe_trace(trace_path).about, str(trace_path))
     with exclusive_directory(output_dir, "--output_dir"):
         load_tensorflow()
         from compiler_opt.rl.quantiles import trace_quantiles
@@ -228,9 +254,19 @@ def make_vocabulary(
     return quantiles
 
 
+def shipped_vocabulary(problem: Problem) -> Path | None:
+    """The vocabulary for the problem's kind of decision that ships with this package; None if there is none.
+
+    Its folder is where google/ml-compiler-opt has its vocabulary, so that its users can replace it in their checkout.
+    """
+    name = _SHIPPED_VOCABULARIES.get(problem.advisor.problem)
+    folder = Path(__file__).parent / str(name) / "vocab"
+    return folder if name is not None and folder.is_dir() else None
+
+
 def clone_default(
     root_dir: Path,
-    trace_path: Path,
+    trace_path: Path | Sequence[Path] | TraceDescription,
     vocabulary_dir: Path,
     settings: PipelineSettings,
     *,
@@ -242,7 +278,7 @@ def clone_default(
 
     Args:
       root_dir: folder for history, summaries and the policy.
-      trace_path: the default trace.
+      trace_path: the default trace, or several of the same problem and features; or what `describe_trace` says of them.
       vocabulary_dir: the vocabulary's folder.
       settings: `cloning` and `network` are used.
       problem: what is decided; by default the installed problem that the trace names.
@@ -258,14 +294,17 @@ def clone_default(
       PolicyError, ProtocolError: nothing can be learned from the trace.
       OutputError: the policy cannot be written.
     """
-    trace = TraceDescription(trace_path)
-    problem = problem or problems.recorded(trace.about, str(trace_path))
+    if isinstance(trace_path, TraceDescription):
+        trace = trace_path
+    else:
+        trace = describe_trace(*((trace_path,) if isinstance(trace_path, Path) else trace_path))
+    problem = problem or problems.recorded(trace.about, str(trace.path))
     embeddings = inlining.vocabulary(problem.advisor) if inlining is not None else None
     if embeddings is not None:
-        check_same(trace.about.get("toolchain"), embeddings, str(trace_path))
+        check_same(trace.about.get("toolchain"), embeddings, str(trace.path))
     available = [spec.name for spec in trace.features]
     if inlining is not None:
-        plugin_features.check_observed(inlining.plugin_features, available, str(trace_path))
+        plugin_features.check_observed(inlining.plugin_features, available, str(trace.path))
         plugin_features.check_observed(inlining.plugin_features, listed_features(vocabulary_dir), str(vocabulary_dir))
     quantiles = load_vocabulary(vocabulary_dir, _observed(problem, available, vocabulary_dir))
 
@@ -273,7 +312,7 @@ def clone_default(
         load_tensorflow()
         from compiler_opt.rl.behavioral_cloning import clone
 
-        return clone(root_dir, trace_path, problem, quantiles, settings.network, settings.cloning, echo)
+        return clone(root_dir, trace.paths, problem, quantiles, settings.network, settings.cloning, echo)
 
 
 def train(
@@ -339,7 +378,7 @@ def _check_apart(corpus: Corpus, validation: Corpus) -> None:
         )
     projects = sorted(set(corpus.projects()) & set(validation.projects()))
     if projects:
-        logging.getLogger(__name__).warning(
+        _LOG.warning(
             "%s: has projects that are also trained on (%s): its results say less about others",
             validation.root,
             ", ".join(projects),

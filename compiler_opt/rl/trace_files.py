@@ -22,10 +22,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
+from compiler_opt.checked_values import Json
 from compiler_opt.collect.traces import FORMAT, REMAKE, TraceContext, TraceDescription, meta_path
 from compiler_opt.errors import OutputError, ProtocolError
-from compiler_opt.files import check_writable, nearest_folder, write_atomically
+from compiler_opt.export.release_model import EMBEDDED_MODELS
+from compiler_opt.files import check_writable, nearest_folder, shown, write_atomically
+from compiler_opt.problems import problem as problems
 from compiler_opt.tensor_spec import TensorSpec
 
 
@@ -195,7 +199,14 @@ def _encoded_score(score: float) -> bytes:
 
 
 class Trace(TraceDescription):
-    """A trace on disk, read as a stream."""
+    """A trace on disk, read as a stream.
+
+    Without a description, as other tools write it, its contexts are numbered and belong to one project.
+    """
+
+    def __init__(self, path: Path, *others: Path):
+        """Reads the descriptions, see `TraceDescription`; makes them for files that have none."""
+        super().__init__(path, *others, describe=describe)
 
     def batches(self, features: Sequence[str] | None = None, contexts_per_batch: int = 16) -> Iterator[TraceBatch]:
         """All decisions in the order of the file, a few contexts at a time.
@@ -214,16 +225,20 @@ class Trace(TraceDescription):
         missing = [name for name in names if name not in specs]
         if missing:
             raise ProtocolError(f"{self.path}: the trace lacks the features {', '.join(missing)}; {REMAKE}")
+        parse = _parser([specs[name] for name in names], self.advice, bool(self.undescribed))
         dataset = (
-            tf.data.TFRecordDataset(str(self.path))
+            tf.data.TFRecordDataset([str(path) for path in self.paths])
             .batch(contexts_per_batch)
-            .map(_parser([specs[name] for name in names], self.advice), num_parallel_calls=2, deterministic=True)
+            .map(parse, num_parallel_calls=2, deterministic=True)
             .prefetch(1)
         )
+        num_read = 0
         try:
             for modules, projects, lengths, decisions in dataset.as_numpy_iterator():
+                numbered = enumerate(modules, num_read)
+                num_read += len(modules)
                 yield TraceBatch(
-                    modules=tuple(name.decode("utf-8", "surrogateescape") for name in modules),
+                    modules=tuple(name.decode("utf-8", "surrogateescape") or f"#{index}" for index, name in numbered),
                     projects=tuple(name.decode("utf-8", "surrogateescape") for name in projects),
                     lengths=lengths,
                     features={name: decisions[name] for name in names},
@@ -233,13 +248,65 @@ class Trace(TraceDescription):
             raise ProtocolError(f"{self.path}: damaged ({_reason(error)}); {REMAKE}") from error
 
 
-def _parser(features: Sequence[TensorSpec], advice: TensorSpec) -> Callable[[tf.Tensor], Any]:
-    """Serialised contexts `[C]` to modules `[C]`, projects `[C]`, lengths `[C]` and decisions, see `TraceBatch`."""
+def describe(path: Path) -> dict[str, Json]:
+    """Describes a trace by its records, as `TRACE.meta.json` would; the name of its advice gives the problem.
+
+    Raises:
+      ProtocolError: it is not a TFRecord file of SequenceExamples that have such advice.
+    """
+    advices = {model.advice.name: problem for problem, model in EMBEDDED_MODELS.items()}
+    specs: dict[str, dict[str, Json]] = {}
+    num_contexts = num_decisions = 0
+    try:
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            lists = tf.train.SequenceExample.FromString(record).feature_lists.feature_list
+            length = max((len(lists[name].feature) for name in advices if name in lists), default=0)
+            num_contexts += 1
+            num_decisions += length
+            if length and not specs:
+                specs = {name: _spec(name, lists[name].feature[0]).to_json() for name in lists if lists[name].feature}
+    except (tf.errors.OpError, DecodeError) as error:
+        raise ProtocolError(f"{path}: expected a trace, found something else ({_reason(error)}); {REMAKE}") from None
+    found = [name for name in specs if name in advices]
+    if len(found) != 1:
+        raise ProtocolError(
+            f"{path}: expected decisions named {' or '.join(sorted(advices))}, found the names "
+            f"{shown(', '.join(specs))}; {REMAKE}"
+        )
+    problem = problems.load(advices[found[0]])
+    # Policies may not observe these.
+    hidden = {"reward", *found, problem.advisor.default_feature, problem.advisor.plugin_default_feature}
+    return {
+        "format": FORMAT,
+        "problem": problem.name,
+        "features": [specs[name] for name in sorted(specs) if name not in hidden],
+        "advice": specs[found[0]],
+        "num_contexts": num_contexts,
+        "num_decisions": num_decisions,
+        "trace_bytes": path.stat().st_size,
+    }
+
+
+def _spec(name: str, feature: tf.train.Feature) -> TensorSpec:
+    """The spec of a feature by its values in one decision."""
+    is_float = feature.WhichOneof("kind") == "float_list"
+    size = len(feature.float_list.value if is_float else feature.int64_list.value)
+    return TensorSpec(name, np.dtype("f4" if is_float else "i8"), () if size == 1 else (size,))
+
+
+def _parser(features: Sequence[TensorSpec], advice: TensorSpec, is_undescribed: bool) -> Callable[[tf.Tensor], Any]:
+    """Serialised contexts `[C]` to modules `[C]`, projects `[C]`, lengths `[C]` and decisions, see `TraceBatch`.
+
+    With `is_undescribed`, contexts may lack names and decisions.
+    """
     columns = {
-        spec.name: tf.io.FixedLenSequenceFeature(spec.shape, tf.float32 if spec.dtype.kind == "f" else tf.int64)
+        spec.name: tf.io.FixedLenSequenceFeature(
+            spec.shape, tf.float32 if spec.dtype.kind == "f" else tf.int64, allow_missing=is_undescribed
+        )
         for spec in (*features, advice)
     }
-    keys = {name: tf.io.FixedLenFeature((), tf.string) for name in ("module", "project")}
+    default = "" if is_undescribed else None
+    keys = {name: tf.io.FixedLenFeature((), tf.string, default) for name in ("module", "project")}
 
     @tf.autograph.experimental.do_not_convert
     def parse(records: tf.Tensor) -> Any:

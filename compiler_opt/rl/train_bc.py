@@ -19,11 +19,16 @@ from compiler_opt.rl.pipeline import PipelineSettings
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _ROOT_DIR = flags.DEFINE_string("root_dir", None, "Folder for policy, history and summaries.", required=True)
-_DATA_PATH = flags.DEFINE_string("data_path", None, "The trace, as generate_default_trace writes it.", required=True)
-_VOCAB_PATH = flags.DEFINE_string(
-    "vocab_path", None, "The vocabulary, as generate_vocab writes it; the same as train_eval.vocab_path in gin."
+_DATA_PATH = flags.DEFINE_multi_string(
+    "data_path", None, "The trace, as generate_default_trace writes it; may be given several times.", required=True
 )
-_COMPILE_TASK = shared_flags.trace_task()
+_VOCAB_PATH = flags.DEFINE_string(
+    "vocab_path",
+    None,
+    "The vocabulary, as generate_vocab writes it; the same as train_eval.vocab_path in gin. By default the one that "
+    "ships for the problem.",
+)
+_COMPILE_TASK = shared_flags.TaskFlag("the trace's")
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
 _GIN = gin_settings.GinFlags()
 
@@ -36,14 +41,21 @@ def entry() -> None:
         raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
     settings = _GIN.read(gin_settings.of_cloning())
     config = gin_settings.override(settings["train_eval"], vocab_path=_VOCAB_PATH.value or None, seed=_SEED.value)
-    if not config.vocab_path:
+    trace = pipeline.describe_trace(*map(Path, _DATA_PATH.value))
+    problem = _COMPILE_TASK.load(
+        settings["command"].compile_task, lambda: problems.recorded(trace.about, str(trace.path))
+    )
+    vocabulary = Path(config.vocab_path) if config.vocab_path else pipeline.shipped_vocabulary(problem)
+    if vocabulary is None:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
+    if not config.vocab_path:
+        entry_point.note(f"the vocabulary is the one that ships, {vocabulary}; --vocab_path names another")
     pipeline.clone_default(
         root_dir,
-        Path(_DATA_PATH.value),
-        Path(config.vocab_path),
+        trace,
+        vocabulary,
         PipelineSettings(cloning=config, network=settings["network"]),
-        problem=problems.load(_COMPILE_TASK.value) if _COMPILE_TASK.value else None,
+        problem=problem,
         inlining=settings["inlining"],
     )
 

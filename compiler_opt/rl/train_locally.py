@@ -14,7 +14,6 @@ from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.weights import ALWAYS_DEFAULT
-from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR
@@ -25,8 +24,9 @@ _ROOT_DIR = flags.DEFINE_string(
     "root_dir", None, "The run's folder: checkpoints, history, summaries, policy.", required=True
 )
 _CORPUS = shared_flags.CorpusFlags()
-_COMPILE_TASK = shared_flags.compile_task()
+_COMPILE_TASK = shared_flags.TaskFlag()
 _CLANG_PATH = shared_flags.clang_path()
+_LLVM_SIZE_PATH = shared_flags.llvm_size_path()
 _NUM_WORKERS = shared_flags.num_workers()
 _VOCAB_PATH = flags.DEFINE_string("vocab_path", None, "Vocabulary; by default that of the warm-start policy.")
 _WARMSTART_POLICY_DIR = shared_flags.policy(
@@ -48,6 +48,7 @@ _GIN = gin_settings.GinFlags()
 def entry() -> None:
     root_dir = Path(_ROOT_DIR.value)
     check_folder_writable(root_dir)
+    shared_flags.note_unneeded(_LLVM_SIZE_PATH)
     settings = _GIN.read(gin_settings.of_training())
     config = gin_settings.override(
         settings["train_eval"],
@@ -56,10 +57,11 @@ def entry() -> None:
         warmstart_policy_dir=_WARMSTART_POLICY_DIR.value,
         seed=_SEED.value,
     )
-    problem = problems.load(_COMPILE_TASK.value)
+    problem = _COMPILE_TASK.load(settings["command"].compile_task)
     corpus = _CORPUS.filtered(_CORPUS.load(settings["problem_config"]))
     inlining: InliningConfig = settings["inlining"]
-    toolchain = inlining.extend(probe(_CLANG_PATH.value, inlining.vocabulary(problem.advisor)), problem.advisor)
+    clang_path = shared_flags.clang(_CLANG_PATH, settings["command"].clang_path)
+    toolchain = inlining.extend(probe(clang_path, inlining.vocabulary(problem.advisor)), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     validation = None
     if _VALIDATION_PATH.value:

@@ -16,7 +16,6 @@ from compiler_opt.collect.shared_parts import LatestContexts
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import ModuleSampler
 from compiler_opt.errors import ConfigError
-from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.algorithm import Algorithm
@@ -24,6 +23,7 @@ from compiler_opt.rl.best_policy import BestPolicy
 from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
 from compiler_opt.rl.history import History
+from compiler_opt.rl.learning import save_run_policy
 from compiler_opt.rl.training_context import TrainingContext, log_changed_settings, origin
 
 _LOG = logging.getLogger(__name__)
@@ -118,7 +118,9 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
         _record(history, progress, batch, context.problem, {**metrics, **validated}, algorithm.log_metrics)
         checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
     weights = best.choose(progress.iteration, policy_now)
-    save_policy(policy_dir, weights, context.problem.action_space, context.action_name, context.compiler_features)
+    save_run_policy(
+        context.root_dir, weights, context.problem.action_space, context.action_name, context.compiler_features
+    )
     return weights
 
 

@@ -18,14 +18,13 @@ from compiler_opt.evaluation.margins import MARGINS, choose_margin, write_margin
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.toolchain import probe
-from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.progress import rollout_bar
 
 _POLICY_PATH = shared_flags.required_path("policy_path", "Folder of the policy, which gets the margin.")
 _CORPUS = shared_flags.CorpusFlags()
-_COMPILE_TASK = shared_flags.compile_task()
+_COMPILE_TASK = shared_flags.TaskFlag("inlining")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 _MARGINS = flags.DEFINE_list("margins", [f"{margin:g}" for margin in MARGINS], "Comma-separated margins to try.")
@@ -39,7 +38,7 @@ def entry() -> None:
     margins = _parsed(_MARGINS.value)
     settings = EvaluationSettings(num_workers=_NUM_WORKERS.value, rollout=RolloutSettings(backend=_BACKEND.value))
     corpus = _CORPUS.filtered(_CORPUS.load())
-    problem = problems.load(_COMPILE_TASK.value)
+    problem = _COMPILE_TASK.load()
     policy = problem.load_policy(directory)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)

@@ -13,12 +13,13 @@ from compiler_opt.corpus.making import combine
 from compiler_opt.tools import entry_point, shared_flags
 
 _ROOT_DIR = shared_flags.required_path("root_dir", "The folder whose subfolders are corpora.")
+_CHECK = shared_flags.CheckFlag("descriptions as they are, without looking for the files of their modules")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace an existing description that lists other modules.")
 
 
 @entry_point.command
 def entry() -> None:
-    combined = combine.combine(_ROOT_DIR.value, overwrite=_OVERWRITE.value)
+    combined = combine.combine(_ROOT_DIR.value, check=_CHECK.read(), overwrite=_OVERWRITE.value)
     lines = [f"  {name}: {count} modules" for name, count in combined.modules.items()]
     if combined.others:
         lines.append(f"  not corpora: {', '.join(combined.others)}")

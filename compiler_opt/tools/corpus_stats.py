@@ -18,7 +18,6 @@ from compiler_opt.corpus import statistics
 from compiler_opt.corpus.statistics import Statistics
 from compiler_opt.files import check_folder_writable, exclusive_directory, write_atomically, write_json, write_text
 from compiler_opt.llvm.toolchain import probe
-from compiler_opt.problems import problem as problems
 from compiler_opt.report import corpus_report
 from compiler_opt.report.table import csv_text
 from compiler_opt.tools import entry_point, shared_flags
@@ -27,7 +26,7 @@ _CORPUS = shared_flags.CorpusFlags()
 _OUTPUT_PATH = shared_flags.path("output_path", "Folder for statistics.json, modules.csv and the plots.")
 _CLANG_PATH = shared_flags.clang_path("The clang whose opt to use; by default the newest one installed.")
 _DECISIONS = flags.DEFINE_bool("decisions", False, "Count the default's decisions, too, by compiling each module.")
-_COMPILE_TASK = shared_flags.compile_task()
+_COMPILE_TASK = shared_flags.TaskFlag("inlining")
 _NUM_WORKERS = shared_flags.num_workers("Processes")
 
 
@@ -36,7 +35,7 @@ def entry() -> None:
     output = _OUTPUT_PATH.value
     if output is not None:
         check_folder_writable(output)
-    problem = problems.load(_COMPILE_TASK.value) if _DECISIONS.value else None
+    problem = _COMPILE_TASK.load() if _DECISIONS.value else None
     corpus = _CORPUS.filtered(_CORPUS.load())
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)

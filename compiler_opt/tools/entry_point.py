@@ -24,6 +24,7 @@ from absl import app, flags
 
 from compiler_opt.errors import CompilerOptError, ConfigError
 from compiler_opt.files import one_line, printable
+from compiler_opt.tools import ml_compiler_opt
 
 EXIT_USER_ERROR = 2
 _EXIT_INTERRUPTED = 130
@@ -74,6 +75,16 @@ def echo(text: str) -> None:
     print("\n".join(map(printable, text.split("\n"))), flush=True)
 
 
+def note(text: str) -> None:
+    """Prints a line to stderr about how the command was understood."""
+    print(f"note: {one_line(printable(text))}", file=sys.stderr)
+
+
+def warn(text: str) -> None:
+    """Prints a line to stderr about what may go wrong later."""
+    print(f"warning: {one_line(printable(text))}", file=sys.stderr)
+
+
 def first_of(heading: str, reasons: Sequence[str], max_shown: int = 10, *, remedy: str = "") -> list[str]:
     """A line for each of the first reasons, and one with the number of the others, which ends with the remedy."""
     lines = [one_line(f"{heading}: {reason}") for reason in reasons[:max_shown]]
@@ -104,6 +115,9 @@ def _parse_flags(argv: list[str]) -> list[str]:
     """Parses flags as absl does, but reports an error in one line with exit status 2, and exits with 0 after --help."""
     try:
         return list(flags.FLAGS(argv))
+    except flags.UnrecognizedFlagError as error:
+        reason = ml_compiler_opt.flag_refusal(error.flagname, list(flags.FLAGS))
+        sys.exit(_report_error(f"--{error.flagname} {reason}" if reason else f"{error}; see --help"))
     except flags.Error as error:
         sys.exit(_report_error(f"{error}; see --help"))
     except SystemExit:

@@ -27,7 +27,6 @@ from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
@@ -41,7 +40,7 @@ _POLICY_PATH = shared_flags.policy(
     "into the compiler (write `./embedded` for a folder of that name).",
 )
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
-_COMPILE_TASK = shared_flags.compile_task()
+_COMPILE_TASK = shared_flags.TaskFlag()
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 _BASELINES = flags.DEFINE_list(
@@ -69,11 +68,12 @@ def entry() -> None:
     corpus = _CORPUS.filtered(_CORPUS.load())
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
-    problem = problems.load(_COMPILE_TASK.value)
+    problem = _COMPILE_TASK.load(settings["command"].compile_task)
     embeddings = settings["inlining"].vocabulary(problem.advisor)
+    clang_path = shared_flags.clang(_CLANG_PATH, settings["command"].clang_path)
     probed, policy = None, _POLICY_PATH.value
     if policy is None:
-        probed = probe(_CLANG_PATH.value, embeddings)
+        probed = probe(clang_path, embeddings)
         policy = pretrained.default(problem, [probed], "--policy_path")
     learned = None
     if policy != EmbeddedPolicy.name:
@@ -85,7 +85,7 @@ def entry() -> None:
     history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
     check_same(made_by, embeddings, f"--policy_path={policy}")
-    toolchain = settings["inlining"].extend(probed or probe(_CLANG_PATH.value, embeddings), problem.advisor)
+    toolchain = settings["inlining"].extend(probed or probe(clang_path, embeddings), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     if learned is None:
         check_embedded_model(toolchain, problem)

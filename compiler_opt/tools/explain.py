@@ -50,6 +50,7 @@ def entry() -> None:
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = problems.load("inlining")
+    shared_flags.check_task(problem, settings["command"].compile_task, "explain is for inlining")
     second = problem.load_policy(pretrained.folder(_POLICY_PATH.value))
     first: Policy = DefaultPolicy(problem)
     given: ProblemConfig = settings["problem_config"]
@@ -60,7 +61,7 @@ def entry() -> None:
         first = dataclasses.replace(other, name="other policy")
     if changed := given or _recorded_flags(second):
         corpus = corpus.configured(changed)
-    toolchain = probe(_CLANG_PATH.value)
+    toolchain = probe(shared_flags.clang(_CLANG_PATH, settings["command"].clang_path))
     corpus.check_compiler(toolchain.version, toolchain.clang)
     # Otherwise a plugin that cannot be built would be every module's failure.
     inliner_plugin(toolchain)

@@ -65,6 +65,7 @@ _THINLTO_BUILD = flags.DEFINE_enum(
     "lld with -Wl,--save-temps=import -Wl,--thinlto-emit-index-files; --input is the link's parameter file (params), "
     "whose options apply to all modules, or a folder (directory), with -O2 and position-independent code.",
 )
+_CHECK = shared_flags.CheckFlag("any contents of the sections as one module for each object")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is not empty.")
 
 _LEVELS = {"debug": 1, "info": 0, "warning": -1, "error": -2, "critical": -3}
@@ -83,6 +84,7 @@ flags.FLAGS["verbosity"].parser = _Verbosity()
 
 @entry_point.command
 def entry() -> None:
+    check = _CHECK.read()
     is_local = _THINLTO_BUILD.value == "local"
     extract_to, total = _link() if is_local else _objects()
     output_dir = _OUTPUT_DIR.value
@@ -93,6 +95,7 @@ def entry() -> None:
         made = extract_to(
             output_dir,
             num_workers=entry_point.num_workers(_NUM_WORKERS.value),
+            check=check,
             overwrite=_OVERWRITE.value,
             progress=bar.update,
         )
@@ -136,8 +139,8 @@ def _link() -> tuple[Callable[..., MadeCorpus], int]:
     """Extracts the modules of a local ThinLTO link, and counts them."""
     path, base = _INPUT.value, _OBJ_BASE_DIR.value
     if _CMD_FILTER.value is not None:
-        raise ConfigError(
-            "--cmd_filter: the modules of --thinlto_build=local have no options of their own; leave it out"
+        entry_point.note(
+            "--cmd_filter keeps all modules: those of --thinlto_build=local have no options of their own to filter by"
         )
     if _INPUT_TYPE.value == "params" and path:
         link = thinlto.link_of_params(path, base)

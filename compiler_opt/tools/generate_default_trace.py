@@ -25,7 +25,6 @@ from compiler_opt.export.formats import write_development_model
 from compiler_opt.files import check_writable, printable, write_text
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import probe
-from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem, reward
 from compiler_opt.report.table import csv_text
 from compiler_opt.rl.default_trace import record_default_trace, with_progress
@@ -34,8 +33,9 @@ from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags()
 _OUTPUT_PATH = shared_flags.path("output_path", "The trace to write.")
-_COMPILE_TASK = shared_flags.compile_task()
+_COMPILE_TASK = shared_flags.TaskFlag()
 _CLANG_PATH = shared_flags.clang_path()
+_LLVM_SIZE_PATH = shared_flags.llvm_size_path()
 _SAMPLING_RATE = flags.DEFINE_float("sampling_rate", 1.0, "Fraction of the modules to compile, from 0 to 1.", 0, 1)
 _SEED = shared_flags.seed("the sample")
 _NUM_WORKERS = shared_flags.num_workers()
@@ -56,16 +56,19 @@ def entry() -> None:
     for path in (output_path, performance_path):
         if path is not None:
             check_writable(path)
+    shared_flags.note_unneeded(_LLVM_SIZE_PATH)
     configs = _GIN.read(gin_settings.of_compilations())
     settings: RolloutSettings = configs["rollout"]
-    problem = problems.load(_COMPILE_TASK.value)
+    problem = _COMPILE_TASK.load(configs["command"].compile_task)
     embeddings = configs["inlining"].vocabulary(problem.advisor)
     corpus = _CORPUS.load(configs["problem_config"])
     modules = traces.sample_modules(_CORPUS.filtered(corpus).modules, _SAMPLING_RATE.value, _SEED.value)
     policy = problem.load_policy(pretrained.folder(policy_path)) if policy_path is not None else None
     if policy is not None:
         check_same(policy.weights.metadata.get("toolchain"), embeddings, str(policy_path))
-    toolchain = configs["inlining"].extend(probe(_CLANG_PATH.value, embeddings), problem.advisor)
+    toolchain = configs["inlining"].extend(
+        probe(shared_flags.clang(_CLANG_PATH, configs["command"].clang_path), embeddings), problem.advisor
+    )
     corpus.check_compiler(toolchain.version, toolchain.clang)
     support = toolchain.require(problem.advisor.problem)
     if policy is not None:

@@ -8,7 +8,6 @@ more than 262,144 different values (see `compiler_opt/rl/quantiles.py`).
 
 from absl import flags
 
-from compiler_opt.collect.traces import TraceDescription
 from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
@@ -16,7 +15,7 @@ from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _INPUT = shared_flags.required_path("input", "The trace that generate_default_trace wrote.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "The folder for the vocabulary.")
-_COMPILE_TASK = shared_flags.trace_task()
+_COMPILE_TASK = shared_flags.TaskFlag("the trace's")
 _NUM_QUANTILES = flags.DEFINE_integer(
     "num_quantiles", None, "Number of quantiles of each feature; overrides gin's vocabulary.num_quantiles.", 2, 1 << 16
 )
@@ -34,12 +33,15 @@ def entry() -> None:
     check_folder_writable(output_dir)
     settings = _GIN.read(gin_settings.of_vocabulary())
     config = gin_settings.override(settings["vocabulary"], num_quantiles=_NUM_QUANTILES.value)
-    trace = TraceDescription(_INPUT.value)
+    trace = pipeline.describe_trace(_INPUT.value)
+    problem = _COMPILE_TASK.load(
+        settings["command"].compile_task, lambda: problems.recorded(trace.about, str(trace.path))
+    )
     quantiles = pipeline.make_vocabulary(
         trace.path,
         output_dir,
         config,
-        problem=problems.load(_COMPILE_TASK.value) if _COMPILE_TASK.value else None,
+        problem=problem,
         sampling_fraction=_SAMPLING_FRACTION.value,
         seed=_SEED.value,
         num_threads=_NUM_WORKERS.value,

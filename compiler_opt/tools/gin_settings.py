@@ -8,25 +8,21 @@
 Only fields of the dataclasses can be bound, to values of their types: an unknown name or a wrong value is an error.
 """
 
-import contextlib
 import dataclasses
-import os
-import tokenize
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from absl import flags, logging
+from absl import flags
 
 from compiler_opt.checked_values import convert
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import one_line
 from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.config import BehavioralCloningConfig, TrainingConfig, VocabularyConfig
+from compiler_opt.tools import entry_point
 
 T = TypeVar("T")
 
@@ -40,30 +36,47 @@ _SHARED: dict[str, type] = {
 }
 """Name in gin -> dataclass, for all commands; they ignore settings of other steps, so that one file serves all."""
 
-_MODULE = "compiler_opt"
 
-_GIN_ERRORS = (ValueError, SyntaxError, tokenize.TokenError, TypeError, ImportError, RuntimeError, OSError)
-"""Raised by gin for a wrong configuration; it has no exception class of its own."""
+@dataclasses.dataclass(frozen=True)
+class TraceCommandConfig:
+    """Flags of a command that reads a trace, as far as gin can set them.
+
+    Attributes:
+      compile_task: the problem that the settings are for, as `--compile_task`; empty if they do not say.
+    """
+
+    compile_task: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class CommandConfig(TraceCommandConfig):
+    """Flags of a command that compiles, as far as gin can set them.
+
+    Attributes:
+      clang_path: the compiler, as `--clang_path`; None if they do not say.
+    """
+
+    clang_path: str | None = None
 
 
 def of_compilations() -> dict[str, type]:
     """The dataclasses that gin can set in generate_default_trace and evaluate, by their names in gin."""
-    return {"rollout": RolloutSettings, **_SHARED}
+    return {"command": CommandConfig, "rollout": RolloutSettings, **_SHARED}
 
 
 def of_vocabulary() -> dict[str, type]:
     """The same for generate_vocab."""
-    return dict(_SHARED)
+    return {"command": TraceCommandConfig, **_SHARED}
 
 
 def of_cloning() -> dict[str, type]:
     """The same for train_bc."""
-    return {"train_eval": BehavioralCloningConfig, **_SHARED}
+    return {"command": TraceCommandConfig, "train_eval": BehavioralCloningConfig, **_SHARED}
 
 
 def of_training() -> dict[str, type]:
     """The same for train_locally and optimize; includes the settings of all algorithms."""
-    return {"train_eval": TrainingConfig, **algorithms.config_classes(), **_SHARED}
+    return {"command": CommandConfig, "train_eval": TrainingConfig, **algorithms.config_classes(), **_SHARED}
 
 
 class GinFlags:
@@ -96,58 +109,17 @@ def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[s
     """
     if not files and not bindings:
         return {name: config_class() for name, config_class in classes.items()}  # Saves the import of gin.
-    import gin
+    from compiler_opt.tools.gin_reader import GinReader
 
-    # Gin's configuration is global: clear what an earlier call has left.
-    gin.clear_config()
-    with gin.config.interactive_mode():  # Allows a name to be registered again.
-        for name, config_class in classes.items():
-            gin.register(name, module=_MODULE)(config_class)
-    with gin.unlock_config(), _gin_logging_off():
-        for file in files:
-            if not Path(file).is_file():
-                raise ConfigError(f"--gin_files={file}: no such file")
-            with _gin_errors(f"--gin_files={file}", "; fix the file"):
-                _parse_file(Path(file).resolve())
-        for binding in bindings:
-            with _gin_errors(f"--gin_bindings={binding}", "; expected name.parameter=value, both of which exist"):
-                gin.parse_config(binding)
-        with _gin_errors("gin configuration", ""):
-            gin.finalize()  # Finds references to unknown names.
-    return {name: _build(name, config_class, gin.get_bindings(config_class)) for name, config_class in classes.items()}
-
-
-@contextlib.contextmanager
-def _gin_errors(where: str, remedy: str) -> Iterator[None]:
-    try:
-        yield
-    except _GIN_ERRORS as error:
-        raise ConfigError(f"{where}: {one_line(str(error))}{remedy}") from error
-
-
-def _parse_file(path: Path) -> None:
-    """Parses a file, whose includes are relative to its folder or to the working directory."""
-    import gin
-
-    working_directory = Path.cwd()
-    gin.add_config_file_search_path(str(working_directory))
-    # Gin searches the working directory first, and never forgets a path that was added.
-    os.chdir(path.parent)
-    try:
-        gin.parse_config_file(str(path))
-    finally:
-        os.chdir(working_directory)
-
-
-@contextlib.contextmanager
-def _gin_logging_off() -> Iterator[None]:
-    """Gin logs an error for each search path that lacks an included file, even if a later one has it."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.FATAL)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
+    reader = GinReader({name: [field.name for field in dataclasses.fields(each)] for name, each in classes.items()})
+    for file in files:
+        reader.read_file(file)
+    for binding in bindings:
+        reader.read_binding(binding)
+    values = reader.values()
+    for note in dict.fromkeys(reader.notes):
+        entry_point.note(note)
+    return {name: _build(name, config_class, values[name]) for name, config_class in classes.items()}
 
 
 def override(config: T, **values: Any) -> T:

@@ -2,7 +2,8 @@
 
     python -m compiler_opt.tools.make_corpus --input_dir=$BITCODE --output_dir=$CORPUS --default_args='-cc1 -Oz'
 
-reads every *.bc file in the folder and its subfolders. Flags and layout are those of LLVM's mlgo-utils.
+reads every *.bc file in the folder and its subfolders. Flags and layout are those of LLVM's mlgo-utils; `--nocheck`
+also takes what those would take.
 """
 
 from absl import flags
@@ -18,19 +19,22 @@ _DEFAULT_ARGS = flags.DEFINE_string(
     "default_args",
     None,
     "The cc1 options of every module, quoted as for a shell, e.g. '-cc1 -Oz'. For another target than the compiler's "
-    "default they must name it: '-cc1 -triple aarch64-linux-gnu -Oz'.",
-    required=True,
+    "default they must name it: '-cc1 -triple aarch64-linux-gnu -Oz'. With --nocheck, any options, without quotes.",
 )
+_CHECK = shared_flags.CheckFlag("any *.bc files and any --default_args as they are")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Write into a folder that is not empty.")
 
 
 @entry_point.command
 def entry() -> None:
     input_dir, output_dir = _INPUT_DIR.value, _OUTPUT_DIR.value
-    options = make.parse_args(_DEFAULT_ARGS.value)
+    check, text = _CHECK.read(), _DEFAULT_ARGS.value or ""
+    options = make.parse_args(text) if check else tuple(text.split())
     paths = make.find_bitcode(input_dir, output_dir)
     with exclusive_directory(output_dir, "--output_dir"), tqdm(total=len(paths), unit="file", disable=None) as bar:
-        made = make.make(paths, input_dir, output_dir, options, overwrite=_OVERWRITE.value, progress=bar.update)
+        made = make.make(
+            paths, input_dir, output_dir, options, check=check, overwrite=_OVERWRITE.value, progress=bar.update
+        )
     for line in entry_point.first_of("left out", [reason for _, reason in made.failures]):
         entry_point.echo(line)
     entry_point.echo(f"{output_dir}: {len(made.modules)} modules of {len(paths)} files")

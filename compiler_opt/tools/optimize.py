@@ -103,7 +103,7 @@ def entry() -> int:
             f"--search_minutes={search_minutes:g}: expected at most --minutes={minutes:g}, which include them; raise "
             "--minutes"
         )
-    learning, inlining = _learning_settings()
+    learning, inlining, clang_path = _learning_settings()
     try:
         test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
     except ValueError as error:
@@ -116,7 +116,7 @@ def entry() -> int:
         program = DatabaseProgram(_COMPILE_COMMANDS.value, _LINK_COMMAND.value, jobs)
     else:
         raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
-    toolchain = inlining.extend(_toolchain(program.compilers()), INLINING)
+    toolchain = inlining.extend(_toolchain(program.compilers(), clang_path), INLINING)
     named = learning.training.warmstart_policy_dir
     if _REUSE_POLICY.value is None:
         learning = _with_start(learning, toolchain)
@@ -146,12 +146,16 @@ def entry() -> int:
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 
-def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
-    """The settings of optimize.gin, overridden by the user's gin, then by flags; and what policies observe."""
+def _learning_settings() -> tuple[PipelineSettings, InliningConfig, str | None]:
+    """The settings of optimize.gin, overridden by the user's gin, then by flags; what policies observe; the clang."""
     cloning_files = [str(_GIN_CONFIGS / "behavioral_cloning_nn_agent.gin")]
     training_files = [str(_GIN_CONFIGS / "optimize.gin"), *_GIN.files.value]
     cloning = gin_settings.read(gin_settings.of_cloning(), cloning_files, [])
     settings = gin_settings.read(gin_settings.of_training(), training_files, _GIN.bindings.value)
+    shared_flags.check_task(
+        problems.load(INLINING.problem), settings["command"].compile_task, "optimize is for inlining"
+    )
+    clang_path = shared_flags.clang(_CLANG_PATH, settings["command"].clang_path)
     if settings["problem_config"]:
         raise ConfigError(
             "gin: problem_config: a program is optimised as its build compiles it; change the build's flags"
@@ -170,7 +174,7 @@ def _learning_settings() -> tuple[PipelineSettings, InliningConfig]:
         algorithms=AlgorithmConfigs(settings.values()),
         vocabulary=settings["vocabulary"],
     )
-    return learning.with_seed(learning.training.seed), inlining
+    return learning.with_seed(learning.training.seed), inlining, clang_path
 
 
 def _with_start(learning: PipelineSettings, toolchain: Toolchain) -> PipelineSettings:
@@ -202,10 +206,10 @@ def _changed_settings(learning: PipelineSettings) -> str:
     return "".join(f"{change}\n" for change in changes)
 
 
-def _toolchain(compilers: tuple[str, ...]) -> Toolchain:
-    """The build's own compiler, if it is a clang that can run policies; otherwise the newest clang."""
-    if _CLANG_PATH.value is not None:
-        return probe(_CLANG_PATH.value)
+def _toolchain(compilers: tuple[str, ...], clang_path: str | None) -> Toolchain:
+    """The clang that is named, or the build's own compiler, if it can run policies; otherwise the newest clang."""
+    if clang_path is not None:
+        return probe(clang_path)
     for compiler in compilers:
         try:
             toolchain = probe(compiler)

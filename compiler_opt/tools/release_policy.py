@@ -23,7 +23,6 @@ from compiler_opt.evaluation.evaluate import EvaluationSettings
 from compiler_opt.evaluation.margins import MARGINS
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.toolchain import probe
-from compiler_opt.problems import problem as problems
 from compiler_opt.rl.release import add_results, choose, gather, release, with_best_margin, write_logs
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
@@ -46,7 +45,7 @@ _HISTORY_DIR = flags.DEFINE_string(
 _MARGINS = flags.DEFINE_list(
     "margins", [f"{margin:g}" for margin in MARGINS], "Comma-separated margins to try; 0 for none."
 )
-_COMPILE_TASK = shared_flags.compile_task()
+_COMPILE_TASK = shared_flags.TaskFlag("inlining")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 _TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORPUS)
@@ -62,7 +61,7 @@ def entry() -> None:
         return
     check_folder_writable(history_dir)
     candidates, margins = gather(training_dirs), _margins()
-    problem = problems.load(_COMPILE_TASK.value)
+    problem = _COMPILE_TASK.load()
     corpus = Corpus.load(_DATA_PATH.value or "", trusted=_TRUST_CORPUS.value)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)

@@ -4,6 +4,7 @@ _CORPUS = shared_flags.CorpusFlags()
 _CLANG_PATH = shared_flags.clang_path()
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ from absl import flags
 
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import ConfigError
+from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.tools import entry_point, ml_compiler_opt
 
 flags.disclaim_key_flags()
 
@@ -105,25 +110,92 @@ def clang_path(
     return flags.DEFINE_string("clang_path", None, text)
 
 
+def llvm_size_path() -> "flags.FlagHolder[str | None]":
+    """`--llvm_size_path`, which commands of google/ml-compiler-opt have; `note_unneeded` says that it has no use."""
+    return flags.DEFINE_string("llvm_size_path", None, f"Has no use: {ml_compiler_opt.UNNEEDED['llvm_size_path']}.")
+
+
+def note_unneeded(flag: "flags.FlagHolder[str | None]") -> None:
+    """Says, if a flag that has no use is given, that it has none."""
+    if flag.value is not None:
+        entry_point.note(f"--{flag.name} has no use here: {ml_compiler_opt.UNNEEDED[flag.name]}")
+
+
+class CheckFlag:
+    """`--check`, on by default, of a command that makes a corpus; `--nocheck` takes the input as LLVM's script does."""
+
+    def __init__(self, unchecked: str):
+        """`unchecked` says what is taken as it is."""
+        self._unchecked = unchecked
+        self._flag = flags.DEFINE_bool(
+            "check", True, f"Check the corpus while it is made; --nocheck takes {unchecked}, as LLVM's mlgo-utils do."
+        )
+
+    def read(self) -> bool:
+        """The flag's value; warns if nothing is checked."""
+        if not self._flag.value:
+            entry_point.warn(
+                f"--nocheck: takes {self._unchecked}; whoever compiles this corpus finds out what is wrong"
+            )
+        return bool(self._flag.value)
+
+
 def num_workers(what: str = "Compilers") -> "flags.FlagHolder[int | None]":
     """`--num_workers`; None for one per CPU."""
     return flags.DEFINE_integer("num_workers", None, f"{what} to run at a time; by default one per CPU.", 1)
 
 
-def compile_task() -> "flags.FlagHolder[str]":
-    """`--compile_task`, for `problem.load`."""
-    return flags.DEFINE_string(
-        "compile_task",
-        "inlining",
-        "The problem: inlining, regalloc_eviction, regalloc_priority, or MODULE:PROBLEM for one of your own.",
-    )
+def clang(flag: "flags.FlagHolder[str | None]", in_gin: str | None) -> str | None:
+    """The value of `--clang_path` or, if that is not given, gin's `command.clang_path`; None for neither.
+
+    Raises:
+      ConfigError: they differ.
+    """
+    if flag.value is not None and in_gin is not None and flag.value != in_gin:
+        raise ConfigError(f"--clang_path={flag.value}: gin names another, {in_gin}; leave one of them out")
+    return in_gin if flag.value is None else flag.value
 
 
-def trace_task() -> "flags.FlagHolder[str | None]":
-    """`--compile_task` of a command that reads a trace."""
-    return flags.DEFINE_string(
-        "compile_task", None, "The problem, or MODULE:PROBLEM for one of your own; by default the trace's."
-    )
+class TaskFlag:
+    """`--compile_task`, the problem; gin files say for which one they are by `command.compile_task`."""
+
+    def __init__(self, default: str = "that of the gin files, or inlining"):
+        self._flag = flags.DEFINE_string(
+            "compile_task",
+            None,
+            "The problem: inlining, regalloc_eviction, regalloc_priority, or MODULE:PROBLEM for one of your own; by "
+            f"default {default}.",
+        )
+
+    def load(self, in_gin: str = "", recorded: Callable[[], AnyProblem] | None = None) -> AnyProblem:
+        """The problem that the flag names, else the recorded one, else gin's, else inlining.
+
+        Args:
+          in_gin: gin's `command.compile_task`.
+          recorded: loads the problem of the trace that is read, if any.
+
+        Raises:
+          ConfigError: there is no such problem, or gin's settings are for other decisions.
+          PolicyError: the recorded problem is not installed.
+        """
+        if self._flag.value is not None:
+            problem, origin = problems.load(self._flag.value), f"--compile_task={self._flag.value}"
+        elif recorded is not None:
+            problem = recorded()
+            origin = f"the trace is for {problem.name}"
+        else:
+            return problems.load(in_gin or "inlining")
+        check_task(problem, in_gin, origin)
+        return problem
+
+
+def check_task(problem: AnyProblem, in_gin: str, origin: str) -> None:
+    """Raises ConfigError, whose message begins with `origin`, if gin's settings are for other decisions."""
+    if in_gin and problems.load(in_gin).advisor != problem.advisor:
+        raise ConfigError(
+            f"{origin}: the gin settings are for {in_gin} (command.compile_task); give those of "
+            f"gin_configs/{problem.advisor.problem}"
+        )
 
 
 def margin(use: str) -> "flags.FlagHolder[float | None]":

@@ -187,3 +187,63 @@ def test_a_damaged_description_is_named(tmp_path: Path, content: bytes) -> None:
     meta_path(path).write_bytes(content)
     with pytest.raises(ProtocolError, match=r"trace\.meta\.json: "):
         Trace(path)
+
+
+def write_undescribed(path: Path, contexts: list[TraceContext]) -> None:
+    """Writes a trace as google/ml-compiler-opt does: without description, names, and shapes of features."""
+    with tf.io.TFRecordWriter(str(path)) as file:
+        for one in contexts:
+            example = tf.train.SequenceExample()
+            lists = example.feature_lists.feature_list
+            for step in range(len(one.action)):
+                lists["cost"].feature.add().int64_list.value.append(int(one.values["cost"][step]))
+                lists["weights"].feature.add().float_list.value.extend(one.values["weights"][step].tolist())
+                lists["inlining_default"].feature.add().int64_list.value.append(int(one.action[step]))
+                lists["inlining_decision"].feature.add().int64_list.value.append(int(one.action[step]))
+                lists["reward"].feature.add().float_list.value.append(0)
+            file.write(example.SerializeToString())
+
+
+def test_a_trace_without_description_is_described_by_its_records(tmp_path: Path) -> None:
+    contexts = [context("a", 1, length=0), context("b", 2), context("c", 3, length=1)]
+    write_undescribed(tmp_path / "trace", contexts)
+    trace = Trace(tmp_path / "trace")
+    assert trace.undescribed == (tmp_path / "trace",)
+    assert trace.about["problem"] == "inlining"
+    assert trace.features == _FEATURES[:2]
+    assert trace.advice == _ADVICE
+    assert (trace.num_contexts, trace.num_decisions) == (3, 4)
+    found = by_module(list(trace.batches(contexts_per_batch=2)))
+    assert list(found) == ["#0", "#1", "#2"]
+    for name, one in zip(found, contexts, strict=True):
+        for feature in ("cost", "weights"):
+            np.testing.assert_array_equal(found[name][feature], one.values[feature])
+        np.testing.assert_array_equal(found[name]["action"], one.action)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["trace"]
+
+
+def test_several_traces_are_read_as_one(tmp_path: Path) -> None:
+    parts = [[context("a", 1), context("b", 2)], [context("c", 3)]]
+    for number, part in enumerate(parts):
+        write(tmp_path / f"trace{number}", part)
+    trace = Trace(tmp_path / "trace0", tmp_path / "trace1")
+    assert (trace.num_contexts, trace.num_decisions) == (3, 9)
+    found = by_module(list(trace.batches(contexts_per_batch=2)))
+    for one in (*parts[0], *parts[1]):
+        np.testing.assert_array_equal(found[one.module]["action"], one.action)
+
+
+def test_traces_that_do_not_belong_together(tmp_path: Path) -> None:
+    write(tmp_path / "trace", [context("a", 1)])
+    write_undescribed(tmp_path / "other", [context("a", 1)])
+    with pytest.raises(ProtocolError, match=r"other: its decisions have other features than those of .*trace"):
+        Trace(tmp_path / "trace", tmp_path / "other")
+    with pytest.raises(ProtocolError, match="missing: no such file"):
+        Trace(tmp_path / "trace", tmp_path / "missing")
+
+
+@pytest.mark.parametrize("content", [b"", b"no trace", b"\0" * 100])
+def test_what_is_no_trace(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "trace").write_bytes(content)
+    with pytest.raises(ProtocolError, match=r"trace: expected .*generate_default_trace"):
+        Trace(tmp_path / "trace")

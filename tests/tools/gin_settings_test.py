@@ -114,3 +114,68 @@ def test_a_wrong_file_is_named(tmp_path: Path) -> None:
         gin_settings.read(CLASSES, [str(file)], [])
     with pytest.raises(ConfigError, match=r"missing\.gin: no such file"):
         gin_settings.read(CLASSES, [str(tmp_path / "missing.gin")], [])
+
+
+@pytest.mark.parametrize(
+    ("bindings", "complaint"),
+    [
+        (["minutes = 3"], "nothing uses 'minutes'"),
+        (["cokking.minutes = 3"], "there is no 'cokking'"),
+        (["some/cooking.minutes = 3"], "some/cooking: scopes have no meaning here"),
+        (["some/minutes = 3"], "some/minutes: scopes have no meaning here"),
+        (["cooking.minutes = @serving"], "@serving: expected a value, found a reference to a function"),
+        (["a = %b", "b = %a", "cooking.minutes = %a"], "recursion"),
+        (["gin.macro.value = 3"], "there is no 'gin.macro'"),
+    ],
+)
+def test_no_binding_is_ignored(bindings: list[str], complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        gin_settings.read(CLASSES, [], bindings)
+    assert complaint in str(caught.value)
+
+
+def test_a_setting_of_another_command_is_not_taken_for_a_foreign_one() -> None:
+    with pytest.raises(ConfigError, match="there is no 'train_eval', so it has no parameter 'num_iterations'"):
+        gin_settings.read(gin_settings.of_compilations(), [], ["train_eval.num_iterations = 3"])
+
+
+def test_macros_blocks_and_nested_values(tmp_path: Path) -> None:
+    file = tmp_path / "some.gin"
+    file.write_text("size = 4\nname = 'a'\ncooking:\n  minutes = %size\n  sizes = (%size, 5)\n  swaps = {%name: 1}\n")
+    settings = gin_settings.read(CLASSES, [str(file)], ["size = 6"])
+    assert settings["cooking"] == Cooking(minutes=6, sizes=(6, 5), swaps={"a": 1})
+
+
+def test_includes_are_relative_to_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "top.gin").write_text("include 'a/middle.gin'\n")
+    (tmp_path / "a" / "middle.gin").write_text("include 'b/low.gin'\n")
+    (tmp_path / "a" / "b" / "low.gin").write_text("serving.plates = 9\n")
+    monkeypatch.chdir("/")
+    assert gin_settings.read(CLASSES, [str(tmp_path / "top.gin")], [])["serving"] == Serving(9)
+    (tmp_path / "a" / "b" / "low.gin").write_text("include '../../top.gin'\n")
+    with pytest.raises(ConfigError, match="includes itself"):
+        gin_settings.read(CLASSES, [str(tmp_path / "top.gin")], [])
+    (tmp_path / "a" / "b" / "low.gin").write_text("include 'none.gin'\n")
+    with pytest.raises(ConfigError, match=r"include 'none.gin': no such file \(line 1 of .*low.gin\); fix the file"):
+        gin_settings.read(CLASSES, [str(tmp_path / "top.gin")], [])
+
+
+def test_names_of_ml_compiler_opt_are_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    bindings = [
+        "clang_path = '/x/clang'",
+        "llvm_size_path = '/x/size'",
+        "llvm_size_path = '/x/size'",
+        "problem_config.flags_to_add.add_flags = ('-Oz',)",
+        "problem_config.flags_to_delete.delete_flags = ('-Os',)",
+        "problem_config.flags_to_replace.replace_flags = {'-target-cpu': 'x'}",
+        "config_registry.get_configuration.implementation = @configs.RegallocPriorityConfig",
+    ]
+    settings = gin_settings.read(gin_settings.of_compilations(), [], bindings)
+    assert settings["command"] == gin_settings.CommandConfig("regalloc_priority", "/x/clang")
+    assert settings["problem_config"].flags_to_add == ("-Oz",)
+    assert settings["problem_config"].flags_to_delete == ("-Os",)
+    assert settings["problem_config"].flags_to_replace == {"-target-cpu": "x"}
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(set(lines)) == 6
+    assert all(line.startswith("note: ") for line in lines)

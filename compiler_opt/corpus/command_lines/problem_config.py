@@ -48,7 +48,7 @@ class ProblemConfig:
                 continue
             for name, value in self.flags_to_replace.items():
                 if _is_named(words, name):
-                    words = _replaced(name, value)
+                    words = _replaced(name, value, words)
                     break
             changed += words
         return (*changed, *self.flags_to_add)
@@ -91,15 +91,18 @@ def _is_named(words: Sequence[str], name: str) -> bool:
     return words[0] == name or words[0].startswith(f"{name}=")
 
 
-def _replaced(name: str, value: str) -> tuple[str, ...]:
-    """The option of that name with another value."""
+def _replaced(name: str, value: str, recorded: Sequence[str] = ()) -> tuple[str, ...]:
+    """The option of that name with another value; an unlisted option keeps the form in which it was recorded."""
     if name.startswith(f"{_MLLVM} "):
         return (_MLLVM, f"{name.removeprefix(_MLLVM).strip()}={value}")
     if command_line.takes_separate_value(name):
         return (name, value)
     if command_line.takes_value_after_equals(name):
         return (f"{name}={value}",)
-    return (value,)
+    if len(recorded) > 1:
+        return (name, value)
+    is_value = recorded[0].startswith(f"{name}=") if recorded else not value.startswith("-")
+    return (f"{name}={value}",) if is_value else (value,)
 
 
 def _check(field: str, words: tuple[str, ...], trusted: bool) -> None:

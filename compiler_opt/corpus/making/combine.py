@@ -28,17 +28,18 @@ class Combination:
     others: tuple[str, ...]
 
 
-def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
+def combine(root_dir: Path, *, check: bool = True, overwrite: bool = False) -> Combination:
     """Writes the combined description of a folder atomically.
 
-    With `overwrite` it also replaces a description that lists modules outside the sub-folders.
+    Without `check`, it reads nothing but descriptions: the modules may be elsewhere. With `overwrite` it also replaces
+    a description that lists modules outside the sub-folders.
 
     Raises:
       CorpusError: there is nothing to combine, a sub-folder's corpus is damaged or leaves the folder, or two corpora
         differ in a property.
       OutputError: the folder cannot be written, or is itself a corpus.
     """
-    parts, others = _parts(root_dir)
+    parts, others = _parts(root_dir, check)
     # `Corpus.load` has validated the descriptions; an absent `has_thinlto` is False.
     contents: dict[str, dict[str, Any]] = {
         name: {"has_thinlto": False, **json.loads((root_dir / name / DESCRIPTION_NAME).read_bytes())} for name in parts
@@ -56,7 +57,8 @@ def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
     combined["projects"] = projects
     compiler = _agreed(content.get("compiler") or {} for content in contents.values())
     # Where a description lacks the version, the bitcode has it.
-    if versions := [version for part in parts.values() if (version := part.compiler_version()) is not None]:
+    known = [part for part in parts.values() if check or (part.compiler or {}).get("version") is not None]
+    if versions := [version for part in known if (version := part.compiler_version()) is not None]:
         compiler["version"] = list(max(versions))
     if compiler:
         combined["compiler"] = compiler
@@ -66,7 +68,7 @@ def combine(root_dir: Path, *, overwrite: bool = False) -> Combination:
     return Combination({name: len(part.modules) for name, part in parts.items()}, tuple(others))
 
 
-def _parts(root_dir: Path) -> tuple[dict[str, Corpus], list[str]]:
+def _parts(root_dir: Path, check: bool) -> tuple[dict[str, Corpus], list[str]]:
     """Loads the corpora among the sub-folders, by name; returns them and the names of the other sub-folders."""
     with reading(root_dir, "give the folder whose sub-folders are corpora"):
         folders = sorted(path for path in root_dir.iterdir() if path.is_dir())
@@ -77,12 +79,12 @@ def _parts(root_dir: Path) -> tuple[dict[str, Corpus], list[str]]:
         if not (folder / DESCRIPTION_NAME).exists():
             others.append(folder.name)
             continue
-        place = resolved_within(folder, root_dir, "copy the corpus")
+        place = resolved_within(folder, root_dir, "copy the corpus") if check else folder
         if place in places:
             raise CorpusError(f"{root_dir}: {places[place]!r} and {folder.name!r} are the same corpus; remove one")
         places[place] = folder.name
         check_name(folder.name)
-        parts[folder.name] = Corpus.load(folder)
+        parts[folder.name] = Corpus.load(folder, check_files=check)
     if not parts:
         raise CorpusError(
             f"{root_dir}: none of {len(folders)} sub-folders is a corpus (has a {DESCRIPTION_NAME}); give the folder "

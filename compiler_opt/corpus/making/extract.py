@@ -52,11 +52,13 @@ class Reader:
       bitcode_section: section with the bitcode.
       command_section: section with the options.
       llvm_objcopy: the program to read them with; None for our ELF reader.
+      check: whether the sections must hold bitcode and cc1 options.
     """
 
     bitcode_section: str = BITCODE_SECTION
     command_section: str = COMMAND_SECTION
     llvm_objcopy: Path | None = None
+    check: bool = True
 
     def read(self, item: ObjectFile) -> list[Embedded]:
         """Reads the compilations in an object; several if a linker made it of several (`ld -r`).
@@ -73,6 +75,8 @@ class Reader:
         missing = [name for name, content in zip(names, (code, commands), strict=True) if not content]
         if missing:
             raise CorpusError(f"{item.shown}: has no section {' and '.join(missing)}; {_EMBED}")
+        if not self.check:
+            return [Embedded(code, parse_options(commands))]
         if code == b"\0":
             raise CorpusError(
                 f"{item.shown}: {self.bitcode_section} is a marker without bitcode (-fembed-bitcode=marker); {_EMBED}"
@@ -174,6 +178,7 @@ def extract(
     bitcode_section: str = BITCODE_SECTION,
     command_section: str = COMMAND_SECTION,
     thinlto_base: Path | None = None,
+    check: bool = True,
     overwrite: bool = False,
     progress: Callable[[int], Any] = lambda _: None,
 ) -> MadeCorpus:
@@ -189,6 +194,7 @@ def extract(
       command_section: section with the options.
       thinlto_base: for the objects of a distributed ThinLTO build: the folder that its backends ran in; copies the
         ThinLTO index of each module.
+      check: without it, each object is one module, whatever its sections hold.
       overwrite: write into a folder that is not empty.
       progress: called with 1 for each object done.
 
@@ -200,7 +206,7 @@ def extract(
         pattern = re.compile(cmd_filter or "")
     except re.error as error:
         raise CorpusError(f"--cmd_filter: {cmd_filter!r} is not a regular expression ({error})") from None
-    reader = Reader(bitcode_section, command_section, llvm_objcopy)
+    reader = Reader(bitcode_section, command_section, llvm_objcopy, check)
     writer = CorpusWriter(output_dir, overwrite)
     taken = {item.name for item in objects}
 

@@ -2,7 +2,8 @@
 
 Layout and names are those of LLVM's mlgo-utils: `lib/a.bc` in the folder becomes module `lib/a`, with the options in
 `lib/a.cmd`. The options are in `.cmd` files rather than in the description's `global_command_override`, so that the
-corpus can be combined with extracted ones.
+corpus can be combined with extracted ones. Unchecked, they are in the latter, as by LLVM's script: they may be options
+of clang's driver.
 """
 
 import os
@@ -13,7 +14,7 @@ from typing import Any
 
 from compiler_opt.corpus.command_lines.command_line import INDEX_SUFFIX, checked_options
 from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
-from compiler_opt.corpus.validation import read_bitcode, resolved_within
+from compiler_opt.corpus.validation import read_bitcode, reading, resolved_within
 from compiler_opt.errors import ConfigError, CorpusError, OutputError
 
 _SUFFIX = ".bc"
@@ -56,13 +57,14 @@ def make(
     output_dir: Path,
     options: Sequence[str],
     *,
+    check: bool = True,
     overwrite: bool = False,
     progress: Callable[[int], Any] = lambda _: None,
 ) -> MadeCorpus:
     """Writes bitcode files as a corpus; the description comes last, so a partial corpus has none.
 
-    Module names are relative to `input_dir`, which has all files; `options` are the cc1 options of every module. For
-    the other arguments see `extract.extract`.
+    Module names are relative to `input_dir`, which has all files; `options` are the cc1 options of every module.
+    Without `check`, any files are taken, with any options. For the other arguments see `extract.extract`.
 
     Raises:
       CorpusError: none of the files is a module.
@@ -74,11 +76,16 @@ def make(
 
     def make_one(path: Path) -> None:
         name = path.relative_to(input_dir).as_posix().removesuffix(_SUFFIX)
-        writer.write_module(name, _read(path, input_dir), options)
+        if check:
+            writer.write_module(name, _read(path, input_dir), options)
+        else:
+            with reading(path, "copy the file"):
+                content = path.read_bytes()
+            writer.write_module(name, content, None)
 
     _, failures = map_with_failures(make_one, paths, progress=progress)
     if_empty = f"{input_dir}: none of {len(paths)} files *.bc is a module; give another --input_dir"
-    return writer.finish(failures, if_empty)
+    return writer.finish(failures, if_empty, command_override=None if check else options)
 
 
 def _read(path: Path, root: Path) -> bytes:

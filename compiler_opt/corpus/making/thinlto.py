@@ -22,8 +22,9 @@ from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.builds import params, response_files
 from compiler_opt.corpus.builds.objects import ObjectFile, name_below, normal
 from compiler_opt.corpus.command_lines.command_line import INDEX_OPTION, INDEX_SUFFIX
+from compiler_opt.corpus.command_lines.driver_options import UNSPECIFIED
 from compiler_opt.corpus.making.writing import CorpusWriter, MadeCorpus, map_with_failures
-from compiler_opt.corpus.validation import checked_path, read_bitcode
+from compiler_opt.corpus.validation import checked_path, read_bitcode, reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable
 
@@ -113,10 +114,13 @@ def extract(
     output_dir: Path,
     *,
     num_workers: int = 1,
+    check: bool = True,
     overwrite: bool = False,
     progress: Callable[[int], Any] = lambda _: None,
 ) -> MadeCorpus:
     """Writes the modules of a link as a corpus; for the arguments see `extract.extract`.
+
+    Without `check`, the files are taken as they are, and the user has to write the options into the description.
 
     Raises:
       CorpusError: no module is usable.
@@ -127,8 +131,13 @@ def extract(
     writer = CorpusWriter(output_dir, overwrite)
 
     def extract_one(module: tuple[str, Path]) -> str:
-        """Writes a module; returns its target."""
+        """Writes a module; returns its target, empty if that is not looked for."""
         name, place = module
+        if not check:
+            with reading(place, _REMEDY):
+                code, index = (Path(f"{place}{suffix}").read_bytes() for suffix in (IMPORTED_SUFFIX, INDEX_SUFFIX))
+            writer.write_module(name, code, None, index)
+            return ""
         code = read_bitcode(Path(f"{place}{IMPORTED_SUFFIX}"), _REMEDY)
         index = read_index_file(Path(f"{place}{INDEX_SUFFIX}"), printable(place))
         triple = bitcode.target_triple(code)
@@ -143,11 +152,12 @@ def extract(
         raise CorpusError(
             f"the modules are for several targets ({', '.join(triples)}); give the parameter file of one link"
         )
+    options = command_override(link.options, *triples) if check and triples else [UNSPECIFIED]
     return writer.finish(
         [(place, reason) for (_, place), reason in refused],
         f"none of {len(link.modules)} modules is usable",
         has_thinlto=True,
-        command_override=command_override(link.options, *triples) if triples else None,
+        command_override=options,
     )
 
 

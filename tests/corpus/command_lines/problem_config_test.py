@@ -133,3 +133,18 @@ def test_whatever_a_policy_says_is_read_or_refused(value: object) -> None:
         assert len(str(error).splitlines()) == 1
         return
     config.apply(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        (("-fprofile-instrument-use-path=a.profdata",), ("-fprofile-instrument-use-path=/x/b.profdata",)),
+        (("-fprofile-instrument-use-path", "a.profdata"), ("-fprofile-instrument-use-path", "/x/b.profdata")),
+    ],
+)
+def test_a_path_keeps_the_form_in_which_it_was_recorded(recorded: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    config = ProblemConfig(flags_to_replace={"-fprofile-instrument-use-path": "/x/b.profdata"})
+    assert config.apply(("-cc1", *recorded, "-O2")) == ("-cc1", *expected, "-O2")
+    config.check(trusted=True)
+    with pytest.raises(ConfigError, match=r"-fprofile-instrument-use-path.*--trust_corpus"):
+        config.check()
