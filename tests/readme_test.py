@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 
-FOREIGN = {"cmake", "source", "tensorboard", "./configure"}
+FOREIGN = {"cmake", "make", "source", "tensorboard", "./configure"}
 """Programs in the README's commands that are none of ours; `./configure` is that of the user's project."""
 SHELL_VARIABLES = {"HOME", "PWD"}
 
