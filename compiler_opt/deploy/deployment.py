@@ -53,6 +53,7 @@ _OURS = re.compile(
     r"mlgo-(inliner|regalloc)-\d+\.so|mlgo-decisions-\d+\.mlgo|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)|"
     rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?|{re.escape(CARD_FILE)}|{re.escape(MARKDOWN_FILE)}"
 )
+_DESCRIBED = ("policy_checksum", "levels", "never_worse", "never_worse_above_kb", "strict")
 _FOLDERS = (Path("bin"), Path("lib"), SHARE)
 _TIMEOUT_S = 60.0
 
@@ -68,9 +69,9 @@ class Deployment(DriverConfig):
       policy_name: `pretrained:NAME` if nobody named a policy; otherwise empty.
     """
 
-    prefix: Path
-    tools: Mapping[int, Mapping[str, Path]]
-    kind: PluginKind
+    prefix: Path = dataclasses.field(kw_only=True)
+    tools: Mapping[int, Mapping[str, Path]] = dataclasses.field(kw_only=True)
+    kind: PluginKind = dataclasses.field(kw_only=True)
     policy_name: str = ""
 
     @property
@@ -107,6 +108,7 @@ def deploy(
     decisions: Sequence[Path] = (),
     levels: Sequence[str] | None = None,
     never_worse: bool = False,
+    never_worse_above_kb: int = 0,
     strict: bool = False,
     margin: float | None = None,
 ) -> Deployment:
@@ -120,6 +122,7 @@ def deploy(
       decisions: decision files to replay, each for one of the compilers and made with this policy.
       levels: optimisation levels at which the policy decides; by default those of its problem.
       never_worse: compile both ways and keep the smaller object, in twice the time.
+      never_worse_above_kb: do so only if the policy's object has more text than this; a kB is 1000 bytes.
       strict: fail rather than compile without the policy.
       margin: replaces the policy's margin, see `NetworkWeights`; larger is more careful.
 
@@ -181,6 +184,7 @@ def deploy(
             levels=given_levels or (DEFAULT_LEVELS if problem.is_size else DEFAULT_SPEED_LEVELS),
             policy_checksum=DEFAULT_BASE if base.blob is None else hashlib.sha256(base.blob).hexdigest(),
             never_worse=never_worse,
+            never_worse_above_kb=never_worse_above_kb,
             strict=strict,
             prefix=output,
             tools={major: dict(_tools_to_link(toolchain)) for major, toolchain in toolchains.items()},
@@ -256,7 +260,7 @@ def _description(
     deployment: Deployment, toolchains: Mapping[int, Toolchain], replayed: Mapping[int, DeployedDecisions]
 ) -> bytes:
     content = {
-        **{name: getattr(deployment, name) for name in ("policy_checksum", "levels", "never_worse", "strict")},
+        **{name: getattr(deployment, name) for name in _DESCRIBED},
         "compilers": [
             {"clang": str(toolchain.clang), "plugin": f"lib/{deployment.kind.file_name(major)}", **toolchain.identity()}
             | (_describe_decisions(major, replayed[major]) if major in replayed else {})

@@ -72,6 +72,7 @@ class DriverConfig:
       policy_checksum: SHA-256 of the native policy; `DEFAULT_BASE` if the compiler's own heuristic decides.
       never_worse: compile with and without the policy and keep the smaller object.
       strict: fail rather than continue without the policy.
+      never_worse_above_kb: compare only objects with more text than this, in kB.
     """
 
     compilers: tuple[DriverCompiler, ...]
@@ -79,6 +80,7 @@ class DriverConfig:
     policy_checksum: str
     never_worse: bool
     strict: bool
+    never_worse_above_kb: int = 0
 
     def source(self) -> str:
         """C++ that defines what `config.h` declares."""
@@ -99,6 +101,7 @@ class DriverConfig:
             f"const bool kHasPolicy = {json.dumps(self.policy_checksum != DEFAULT_BASE)};\n"
             f"const char kPolicy[] = {_literal(self.policy_checksum.encode())};\n"
             f"const bool kNeverWorse = {json.dumps(self.never_worse)};\n"
+            f"const std::uint64_t kNeverWorseAboveKb = {self.never_worse_above_kb};\n"
             f"const bool kStrict = {json.dumps(self.strict)};\n"
             "}  // namespace mlgo::config\n"
         )

@@ -44,6 +44,13 @@ _LEVELS = flags.DEFINE_list(
 _NEVER_WORSE = flags.DEFINE_bool(
     "never_worse", False, "Compile with and without the policy and keep the smaller object; takes twice the time."
 )
+_NEVER_WORSE_ABOVE_KB = flags.DEFINE_integer(
+    "never_worse_above_kb",
+    None,
+    "The same for files alone whose object has more text than this, in kB; only these take twice the time.",
+    lower_bound=0,
+    upper_bound=10**9,
+)
 _MARGIN = shared_flags.margin("Deploy")
 _STRICT = flags.DEFINE_bool("strict", False, "Fail, instead of compiling without the policy, if a part is missing.")
 
@@ -58,7 +65,8 @@ def entry() -> None:
             _CLANG_PATH.value,
             decisions=[Path(name) for name in _DECISIONS.value],
             levels=_LEVELS.value,
-            never_worse=_NEVER_WORSE.value,
+            never_worse=_NEVER_WORSE.value or _NEVER_WORSE_ABOVE_KB.value is not None,
+            never_worse_above_kb=_NEVER_WORSE_ABOVE_KB.value or 0,
             strict=_STRICT.value,
             margin=_MARGIN.value,
         )
@@ -76,7 +84,8 @@ def _summary(deployment: Deployment) -> str:
         lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {compiler.clang}, {lib}")
     lines.append(f"  bin/mlgo-clang, bin/mlgo-clang++: the same as for clang-{next(iter(deployment.clangs))}")
     if deployment.never_worse:
-        lines.append("  never worse: compiles both ways and keeps the smaller object, in about twice the time")
+        above = f", above {deployment.never_worse_above_kb} kB of text" if deployment.never_worse_above_kb else ""
+        lines.append(f"  never worse{above}: compiles both ways and keeps the smaller object, in about twice the time")
     if deployment.strict:
         lines.append("  strict: fails instead of compiling without the policy")
     c, cxx = (deployment.driver(cpp=cpp).absolute() for cpp in (False, True))

@@ -101,7 +101,14 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path
         (prefix / name).write_text("earlier\n")
     levels = ["-Os", "Oz"]
     deployment = deploy(
-        policy_dir, prefix, [clang], levels=levels, strict=True, never_worse=True, margin=ALWAYS_DEFAULT
+        policy_dir,
+        prefix,
+        [clang],
+        levels=levels,
+        strict=True,
+        never_worse=True,
+        never_worse_above_kb=7,
+        margin=ALWAYS_DEFAULT,
     )
     assert {path.name for path in (prefix / "bin").iterdir()} == {
         *(f"mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-22")),
@@ -110,7 +117,7 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path
     }
     assert {path.name for path in (prefix / "lib").iterdir()} == {"mlgo-inliner-22.so", "other.so"}
     info = run([str(deployment.driver()), "--mlgo-info"], tmp_path).stdout
-    assert "levels: -Os -Oz\n" in info and "never worse: yes\nstrict: yes\n" in info
+    assert "levels: -Os -Oz\n" in info and "never worse: above 7 kB\nstrict: yes\n" in info
     card = ModelCard.load(prefix / "share/mlgo")
     assert card is not None and card.training["margin"] == ALWAYS_DEFAULT and not card.results
     for name, text in {"lean.c": LEAN, "fat.c": FAT}.items():

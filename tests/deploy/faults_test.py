@@ -312,8 +312,8 @@ def test_interrupted_it_leaves_nothing(
 ) -> None:
     environment: Mapping[str, str] = {}
     if compilation == 2:
-        # Only the policy's compiler reads from the pipe.
-        script = 'case "$*" in *-fpass-plugin=*) set -- "$@" -DWAIT;; esac\nexec $CLANG "$@"\n'
+        # Only the compiler without the policy reads from the pipe.
+        script = 'case "$*" in *-fpass-plugin=*) ;; *) set -- "$@" -DWAIT;; esac\nexec $CLANG "$@"\n'
         environment = {"MLGO_NEVER_WORSE": "1", **damageable.stand_in(place.parent / "tools", script)}
     waiting = start_waiting(damageable, place, environment, "#ifdef WAIT" if compilation == 2 else "#if 1")
     with waiting.process as process:

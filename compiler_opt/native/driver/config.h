@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace mlgo::config {
 
@@ -28,6 +29,7 @@ extern const std::size_t kNumLevels;
 extern const bool kHasPolicy;
 extern const char kPolicy[];  // its checksum
 extern const bool kNeverWorse;
+extern const std::uint64_t kNeverWorseAboveKb;  // for objects with more text; a kB is 1000 bytes
 extern const bool kStrict;
 
 }  // namespace mlgo::config
