@@ -301,7 +301,7 @@ def _try_out(deployment: Deployment, toolchain: Toolchain, scratch: Path) -> Non
     source.write_text(probe_module())
     driver = deployment.driver(major=toolchain.version[0])
     command = [str(driver), "-Wno-override-module", f"-{deployment.levels[0]}", "-c", str(source), "-o", str(target)]
-    strictly = {**os.environ, "MLGO_STRICT": "1", "MLGO_DISABLE": "0", "MLGO_NEVER_WORSE": "0"}
+    strictly = {**os.environ, "MLGO_STRICT": "1", "MLGO_DISABLE": "0", "MLGO_NEVER_WORSE": "0", "MLGO_LOG": ""}
     result = processes.run(command, timeout_s=_TIMEOUT_S, environment=strictly)
     target.unlink(missing_ok=True)
     if not result.ok:

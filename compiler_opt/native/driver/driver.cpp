@@ -7,12 +7,13 @@
 // linking are unaffected.
 //
 // Environment variables override the deployment: MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE (1 for yes, 0 for no),
-// MLGO_NEVER_WORSE_ABOVE_KB.
+// MLGO_NEVER_WORSE_ABOVE_KB. MLGO_LOG names a file for decisions, and has no effect on objects.
 // `--mlgo-info` prints everything that an object depends on besides its command line.
 
 #include "children.h"
 #include "command_line.h"
 #include "config.h"
+#include "decision_log.h"
 #include "elf_file.h"
 #include "environment.h"
 #include "failures.h"
@@ -79,8 +80,8 @@ class Driver {
       exec_command(plain_command());  // There is no output whose sizes could be compared.
     for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT",
                                  "MLGO_INLINER_SEED", "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE",
-                                 "MLGO_INLINER_DECISIONS", "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL",
-                                 "MLGO_REGALLOC_MODE"})
+                                 "MLGO_INLINER_DECISIONS", "MLGO_INLINER_DIFFERENCES", "MLGO_REGALLOC_POLICY",
+                                 "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL", "MLGO_REGALLOC_MODE"})
       unsetenv(variable);
     if (!config::kHasPolicy)
       setenv("MLGO_INLINER_MODE", "default", 1);
@@ -92,6 +93,7 @@ class Driver {
       else
         unsetenv(variable);
     }
+    log_.emplace();
     children_.emplace();
     inherited_ = inherited_one_shot_inputs();
     compile(line);
@@ -218,7 +220,7 @@ class Driver {
     if (with_policy.ok()) {
       if (pipe.empty() && is_compared(line))
         keep_smaller(line, with_policy);
-      finish(with_policy);
+      finish_with_policy(with_policy);
     }
     if (!strict_ && !pipe.empty())
       fail_after(with_policy, line, "; not compiled again, since " + pipe + " can be read only once");
@@ -248,7 +250,7 @@ class Driver {
     const std::string &output = line.measurable_output();
     stash_ = output + ".mlgo-" + std::to_string(getpid());
     if (rename(output.c_str(), stash_.c_str()) != 0)
-      finish(with_policy);
+      finish_with_policy(with_policy);
     Command options;
     add_terminal(&options);
     const Outcome plain = run_child(command_with(options, line), true, true);
@@ -258,13 +260,14 @@ class Driver {
     }
     if (plain.ok() && line.writes_side_files()) {
       unlink(stash_.c_str());
+      log_->clear();
       const Outcome again = run_child(command_with(policy_options(line), line), true, true);
       if (!again.ok())
         fall_back(line, again);
     } else if (rename(stash_.c_str(), output.c_str()) != 0) {
       fail(output + ": " + std::strerror(errno));
     }
-    finish(with_policy);
+    finish_with_policy(with_policy);
   }
 
   // Whether the object is smaller and defines the same strong symbols; if not, the source has changed in the meantime.
@@ -273,6 +276,11 @@ class Driver {
     const std::optional<uint64_t> bytes = with_policy.text_bytes(), plain_bytes = plain.text_bytes();
     return bytes && plain_bytes && *bytes < *plain_bytes && with_policy.strong_symbols() &&
            with_policy.strong_symbols() == plain.strong_symbols();
+  }
+
+  [[noreturn]] void finish_with_policy(const Outcome &outcome) const {
+    log_->keep();
+    finish(outcome);
   }
 
   [[noreturn]] static void finish(const Outcome &outcome) {
@@ -355,6 +363,7 @@ class Driver {
   std::string cache_;  // the compiler cache that will store the object, if any
   std::vector<int> inherited_;
   std::string stash_;  // a file to remove if we are interrupted
+  std::optional<DecisionLog> log_;
   std::optional<Children> children_;
 };
 
