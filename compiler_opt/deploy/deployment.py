@@ -5,7 +5,8 @@
     lib/mlgo-inliner-NN.so                  for each version, the pass plugin with the policy built in; for the register
                                             allocator mlgo-regalloc-NN.so, with mlgo-nowhere.in and .out
     lib/mlgo-decisions-NN.mlgo              decisions that the plugin replays before it asks the policy, if any
-    share/mlgo/                             a description of the deployment, and the policy's model card
+    share/mlgo/                             CMake toolchain files, a description of the deployment, and the policy's
+                                            model card
 
 The prefix may be moved or copied: the programs find the plugin relative to themselves.
 """
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt import pretrained
+from compiler_opt.deploy.cmake_toolchain import cmake_toolchain
 from compiler_opt.deploy.decision_files import DeployedDecisions, load_decisions
 from compiler_opt.deploy.driver import DriverCompiler, DriverConfig, DriverFile, build_driver
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
@@ -51,14 +53,15 @@ DEFAULT_SPEED_LEVELS = ("O2", "O3")
 _LEVELS = ("O0", "O1", "O2", "O3", "Os", "Oz")
 _OURS = re.compile(
     r"mlgo-(inliner|regalloc)-\d+\.so|mlgo-decisions-\d+\.mlgo|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)|"
-    rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?|{re.escape(CARD_FILE)}|{re.escape(MARKDOWN_FILE)}"
+    rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?|toolchain(-\d+)?\.cmake|{re.escape(CARD_FILE)}|"
+    rf"{re.escape(MARKDOWN_FILE)}"
 )
 _DESCRIBED = ("policy_checksum", "levels", "never_worse", "never_worse_above_kb", "strict")
 _FOLDERS = (Path("bin"), Path("lib"), SHARE)
 _TIMEOUT_S = 60.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Deployment(DriverConfig):
     """A deployed policy, or the default with decisions: the configuration of its drivers, and what else the prefix has.
 
@@ -69,9 +72,9 @@ class Deployment(DriverConfig):
       policy_name: `pretrained:NAME` if nobody named a policy; otherwise empty.
     """
 
-    prefix: Path = dataclasses.field(kw_only=True)
-    tools: Mapping[int, Mapping[str, Path]] = dataclasses.field(kw_only=True)
-    kind: PluginKind = dataclasses.field(kw_only=True)
+    prefix: Path
+    tools: Mapping[int, Mapping[str, Path]]
+    kind: PluginKind
     policy_name: str = ""
 
     @property
@@ -193,6 +196,9 @@ def deploy(
         )
         program = build_driver(deployment, list(toolchains.values()), scratch)
         files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains, replayed)
+        for suffix in ("", *(f"-{major}" for major in toolchains)):
+            content = cmake_toolchain(suffix, deployment.levels).encode()
+            files[SHARE / f"toolchain{suffix}.cmake"] = content
         if base.card is not None:
             files[SHARE / CARD_FILE] = base.card.to_json().encode()
             files[SHARE / MARKDOWN_FILE] = base.card.to_markdown().encode()

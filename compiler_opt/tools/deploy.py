@@ -12,7 +12,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt import pretrained
-from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, Deployment, deploy
+from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, SHARE, Deployment, deploy
 from compiler_opt.files import exclusive_directory
 from compiler_opt.policies.decisions import DEFAULT_BASE
 from compiler_opt.tools import entry_point, shared_flags
@@ -90,6 +90,7 @@ def _summary(deployment: Deployment) -> str:
         lines.append("  strict: fails instead of compiling without the policy")
     c, cxx = (deployment.driver(cpp=cpp).absolute() for cpp in (False, True))
     lines.append(f"to use it: CC={c} CXX={cxx}")
+    lines.append(f"with CMake: -DCMAKE_TOOLCHAIN_FILE={deployment.prefix.absolute() / SHARE / 'toolchain.cmake'}")
     return "\n".join(lines)
 
 

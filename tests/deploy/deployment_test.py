@@ -33,6 +33,7 @@ def test_what_is_written(deployment: Deployment) -> None:
     drivers = {f"bin/mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-19", "-22")}
     libraries = {f"lib/mlgo-inliner-{major}.so" for major in (19, 22)}
     shared = {f"share/mlgo/{name}" for name in ("deployment.json", "model_card.json", "MODEL_CARD.md")}
+    shared |= {f"share/mlgo/toolchain{number}.cmake" for number in ("", "-19", "-22")}
     tools = {f"bin/mlgo-{name}-{major}" for major, tools in deployment.tools.items() for name in tools}
     assert {f"bin/mlgo-llvm-{name}-{major}" for name in ("ar", "ranlib") for major in (19, 22)} <= tools
     # Without a number those that every version has.
@@ -96,7 +97,9 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "lib").mkdir()
+    (prefix / "share/mlgo").mkdir(parents=True)
     earlier = "bin/mlgo-clang-18 bin/mlgo-llvm-ar-18 lib/mlgo-inliner-18.so bin/mlgo-clang bin/other lib/other.so"
+    earlier += " share/mlgo/toolchain-18.cmake"
     for name in earlier.split():
         (prefix / name).write_text("earlier\n")
     levels = ["-Os", "Oz"]
@@ -116,6 +119,7 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path
         "other",
     }
     assert {path.name for path in (prefix / "lib").iterdir()} == {"mlgo-inliner-22.so", "other.so"}
+    assert not (prefix / "share/mlgo/toolchain-18.cmake").exists()
     info = run([str(deployment.driver()), "--mlgo-info"], tmp_path).stdout
     assert "levels: -Os -Oz\n" in info and "never worse: above 7 kB\nstrict: yes\n" in info
     card = ModelCard.load(prefix / "share/mlgo")
