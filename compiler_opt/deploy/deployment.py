@@ -67,7 +67,7 @@ class Deployment(DriverConfig):
 
     Attributes:
       prefix: the folder.
-      tools: the installed tools of `LINKED_TOOLS`, by major version and name.
+      tools: the installed tools of `LINKED_TOOLS`, by major version and name; relative paths are those from `bin`.
       kind: the inliner's or the register allocator's plugin.
       policy_name: `pretrained:NAME` if nobody named a policy; otherwise empty.
     """
@@ -113,6 +113,8 @@ def deploy(
     never_worse: bool = False,
     never_worse_above_kb: int = 0,
     strict: bool = False,
+    relative_clang: bool = False,
+    pin_clang: bool = False,
     margin: float | None = None,
 ) -> Deployment:
     """Builds a deployment, and tries it out before it replaces an earlier one.
@@ -127,6 +129,8 @@ def deploy(
       never_worse: compile both ways and keep the smaller object, in twice the time.
       never_worse_above_kb: do so only if the policy's object has more text than this; a kB is 1000 bytes.
       strict: fail rather than compile without the policy.
+      relative_clang: find the compilers relative to the prefix, and nowhere else: they are moved together.
+      pin_clang: use the policy only with the exact versions of the compilers, such as 22.1.2.
       margin: replaces the policy's margin, see `NetworkWeights`; larger is more careful.
 
     Raises:
@@ -175,7 +179,9 @@ def deploy(
             library = scratch / "prefix" / "lib" / name
             user_cache().build(toolchain, kind, library, sources)
             content = files[Path("lib") / name] = library.read_bytes()
-            compiler = DriverCompiler(major, toolchain.clang, DriverFile.of(name, content))
+            clang = _relative(toolchain.clang, output) if relative_clang else toolchain.clang
+            only_version = toolchain.identity()["version"] if pin_clang else ""
+            compiler = DriverCompiler(major, clang, DriverFile.of(name, content), only_version=only_version)
             if major in replayed:
                 name, content = DeployedDecisions.file_name(major), replayed[major].content
                 files[Path("lib") / name] = content
@@ -190,7 +196,13 @@ def deploy(
             never_worse_above_kb=never_worse_above_kb,
             strict=strict,
             prefix=output,
-            tools={major: dict(_tools_to_link(toolchain)) for major, toolchain in toolchains.items()},
+            tools={
+                major: {
+                    name: _relative(path, output / "bin") if relative_clang else path
+                    for name, path in _tools_to_link(toolchain)
+                }
+                for major, toolchain in toolchains.items()
+            },
             kind=kind,
             policy_name=policy_name,
         )
@@ -262,13 +274,22 @@ def _tools_to_link(toolchain: Toolchain) -> Iterator[tuple[str, Path]]:
             yield name, Path(path)
 
 
+def _relative(program: Path, folder: Path) -> Path:
+    """The program's path relative to a folder, both without symbolic links; the program itself may be one."""
+    return Path(os.path.relpath(program.parent.resolve() / program.name, folder.resolve()))
+
+
 def _description(
     deployment: Deployment, toolchains: Mapping[int, Toolchain], replayed: Mapping[int, DeployedDecisions]
 ) -> bytes:
     content = {
         **{name: getattr(deployment, name) for name in _DESCRIBED},
         "compilers": [
-            {"clang": str(toolchain.clang), "plugin": f"lib/{deployment.kind.file_name(major)}", **toolchain.identity()}
+            {
+                "clang": str(deployment.clangs[major]),
+                "plugin": f"lib/{deployment.kind.file_name(major)}",
+                **toolchain.identity(),
+            }
             | (_describe_decisions(major, replayed[major]) if major in replayed else {})
             for major, toolchain in toolchains.items()
         ],
@@ -307,8 +328,10 @@ def _try_out(deployment: Deployment, toolchain: Toolchain, scratch: Path) -> Non
     source.write_text(probe_module())
     driver = deployment.driver(major=toolchain.version[0])
     command = [str(driver), "-Wno-override-module", f"-{deployment.levels[0]}", "-c", str(source), "-o", str(target)]
-    strictly = {**os.environ, "MLGO_STRICT": "1", "MLGO_DISABLE": "0", "MLGO_NEVER_WORSE": "0", "MLGO_LOG": ""}
-    result = processes.run(command, timeout_s=_TIMEOUT_S, environment=strictly)
+    strictly = {"MLGO_STRICT": "1", "MLGO_DISABLE": "0", "MLGO_NEVER_WORSE": "0", "MLGO_LOG": ""}
+    # A relative path is that from the final prefix.
+    environment = {**os.environ, **strictly, "MLGO_CLANG": str(toolchain.clang)}
+    result = processes.run(command, timeout_s=_TIMEOUT_S, environment=environment)
     target.unlink(missing_ok=True)
     if not result.ok:
         raise ToolchainError(f"{toolchain.clang}: does not work with this policy: {result.describe()}")

@@ -49,10 +49,11 @@ class DriverCompiler:
 
     Attributes:
       major: the version.
-      clang: the compiler.
+      clang: the compiler; if its path is relative, it is relative to the prefix.
       plugin: its plugin.
       decisions: its decision file; without a name if it has none.
       about_decisions: one line about that file.
+      only_version: the only version of LLVM that the policy may be used with; empty for all of the same major version.
     """
 
     major: int
@@ -60,6 +61,7 @@ class DriverCompiler:
     plugin: DriverFile
     decisions: DriverFile = _NO_FILE
     about_decisions: str = ""
+    only_version: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +87,8 @@ class DriverConfig:
     def source(self) -> str:
         """C++ that defines what `config.h` declares."""
         compilers = ",\n".join(
-            f"    {{{each.major}, {_literal(os.fsencode(each.clang))}, {each.plugin.initializer()}, "
+            f"    {{{each.major}, {_literal(os.fsencode(each.clang))}, {_literal(each.only_version.encode())}, "
+            f"{each.plugin.initializer()}, "
             f"{each.decisions.initializer()}, {_literal(each.about_decisions.encode())}}}"
             for each in self.compilers
         )

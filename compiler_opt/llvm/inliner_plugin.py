@@ -144,6 +144,7 @@ def environment(
         "MLGO_INLINER_DIFFERENCES": "",
         "MLGO_INLINER_THINLTO": str(int(thinlto)),
         "MLGO_INLINER_STRICT": str(int(strict)),
+        "MLGO_LLVM_VERSION": "",
     }
 
 

@@ -18,6 +18,7 @@
 //                             which policies are not trained on
 //   MLGO_INLINER_STRICT       1: fail the compilation if these settings cannot be followed; otherwise it continues
 //                             without the policy, with a warning
+//   MLGO_LLVM_VERSION         decide in this version of LLVM only, such as 22.1.2, not in all of its major version
 
 #include "decision_replay.h"
 #include "difference_log.h"

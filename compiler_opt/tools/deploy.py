@@ -54,6 +54,15 @@ _NEVER_WORSE_ABOVE_KB = flags.DEFINE_integer(
 _MARGIN = shared_flags.margin("Deploy")
 _STRICT = flags.DEFINE_bool("strict", False, "Fail, instead of compiling without the policy, if a part is missing.")
 
+_RELATIVE_CLANG = flags.DEFINE_bool(
+    "relative_clang",
+    False,
+    "Find the compilers relative to --output, and nowhere else: for a toolchain that is moved as a whole.",
+)
+_PIN_CLANG = flags.DEFINE_bool(
+    "pin_clang", False, "Use the policy only with the exact versions of the compilers, such as 22.1.2."
+)
+
 
 @entry_point.command
 def entry() -> None:
@@ -68,6 +77,8 @@ def entry() -> None:
             never_worse=_NEVER_WORSE.value or _NEVER_WORSE_ABOVE_KB.value is not None,
             never_worse_above_kb=_NEVER_WORSE_ABOVE_KB.value or 0,
             strict=_STRICT.value,
+            relative_clang=_RELATIVE_CLANG.value,
+            pin_clang=_PIN_CLANG.value,
             margin=_MARGIN.value,
         )
     print(_summary(deployment))
@@ -81,7 +92,8 @@ def _summary(deployment: Deployment) -> str:
         major, lib = compiler.major, f"lib/{compiler.plugin.name}"
         if compiler.decisions.name:
             lib += f", lib/{compiler.decisions.name} ({compiler.about_decisions})"
-        lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {compiler.clang}, {lib}")
+        only = f" ({compiler.only_version} only)" if compiler.only_version else ""
+        lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {compiler.clang}{only}, {lib}")
     lines.append(f"  bin/mlgo-clang, bin/mlgo-clang++: the same as for clang-{next(iter(deployment.clangs))}")
     if deployment.never_worse:
         above = f", above {deployment.never_worse_above_kb} kB of text" if deployment.never_worse_above_kb else ""

@@ -1,7 +1,7 @@
 """Deploying: what is written, how, and that objects are those of the policy's rollouts."""
 
 import json
-import shutil
+import os
 import subprocess
 from pathlib import Path
 
@@ -91,9 +91,9 @@ def test_objects_are_those_of_rollouts(
     assert differing >= 2
 
 
-def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path) -> None:
-    clang = shutil.which("clang-22")
-    assert clang is not None
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+def test_a_second_deployment_replaces_the_first(policy_dir: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    clang = str(toolchain.clang)
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "lib").mkdir()
@@ -111,6 +111,8 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path
         strict=True,
         never_worse=True,
         never_worse_above_kb=7,
+        relative_clang=True,
+        pin_clang=True,
         margin=ALWAYS_DEFAULT,
     )
     assert {path.name for path in (prefix / "bin").iterdir()} == {
@@ -122,6 +124,12 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path
     assert not (prefix / "share/mlgo/toolchain-18.cmake").exists()
     info = run([str(deployment.driver()), "--mlgo-info"], tmp_path).stdout
     assert "levels: -Os -Oz\n" in info and "never worse: above 7 kB\nstrict: yes\n" in info
+    version = ".".join(map(str, toolchain.version))
+    assert f"\nclang: {clang} (" in info and f"\nonly version: {version}\n" in info
+    relative = os.path.relpath(clang, prefix)
+    assert deployment.clangs == {22: Path(relative)} and not Path(relative).is_absolute()
+    archiver = prefix / "bin/mlgo-llvm-ar"
+    assert archiver.exists() and not archiver.readlink().is_absolute()
     card = ModelCard.load(prefix / "share/mlgo")
     assert card is not None and card.training["margin"] == ALWAYS_DEFAULT and not card.results
     for name, text in {"lean.c": LEAN, "fat.c": FAT}.items():
@@ -185,8 +193,8 @@ def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path)
     assert (result.returncode, result.stderr) == (0, "")
     result = run([str(tmp_path / "driver"), "--mlgo-info"], tmp_path, {"PATH": "/nowhere"})
     assert result.stderr == (
-        f"error: mlgo: {compiler.clang} is gone, and there is no clang-22 on PATH; install it, or deploy the policy "
-        "again for another\n"
+        f"error: mlgo: {compiler.clang} is gone, and there is no clang-22 on PATH; install it, set MLGO_CLANG, or "
+        "deploy the policy again for another\n"
     )
 
 

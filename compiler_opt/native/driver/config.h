@@ -17,7 +17,8 @@ struct File {
 
 struct Compiler {
   int major;
-  const char *clang;
+  const char *clang;    // may be relative to the prefix
+  const char *version;  // of LLVM, if no other may load the plugin; otherwise empty
   File plugin, decisions;
   const char *about_decisions;
 };

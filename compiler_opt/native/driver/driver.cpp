@@ -7,7 +7,7 @@
 // linking are unaffected.
 //
 // Environment variables override the deployment: MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE (1 for yes, 0 for no),
-// MLGO_NEVER_WORSE_ABOVE_KB. MLGO_LOG names a file for decisions, and has no effect on objects.
+// MLGO_NEVER_WORSE_ABOVE_KB, MLGO_CLANG (a compiler). MLGO_LOG names a file for decisions; objects do not depend on it.
 // `--mlgo-info` prints everything that an object depends on besides its command line.
 
 #include "children.h"
@@ -37,9 +37,10 @@ class Driver {
     // Either name selects C++: that of the command (a link `c++` to mlgo-clang), or that of the file (mlgo-clang++).
     is_cpp_ = base_name(invoked_as).find("++") != std::string_view::npos ||
               base_name(own).find("++") != std::string_view::npos;
-    plugin_ = own.substr(0, own.rfind('/', own.rfind('/') - 1)) + "/lib/" + compiler_.plugin.name;
+    prefix_ = own.substr(0, own.rfind('/', own.rfind('/') - 1));
+    plugin_ = prefix_ + "/lib/" + compiler_.plugin.name;
     if (*compiler_.decisions.name)
-      decisions_ = plugin_.substr(0, plugin_.rfind('/') + 1) + compiler_.decisions.name;
+      decisions_ = prefix_ + "/lib/" + compiler_.decisions.name;
     clang_ = find_clang();
     strict_ = boolean_variable("MLGO_STRICT").value_or(config::kStrict);
     const std::optional<uint64_t> above_kb = number_variable("MLGO_NEVER_WORSE_ABOVE_KB");
@@ -87,6 +88,7 @@ class Driver {
       setenv("MLGO_INLINER_MODE", "default", 1);
     if (!decisions_.empty())
       setenv("MLGO_INLINER_DECISIONS", decisions_.c_str(), 1);
+    setenv("MLGO_LLVM_VERSION", compiler_.version, 1);
     for (const char *variable : {"MLGO_INLINER_STRICT", "MLGO_REGALLOC_STRICT"}) {
       if (strict_)
         setenv(variable, "1", 1);
@@ -117,15 +119,25 @@ class Driver {
     fail(name + ": the policy was not deployed for clang-" + suffix + "; deploy it again with that --clang_path");
   }
 
-  // The compiler of the deployment; if it was removed, one of the same version on PATH.
-  std::string find_clang() const {
-    if (is_compiler(compiler_.clang))
-      return compiler_.clang;
-    const std::string other = compiler_on_path(name_);
+  // The compiler that MLGO_CLANG names, or that of the deployment; if the latter was removed, one of the same version
+  // on PATH, unless it belongs to the same toolchain as the prefix.
+  std::string find_clang() {
+    if (const char *given = std::getenv("MLGO_CLANG"); given && *given) {
+      const std::string path = std::strchr(given, '/') ? given : compiler_on_path(given);
+      if (!is_compiler(path))
+        fail(std::string("MLGO_CLANG: expected a compiler, found ") + given, 127);
+      name_ = base_name(path);
+      return path;
+    }
+    const bool is_relative = compiler_.clang[0] != '/';
+    const std::string deployed = is_relative ? path_from(prefix_, compiler_.clang) : compiler_.clang;
+    if (is_compiler(deployed))
+      return deployed;
+    const std::string other = is_relative ? "" : compiler_on_path(name_);
     if (!other.empty())
       return other;
-    fail(std::string(compiler_.clang) + " is gone, and there is no " + name_ +
-             " on PATH; install it, or deploy the policy again for another",
+    fail(deployed + " is gone" + (is_relative ? "" : ", and there is no " + name_ + " on PATH") +
+             "; install it, set MLGO_CLANG, or deploy the policy again for another",
          127);
   }
 
@@ -340,6 +352,8 @@ class Driver {
                                                         : yes_or_no(never_worse_)) +
             "\nstrict: " + yes_or_no(strict_) +
             "\ndisabled: " + yes_or_no(disabled_) + "\nclang: " + clang_ + " (" + identity(clang_) + ")\n";
+    if (*compiler_.version)
+      text += std::string("only version: ") + compiler_.version + "\n";
     for (const std::string &library : libraries_of(clang_, &*children_))
       if (starts_with(base_name(library), "libLLVM") || starts_with(base_name(library), "libclang"))
         text += "library: " + library + " (" + identity(library) + ")\n";
@@ -354,11 +368,11 @@ class Driver {
 
   const Command arguments_;
   const config::Compiler &compiler_;
-  const std::string name_;
+  std::string name_;  // of the compiler, for messages
   bool is_cpp_ = false;
   bool strict_ = false, never_worse_ = false, disabled_ = false;
   uint64_t never_worse_above_kb_ = 0;
-  std::string plugin_, clang_;
+  std::string prefix_, plugin_, clang_;
   std::string decisions_;  // the decision file, if any
   std::string cache_;  // the compiler cache that will store the object, if any
   std::vector<int> inherited_;
