@@ -17,7 +17,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from compiler_opt import pretrained
 from compiler_opt.deploy.cmake_toolchain import cmake_toolchain
 from compiler_opt.deploy.decision_files import DeployedDecisions, load_decisions
 from compiler_opt.deploy.driver import DriverCompiler, DriverConfig, DriverFile, build_driver
+from compiler_opt.deploy.versions import replace_link
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.files import check_folder_writable, nearest_folder, write_atomically
 from compiler_opt.llvm import processes
@@ -311,10 +311,7 @@ def _install(deployment: Deployment, files: Mapping[Path, bytes]) -> None:
     wanted = {path.name for path in (*deployment.links, *files)}
     try:
         for link, target in deployment.links.items():
-            with tempfile.TemporaryDirectory(prefix=f".{link.name}.", dir=prefix / link.parent) as scratch:
-                new = Path(scratch) / link.name
-                new.symlink_to(target)
-                new.replace(prefix / link)
+            replace_link(prefix / link, target)
         for path in (folder_file for name in _FOLDERS for folder_file in (prefix / name).iterdir()):
             if _OURS.fullmatch(path.name) and path.name not in wanted:
                 path.unlink()

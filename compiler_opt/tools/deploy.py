@@ -7,12 +7,15 @@
 docs/deploy.md explains what they do, also when something is missing.
 """
 
+import dataclasses
 from pathlib import Path
 
 from absl import flags
 
 from compiler_opt import pretrained
 from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, SHARE, Deployment, deploy
+from compiler_opt.deploy.versions import next_version, replace_link
+from compiler_opt.errors import OutputError
 from compiler_opt.files import exclusive_directory
 from compiler_opt.policies.decisions import DEFAULT_BASE
 from compiler_opt.tools import entry_point, shared_flags
@@ -29,6 +32,11 @@ _DECISIONS = flags.DEFINE_multi_string(
     "from clang's own decisions) with a deployed clang. May be repeated.",
 )
 _OUTPUT = shared_flags.required_path("output", "Folder to install into; its bin, lib and share are written.")
+_VERSIONED = flags.DEFINE_bool(
+    "versioned",
+    False,
+    "Keep earlier deployments: install into OUTPUT.1, OUTPUT.2 and so on, and make --output a link to the new one.",
+)
 _CLANG_PATH = flags.DEFINE_multi_string(
     "clang_path",
     [],
@@ -66,7 +74,7 @@ _PIN_CLANG = flags.DEFINE_bool(
 
 @entry_point.command
 def entry() -> None:
-    output = _OUTPUT.value
+    output = next_version(_OUTPUT.value) if _VERSIONED.value else _OUTPUT.value
     with exclusive_directory(output, "--output"):
         deployment = deploy(
             pretrained.folder(_POLICY.value) if _POLICY.value is not None else None,
@@ -81,7 +89,19 @@ def entry() -> None:
             pin_clang=_PIN_CLANG.value,
             margin=_MARGIN.value,
         )
+    if _VERSIONED.value:
+        _switch(_OUTPUT.value, output)
+        deployment = dataclasses.replace(deployment, prefix=_OUTPUT.value)
     print(_summary(deployment))
+
+
+def _switch(link: Path, version: Path) -> None:
+    earlier = f", was {link.readlink()}" if link.is_symlink() else ""
+    try:
+        replace_link(link, version.name)
+    except OSError as error:
+        raise OutputError(f"{link}: cannot be written: {error.strerror}; {version} is complete") from error
+    print(f"{link}: {version.name}{earlier}")
 
 
 def _summary(deployment: Deployment) -> str:

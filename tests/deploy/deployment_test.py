@@ -200,8 +200,10 @@ def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path)
 
 def test_the_command(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     command = ("compiler_opt/tools/deploy.py", f"--output={tmp_path / 'out'}")
-    result = programs.run(*command, f"--policy={policy_dir}", f"--clang_path={clang_path}")
+    result = programs.run(*command, f"--policy={policy_dir}", f"--clang_path={clang_path}", "--versioned")
     assert result.returncode == 0, result.stderr
+    assert (tmp_path / "out").readlink() == Path("out.1")
+    assert result.stdout.startswith(f"{tmp_path / 'out'}: out.1\n")
     assert f"to use it: CC={tmp_path}/out/bin/mlgo-clang CXX={tmp_path}/out/bin/mlgo-clang++" in result.stdout
     save_policy(tmp_path / "other")
     content = (tmp_path / "other" / "network.npz").read_bytes()
