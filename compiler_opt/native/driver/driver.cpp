@@ -54,7 +54,7 @@ class Driver {
       show_info();
     if (disabled_)
       exec_command(plain_command());
-    const CommandLine line(arguments_);
+    const CommandLine line = read_command_line();
     if (!is_trained_for(line.level()) || !(line.compiles() || line.optimizes_at_link()) ||
         line.names_one_shot_input())
       exec_command(plain_command());
@@ -102,6 +102,17 @@ class Driver {
   }
 
  private:
+  CommandLine read_command_line() const {
+    const CommandLine line(arguments_);
+    if (!line.depends_on_configuration())
+      return line;
+    Children children;
+    const Outcome printed = children.run(plain_command({kPrintCommands}), true);
+    if (Children::signal() != 0)
+      exit_like({Children::signal(), "", ""});
+    return CommandLine(arguments_, Configuration::parse(printed.err));
+  }
+
   static const config::Compiler &choose(const std::string &invoked_as) {
     const std::string name(base_name(invoked_as));
     const size_t dash = std::min(name.rfind('-'), name.size());
