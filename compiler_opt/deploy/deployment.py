@@ -5,7 +5,8 @@
     lib/mlgo-inliner-NN.so                  for each version, the pass plugin with the policy built in; for the register
                                             allocator mlgo-regalloc-NN.so, with mlgo-nowhere.in and .out
     lib/mlgo-decisions-NN.mlgo              decisions that the plugin replays before it asks the policy, if any
-    share/mlgo/                             a description of the deployment, and the policy's model card
+    share/mlgo/                             CMake toolchain files, a description of the deployment, and the policy's
+                                            model card
 
 The prefix may be moved or copied: the programs find the plugin relative to themselves.
 """
@@ -16,13 +17,14 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt import pretrained
+from compiler_opt.deploy.cmake_toolchain import cmake_toolchain
 from compiler_opt.deploy.decision_files import DeployedDecisions, load_decisions
 from compiler_opt.deploy.driver import DriverCompiler, DriverConfig, DriverFile, build_driver
+from compiler_opt.deploy.versions import replace_link
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.files import check_folder_writable, nearest_folder, write_atomically
 from compiler_opt.llvm import processes
@@ -51,19 +53,21 @@ DEFAULT_SPEED_LEVELS = ("O2", "O3")
 _LEVELS = ("O0", "O1", "O2", "O3", "Os", "Oz")
 _OURS = re.compile(
     r"mlgo-(inliner|regalloc)-\d+\.so|mlgo-decisions-\d+\.mlgo|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)|"
-    rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?|{re.escape(CARD_FILE)}|{re.escape(MARKDOWN_FILE)}"
+    rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?|toolchain(-\d+)?\.cmake|{re.escape(CARD_FILE)}|"
+    rf"{re.escape(MARKDOWN_FILE)}"
 )
+_DESCRIBED = ("policy_checksum", "levels", "never_worse", "never_worse_above_kb", "strict")
 _FOLDERS = (Path("bin"), Path("lib"), SHARE)
 _TIMEOUT_S = 60.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Deployment(DriverConfig):
     """A deployed policy, or the default with decisions: the configuration of its drivers, and what else the prefix has.
 
     Attributes:
       prefix: the folder.
-      tools: the installed tools of `LINKED_TOOLS`, by major version and name.
+      tools: the installed tools of `LINKED_TOOLS`, by major version and name; relative paths are those from `bin`.
       kind: the inliner's or the register allocator's plugin.
       policy_name: `pretrained:NAME` if nobody named a policy; otherwise empty.
     """
@@ -107,7 +111,10 @@ def deploy(
     decisions: Sequence[Path] = (),
     levels: Sequence[str] | None = None,
     never_worse: bool = False,
+    never_worse_above_kb: int = 0,
     strict: bool = False,
+    relative_clang: bool = False,
+    pin_clang: bool = False,
     margin: float | None = None,
 ) -> Deployment:
     """Builds a deployment, and tries it out before it replaces an earlier one.
@@ -120,7 +127,10 @@ def deploy(
       decisions: decision files to replay, each for one of the compilers and made with this policy.
       levels: optimisation levels at which the policy decides; by default those of its problem.
       never_worse: compile both ways and keep the smaller object, in twice the time.
+      never_worse_above_kb: do so only if the policy's object has more text than this; a kB is 1000 bytes.
       strict: fail rather than compile without the policy.
+      relative_clang: find the compilers relative to the prefix, and nowhere else: they are moved together.
+      pin_clang: use the policy only with the exact versions of the compilers, such as 22.1.2.
       margin: replaces the policy's margin, see `NetworkWeights`; larger is more careful.
 
     Raises:
@@ -169,7 +179,9 @@ def deploy(
             library = scratch / "prefix" / "lib" / name
             user_cache().build(toolchain, kind, library, sources)
             content = files[Path("lib") / name] = library.read_bytes()
-            compiler = DriverCompiler(major, toolchain.clang, DriverFile.of(name, content))
+            clang = _relative(toolchain.clang, output) if relative_clang else toolchain.clang
+            only_version = toolchain.identity()["version"] if pin_clang else ""
+            compiler = DriverCompiler(major, clang, DriverFile.of(name, content), only_version=only_version)
             if major in replayed:
                 name, content = DeployedDecisions.file_name(major), replayed[major].content
                 files[Path("lib") / name] = content
@@ -181,14 +193,24 @@ def deploy(
             levels=given_levels or (DEFAULT_LEVELS if problem.is_size else DEFAULT_SPEED_LEVELS),
             policy_checksum=DEFAULT_BASE if base.blob is None else hashlib.sha256(base.blob).hexdigest(),
             never_worse=never_worse,
+            never_worse_above_kb=never_worse_above_kb,
             strict=strict,
             prefix=output,
-            tools={major: dict(_tools_to_link(toolchain)) for major, toolchain in toolchains.items()},
+            tools={
+                major: {
+                    name: _relative(path, output / "bin") if relative_clang else path
+                    for name, path in _tools_to_link(toolchain)
+                }
+                for major, toolchain in toolchains.items()
+            },
             kind=kind,
             policy_name=policy_name,
         )
         program = build_driver(deployment, list(toolchains.values()), scratch)
         files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains, replayed)
+        for suffix in ("", *(f"-{major}" for major in toolchains)):
+            content = cmake_toolchain(suffix, deployment.levels).encode()
+            files[SHARE / f"toolchain{suffix}.cmake"] = content
         if base.card is not None:
             files[SHARE / CARD_FILE] = base.card.to_json().encode()
             files[SHARE / MARKDOWN_FILE] = base.card.to_markdown().encode()
@@ -252,13 +274,22 @@ def _tools_to_link(toolchain: Toolchain) -> Iterator[tuple[str, Path]]:
             yield name, Path(path)
 
 
+def _relative(program: Path, folder: Path) -> Path:
+    """The program's path relative to a folder, both without symbolic links; the program itself may be one."""
+    return Path(os.path.relpath(program.parent.resolve() / program.name, folder.resolve()))
+
+
 def _description(
     deployment: Deployment, toolchains: Mapping[int, Toolchain], replayed: Mapping[int, DeployedDecisions]
 ) -> bytes:
     content = {
-        **{name: getattr(deployment, name) for name in ("policy_checksum", "levels", "never_worse", "strict")},
+        **{name: getattr(deployment, name) for name in _DESCRIBED},
         "compilers": [
-            {"clang": str(toolchain.clang), "plugin": f"lib/{deployment.kind.file_name(major)}", **toolchain.identity()}
+            {
+                "clang": str(deployment.clangs[major]),
+                "plugin": f"lib/{deployment.kind.file_name(major)}",
+                **toolchain.identity(),
+            }
             | (_describe_decisions(major, replayed[major]) if major in replayed else {})
             for major, toolchain in toolchains.items()
         ],
@@ -280,10 +311,7 @@ def _install(deployment: Deployment, files: Mapping[Path, bytes]) -> None:
     wanted = {path.name for path in (*deployment.links, *files)}
     try:
         for link, target in deployment.links.items():
-            with tempfile.TemporaryDirectory(prefix=f".{link.name}.", dir=prefix / link.parent) as scratch:
-                new = Path(scratch) / link.name
-                new.symlink_to(target)
-                new.replace(prefix / link)
+            replace_link(prefix / link, target)
         for path in (folder_file for name in _FOLDERS for folder_file in (prefix / name).iterdir()):
             if _OURS.fullmatch(path.name) and path.name not in wanted:
                 path.unlink()
@@ -297,8 +325,10 @@ def _try_out(deployment: Deployment, toolchain: Toolchain, scratch: Path) -> Non
     source.write_text(probe_module())
     driver = deployment.driver(major=toolchain.version[0])
     command = [str(driver), "-Wno-override-module", f"-{deployment.levels[0]}", "-c", str(source), "-o", str(target)]
-    strictly = {**os.environ, "MLGO_STRICT": "1", "MLGO_DISABLE": "0", "MLGO_NEVER_WORSE": "0"}
-    result = processes.run(command, timeout_s=_TIMEOUT_S, environment=strictly)
+    strictly = {"MLGO_STRICT": "1", "MLGO_DISABLE": "0", "MLGO_NEVER_WORSE": "0", "MLGO_LOG": ""}
+    # A relative path is that from the final prefix.
+    environment = {**os.environ, **strictly, "MLGO_CLANG": str(toolchain.clang)}
+    result = processes.run(command, timeout_s=_TIMEOUT_S, environment=environment)
     target.unlink(missing_ok=True)
     if not result.ok:
         raise ToolchainError(f"{toolchain.clang}: does not work with this policy: {result.describe()}")

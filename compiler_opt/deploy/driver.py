@@ -49,10 +49,11 @@ class DriverCompiler:
 
     Attributes:
       major: the version.
-      clang: the compiler.
+      clang: the compiler; if its path is relative, it is relative to the prefix.
       plugin: its plugin.
       decisions: its decision file; without a name if it has none.
       about_decisions: one line about that file.
+      only_version: the only version of LLVM that the policy may be used with; empty for all of the same major version.
     """
 
     major: int
@@ -60,6 +61,7 @@ class DriverCompiler:
     plugin: DriverFile
     decisions: DriverFile = _NO_FILE
     about_decisions: str = ""
+    only_version: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +74,7 @@ class DriverConfig:
       policy_checksum: SHA-256 of the native policy; `DEFAULT_BASE` if the compiler's own heuristic decides.
       never_worse: compile with and without the policy and keep the smaller object.
       strict: fail rather than continue without the policy.
+      never_worse_above_kb: compare only objects with more text than this, in kB.
     """
 
     compilers: tuple[DriverCompiler, ...]
@@ -79,11 +82,13 @@ class DriverConfig:
     policy_checksum: str
     never_worse: bool
     strict: bool
+    never_worse_above_kb: int = 0
 
     def source(self) -> str:
         """C++ that defines what `config.h` declares."""
         compilers = ",\n".join(
-            f"    {{{each.major}, {_literal(os.fsencode(each.clang))}, {each.plugin.initializer()}, "
+            f"    {{{each.major}, {_literal(os.fsencode(each.clang))}, {_literal(each.only_version.encode())}, "
+            f"{each.plugin.initializer()}, "
             f"{each.decisions.initializer()}, {_literal(each.about_decisions.encode())}}}"
             for each in self.compilers
         )
@@ -99,6 +104,7 @@ class DriverConfig:
             f"const bool kHasPolicy = {json.dumps(self.policy_checksum != DEFAULT_BASE)};\n"
             f"const char kPolicy[] = {_literal(self.policy_checksum.encode())};\n"
             f"const bool kNeverWorse = {json.dumps(self.never_worse)};\n"
+            f"const std::uint64_t kNeverWorseAboveKb = {self.never_worse_above_kb};\n"
             f"const bool kStrict = {json.dumps(self.strict)};\n"
             "}  // namespace mlgo::config\n"
         )

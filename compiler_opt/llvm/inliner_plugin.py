@@ -96,7 +96,8 @@ def _call_sites(names: bytes, arrays: Mapping[str, np.ndarray]) -> CallSites:
 
 _NAMES = """
 inliner_plugin.cpp inliner_settings.h inliner_log.h inline_advisor.h callsite_features.h function_body.h
-call_graph_heights.h inline_cost_sum.h decision_replay.h decision_file.h plugin_environment.h policy_network.h
+call_graph_heights.h inline_cost_sum.h decision_replay.h decision_file.h difference_log.h plugin_environment.h
+policy_network.h
 """
 SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""
@@ -140,8 +141,10 @@ def environment(
         "MLGO_INLINER_LOG": str(log or ""),
         "MLGO_INLINER_LOG_DEFAULT": str(int(log_default)),
         "MLGO_INLINER_LOG_FEATURES": ",".join(log_features),
+        "MLGO_INLINER_DIFFERENCES": "",
         "MLGO_INLINER_THINLTO": str(int(thinlto)),
         "MLGO_INLINER_STRICT": str(int(strict)),
+        "MLGO_LLVM_VERSION": "",
     }
 
 

@@ -68,6 +68,7 @@ def environment(
         "MLGO_REGALLOC_POLICY": str(policy or ""),
         "MLGO_REGALLOC_LOG": str(log or ""),
         "MLGO_REGALLOC_STRICT": str(int(strict)),
+        "MLGO_LLVM_VERSION": "",
     }
 
 

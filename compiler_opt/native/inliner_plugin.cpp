@@ -13,12 +13,15 @@
 //   MLGO_INLINER_LOG          file to write a training log to (see inliner_log.h); function names go to FILE.functions
 //   MLGO_INLINER_LOG_DEFAULT  1: also log the default decisions
 //   MLGO_INLINER_LOG_FEATURES names of features of callsite_features.h to log as well, separated by commas
+//   MLGO_INLINER_DIFFERENCES  file to append the decisions to that differ from the default (see difference_log.h)
 //   MLGO_INLINER_THINLTO      1: also decide in the backends of a ThinLTO link, on functions imported from other modules,
 //                             which policies are not trained on
 //   MLGO_INLINER_STRICT       1: fail the compilation if these settings cannot be followed; otherwise it continues
 //                             without the policy, with a warning
+//   MLGO_LLVM_VERSION         decide in this version of LLVM only, such as 22.1.2, not in all of its major version
 
 #include "decision_replay.h"
+#include "difference_log.h"
 #include "inline_advisor.h"
 #include "inliner_log.h"
 #include "inliner_settings.h"
@@ -47,6 +50,7 @@
 namespace {
 
 using namespace llvm;
+using compiler_opt::DifferenceLog;
 using compiler_opt::InlinerMode;
 using compiler_opt::InlinerSettings;
 using compiler_opt::inlinerSettings;
@@ -57,24 +61,32 @@ void useDefaultHeuristic(const std::string &Reason) {
   compiler_opt::warnOrFail(Reason, "compiling with the default heuristic", "MLGO_INLINER_STRICT");
 }
 
-// Records in the log whether its call was inlined.
+// Records in the logs, if any, whether its call was inlined.
 class LoggedAdvice final : public compiler_opt::TrackedAdvice {
 public:
   LoggedAdvice(compiler_opt::FeatureAdvisor *Advisor, CallBase &CB, OptimizationRemarkEmitter &ORE,
-               bool Recommendation, ModuleLog &Log)
-      : TrackedAdvice(Advisor, CB, ORE, Recommendation), Log(Log) {}
+               bool Recommendation, std::optional<ModuleLog> &Log, std::optional<DifferenceLog> &Differences)
+      : TrackedAdvice(Advisor, CB, ORE, Recommendation), Log(Log), Differences(Differences) {}
 
 private:
   void recordInliningImpl() override {
-    Log.recordInlined();
+    recordInlined();
     TrackedAdvice::recordInliningImpl();
   }
   void recordInliningWithCalleeDeletedImpl() override {
-    Log.recordInlined();
+    recordInlined();
     TrackedAdvice::recordInliningWithCalleeDeletedImpl();
   }
 
-  ModuleLog &Log;
+  void recordInlined() {
+    if (Log)
+      Log->recordInlined();
+    if (Differences)
+      Differences->recordInlined();
+  }
+
+  std::optional<ModuleLog> &Log;
+  std::optional<DifferenceLog> &Differences;
 };
 
 // Returns a function that queries LLVM's default heuristic.
@@ -97,6 +109,8 @@ public:
         Random(Settings.Seed) {
     if (Settings.Log)
       Log.emplace(*Settings.Log, M.getModuleIdentifier());
+    if (!Settings.Differences.empty())
+      Differences.emplace(Settings.Differences, M.getModuleIdentifier());
     if (Settings.Log || Settings.Decisions)
       Bodies.emplace(M, [&](StringRef Name) {
         return Settings.Log || compiler_opt::DecisionReplay::concerns(*Settings.Decisions, Name);
@@ -108,11 +122,13 @@ public:
 private:
   std::unique_ptr<InlineAdvice> decide(CallBase &CB, OptimizationRemarkEmitter &ORE) override {
     const std::optional<bool> Replayed = Replay ? Replay->next(CB) : std::nullopt;
-    if (Replayed && !Log)
+    const bool IsLogged = Log || Differences;
+    if (Replayed && !IsLogged)
       return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, *Replayed);
     const bool HasPolicy = Settings.Mode == InlinerMode::Policy;
     float Logits[kNumActions] = {0, 0};
-    const bool NeedsDefault = !HasPolicy || Settings.NeedsDefaultFeature || (Log && Settings.Log->HasDefault);
+    const bool NeedsDefault =
+        !HasPolicy || Settings.NeedsDefaultFeature || Differences || (Log && Settings.Log->HasDefault);
     const bool DefaultDecision = NeedsDefault ? Default(CB) : false;
     if (Settings.NeedsCallSiteFeatures)
       compiler_opt::setCallSiteFeatures(CB, countsOf(*CB.getCaller()).Counts,
@@ -120,10 +136,13 @@ private:
                                         &Features[compiler_opt::llvmFeatures().size()]);
     Features.back() = DefaultDecision;
     const bool Decision = Replayed.value_or(HasPolicy ? decideByPolicy(CB, Logits) : DefaultDecision);
-    if (!Log)
+    if (!IsLogged)
       return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, Decision);
-    Log->add(CB, Features, Bodies->of(*CB.getCaller()), DefaultDecision, Decision, Replayed.has_value(), Logits);
-    return std::make_unique<LoggedAdvice>(this, CB, ORE, Decision, *Log);
+    if (Log)
+      Log->add(CB, Features, Bodies->of(*CB.getCaller()), DefaultDecision, Decision, Replayed.has_value(), Logits);
+    if (Differences)
+      Differences->add(CB, Decision, DefaultDecision, Replayed.has_value());
+    return std::make_unique<LoggedAdvice>(this, CB, ORE, Decision, Log, Differences);
   }
 
   bool decideByPolicy(CallBase &CB, float *Logits) {
@@ -143,6 +162,7 @@ private:
   std::vector<int64_t> Inputs; // the policy's features, in its order
   compiler_opt::SplitMix64 Random;
   std::optional<ModuleLog> Log;
+  std::optional<DifferenceLog> Differences;
   std::optional<compiler_opt::BodyFingerprints> Bodies; // if they are logged or looked up
   std::optional<compiler_opt::DecisionReplay> Replay;
 };

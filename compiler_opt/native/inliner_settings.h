@@ -40,6 +40,7 @@ struct InlinerSettings {
   uint64_t Seed = 0;
   std::optional<DecisionFile> Decisions; // to replay
   std::unique_ptr<LogFiles> Log;
+  std::string Differences; // file to append to, or empty
 
   // Returns an error message, or an empty string on success.
   std::string read() {
@@ -73,6 +74,8 @@ struct InlinerSettings {
       if (!Error.empty())
         warnOrFail(Error, "continuing without its decisions", "MLGO_INLINER_STRICT");
     }
+    if (const char *Path = variable("MLGO_INLINER_DIFFERENCES"))
+      Differences = Path;
     if (const char *Path = variable("MLGO_INLINER_LOG")) {
       const bool HasPolicy = Mode == InlinerMode::Policy;
       std::vector<size_t> Extra;

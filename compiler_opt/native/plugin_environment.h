@@ -59,14 +59,19 @@ inline void warnOrFail(const std::string &Message, const char *Consequence, cons
   llvm::errs() << "warning: mlgo: " + Message + "; " + Consequence + "\n";
 }
 
-// An error message if the LLVM that loaded the plugin is not the version it was built for; otherwise empty.
+// An error message if the LLVM that loaded the plugin is not the version it was built for, or not the version that
+// MLGO_LLVM_VERSION allows; otherwise empty.
 inline std::string versionMismatch() {
-  unsigned Major = 0;
-  LLVMGetVersion(&Major, nullptr, nullptr);
-  if (Major == LLVM_VERSION_MAJOR)
-    return "";
-  return "this plugin was built for LLVM " + std::to_string(LLVM_VERSION_MAJOR) + ", but was loaded by LLVM " +
-         std::to_string(Major);
+  unsigned Major = 0, Minor = 0, Patch = 0;
+  LLVMGetVersion(&Major, &Minor, &Patch);
+  if (Major != LLVM_VERSION_MAJOR)
+    return "this plugin was built for LLVM " + std::to_string(LLVM_VERSION_MAJOR) + ", but was loaded by LLVM " +
+           std::to_string(Major);
+  const std::string Found = std::to_string(Major) + "." + std::to_string(Minor) + "." + std::to_string(Patch);
+  const char *Only = variable("MLGO_LLVM_VERSION");
+  if (Only && Found != Only)
+    return std::string("the policy was deployed for LLVM ") + Only + " only, but this is LLVM " + Found;
+  return "";
 }
 
 // The content of a native policy, or of a decision file.

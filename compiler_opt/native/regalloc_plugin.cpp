@@ -19,6 +19,7 @@
 //   MLGO_REGALLOC_LOG      file to write a training log to: the features, the default decision, and the decision
 //   MLGO_REGALLOC_STRICT   1: fail the compilation if these settings cannot be followed; otherwise it continues without
 //                          the policy, with a warning
+//   MLGO_LLVM_VERSION      the only version of LLVM to decide in, such as 22.1.2; by default any of this major version
 //
 // A decision that equals the default gives exactly the default advisor's result, whatever candidates the ML advisor
 // considers and despite rounding to float. Answering every query with the default decision therefore reproduces the

@@ -7,12 +7,15 @@
 docs/deploy.md explains what they do, also when something is missing.
 """
 
+import dataclasses
 from pathlib import Path
 
 from absl import flags
 
 from compiler_opt import pretrained
-from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, Deployment, deploy
+from compiler_opt.deploy.deployment import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, SHARE, Deployment, deploy
+from compiler_opt.deploy.versions import next_version, replace_link
+from compiler_opt.errors import OutputError
 from compiler_opt.files import exclusive_directory
 from compiler_opt.policies.decisions import DEFAULT_BASE
 from compiler_opt.tools import entry_point, shared_flags
@@ -29,6 +32,11 @@ _DECISIONS = flags.DEFINE_multi_string(
     "from clang's own decisions) with a deployed clang. May be repeated.",
 )
 _OUTPUT = shared_flags.required_path("output", "Folder to install into; its bin, lib and share are written.")
+_VERSIONED = flags.DEFINE_bool(
+    "versioned",
+    False,
+    "Keep earlier deployments: install into OUTPUT.1, OUTPUT.2 and so on, and make --output a link to the new one.",
+)
 _CLANG_PATH = flags.DEFINE_multi_string(
     "clang_path",
     [],
@@ -44,13 +52,29 @@ _LEVELS = flags.DEFINE_list(
 _NEVER_WORSE = flags.DEFINE_bool(
     "never_worse", False, "Compile with and without the policy and keep the smaller object; takes twice the time."
 )
+_NEVER_WORSE_ABOVE_KB = flags.DEFINE_integer(
+    "never_worse_above_kb",
+    None,
+    "The same for files alone whose object has more text than this, in kB; only these take twice the time.",
+    lower_bound=0,
+    upper_bound=10**9,
+)
 _MARGIN = shared_flags.margin("Deploy")
 _STRICT = flags.DEFINE_bool("strict", False, "Fail, instead of compiling without the policy, if a part is missing.")
+
+_RELATIVE_CLANG = flags.DEFINE_bool(
+    "relative_clang",
+    False,
+    "Find the compilers relative to --output, and nowhere else: for a toolchain that is moved as a whole.",
+)
+_PIN_CLANG = flags.DEFINE_bool(
+    "pin_clang", False, "Use the policy only with the exact versions of the compilers, such as 22.1.2."
+)
 
 
 @entry_point.command
 def entry() -> None:
-    output = _OUTPUT.value
+    output = next_version(_OUTPUT.value) if _VERSIONED.value else _OUTPUT.value
     with exclusive_directory(output, "--output"):
         deployment = deploy(
             pretrained.folder(_POLICY.value) if _POLICY.value is not None else None,
@@ -58,11 +82,26 @@ def entry() -> None:
             _CLANG_PATH.value,
             decisions=[Path(name) for name in _DECISIONS.value],
             levels=_LEVELS.value,
-            never_worse=_NEVER_WORSE.value,
+            never_worse=_NEVER_WORSE.value or _NEVER_WORSE_ABOVE_KB.value is not None,
+            never_worse_above_kb=_NEVER_WORSE_ABOVE_KB.value or 0,
             strict=_STRICT.value,
+            relative_clang=_RELATIVE_CLANG.value,
+            pin_clang=_PIN_CLANG.value,
             margin=_MARGIN.value,
         )
+    if _VERSIONED.value:
+        _switch(_OUTPUT.value, output)
+        deployment = dataclasses.replace(deployment, prefix=_OUTPUT.value)
     print(_summary(deployment))
+
+
+def _switch(link: Path, version: Path) -> None:
+    earlier = f", was {link.readlink()}" if link.is_symlink() else ""
+    try:
+        replace_link(link, version.name)
+    except OSError as error:
+        raise OutputError(f"{link}: cannot be written: {error.strerror}; {version} is complete") from error
+    print(f"{link}: {version.name}{earlier}")
 
 
 def _summary(deployment: Deployment) -> str:
@@ -73,14 +112,17 @@ def _summary(deployment: Deployment) -> str:
         major, lib = compiler.major, f"lib/{compiler.plugin.name}"
         if compiler.decisions.name:
             lib += f", lib/{compiler.decisions.name} ({compiler.about_decisions})"
-        lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {compiler.clang}, {lib}")
+        only = f" ({compiler.only_version} only)" if compiler.only_version else ""
+        lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {compiler.clang}{only}, {lib}")
     lines.append(f"  bin/mlgo-clang, bin/mlgo-clang++: the same as for clang-{next(iter(deployment.clangs))}")
     if deployment.never_worse:
-        lines.append("  never worse: compiles both ways and keeps the smaller object, in about twice the time")
+        above = f", above {deployment.never_worse_above_kb} kB of text" if deployment.never_worse_above_kb else ""
+        lines.append(f"  never worse{above}: compiles both ways and keeps the smaller object, in about twice the time")
     if deployment.strict:
         lines.append("  strict: fails instead of compiling without the policy")
     c, cxx = (deployment.driver(cpp=cpp).absolute() for cpp in (False, True))
     lines.append(f"to use it: CC={c} CXX={cxx}")
+    lines.append(f"with CMake: -DCMAKE_TOOLCHAIN_FILE={deployment.prefix.absolute() / SHARE / 'toolchain.cmake'}")
     return "\n".join(lines)
 
 

@@ -1,13 +1,15 @@
 """CMake projects that need more of a toolchain than its compiler."""
 
+import dataclasses
 import json
 import os
 import shutil
 import sys
 from pathlib import Path
 
+from compiler_opt.deploy.cmake_toolchain import cmake_toolchain
 from tests.deploy.conftest import Compiler, run
-from tests.deploy.sources import LEAN
+from tests.deploy.sources import FAT, LEAN
 
 MODULE = f"module;\n#include <cstddef>\nexport module lean;\nexport {{\n{LEAN.replace('static ', '')}\n}}\n"
 MAIN = "#include <cstddef>\nimport lean;\nint main() { return unit() + flat() == cube(); }\n"
@@ -53,6 +55,42 @@ message(STATUS "tools: ${CMAKE_CXX_COMPILER_AR} ${CMAKE_C_COMPILER_RANLIB}")
     tools = [str(compiler.prefix / "bin" / f"mlgo-llvm-{tool}-{compiler.major}") for tool in ("ar", "ranlib")]
     assert f"-- tools: {' '.join(tools)}\n" in said
     build_and_run(tmp_path)
+
+
+TWO_LANGUAGES = """cmake_minimum_required(VERSION 3.16)
+project(two C CXX)
+add_library(both OBJECT lean.c fat.cpp)
+"""
+
+
+def test_the_toolchain_file(damageable: Compiler, tmp_path: Path) -> None:
+    """It needs no more than the build type, and moves with the prefix."""
+    moved = dataclasses.replace(damageable, prefix=damageable.prefix.with_name("elsewhere, it is"))
+    damageable.prefix.rename(moved.prefix)
+    toolchain = moved.prefix / "share/mlgo" / f"toolchain-{moved.major}.cmake"
+    sources = {"lean.c": LEAN, "fat.cpp": FAT}
+    for name, text in sources.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "CMakeLists.txt").write_text(TWO_LANGUAGES)
+    command = [CMAKE, "-G", "Ninja", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", "-DCMAKE_BUILD_TYPE=MinSizeRel", "-B"]
+    for options, level in (
+        ([], "-Oz"),
+        (["-DCMAKE_C_FLAGS_MINSIZEREL=-O1", "-DCMAKE_CXX_FLAGS_MINSIZEREL=-O1"], "-O1"),
+    ):
+        assert run([*command, f"build{level}", *options], tmp_path).returncode == 0
+        assert run(["ninja", "-C", f"build{level}"], tmp_path).returncode == 0
+        for name in sources:
+            compile_it = moved.with_policy if level == "-Oz" else moved.plain
+            assert compile_it([level, "-DNDEBUG", "-c", name, "-o", "expected.o"], tmp_path).returncode == 0
+            made = tmp_path / f"build{level}/CMakeFiles/both.dir/{name}.o"
+            assert made.read_bytes() == (tmp_path / "expected.o").read_bytes(), (name, level)
+
+
+def test_toolchain_files_follow_the_levels() -> None:
+    for levels, sets_oz in ((("Oz",), True), (("Os", "Oz"), False), (("O2", "O3"), False)):
+        text = cmake_toolchain("-22", levels)
+        assert '/bin/mlgo-clang++-22")\n' in text
+        assert ('set(CMAKE_CXX_FLAGS_MINSIZEREL "-Oz -DNDEBUG" CACHE' in text) == sets_oz, levels
 
 
 def scan_deps(compiler: Compiler) -> Path:

@@ -71,7 +71,8 @@ def test_decisions_alone(toolchain: Toolchain, place: Path, tmp_path: Path) -> N
     deployment = deploy(None, prefix, [clang], decisions=[tmp_path / "empty.json", tmp_path / "lean.json"])
     name = DeployedDecisions.file_name(major)
     assert _names(prefix / "lib") == {f"mlgo-inliner-{major}.so", name}
-    assert _names(prefix / "share/mlgo") == {"deployment.json"}
+    toolchains = {"toolchain.cmake", f"toolchain-{major}.cmake"}
+    assert _names(prefix / "share/mlgo") == {"deployment.json", *toolchains}
     [described] = json.loads((prefix / "share/mlgo/deployment.json").read_text())["compilers"]
     assert described["decisions"] == f"lib/{name}" and len(described["decisions_checksum"]) == 64
 

@@ -1,7 +1,7 @@
 """Deploying: what is written, how, and that objects are those of the policy's rollouts."""
 
 import json
-import shutil
+import os
 import subprocess
 from pathlib import Path
 
@@ -33,6 +33,7 @@ def test_what_is_written(deployment: Deployment) -> None:
     drivers = {f"bin/mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-19", "-22")}
     libraries = {f"lib/mlgo-inliner-{major}.so" for major in (19, 22)}
     shared = {f"share/mlgo/{name}" for name in ("deployment.json", "model_card.json", "MODEL_CARD.md")}
+    shared |= {f"share/mlgo/toolchain{number}.cmake" for number in ("", "-19", "-22")}
     tools = {f"bin/mlgo-{name}-{major}" for major, tools in deployment.tools.items() for name in tools}
     assert {f"bin/mlgo-llvm-{name}-{major}" for name in ("ar", "ranlib") for major in (19, 22)} <= tools
     # Without a number those that every version has.
@@ -90,18 +91,29 @@ def test_objects_are_those_of_rollouts(
     assert differing >= 2
 
 
-def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path) -> None:
-    clang = shutil.which("clang-22")
-    assert clang is not None
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+def test_a_second_deployment_replaces_the_first(policy_dir: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    clang = str(toolchain.clang)
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "lib").mkdir()
+    (prefix / "share/mlgo").mkdir(parents=True)
     earlier = "bin/mlgo-clang-18 bin/mlgo-llvm-ar-18 lib/mlgo-inliner-18.so bin/mlgo-clang bin/other lib/other.so"
+    earlier += " share/mlgo/toolchain-18.cmake"
     for name in earlier.split():
         (prefix / name).write_text("earlier\n")
     levels = ["-Os", "Oz"]
     deployment = deploy(
-        policy_dir, prefix, [clang], levels=levels, strict=True, never_worse=True, margin=ALWAYS_DEFAULT
+        policy_dir,
+        prefix,
+        [clang],
+        levels=levels,
+        strict=True,
+        never_worse=True,
+        never_worse_above_kb=7,
+        relative_clang=True,
+        pin_clang=True,
+        margin=ALWAYS_DEFAULT,
     )
     assert {path.name for path in (prefix / "bin").iterdir()} == {
         *(f"mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-22")),
@@ -109,8 +121,15 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, tmp_path: Path
         "other",
     }
     assert {path.name for path in (prefix / "lib").iterdir()} == {"mlgo-inliner-22.so", "other.so"}
+    assert not (prefix / "share/mlgo/toolchain-18.cmake").exists()
     info = run([str(deployment.driver()), "--mlgo-info"], tmp_path).stdout
-    assert "levels: -Os -Oz\n" in info and "never worse: yes\nstrict: yes\n" in info
+    assert "levels: -Os -Oz\n" in info and "never worse: above 7 kB\nstrict: yes\n" in info
+    version = ".".join(map(str, toolchain.version))
+    assert f"\nclang: {clang} (" in info and f"\nonly version: {version}\n" in info
+    relative = os.path.relpath(clang, prefix)
+    assert deployment.clangs == {22: Path(relative)} and not Path(relative).is_absolute()
+    archiver = prefix / "bin/mlgo-llvm-ar"
+    assert archiver.exists() and not archiver.readlink().is_absolute()
     card = ModelCard.load(prefix / "share/mlgo")
     assert card is not None and card.training["margin"] == ALWAYS_DEFAULT and not card.results
     for name, text in {"lean.c": LEAN, "fat.c": FAT}.items():
@@ -174,15 +193,17 @@ def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path)
     assert (result.returncode, result.stderr) == (0, "")
     result = run([str(tmp_path / "driver"), "--mlgo-info"], tmp_path, {"PATH": "/nowhere"})
     assert result.stderr == (
-        f"error: mlgo: {compiler.clang} is gone, and there is no clang-22 on PATH; install it, or deploy the policy "
-        "again for another\n"
+        f"error: mlgo: {compiler.clang} is gone, and there is no clang-22 on PATH; install it, set MLGO_CLANG, or "
+        "deploy the policy again for another\n"
     )
 
 
 def test_the_command(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     command = ("compiler_opt/tools/deploy.py", f"--output={tmp_path / 'out'}")
-    result = programs.run(*command, f"--policy={policy_dir}", f"--clang_path={clang_path}")
+    result = programs.run(*command, f"--policy={policy_dir}", f"--clang_path={clang_path}", "--versioned")
     assert result.returncode == 0, result.stderr
+    assert (tmp_path / "out").readlink() == Path("out.1")
+    assert result.stdout.startswith(f"{tmp_path / 'out'}: out.1\n")
     assert f"to use it: CC={tmp_path}/out/bin/mlgo-clang CXX={tmp_path}/out/bin/mlgo-clang++" in result.stdout
     save_policy(tmp_path / "other")
     content = (tmp_path / "other" / "network.npz").read_bytes()

@@ -30,6 +30,8 @@ def place(tmp_path: Path) -> Path:
     (place / "lean.h").write_text(LEAN)
     (place / "-E.h").write_text("")
     (place / "start.s").write_text(".globl start\nstart:\n  ret\n")
+    (place / "options.cfg").write_text("# -O0\n-Oz \\\n  -g0\n@more.cfg\n")
+    (place / "more.cfg").write_text("# -O0\n-DNAME=1")
     (place / "options.rsp").write_text('-Oz "-c"\n  -DNAME=\\"x\\"')
     return place
 
@@ -50,6 +52,8 @@ DECIDES = {
     "and assembled": "-Oz -c lean.c start.s",
     "linked": "-Oz main.c -o program",
     "response file": "@options.rsp lean.c",
+    "configuration file": "--config=./options.cfg -c lean.c",
+    "configuration file, named apart": "--config ./options.cfg -c lean.c",
     "values that look like options": "-Oz -c -I -E -D X -I -M -include -E.h lean.c",
     "only inputs follow": "-Oz -c -- lean.c",
 }
@@ -59,6 +63,7 @@ LEAVES_ALONE = {
     "another level": "-O2 -c lean.c",
     "another level comes last": "-Oz -Os -c lean.c",
     "a level that is a value": "-I -Oz -c lean.c",
+    "another level than that of the configuration file": "--config=./options.cfg -O2 -c lean.c",
     "preprocessed": "-Oz -E lean.c -o lean.i",
     "dependencies only": "-Oz -MM lean.c -o lean.d",
     "checked": "-Oz -fsyntax-only lean.c",
@@ -80,7 +85,7 @@ def outputs(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix not in (".c", ".cpp", ".h", ".rsp") and path.name != "start.s"
+        if path.is_file() and path.suffix not in (".c", ".cpp", ".h", ".rsp", ".cfg") and path.name != "start.s"
     }
 
 
@@ -227,6 +232,28 @@ def test_link_time_optimisation(compiler: Compiler, place: Path) -> None:
         assert (result.returncode, result.stderr) == (0, "")
         assert ((place / "driver").read_bytes() != (place / "plain").read_bytes()) == decides, kind
         assert run([str(place / "driver")], place).returncode == 0
+
+
+@pytest.mark.parametrize("configured", ["by default", "by a file"])
+def test_the_linker_is_configured(damageable: Compiler, place: Path, configured: str) -> None:
+    """The policy decides in links by lld, however clang comes to choose it; nor does a warning come of asking."""
+    (place / "fat.c").write_text(FAT.replace("static int", "int") + "int g(int x, int y) { return x - y; }\n")
+    assert damageable.plain(["-Oz", "-flto", "-c", "main.c", "fat.c"], place).returncode == 0
+    link = ["main.o", "fat.o", "-Wl,-u,a"]
+    assert damageable.run(["-Oz", "-flto", "-fuse-ld=lld", *link, "-o", "expected"], place).returncode == 0
+    assert damageable.plain(["-Oz", "-flto", "-fuse-ld=lld", *link, "-o", "plain"], place).returncode == 0
+    environment: dict[str, str] = {}
+    if configured == "by default":
+        # As if lld were this clang's default.
+        lld = "--start-no-unused-arguments -fuse-ld=lld --end-no-unused-arguments"
+        environment = dict(damageable.stand_in(place.parent / "tools", f'exec $CLANG {lld} "$@"\n'))
+        options = ["-Oz", "-flto"]
+    else:
+        (place / "lto.cfg").write_text("-Oz -flto\n-fuse-ld=lld\n")
+        options = ["--config=./lto.cfg"]
+    result = damageable.run([*options, *link, "-o", "made"], place, environment)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert (place / "made").read_bytes() == (place / "expected").read_bytes() != (place / "plain").read_bytes()
 
 
 def test_a_second_build_gives_the_same_bytes(compiler: Compiler, place: Path) -> None:

@@ -172,8 +172,8 @@ def test_the_compiler_has_moved(policy_dir: Path, clang_path: str, place: Path) 
     result = run([str(deployment.driver()), *COMPILE], place, {"PATH": str(tools)})
     assert result.returncode == 127
     assert result.stderr == (
-        f"error: mlgo: {gone / name} is gone, and there is no {name} on PATH; install it, or deploy the policy again "
-        "for another\n"
+        f"error: mlgo: {gone / name} is gone, and there is no {name} on PATH; install it, set MLGO_CLANG, or deploy "
+        "the policy again for another\n"
     )
     result = run([str(deployment.driver()), *COMPILE], place, {"PATH": f"{tools}:{Path(clang_path).parent}"})
     assert (result.returncode, result.stderr) == (0, "")
@@ -312,8 +312,8 @@ def test_interrupted_it_leaves_nothing(
 ) -> None:
     environment: Mapping[str, str] = {}
     if compilation == 2:
-        # Only the policy's compiler reads from the pipe.
-        script = 'case "$*" in *-fpass-plugin=*) set -- "$@" -DWAIT;; esac\nexec $CLANG "$@"\n'
+        # Only the compiler without the policy reads from the pipe.
+        script = 'case "$*" in *-fpass-plugin=*) ;; *) set -- "$@" -DWAIT;; esac\nexec $CLANG "$@"\n'
         environment = {"MLGO_NEVER_WORSE": "1", **damageable.stand_in(place.parent / "tools", script)}
     waiting = start_waiting(damageable, place, environment, "#ifdef WAIT" if compilation == 2 else "#if 1")
     with waiting.process as process:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.toolchain import Toolchain
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN
@@ -92,17 +93,18 @@ def test_what_cannot_be_compared_is_plain(compiler: Compiler, place: Path, argum
 def test_what_can_be_read_but_once_is_compiled_once(
     compiler: Compiler, place: Path, options: str, directive: str
 ) -> None:
-    """Read again it is empty, which makes a smaller object."""
+    """Read again it is empty, which makes a smaller object. Unless the command line names it, the policy decides."""
     text = b"static int k(int x) { return x * 3; } int from_pipe(int x) { return k(x) + k(x + 1); }\n"
     os.mkfifo(place / "fifo.h")
     objects = []
-    for program in (compiler.driver, compiler.clang):
+    loaded = [] if "-include" in options else [load_option(compiler.plugin)]
+    for program in ([compiler.driver], [compiler.clang, *loaded]):
         reader, writer = os.pipe()
         os.write(writer, text)
         os.close(writer)
         (place / "reads.c").write_text(f"{directive.format(pipe=reader)}\n{LEAN}")
         with subprocess.Popen(
-            [program, *f"-Oz -c reads.c -o reads.o {options}".format(pipe=reader).split()],
+            [*program, *f"-Oz -c reads.c -o reads.o {options}".format(pipe=reader).split()],
             cwd=place,
             env={**os.environ, **NEVER_WORSE},
             stdin=subprocess.PIPE,
@@ -116,6 +118,48 @@ def test_what_can_be_read_but_once_is_compiled_once(
         assert process.returncode == 0
         objects.append((place / "reads.o").read_bytes())
     assert objects[0] == objects[1]
+
+
+# Compilations, each on a line of its own.
+COUNTING = 'for word; do case "$word" in -c) echo >> compilations;; esac; done\nexec $CLANG "$@"\n'
+
+
+def test_only_large_objects_are_compared(damageable: Compiler, toolchain: Toolchain, place: Path) -> None:
+    stand_in = damageable.stand_in(place.parent / "tools", COUNTING)
+    table = "const char table[1500] = {1};\n"
+    for name, expected, num_compilations in (
+        ("fat", damageable.with_policy, 1),
+        ("large_fat", damageable.plain, 2),
+        ("large_lean", damageable.with_policy, 2),
+    ):
+        if name.startswith("large_"):
+            (place / f"{name}.c").write_text(table + (place / f"{name.removeprefix('large_')}.c").read_text())
+        arguments = ["-Oz", "-c", f"{name}.c", "-o"]
+        assert expected([*arguments, "expected.o"], place).returncode == 0
+        assert (text_bytes(toolchain, place / "expected.o") > 1000) == name.startswith("large_")
+        result = damageable.run([*arguments, "made.o"], place, {**stand_in, "MLGO_NEVER_WORSE_ABOVE_KB": "1"})
+        assert (result.returncode, result.stderr) == (0, "")
+        assert (place / "made.o").read_bytes() == (place / "expected.o").read_bytes(), name
+        assert len((place / "compilations").read_text()) == num_compilations, name
+        (place / "compilations").unlink()
+
+
+def test_the_settings(compiler: Compiler, place: Path) -> None:
+    """A bound switches the comparison on; the switch has the last word."""
+    above = {"MLGO_NEVER_WORSE_ABOVE_KB": "12"}
+    cases: tuple[tuple[dict[str, str], str], ...] = (
+        ({"MLGO_NEVER_WORSE": "1"}, "yes"),
+        (above, "above 12 kB"),
+        ({"MLGO_NEVER_WORSE_ABOVE_KB": "0"}, "yes"),
+        ({"MLGO_NEVER_WORSE": "0", **above}, "no"),
+        ({}, "no"),
+    )
+    for environment, shown in cases:
+        assert f"\nnever worse: {shown}\n" in compiler.run(["--mlgo-info"], place, environment).stdout
+    for wrong in ("-1", "1.5", "12kB", "9" * 30):
+        result = compiler.run(["-Oz", "-c", "lean.c"], place, {"MLGO_NEVER_WORSE_ABOVE_KB": wrong})
+        assert result.stderr == f"error: mlgo: MLGO_NEVER_WORSE_ABOVE_KB: expected a whole number, found {wrong}\n"
+        assert result.returncode == 1
 
 
 @pytest.mark.parametrize(("attribute", "kept"), [("", "plain"), ("__attribute__((weak)) ", "policy")])

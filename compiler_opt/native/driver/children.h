@@ -90,6 +90,9 @@ class Children {
     // The signals are delivered during ppoll only.
     sigprocmask(SIG_BLOCK, &handled_, &outside_);
   }
+  ~Children() { restore_signals(); }
+  Children(const Children &) = delete;
+  Children &operator=(const Children &) = delete;
 
   // Runs a command and waits for it. With `keep_output`, its output is in the outcome; otherwise it goes to ours. The
   // child inherits our open files, except for the `hidden` ones.
@@ -131,12 +134,16 @@ class Children {
  private:
   static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-  [[noreturn]] void exec_with_default_signals(const std::vector<char *> &arguments) const {
-    // The child shares our memory until exec: a handler that runs in it would record a signal that we did not receive.
+  void restore_signals() const {
+    // A child shares our memory until exec: a handler that runs in it would record a signal that we did not receive.
     for (const int number : kSignals)
       if (sigismember(&handled_, number) == 1)
         ::signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &outside_, nullptr);
+  }
+
+  [[noreturn]] void exec_with_default_signals(const std::vector<char *> &arguments) const {
+    restore_signals();
     exec_command(arguments);
   }
 

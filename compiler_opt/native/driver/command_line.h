@@ -50,12 +50,69 @@ inline std::vector<std::string> split_words(const std::string &text) {
   return words;
 }
 
+// What clang's own configuration adds to a command line.
+struct Configuration {
+  std::vector<std::string> options;  // from configuration files
+  bool links_by_lld = false;
+
+  // Parses what clang prints with -###: its configuration files, and its commands, the last of which is the linker's.
+  static Configuration parse(const std::string &printed) {
+    static constexpr std::string_view kFile = "Configuration file: ";
+    Configuration found;
+    std::string last;
+    for (size_t start = 0; start < printed.size();) {
+      const size_t end = std::min(printed.find('\n', start), printed.size());
+      const std::string line = printed.substr(start, end - start);
+      if (starts_with(line, kFile))
+        found.read_options(line.substr(kFile.size()), 0);
+      if (starts_with(line, " \""))
+        last = line;
+      start = end + 1;
+    }
+    const std::vector<std::string> linker = split_words(last);
+    found.links_by_lld = !linker.empty() && base_name(linker[0]).find("lld") != std::string_view::npos;
+    return found;
+  }
+
+ private:
+  void read_options(const std::string &path, int depth) {
+    const std::string text = depth > 16 ? "" : read_file(path);
+    for (size_t start = 0; start < text.size();) {
+      const size_t end = std::min(text.find('\n', start), text.size());
+      for (const std::string &word : split_words(text.substr(start, end - start))) {
+        if (word[0] == '#')
+          break;
+        const std::string name = word.substr(std::min<size_t>(word.size(), 1));
+        if (word[0] == '@')  // A relative name is relative to the file that includes it.
+          read_options(starts_with(name, "/") ? name : path.substr(0, path.rfind('/') + 1) + name, depth + 1);
+        else if (word[0] != '$' && word != "\\")  // Options after $ are the linker's; a backslash continues the line.
+          options.push_back(word);
+      }
+      start = end + 1;
+    }
+  }
+};
+
 // A parsed command line.
 class CommandLine {
  public:
   explicit CommandLine(const std::vector<std::string> &arguments) {
     expand(arguments, 0);
     read();
+  }
+
+  // With the configuration that clang has printed for the command line.
+  CommandLine(const std::vector<std::string> &arguments, const Configuration &configuration) {
+    expand(configuration.options, 0);
+    expand(arguments, 0);
+    read();
+    lld_ = configuration.links_by_lld;
+  }
+
+  // Whether clang must be asked for its configuration: for a file that the command line names, or for the linker.
+  bool depends_on_configuration() const {
+    return is_complete_ && !stops_early_ &&
+           (names_configuration_ || (lto_ && !thin_ && !names_linker_ && last_step_ == Step::kLink && num_inputs_ > 0));
   }
 
   // Whether a source goes through LLVM's passes, and all sources can be read a second time.
@@ -144,7 +201,11 @@ class CommandLine {
       } else if (argument == "-ffat-lto-objects" || argument == "-fno-fat-lto-objects") {
         fat = argument[2] == 'f' && argument[3] == 'a';
       } else if (starts_with(argument, "-fuse-ld=") || starts_with(argument, "--ld-path=")) {
+        names_linker_ = true;
         lld_ = base_name(argument.substr(argument.find('=') + 1)).find("lld") != std::string_view::npos;
+      } else if (starts_with(argument, "--config")) {
+        names_configuration_ = true;
+        i += argument == "--config";
       } else if (argument == "--output" || (starts_with(argument, "-o") && !starts_with(argument, "-obj"))) {
         output = value(argument[1] == '-' ? argument : "-o");
       } else if (starts_with(argument, "--output=")) {
@@ -238,7 +299,7 @@ class CommandLine {
   static constexpr std::string_view kRecords[] = {"-grecord-command-line", "-grecord-gcc-switches",
                                                   "-frecord-command-line", "-frecord-gcc-switches"};
   static constexpr std::string_view kTakesValue[] = {
-      "--analyzer-output", "--assert", "--config", "--define-macro", "--for-linker", "--include-directory",
+      "--analyzer-output", "--assert", "--define-macro", "--for-linker", "--include-directory",
       "--include-directory-after", "--library-directory", "--param", "--prefix", "--serialize-diagnostics",
       "--sysroot", "--undefine-macro", "--working-directory", "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MQ",
       "-MT", "-T", "-Tbss", "-Tdata", "-Ttext", "-U", "-Xanalyzer", "-Xassembler", "-Xclangas",
@@ -269,6 +330,7 @@ class CommandLine {
   bool stops_early_ = false;
   bool can_read_again_ = true;
   bool lto_ = false, thin_ = false, lld_ = false;
+  bool names_linker_ = false, names_configuration_ = false;
   bool writes_side_files_ = false, is_recorded_ = false;
   size_t num_inputs_ = 0, num_sources_ = 0;
   Step last_step_ = Step::kLink;

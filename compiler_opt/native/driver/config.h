@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace mlgo::config {
 
@@ -16,7 +17,8 @@ struct File {
 
 struct Compiler {
   int major;
-  const char *clang;
+  const char *clang;    // may be relative to the prefix
+  const char *version;  // of LLVM, if no other may load the plugin; otherwise empty
   File plugin, decisions;
   const char *about_decisions;
 };
@@ -28,6 +30,7 @@ extern const std::size_t kNumLevels;
 extern const bool kHasPolicy;
 extern const char kPolicy[];  // its checksum
 extern const bool kNeverWorse;
+extern const std::uint64_t kNeverWorseAboveKb;  // for objects with more text; a kB is 1000 bytes
 extern const bool kStrict;
 
 }  // namespace mlgo::config

@@ -6,12 +6,14 @@
 // once, or a compiler cache would store the object as the policy's. Preprocessing, syntax checks, assembling and
 // linking are unaffected.
 //
-// Environment variables override the deployment (1 for yes, 0 for no): MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE.
+// Environment variables override the deployment: MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE (1 for yes, 0 for no),
+// MLGO_NEVER_WORSE_ABOVE_KB, MLGO_CLANG (a compiler). MLGO_LOG names a file for decisions; objects do not depend on it.
 // `--mlgo-info` prints everything that an object depends on besides its command line.
 
 #include "children.h"
 #include "command_line.h"
 #include "config.h"
+#include "decision_log.h"
 #include "elf_file.h"
 #include "environment.h"
 #include "failures.h"
@@ -35,12 +37,15 @@ class Driver {
     // Either name selects C++: that of the command (a link `c++` to mlgo-clang), or that of the file (mlgo-clang++).
     is_cpp_ = base_name(invoked_as).find("++") != std::string_view::npos ||
               base_name(own).find("++") != std::string_view::npos;
-    plugin_ = own.substr(0, own.rfind('/', own.rfind('/') - 1)) + "/lib/" + compiler_.plugin.name;
+    prefix_ = own.substr(0, own.rfind('/', own.rfind('/') - 1));
+    plugin_ = prefix_ + "/lib/" + compiler_.plugin.name;
     if (*compiler_.decisions.name)
-      decisions_ = plugin_.substr(0, plugin_.rfind('/') + 1) + compiler_.decisions.name;
+      decisions_ = prefix_ + "/lib/" + compiler_.decisions.name;
     clang_ = find_clang();
     strict_ = boolean_variable("MLGO_STRICT").value_or(config::kStrict);
-    never_worse_ = boolean_variable("MLGO_NEVER_WORSE").value_or(config::kNeverWorse);
+    const std::optional<uint64_t> above_kb = number_variable("MLGO_NEVER_WORSE_ABOVE_KB");
+    never_worse_ = boolean_variable("MLGO_NEVER_WORSE").value_or(config::kNeverWorse || above_kb);
+    never_worse_above_kb_ = above_kb.value_or(config::kNeverWorseAboveKb);
     disabled_ = boolean_variable("MLGO_DISABLE").value_or(false);
   }
 
@@ -49,7 +54,7 @@ class Driver {
       show_info();
     if (disabled_)
       exec_command(plain_command());
-    const CommandLine line(arguments_);
+    const CommandLine line = read_command_line();
     if (!is_trained_for(line.level()) || !(line.compiles() || line.optimizes_at_link()) ||
         line.names_one_shot_input())
       exec_command(plain_command());
@@ -76,27 +81,38 @@ class Driver {
       exec_command(plain_command());  // There is no output whose sizes could be compared.
     for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT",
                                  "MLGO_INLINER_SEED", "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE",
-                                 "MLGO_INLINER_DECISIONS", "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL",
-                                 "MLGO_REGALLOC_MODE"})
+                                 "MLGO_INLINER_DECISIONS", "MLGO_INLINER_DIFFERENCES", "MLGO_REGALLOC_POLICY",
+                                 "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL", "MLGO_REGALLOC_MODE"})
       unsetenv(variable);
     if (!config::kHasPolicy)
       setenv("MLGO_INLINER_MODE", "default", 1);
     if (!decisions_.empty())
       setenv("MLGO_INLINER_DECISIONS", decisions_.c_str(), 1);
+    setenv("MLGO_LLVM_VERSION", compiler_.version, 1);
     for (const char *variable : {"MLGO_INLINER_STRICT", "MLGO_REGALLOC_STRICT"}) {
       if (strict_)
         setenv(variable, "1", 1);
       else
         unsetenv(variable);
     }
+    log_.emplace();
     children_.emplace();
     inherited_ = inherited_one_shot_inputs();
-    if (never_worse_)
-      compile_both_ways(line);
     compile(line);
   }
 
  private:
+  CommandLine read_command_line() const {
+    const CommandLine line(arguments_);
+    if (!line.depends_on_configuration())
+      return line;
+    Children children;
+    const Outcome printed = children.run(plain_command({kPrintCommands}), true);
+    if (Children::signal() != 0)
+      exit_like({Children::signal(), "", ""});
+    return CommandLine(arguments_, Configuration::parse(printed.err));
+  }
+
   static const config::Compiler &choose(const std::string &invoked_as) {
     const std::string name(base_name(invoked_as));
     const size_t dash = std::min(name.rfind('-'), name.size());
@@ -114,15 +130,25 @@ class Driver {
     fail(name + ": the policy was not deployed for clang-" + suffix + "; deploy it again with that --clang_path");
   }
 
-  // The compiler of the deployment; if it was removed, one of the same version on PATH.
-  std::string find_clang() const {
-    if (is_compiler(compiler_.clang))
-      return compiler_.clang;
-    const std::string other = compiler_on_path(name_);
+  // The compiler that MLGO_CLANG names, or that of the deployment; if the latter was removed, one of the same version
+  // on PATH, unless it belongs to the same toolchain as the prefix.
+  std::string find_clang() {
+    if (const char *given = std::getenv("MLGO_CLANG"); given && *given) {
+      const std::string path = std::strchr(given, '/') ? given : compiler_on_path(given);
+      if (!is_compiler(path))
+        fail(std::string("MLGO_CLANG: expected a compiler, found ") + given, 127);
+      name_ = base_name(path);
+      return path;
+    }
+    const bool is_relative = compiler_.clang[0] != '/';
+    const std::string deployed = is_relative ? path_from(prefix_, compiler_.clang) : compiler_.clang;
+    if (is_compiler(deployed))
+      return deployed;
+    const std::string other = is_relative ? "" : compiler_on_path(name_);
     if (!other.empty())
       return other;
-    fail(std::string(compiler_.clang) + " is gone, and there is no " + name_ +
-             " on PATH; install it, or deploy the policy again for another",
+    fail(deployed + " is gone" + (is_relative ? "" : ", and there is no " + name_ + " on PATH") +
+             "; install it, set MLGO_CLANG, or deploy the policy again for another",
          127);
   }
 
@@ -213,74 +239,76 @@ class Driver {
       for (const std::string &option : includes.options())
         options.push_back(option);
     const Outcome with_policy = run_child(command_with(options, line), true);
-    if (with_policy.ok())
-      finish(with_policy);
+    const std::string pipe = includes.first_one_shot();
+    if (with_policy.ok()) {
+      if (pipe.empty() && is_compared(line))
+        keep_smaller(line, with_policy);
+      finish_with_policy(with_policy);
+    }
+    if (!strict_ && !pipe.empty())
+      fail_after(with_policy, line, "; not compiled again, since " + pipe + " can be read only once");
+    fall_back(line, with_policy);
+  }
+
+  // Compiles without the policy, unless strict.
+  [[noreturn]] void fall_back(const CommandLine &line, const Outcome &with_policy) {
     if (strict_)
       fail_after(with_policy, line, cache_note());
-    const std::string pipe = includes.first_one_shot();
-    if (!pipe.empty())
-      fail_after(with_policy, line, "; not compiled again, since " + pipe + " can be read only once");
     const Outcome plain = run_child(plain_command(), false, true);
     if (plain.ok())
       warn_about_fallback(line, with_policy);
     exit_like(plain);
   }
 
-  // Compiles without the policy first: its errors are the user's, and side files are then those of the policy's object.
-  [[noreturn]] void compile_both_ways(const CommandLine &line) {
+  // Whether never worse applies to the policy's object: if it is large, or cannot be measured.
+  bool is_compared(const CommandLine &line) const {
+    if (!never_worse_)
+      return false;
+    const std::optional<uint64_t> bytes = ElfFile(line.measurable_output()).text_bytes();
+    return !bytes || *bytes > never_worse_above_kb_ * 1000;
+  }
+
+  // Compiles again, without the policy, and keeps the better object with the side files of its own compilation.
+  [[noreturn]] void keep_smaller(const CommandLine &line, const Outcome &with_policy) {
     const std::string &output = line.measurable_output();
-    const std::string plain_output = output + ".mlgo-" + std::to_string(getpid());
-    const IncludeList includes;
-    const Command list = line.compiles() ? includes.options() : Command();
-    const Outcome plain = run_child(command_with(list, line), true);
-    if (!plain.ok()) {
-      plain.replay();
-      exit_like(plain);
-    }
-    if (!includes.first_one_shot().empty() || rename(output.c_str(), plain_output.c_str()) != 0)
-      finish(plain);
-    stash_ = plain_output;
-    const Outcome with_policy = run_child(command_with(policy_options(line), line), true, true);
-    if (!with_policy.ok()) {
-      if (strict_) {
-        unlink(plain_output.c_str());
-        fail_after(with_policy, line, cache_note());
-      }
-      warn_about_fallback(line, with_policy);
-    }
-    if (!with_policy.ok() || !is_better(output, plain_output)) {
-      keep_plain(line, plain_output);
+    stash_ = output + ".mlgo-" + std::to_string(getpid());
+    if (rename(output.c_str(), stash_.c_str()) != 0)
+      finish_with_policy(with_policy);
+    Command options;
+    add_terminal(&options);
+    const Outcome plain = run_child(command_with(options, line), true, true);
+    if (plain.ok() && !is_better(stash_, output)) {
+      unlink(stash_.c_str());
       finish(plain);
     }
-    unlink(plain_output.c_str());
-    finish(with_policy);
+    if (plain.ok() && line.writes_side_files()) {
+      unlink(stash_.c_str());
+      log_->clear();
+      const Outcome again = run_child(command_with(policy_options(line), line), true, true);
+      if (!again.ok())
+        fall_back(line, again);
+    } else if (rename(stash_.c_str(), output.c_str()) != 0) {
+      fail(output + ": " + std::strerror(errno));
+    }
+    finish_with_policy(with_policy);
   }
 
   // Whether the object is smaller and defines the same strong symbols; if not, the source has changed in the meantime.
-  static bool is_better(const std::string &output, const std::string &plain_output) {
-    const ElfFile with_policy(output), plain(plain_output);
+  static bool is_better(const std::string &policy_output, const std::string &plain_output) {
+    const ElfFile with_policy(policy_output), plain(plain_output);
     const std::optional<uint64_t> bytes = with_policy.text_bytes(), plain_bytes = plain.text_bytes();
     return bytes && plain_bytes && *bytes < *plain_bytes && with_policy.strong_symbols() &&
            with_policy.strong_symbols() == plain.strong_symbols();
   }
 
+  [[noreturn]] void finish_with_policy(const Outcome &outcome) const {
+    log_->keep();
+    finish(outcome);
+  }
+
   [[noreturn]] static void finish(const Outcome &outcome) {
     outcome.replay();
     _exit(0);
-  }
-
-  void keep_plain(const CommandLine &line, const std::string &plain_output) {
-    if (line.writes_side_files()) {
-      // The side files are now those of the compilation with the policy.
-      unlink(plain_output.c_str());
-      const Outcome again = run_child(plain_command(), true, true);
-      if (!again.ok()) {
-        again.replay();
-        exit_like(again);
-      }
-    } else if (rename(plain_output.c_str(), line.measurable_output().c_str()) != 0) {
-      fail(line.measurable_output() + ": " + std::strerror(errno));
-    }
   }
 
   // Runs a command; ends this process too if a signal asks for that. With `again`, inherited files that an earlier
@@ -329,9 +357,14 @@ class Driver {
     std::string text = "policy: " + std::string(config::kPolicy) + "\nlevels:";
     for (std::size_t index = 0; index < config::kNumLevels; index++)
       text += std::string(" -") + config::kLevels[index];
-    const auto yes_or_no = [](bool yes) { return yes ? "yes" : "no"; };
-    text += std::string("\nnever worse: ") + yes_or_no(never_worse_) + "\nstrict: " + yes_or_no(strict_) +
+    const auto yes_or_no = [](bool yes) { return std::string(yes ? "yes" : "no"); };
+    text += "\nnever worse: " +
+            (never_worse_ && never_worse_above_kb_ != 0 ? "above " + std::to_string(never_worse_above_kb_) + " kB"
+                                                        : yes_or_no(never_worse_)) +
+            "\nstrict: " + yes_or_no(strict_) +
             "\ndisabled: " + yes_or_no(disabled_) + "\nclang: " + clang_ + " (" + identity(clang_) + ")\n";
+    if (*compiler_.version)
+      text += std::string("only version: ") + compiler_.version + "\n";
     for (const std::string &library : libraries_of(clang_, &*children_))
       if (starts_with(base_name(library), "libLLVM") || starts_with(base_name(library), "libclang"))
         text += "library: " + library + " (" + identity(library) + ")\n";
@@ -346,14 +379,16 @@ class Driver {
 
   const Command arguments_;
   const config::Compiler &compiler_;
-  const std::string name_;
+  std::string name_;  // of the compiler, for messages
   bool is_cpp_ = false;
   bool strict_ = false, never_worse_ = false, disabled_ = false;
-  std::string plugin_, clang_;
+  uint64_t never_worse_above_kb_ = 0;
+  std::string prefix_, plugin_, clang_;
   std::string decisions_;  // the decision file, if any
   std::string cache_;  // the compiler cache that will store the object, if any
   std::vector<int> inherited_;
   std::string stash_;  // a file to remove if we are interrupted
+  std::optional<DecisionLog> log_;
   std::optional<Children> children_;
 };
 

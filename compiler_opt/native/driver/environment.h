@@ -6,9 +6,11 @@
 #include "files.h"
 
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -36,6 +38,17 @@ inline std::optional<bool> boolean_variable(const char *name) {
     if (strcasecmp(value, no) == 0)
       return false;
   fail(std::string(name) + ": expected 1 or 0, found " + value);
+}
+
+// The value of an environment variable that is a number; nullopt if it is unset or empty.
+inline std::optional<uint64_t> number_variable(const char *name) {
+  const char *value = std::getenv(name);
+  if (!value || !*value)
+    return std::nullopt;
+  const std::string_view text(value);
+  if (text.size() > 12 || text.find_first_not_of("0123456789") != std::string_view::npos)
+    fail(std::string(name) + ": expected a whole number, found " + value);
+  return std::strtoull(value, nullptr, 10);
 }
 
 // The compiler cache that started this process and will store its object, or empty. Not every cache can be detected.

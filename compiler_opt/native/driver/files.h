@@ -3,6 +3,7 @@
 #ifndef COMPILER_OPT_NATIVE_DRIVER_FILES_H_
 #define COMPILER_OPT_NATIVE_DRIVER_FILES_H_
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <string>
@@ -19,6 +20,13 @@ inline bool ends_with(std::string_view text, std::string_view end) {
 }
 
 inline std::string_view base_name(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
+
+// A path relative to an absolute folder without symbolic links, as an absolute path without leading `..`.
+inline std::string path_from(std::string folder, std::string path) {
+  for (; starts_with(path, "../"); path.erase(0, 3))
+    folder.erase(std::min(folder.rfind('/'), folder.size()));
+  return folder + "/" + path;
+}
 
 inline bool is_regular_file(const std::string &path) {
   struct stat status;

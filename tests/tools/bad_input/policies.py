@@ -64,6 +64,18 @@ MISTAKES = (
         ("file: not a decision file, or damaged", "search again"),
     ),
     Mistake("no such level", ("deploy",), {"levels": "Oz,fast"}, ("--levels: expected some of O0", "found fast")),
+    Mistake(
+        "never worse above less than nothing",
+        ("deploy",),
+        {"never_worse_above_kb": "-1"},
+        ("--never_worse_above_kb=-1: -1 is not an integer in the range",),
+    ),
+    Mistake(
+        "versions of a folder",
+        ("deploy",),
+        {"output": "corpus", "versioned": "true"},
+        ("corpus: expected nothing, or the link of an earlier --versioned",),
+    ),
     Mistake("output is a file", ("deploy",), {"output": "file"}, ("file: expected the name of a folder", "another")),
     Mistake(
         "policy to start from missing",

@@ -1,0 +1,33 @@
+"""CMake toolchain files that select the compilers of a deployment."""
+
+from collections.abc import Collection
+
+_BUILD_TYPE = "MINSIZEREL"
+_LEVEL_OF_CMAKE, _LEVEL_OF_POLICIES = "Os", "Oz"
+
+
+def cmake_toolchain(suffix: str, levels: Collection[str]) -> str:
+    """A toolchain file, which finds the prefix relative to itself.
+
+    Args:
+      suffix: of the drivers, `-NN` or empty.
+      levels: at which the policy decides. If it does so at -Oz, but not at CMake's level for `MinSizeRel`, that build
+        type gets -Oz, unless the user has set its options.
+    """
+    name = f"share/mlgo/toolchain{suffix}.cmake"
+    lines = [
+        f"# cmake -B build -DCMAKE_TOOLCHAIN_FILE=PREFIX/{name} -DCMAKE_BUILD_TYPE=MinSizeRel",
+        'get_filename_component(MLGO_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)',
+        f'set(CMAKE_C_COMPILER "${{MLGO_PREFIX}}/bin/mlgo-clang{suffix}")',
+        f'set(CMAKE_CXX_COMPILER "${{MLGO_PREFIX}}/bin/mlgo-clang++{suffix}")',
+    ]
+    if _LEVEL_OF_POLICIES in levels and _LEVEL_OF_CMAKE not in levels:
+        lines += [
+            f"# The policy decides at -{_LEVEL_OF_POLICIES}, but CMake's own level is -{_LEVEL_OF_CMAKE}.",
+            *(
+                f'set(CMAKE_{language}_FLAGS_{_BUILD_TYPE} "-{_LEVEL_OF_POLICIES} -DNDEBUG" CACHE STRING '
+                f'"Flags used by the {language} compiler during {_BUILD_TYPE} builds.")'
+                for language in ("C", "CXX")
+            ),
+        ]
+    return "\n".join(lines) + "\n"
