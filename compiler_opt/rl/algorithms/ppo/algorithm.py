@@ -134,8 +134,11 @@ class PPOLearner:
           means over the iteration: `loss`, `gradient_norm` (before clipping) and, with a policy to start from,
           `kl_to_start` of its minibatches; `gradient_steps`; `entropy`, and the distance from the policy that decided,
           as `kl` and `clip_fraction`; with `kl_target`, `kl_weight`, the penalty's weight in the next iteration.
+          Nothing for an empty batch.
         """
         config = self._config
+        if not len(batch):
+            return {}
         if self._before is not None:
             networks.assign(self._before, self.weights())
         batch = batch.sample(config.max_decisions, rng)

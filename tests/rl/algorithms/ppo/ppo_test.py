@@ -43,8 +43,8 @@ def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) 
     actions = (rng.random(size) < probability).astype(np.int64)
     log_probs = np.log(np.where(actions == 1, probability, 1 - probability))
     advantages = np.where(actions == (features["b"] > 0), 1.0, -1.0)
-    columns = (log_probs, advantages, advantages, np.ones(size))
-    return Batch(features, actions, *(column.astype("f4") for column in columns), np.ones(size, bool))
+    log_probs, advantages = log_probs.astype("f4"), advantages.astype("f4")
+    return Batch(features, actions, log_probs, advantages, advantages, np.ones(size, "f4"), np.ones(size, bool))
 
 
 def test_it_learns_a_rule() -> None:
@@ -209,7 +209,9 @@ def test_an_untrained_value_network_is_refused() -> None:
 
 def test_a_large_iteration_is_sampled_down() -> None:
     learner, rng = _learner(max_decisions=100), np.random.default_rng(0)
-    metrics = learner.update(_batch(learner, rng, 300), rng)
+    batch = _batch(learner, rng, 300)
+    assert learner.update(batch.take(np.arange(0)), rng) == {}
+    metrics = learner.update(batch, rng)
     assert metrics["gradient_steps"] == 3 and metrics["gradient_norm"] > 0
     # 3 epochs of one minibatch of 100 decisions.
     assert int(learner.agent.train_step_counter.numpy()) == 3
