@@ -16,6 +16,10 @@ from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.export.formats import write_development_model
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.spaces.heads.head import Head
+
+_OBSERVATION = "observation "
+"""Begins the names of columns that are observations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,17 +44,46 @@ class Batch:
     weights: np.ndarray
     is_last: np.ndarray
 
+    @classmethod
+    def empty(cls, head: Head) -> "Batch":
+        """No decisions, in the types and shapes of a head."""
+        observations = {
+            name: np.empty((0, *spec.shape), spec.dtype.as_numpy_dtype)
+            for name, spec in head.observation_spec().items()
+        }
+        actions, nothing = np.empty(0, head.action_spec("action").dtype.as_numpy_dtype), np.empty(0, np.float32)
+        return cls(observations, actions, nothing, nothing, nothing, nothing, np.empty(0, bool))
+
+    @classmethod
+    def from_rows(cls, rows: Mapping[str, np.ndarray]) -> "Batch":
+        """What `rows` returned."""
+        observed = {name: values for name, values in rows.items() if name.startswith(_OBSERVATION)}
+        others = {name: values for name, values in rows.items() if name not in observed}
+        return cls({name.removeprefix(_OBSERVATION): values for name, values in observed.items()}, **others)
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """All columns by name, for a `Replay`."""
+        columns = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        observations = columns.pop("observations")
+        return {**{_OBSERVATION + name: values for name, values in observations.items()}, **columns}
+
     def __len__(self) -> int:
         return len(self.actions)
 
     def take(self, indices: np.ndarray) -> "Batch":
-        columns = (self.actions, self.log_probs, self.advantages, self.returns, self.weights, self.is_last)
-        observations = {name: values[indices] for name, values in self.observations.items()}
-        return Batch(observations, *(values[indices] for values in columns))
+        return Batch.from_rows({name: values[indices] for name, values in self.rows().items()})
 
     def sample(self, count: int, rng: np.random.Generator) -> "Batch":
         """At most `count` of the decisions, drawn without replacement."""
         return self if len(self) <= count else self.take(rng.choice(len(self), count, replace=False))
+
+    def sample_rollouts(self, count: int, rng: np.random.Generator) -> "Batch":
+        """At most `count` of the decisions, of whole rollouts in random order; the first one may lack its beginning."""
+        if len(self) <= count:
+            return self
+        [lasts] = np.nonzero(self.is_last)
+        rollouts = np.split(np.arange(len(self)), lasts[:-1] + 1)
+        return self.take(np.concatenate([rollouts[index] for index in rng.permutation(len(rollouts))])[-count:])
 
 
 class DecisionSampler:
