@@ -7,6 +7,7 @@ import pytest
 
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import algorithms
+from compiler_opt.spaces.continuous import Continuous
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 from compiler_opt.tools import gin_settings
 
@@ -42,6 +43,7 @@ def test_each_problem_has_the_same_files() -> None:
         for stem in CLASSES
         if (stem not in ("optimize", "ppo_from_flips", "ir2vec", "plugin_features") or problems.load(name).is_size)
         and (stem != "counterfactuals_nn_agent" or isinstance(problems.load(name).action_space, MaskedCategorical))
+        and (stem != "dqn_nn_agent" or not isinstance(problems.load(name).action_space, Continuous))
         and (stem != "flips_nn_agent" or problems.load(name).is_size)
         and (stem != "evolution_nn_agent" or problems.load(name).rule is not None)
     }

@@ -4,10 +4,12 @@ Legend: G rollouts of a group.
 
     for each module: compile it once for each of collection_policy.policies(module)
     for each module: compile it once for each of collection_policy.follow_ups(those rollouts)
+    a rollout without a finite score counts as a failure
 """
 
 import abc
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Generic
 
@@ -160,7 +162,8 @@ def collect_groups(
                 seeds = _seeds((*seed, index), num_before[index], len(own))
                 jobs += [Job(module, policy, each, settings) for policy, each in zip(own, seeds, strict=True)]
             progress.total = (progress.total or 0) + len(jobs)
-            rollouts = iter(rollouts_in_order(jobs, pool, progress))
+            done = rollouts_in_order(jobs, pool, progress)
+            rollouts = iter([_scored(rollout, pool.problem, baseline) for rollout in done])
             return [[Attempt(policy, next(rollouts)) for policy in own] for own in policies]
 
         firsts = roll_out([collection_policy.policies(module, rng) for module in by_size], [0] * len(by_size))
@@ -205,6 +208,19 @@ def rollouts_in_order(jobs: Sequence[Job], pool: WorkerPool[Measurement], progre
         done[id(job)] = rollout
         progress.update()
     return [done[id(job)] for job in jobs]
+
+
+def _scored(
+    rollout: Rollout[Measurement], problem: Problem[Measurement, Context], baseline: Baseline[Context]
+) -> Rollout[Measurement]:
+    """The rollout; a failure if its score is not a finite number, from which nothing could be learned."""
+    if rollout.measurement is None:
+        return rollout
+    score = problem.score(rollout.measurement, baseline.contexts[rollout.project])
+    if math.isfinite(score):
+        return rollout
+    failure = f"{rollout.module}: expected a finite score, found {score}"
+    return dataclasses.replace(rollout, trajectory=None, measurement=None, failure=failure)
 
 
 def _seeds(entropy: tuple[int, ...], start: int, count: int) -> list[int]:

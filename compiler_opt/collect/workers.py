@@ -71,6 +71,7 @@ class WorkerPool(Generic[Measurement]):
             ...
 
     Attributes:
+      problem: what is decided and measured.
       scratch: a folder that the workers can read; removed with the pool.
       policies: the folder of learned policies, in `scratch`.
     """
@@ -97,7 +98,8 @@ class WorkerPool(Generic[Measurement]):
             work at a time.
         """
         self.num_workers = num_workers or len(os.sched_getaffinity(0))
-        self._toolchain, self._problem = toolchain, problem
+        self.problem = problem
+        self._toolchain = toolchain
         self._slack_s = slack_s
         self._patience_s = patience_s
         self._available_bytes = available_bytes
@@ -112,7 +114,7 @@ class WorkerPool(Generic[Measurement]):
     def __enter__(self) -> "WorkerPool[Measurement]":
         self.scratch = self._stack.enter_context(scratch_directory())
         self.policies = PolicyFolder(self.scratch / "policies")
-        self._settings = WorkerSettings(self._toolchain, self._problem, self.num_workers, self.policies)
+        self._settings = WorkerSettings(self._toolchain, self.problem, self.num_workers, self.policies)
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
         return self
 
@@ -195,7 +197,7 @@ class WorkerPool(Generic[Measurement]):
 
     def _write_policy(self, policy: LearnedPolicy) -> None:
         for backend in backends.installed():
-            backend.write_policy(policy, self._problem, self._toolchain, self.policies)
+            backend.write_policy(policy, self.problem, self._toolchain, self.policies)
 
     def _start_workers(self, wanted: int) -> None:
         """Starts workers until there are as many as wanted and allowed.

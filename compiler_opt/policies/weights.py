@@ -115,6 +115,12 @@ class NetworkWeights:
             activations = np.maximum(activations @ kernel + bias, 0)
         return activations @ last[0] + last[1]
 
+    def scaled(self, factor: float) -> "NetworkWeights":
+        """The same network, its outputs multiplied by a factor."""
+        kernels = (*self.kernels[:-1], self.kernels[-1] * np.float32(factor))
+        biases = (*self.biases[:-1], self.biases[-1] * np.float32(factor))
+        return dataclasses.replace(self, kernels=kernels, biases=biases)
+
     def with_margin(self, margin: float | None) -> "NetworkWeights":
         """The same network with another margin; itself for None. Raises PolicyError if the margin is out of range."""
         return self if margin is None else dataclasses.replace(self, margin=margin)

@@ -4,7 +4,9 @@ import dataclasses
 import operator
 
 from compiler_opt.collect import backends
+from compiler_opt.collect.advantages import Advantages
 from compiler_opt.corpus.sampling import check_sampling
+from compiler_opt.errors import ConfigError
 
 POLICY_DIR = "policy"
 """The policy's folder in that of a warm start or training."""
@@ -29,7 +31,8 @@ class TrainingConfig:
       backend: how decisions get into the compiler, see `RolloutSettings`.
       counts_copies: whether what a part that a linker keeps one copy of costs follows the policy: it is divided by the
         number of modules that emit it in their latest rollouts. Otherwise, by the number under the default.
-      learning_rate_decay: for `ppo`, the learning rate at the end of the training, as a share of the first.
+      learning_rate_decay: the learning rate at the end of the training, as a share of the first; for `ppo`, `reinforce`
+        and `dqn`.
       warmstart_policy_dir: folder of the policy to start from, such as one from behavioural cloning, or
         `pretrained:NAME`.
       seed: of all random choices.
@@ -117,6 +120,16 @@ class BehavioralCloningConfig:
         check_range(self, "label_smoothing", at_least=0, below=0.5)
         check_range(self, "holdout_fraction", over=0, below=1)
         check_range(self, "project_balance", at_least=0, at_most=1)
+
+
+def check_rollouts(config: TrainingConfig, advantages: Advantages) -> None:
+    """Raises ConfigError if modules have too few rollouts for these advantages."""
+    if config.rollouts_per_module < advantages.min_rollouts:
+        raise ConfigError(
+            f"train_eval.rollouts_per_module: expected at least {advantages.min_rollouts}, which these advantages "
+            f"compare with each other, found {config.rollouts_per_module}; use more, or "
+            "advantages.kind = 'moving_average'"
+        )
 
 
 _BOUNDS = {

@@ -1,7 +1,7 @@
 """An iteration's rollouts by a pool that compiles nothing: policies, seeds and groups."""
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -24,11 +24,22 @@ _MODULES = [Module(name, "p", Path("/nowhere")) for name in ("small", "empty", "
 _BASELINE = Baseline({"small": 1.0, "empty": 2.0, "large": 9.0, "broken": 4.0, "fragile": 3.0}, {"p": None}, {}, 0.0)
 
 
+class _Problem:
+    """A measurement is its own score: 1, or what `scores` has for module and policy."""
+
+    def __init__(self, scores: Mapping[tuple[str, str], float]) -> None:
+        self.scores = scores
+
+    def score(self, measurement: float, context: None) -> float:
+        return measurement
+
+
 class _Pool:
     """`empty` has no decisions, `broken` always fails, and `fragile` fails under policies of that name."""
 
-    def __init__(self) -> None:
+    def __init__(self, scores: Mapping[tuple[str, str], float]) -> None:
         self.jobs: list[Job] = []
+        self.problem = _Problem(scores)
 
     def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout]]:
         jobs = list(jobs)
@@ -38,7 +49,8 @@ class _Pool:
             name, policy = job.module.name, str(job.policy.name if job.policy is not None else None)
             failure = f"{name}: no luck" if name == "broken" or (name, policy) == ("fragile", "bad") else None
             trajectory = None if name == "empty" or failure else _TRAJECTORY
-            yield job, Rollout(name, "p", policy, job.seed, trajectory, None, 1.0, 0.5, failure)
+            measurement = None if failure else self.problem.scores.get((name, policy), 1.0)
+            yield job, Rollout(name, "p", policy, job.seed, trajectory, measurement, 1.0, 0.5, failure)
 
 
 class _WithFollowUps(CollectionPolicy):
@@ -55,8 +67,10 @@ class _WithFollowUps(CollectionPolicy):
         return [ConstantPolicy(0, str(number)) for number in range(rng.integers(1, 4))]
 
 
-def _collect(policy: CollectionPolicy, seed: int = 1) -> tuple[RolloutBatch, list[Job]]:
-    pool = _Pool()
+def _collect(
+    policy: CollectionPolicy, seed: int = 1, scores: Mapping[tuple[str, str], float] | None = None
+) -> tuple[RolloutBatch, list[Job]]:
+    pool = _Pool(scores or {})
     return collect_groups(_MODULES, policy, _BASELINE, cast(WorkerPool, pool), seed=(seed, 0)), pool.jobs
 
 
@@ -109,6 +123,16 @@ def test_the_only_success_is_compared_with_failures_or_named() -> None:
     assert batch.too_few == []
     batch, _ = _collect(_WithFollowUps())
     assert batch.too_few == ["fragile: 1 of 2 rollouts are left, of at least 2"]
+
+
+def test_a_score_that_is_not_finite_is_a_failure() -> None:
+    scores = {("large", "bad"): float("nan"), ("small", "good"): float("inf"), ("small", "bad"): float("nan")}
+    batch, _ = _collect(_TwoOfWhichOneFails(), scores=scores)
+    assert [(g.module, g.num_failures) for g in batch.groups] == [("large", 1), ("fragile", 1)]
+    assert [attempt.policy.name for attempt in batch.groups[0].attempts] == ["good"]
+    assert batch.failed_modules["small"] == "small: expected a finite score, found inf"
+    assert "large: expected a finite score, found nan" in batch.failures
+    check_failures(batch.failed_modules, 4)
 
 
 def test_a_run_stops_when_most_modules_fail() -> None:

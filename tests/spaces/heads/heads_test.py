@@ -19,6 +19,7 @@ from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import algorithm as ppo  # noqa: E402
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples  # noqa: E402
 from compiler_opt.rl.config import BehavioralCloningConfig  # noqa: E402
+from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
 from compiler_opt.spaces.continuous import ActionQuantizer, Continuous, ContinuousPolicy  # noqa: E402
 from compiler_opt.spaces.distributions import log_softmax, smoothed_labels  # noqa: E402
 from compiler_opt.spaces.heads.categorical import BinaryHead, MaskedCategoricalHead  # noqa: E402
@@ -86,8 +87,8 @@ def test_reinforcement_finds_the_cheapest_candidate() -> None:
         actions = (log_probs + rng.gumbel(size=log_probs.shape)).argmax(axis=-1)
         advantages = np.where(actions == _cheapest(features), 1.0, -1.0).astype("f4")
         taken = log_probs[np.arange(2000), actions].astype("f4")
-        columns = (actions, taken, advantages, advantages, np.ones_like(advantages))
-        metrics = learner.update(ppo.Batch(observations, *columns), rng)
+        columns = (actions, taken, advantages, advantages, np.ones_like(advantages), np.ones(2000, bool))
+        metrics = learner.update(Batch(observations, *columns), rng)
     features = _features(rng, 500)
     decided = head.logits(learner.weights(), head.observe(features)).argmax(axis=-1)
     assert np.mean(decided == _cheapest(features)) > 0.85
@@ -183,8 +184,8 @@ def test_reinforcement_finds_the_action() -> None:
         taken = head.evaluate_actions(learner.weights(), observations, actions)[0].astype("f4")
         loss = np.abs(actions - _wanted(features))
         advantages = ((loss.mean() - loss) / loss.std()).astype("f4")
-        columns = (actions, taken, advantages, advantages, np.ones_like(advantages))
-        metrics = learner.update(ppo.Batch(observations, *columns), rng)
+        columns = (actions, taken, advantages, advantages, np.ones_like(advantages), np.ones(2000, bool))
+        metrics = learner.update(Batch(observations, *columns), rng)
     features = _numbers(rng, 500)
     means = ContinuousPolicy(learner.weights(), _SCALE).means(features)
     # Always predicting the mean would be off by 0.8.

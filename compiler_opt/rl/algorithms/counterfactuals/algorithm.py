@@ -18,14 +18,9 @@ from compiler_opt.policies.policy import Counterfactual, CounterfactualPolicy, P
 from compiler_opt.policies.weights import NetworkWeights, mean_network
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
-from compiler_opt.rl.algorithms.counterfactuals.learner import (
-    GainLearner,
-    Samples,
-    load_samples,
-    log_gain,
-    save_samples,
-)
+from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, Samples, log_gain
 from compiler_opt.rl.learning import SEEDS_PER_NETWORK
+from compiler_opt.rl.replay import Replay
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 from compiler_opt.spaces.heads.networks import RANKS
@@ -148,8 +143,8 @@ class Counterfactuals(Algorithm):
         start = context.warm_start_weights()
         if start is not None:
             self._learner.warm_start(start)
-        self._directory = context.root_dir / "samples"
-        self._samples: list[Samples] = []
+        empty = Samples(np.empty((0, 2, len(head.features)), np.float32), np.empty(0, np.float32))
+        self._replay = Replay(context.root_dir / "samples", empty.rows(), config.max_samples)
         self._num_updates = 0
 
     def collection_policy(self) -> CollectionPolicy:
@@ -163,10 +158,8 @@ class Counterfactuals(Algorithm):
             return {}
         margin = config.first_margin + (config.last_margin - config.first_margin) * min(1.0, progress)
         correlation = self._learner.gain_correlation(new, margin)
-        save_samples(self._directory, self._num_updates, new)
-        self._samples.append(new)
-        self._forget()
-        samples = Samples.concatenate(self._samples)
+        self._replay.add(self._num_updates, new.rows())
+        samples = Samples.from_rows(self._replay.rows())
         metrics: dict[str, float] = {}
         if len(samples) >= config.first_samples:
             metrics = self._learner.update(samples, margin, config.steps, rng)
@@ -184,7 +177,7 @@ class Counterfactuals(Algorithm):
     def policy(self) -> NetworkWeights:
         """The mean of networks that are trained anew; with too few samples, the policy of the rollouts."""
         config, seed = self._config, self._context.config.seed
-        samples = Samples.concatenate(self._samples)
+        samples = Samples.from_rows(self._replay.rows())
         if len(samples) < max(1, config.first_samples):
             return self._learner.average.weights()
         networks = []
@@ -206,8 +199,7 @@ class Counterfactuals(Algorithm):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._num_updates = state["num_updates"]
-        self._samples = load_samples(self._directory, self._num_updates)
-        self._forget()
+        self._replay.restore(self._num_updates)
 
     def _new_learner(self, seed: int) -> GainLearner:
         return GainLearner(self._head, self._context.action_name, self._context.network, self._config, seed)
@@ -234,11 +226,6 @@ class Counterfactuals(Algorithm):
             gains = [log_gain(before.get(name, 0.0), after.get(name, 0.0), offset, largest) for name in changed]
             pairs = candidate_pairs(changed, observations, trajectory.advice, trajectory.sites)
             yield Samples(pairs, np.array(gains, np.float32))
-
-    def _forget(self) -> None:
-        """Drops the oldest samples beyond `max_samples`."""
-        while self._samples and sum(map(len, self._samples[1:])) >= self._config.max_samples:
-            del self._samples[0]
 
     def _score_change(self, group: Group) -> float:
         """Logarithm of the ratio of a module's score to the default's."""

@@ -14,25 +14,18 @@ the effect of each would drown in those of the others. Samples stay valid for lo
 """
 
 import dataclasses
-import logging
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from compiler_opt.array_files import load_arrays, save_arrays
-from compiler_opt.files import set_aside, sweep_temporaries
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
 from compiler_opt.rl.learning import AveragedWeights, correlation, mean_loss
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 
-_LOG = logging.getLogger(__name__)
-
-_MAX_BYTES = 1 << 32
 _STEPS_TO_AVERAGE = 20
 """Gradient steps between two updates of the moving average of the weights."""
 
@@ -56,38 +49,19 @@ class Samples:
         return Samples(self.ranks[indices], self.gains[indices])
 
     @classmethod
+    def from_rows(cls, rows: Mapping[str, np.ndarray]) -> "Samples":
+        """The samples of a `Replay`."""
+        return cls(rows["positions"], rows["gains"])
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """The samples for a `Replay`."""
+        return {"positions": self.ranks, "gains": self.gains}
+
+    @classmethod
     def concatenate(cls, parts: Sequence["Samples"]) -> "Samples":
         if not parts:
             return cls(np.empty((0, 2, 0), np.float32), np.empty(0, np.float32))
         return cls(np.concatenate([part.ranks for part in parts]), np.concatenate([part.gains for part in parts]))
-
-
-def save_samples(directory: Path, iteration: int, samples: Samples) -> None:
-    """Writes the samples of an iteration. Raises OutputError if that fails."""
-    directory.mkdir(parents=True, exist_ok=True)
-    save_arrays(directory / f"{iteration:06d}.npz", {"positions": samples.ranks, "gains": samples.gains})
-
-
-def load_samples(directory: Path, last_iteration: int) -> list[Samples]:
-    """Reads the samples of all iterations up to the last, and removes those of later ones.
-
-    A damaged file is set aside and logged.
-    """
-    found = []
-    sweep_temporaries(directory)
-    for path in sorted(directory.glob("*.npz")):
-        if path.stem > f"{last_iteration:06d}":
-            path.unlink()
-            continue
-        try:
-            arrays = load_arrays(path, _MAX_BYTES)
-            ranks, gains = arrays["positions"], arrays["gains"]
-            if ranks.ndim != 3 or gains.shape != ranks.shape[:1]:
-                raise ValueError(f"arrays of shapes {ranks.shape} and {gains.shape}")
-            found.append(Samples(ranks, gains))
-        except (OSError, ValueError, KeyError) as error:
-            _LOG.warning("%s: no samples of this run (%s); kept as %s, lost", path, error, set_aside(path).name)
-    return found
 
 
 def log_gain(before: float, after: float, offset: float, largest: float) -> float:

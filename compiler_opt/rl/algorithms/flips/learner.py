@@ -79,13 +79,8 @@ class SavingsLearner:
             distilled = dataclasses.replace(samples, saved=saved, weights=np.ones_like(saved))
             actors[0], _ = self._trained(distilled, 0.0, seed)
         metrics["distilled_correlation"] = correlation(self._saved(actors[0], samples.observations), saved)
-        weights, scale = (
-            self._head.to_weights(actors[0]),
-            self._config.largest_gain_bytes / self._config.bytes_per_logit,
-        )
-        kernels = (*weights.kernels[:-1], weights.kernels[-1] * np.float32(scale))
-        biases = (*weights.biases[:-1], weights.biases[-1] * np.float32(scale))
-        return dataclasses.replace(weights, kernels=kernels, biases=biases), metrics
+        scale = self._config.largest_gain_bytes / self._config.bytes_per_logit
+        return self._head.to_weights(actors[0]).scaled(scale), metrics
 
     def _trained(self, samples: Samples, weight_decay: float, seed: int) -> tuple[Any, float]:
         """An actor, and its loss in the last steps."""

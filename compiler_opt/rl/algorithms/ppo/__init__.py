@@ -1,11 +1,11 @@
-"""Proximal policy optimisation (PPO): clipped policy gradients from sampled rollouts."""
+"""Proximal policy optimisation (PPO): policy gradients from sampled rollouts, clipped or with a KL penalty."""
 
 import dataclasses
 
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
-from compiler_opt.rl.config import check_range
+from compiler_opt.rl.config import check_range, check_rollouts
 from compiler_opt.rl.training_context import TrainingContext
 
 
@@ -18,6 +18,10 @@ class PPOConfig:
       num_epochs: passes over the decisions of an iteration.
       minibatch_size: decisions per gradient step.
       importance_ratio_clipping: bound of the change of an action's probability, as a ratio over 1.
+      kl_target: 0 to clip the ratio. Otherwise the loss has a penalty instead: the KL divergence from the policy that
+        decided to the new one, with a weight that rises while an iteration's divergence is more than 1.5 times this
+        target, and falls while it is less than half of it; `importance_ratio_clipping` then only defines the metric
+        `clip_fraction`.
       entropy_regularization: weight of the policy's entropy in the objective; draws it towards equal probabilities, and
         so keeps it exploring.
       kl_to_start: weight, in the loss, of the KL divergence from the policy to the one that the training starts from;
@@ -34,6 +38,7 @@ class PPOConfig:
     num_epochs: int = 3
     minibatch_size: int = 4096
     importance_ratio_clipping: float = 0.2
+    kl_target: float = 0.0
     entropy_regularization: float = 0.1
     kl_to_start: float = 0.0
     value_pred_loss_coef: float = 0.0
@@ -46,7 +51,7 @@ class PPOConfig:
         check_range(self, "num_epochs", "minibatch_size", "max_decisions", at_least=1)
         check_range(self, "averaging", at_least=0, below=1)
         check_range(self, "project_balance", at_least=0, at_most=1)
-        check_range(self, "entropy_regularization", "kl_to_start", "value_pred_loss_coef", at_least=0)
+        check_range(self, "kl_target", "entropy_regularization", "kl_to_start", "value_pred_loss_coef", at_least=0)
         check_range(self, "learning_rate", "importance_ratio_clipping", "gradient_clipping", over=0)
 
 
@@ -58,12 +63,7 @@ def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
             "advantages.kind = 'moving_average' subtracts the value network's predictions: expected "
             "ppo.value_pred_loss_coef over 0, found 0, with which that network learns nothing; 0.5 is usual"
         )
-    if context.config.rollouts_per_module < advantages.min_rollouts:
-        raise ConfigError(
-            f"train_eval.rollouts_per_module: expected at least {advantages.min_rollouts}, which these advantages "
-            f"compare with each other, found {context.config.rollouts_per_module}; use more, or "
-            "advantages.kind = 'moving_average'"
-        )
+    check_rollouts(context.config, advantages)
     from compiler_opt.rl.algorithms.ppo.algorithm import PPO
 
     return PPO(context, config, advantages)

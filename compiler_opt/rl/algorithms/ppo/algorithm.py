@@ -5,65 +5,38 @@ Legend: N decisions of an iteration.
 Each decision is a sequence of length 1 (`[N, 1]`): `collect.advantages` assigns credit to decisions, so there is no
 discounting over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
 
-The losses are the agent's (`PPOClipAgent.get_loss`), the gradient step is ours: the agent's own would centre and scale
-the advantages of each minibatch, and leave out decisions whose advantage and return are 0.
+The losses are the agent's (`get_loss` of `PPOClipAgent` or `PPOKLPenaltyAgent`), the gradient step is ours: the agent's
+own would centre and scale the advantages of each minibatch, and leave out decisions whose advantage and return are 0.
 """
 
 import dataclasses
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from tf_agents.agents.ppo import ppo_clip_agent
+from tf_agents.agents.ppo import ppo_utils
+from tf_agents.agents.ppo.ppo_clip_agent import PPOClipAgent
+from tf_agents.agents.ppo.ppo_kl_penalty_agent import PPOKLPenaltyAgent
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.collect.advantages import Advantages, standardised
-from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
-from compiler_opt.corpus.sampling import project_weights
+from compiler_opt.collect.groups import CollectionPolicy, Group
 from compiler_opt.errors import ConfigError
-from compiler_opt.export.formats import write_development_model
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.ppo import PPOConfig
 from compiler_opt.rl.learning import AveragedWeights
+from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 
 _MAX_LOG_RATIO = 50.0
 """Log-ratios are clipped here so that exp() cannot overflow."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Batch:
-    """N decisions of an iteration.
-
-    Attributes:
-      observations: by name `[N, ...]`, see `Head.observe`.
-      actions: `[N]`, see `Head.actions`.
-      log_probs: `[N]` float32, of the actions under the policy that sampled them.
-      advantages: `[N]` float32.
-      returns: `[N]` float32, targets of the value network.
-      weights: `[N]` float32, how much each decision counts in the loss; 1 in the mean.
-    """
-
-    observations: Mapping[str, np.ndarray]
-    actions: np.ndarray
-    log_probs: np.ndarray
-    advantages: np.ndarray
-    returns: np.ndarray
-    weights: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.actions)
-
-    def take(self, indices: np.ndarray) -> "Batch":
-        columns = (self.actions, self.log_probs, self.advantages, self.returns, self.weights)
-        observations = {name: values[indices] for name, values in self.observations.items()}
-        return Batch(observations, *(values[indices] for values in columns))
+_KL_PENALTY = {"initial_adaptive_kl_beta": 1.0, "adaptive_kl_tolerance": 0.5, "kl_cutoff_factor": 0.0}
+"""The penalty's first weight, and the distance from the target, as a share of it, beyond which the weight changes."""
 
 
 class PPOLearner:
@@ -94,13 +67,18 @@ class PPOLearner:
         self.actor = head.actor(action_name, network, seed)
         self._critic = head.critic(network, seed)
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=1e-5)
-        self.agent = ppo_clip_agent.PPOClipAgent(
+        specific, agent_class = {"importance_ratio_clipping": config.importance_ratio_clipping}, PPOClipAgent
+        self._before: Any = None  # the policy that decided
+        if config.kl_target:
+            specific, agent_class = {**_KL_PENALTY, "adaptive_kl_target": config.kl_target}, PPOKLPenaltyAgent
+            self._before = head.actor(action_name, network, seed)
+        self.agent = agent_class(
             ts.time_step_spec(head.observation_spec()),
             action,
             optimizer=self.optimizer,
             actor_net=self.actor,
             value_net=self._critic,
-            importance_ratio_clipping=config.importance_ratio_clipping,
+            num_epochs=config.num_epochs,
             entropy_regularization=config.entropy_regularization,
             value_pred_loss_coef=config.value_pred_loss_coef,
             gradient_clipping=config.gradient_clipping,
@@ -109,6 +87,7 @@ class PPOLearner:
             compute_value_and_advantage_in_train=False,
             update_normalizers_in_train=False,
             train_step_counter=tf.Variable(0, dtype=tf.int64, name="train_step"),
+            **specific,
         )
         self.agent.initialize()
         self._action_dtype = action.dtype
@@ -154,11 +133,15 @@ class PPOLearner:
         Returns:
           means over the iteration: `loss`, `gradient_norm` (before clipping) and, with a policy to start from,
           `kl_to_start` of its minibatches; `gradient_steps`; `entropy`, and the distance from the policy that decided,
-          as `kl` and `clip_fraction`.
+          as `kl` and `clip_fraction`; with `kl_target`, `kl_weight`, the penalty's weight in the next iteration.
+          Nothing for an empty batch.
         """
         config = self._config
-        if len(batch) > config.max_decisions:
-            batch = batch.take(rng.choice(len(batch), config.max_decisions, replace=False))
+        if not len(batch):
+            return {}
+        if self._before is not None:
+            networks.assign(self._before, self.weights())
+        batch = batch.sample(config.max_decisions, rng)
         size = min(config.minibatch_size, len(batch))
         steps: list[dict[str, float]] = []
         for _ in range(config.num_epochs):
@@ -168,7 +151,10 @@ class PPOLearner:
                 steps.append(self._step(batch.take(order[start : start + size])))
         self.average.add()
         means = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
-        return {**means, "gradient_steps": len(steps), **self._movement(batch)}
+        metrics = {**means, "gradient_steps": len(steps), **self._movement(batch)}
+        if self._before is not None:
+            metrics["kl_weight"] = float(self.agent.update_adaptive_kl_beta(tf.constant(metrics["kl"], tf.float32)))
+        return metrics
 
     def _step(self, batch: Batch) -> dict[str, float]:
         """Learns from a minibatch; returns its metrics before the step."""
@@ -204,6 +190,10 @@ class PPOLearner:
             discount=tf.ones(shape),
             observation=columns["observation"],
         )
+        before: Any = None
+        if self._before is not None:
+            decided, _ = self._before(columns["observation"], step_type=steps.step_type, network_state=())
+            before = ppo_utils.get_distribution_params(decided, legacy_distribution_network=True)
         with tf.GradientTape() as tape:
             loss = self.agent.get_loss(
                 steps,
@@ -211,7 +201,7 @@ class PPOLearner:
                 columns["log_prob"],
                 columns["return"],
                 columns["advantage"],
-                action_distribution_parameters=None,
+                action_distribution_parameters=before,
                 weights=columns["weight"],
                 train_step=self.agent.train_step_counter,
                 debug_summaries=False,
@@ -265,26 +255,24 @@ class PPO(Algorithm):
 
     def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages):
         """Raises PolicyError or ConfigError if the policy to start from does not suit the settings."""
-        self.description = f"clipped policy gradient (PPO), {type(advantages).__name__} advantages"
-        self._context = context
-        self._advantages = advantages
-        self._balance = config.project_balance
+        objective = "policy gradient with KL penalty" if config.kl_target else "clipped policy gradient"
+        self.description = f"{objective} (PPO), {type(advantages).__name__} advantages"
+        self._sampler = DecisionSampler(context, advantages, config.project_balance)
+        self._uses_value_network = advantages.uses_value_network
         start, seed = context.warm_start_weights(), context.config.seed
         self._learner = PPOLearner(context.head, context.action_name, context.network, config, seed, start)
 
     def collection_policy(self) -> CollectionPolicy:
-        context = self._context
-        policy = context.problem.policy(self._learner.weights(), temperature=1.0)
-        write_development_model(context.pool.policies, policy, context.action_name, context.config.backend)
-        settings = context.rollout_settings(record_call_sites=True)
-        return RepeatedPolicy(
-            policy, context.config.rollouts_per_module, settings, min_decided=self._advantages.min_rollouts
-        )
+        return self._sampler.collection_policy(self._learner.weights())
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
-        decay = self._context.config.learning_rate_decay
-        self._learner.set_learning_rate(decay + (1 - decay) * (1 - min(1.0, progress)))
-        return self._learner.update(self._batch(groups), rng)
+        self._learner.set_learning_rate(self._sampler.learning_rate_share(progress))
+        batch = self._sampler.batch(groups)
+        if self._uses_value_network:
+            advantages = batch.returns - self._learner.expected_returns(batch.observations)
+            # Rewards are a few percent; the other advantages have unit variance already.
+            batch = dataclasses.replace(batch, advantages=standardised(advantages))
+        return self._learner.update(batch, rng)
 
     def policy(self) -> NetworkWeights:
         return self._learner.average.weights()
@@ -293,38 +281,7 @@ class PPO(Algorithm):
         return self._learner.checkpointed()
 
     def state(self) -> dict[str, Any]:
-        return {"advantages": self._advantages.state()}
+        return self._sampler.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._advantages.restore(state["advantages"])
-
-    def _batch(self, groups: Sequence[Group]) -> Batch:
-        problem, head = self._context.problem, self._context.head
-        observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
-        actions, log_probs, values, returns, weights = [], [], [], [], []
-        by_project = self._project_weights(groups)
-        for group, group_advantages in zip(groups, self._advantages(groups, problem), strict=True):
-            rewards = group.rewards(problem)
-            for trajectory, advantage, reward in zip(group.trajectories(), group_advantages, rewards, strict=True):
-                for name, observed in head.observe(trajectory.features()).items():
-                    observations[name].append(observed)
-                sampled = trajectory.sampled_actions
-                actions.append(head.actions(trajectory.advice) if sampled is None else sampled)
-                assert trajectory.log_probs is not None
-                log_probs.append(trajectory.log_probs)
-                values.append(advantage)
-                returns.append(advantage if self._advantages.uses_value_network else np.full_like(advantage, reward))
-                weights.append(np.full_like(advantage, by_project[group.project]))
-        columns = {name: np.concatenate(parts) for name, parts in observations.items()}
-        batch = Batch(columns, *(np.concatenate(parts) for parts in (actions, log_probs, values, returns, weights)))
-        if self._advantages.uses_value_network:
-            advantages = batch.returns - self._learner.expected_returns(columns)
-            # Rewards are a few percent; the other advantages have unit variance already.
-            batch = dataclasses.replace(batch, advantages=standardised(advantages))
-        return batch
-
-    def _project_weights(self, groups: Sequence[Group]) -> dict[str, float]:
-        decisions: Counter[str] = Counter()
-        for group in groups:
-            decisions[group.project] += sum(map(len, group.trajectories()))
-        return project_weights(decisions, self._balance)
+        self._sampler.restore(state)

@@ -1,8 +1,7 @@
-"""Counterfactuals: which are drawn, their samples in memory and on disk, and what the learner learns from them."""
+"""Counterfactuals: which are drawn, their samples, and what the learner learns from them."""
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +14,7 @@ from compiler_opt.llvm.interactive import FunctionOfDecisions  # noqa: E402
 from compiler_opt.policies.weights import NetworkConfig, mean_network  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals.algorithm import candidate_pairs, draw_counterfactuals  # noqa: E402
-from compiler_opt.rl.algorithms.counterfactuals.learner import (  # noqa: E402
-    GainLearner,
-    Samples,
-    load_samples,
-    log_gain,
-    save_samples,
-)
+from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, Samples, log_gain  # noqa: E402
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
@@ -172,41 +165,6 @@ def test_the_warm_start_decides_until_the_first_update() -> None:
     fresh.update(_noisy_samples(rng, 500), 0.0, 200, rng)
     for one, other in zip(continued.kernels, fresh.average.weights().kernels, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
-
-
-def _random_samples(seed: int, count: int) -> Samples:
-    rng = np.random.default_rng(seed)
-    return Samples(rng.random((count, 2, 3), np.float32), rng.random(count, np.float32))
-
-
-def test_samples_up_to_an_iteration_are_loaded_and_later_ones_removed(tmp_path: Path) -> None:
-    directory = tmp_path / "samples"
-    assert load_samples(directory, 0) == []
-    saved = {iteration: _random_samples(iteration, iteration + 1) for iteration in (1, 2, 5)}
-    for iteration, content in saved.items():
-        save_samples(directory, iteration, content)
-    found = load_samples(directory, 3)
-    assert [len(content) for content in found] == [2, 3]
-    for content, expected in zip(found, (saved[1], saved[2]), strict=True):
-        np.testing.assert_array_equal(content.ranks, expected.ranks)
-        np.testing.assert_array_equal(content.gains, expected.gains)
-    assert [path.name for path in sorted(directory.iterdir())] == ["000001.npz", "000002.npz"]
-
-
-@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and then nothing", "half", "another head"])
-def test_a_damaged_file_is_set_aside(tmp_path: Path, damage: bytes | str, caplog: pytest.LogCaptureFixture) -> None:
-    for iteration in (1, 2):
-        save_samples(tmp_path, iteration, _random_samples(iteration, 4))
-    path = tmp_path / "000001.npz"
-    if damage == "another head":
-        np.savez(path, something=np.zeros(3))
-    else:
-        path.write_bytes(path.read_bytes()[:200] if isinstance(damage, str) else damage)
-    assert [len(found) for found in load_samples(tmp_path, 2)] == [4]
-    [record] = caplog.records
-    assert record.getMessage().startswith(f"{path}: no samples of this run (")
-    assert record.getMessage().endswith("kept as 000001.npz.damaged, lost")
-    assert (tmp_path / "000001.npz.damaged").is_file()
 
 
 def test_no_samples() -> None:

@@ -16,6 +16,7 @@ from compiler_opt.policies.weights import NetworkConfig, NetworkWeights  # noqa:
 from compiler_opt.rl.algorithm import AlgorithmConfigs  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import ALGORITHM, PPOConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import algorithm as ppo  # noqa: E402
+from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
 from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
 from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
 from compiler_opt.spaces.heads.categorical import BinaryHead  # noqa: E402
@@ -34,7 +35,7 @@ def _learner(seed: int = 1, start: NetworkWeights | None = None, **config: float
     )
 
 
-def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) -> ppo.Batch:
+def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) -> Batch:
     """Decisions sampled from the learner's policy; 1 is right when `b` is positive."""
     features = {name: rng.integers(-12, 12, size) for name in _FEATURES}
     logits = BinaryPolicy(learner.weights()).logits(features).astype(np.float64)
@@ -42,8 +43,8 @@ def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) 
     actions = (rng.random(size) < probability).astype(np.int64)
     log_probs = np.log(np.where(actions == 1, probability, 1 - probability))
     advantages = np.where(actions == (features["b"] > 0), 1.0, -1.0)
-    columns = (log_probs, advantages, advantages, np.ones(size))
-    return ppo.Batch(features, actions, *(column.astype("f4") for column in columns))
+    log_probs, advantages = log_probs.astype("f4"), advantages.astype("f4")
+    return Batch(features, actions, log_probs, advantages, advantages, np.ones(size, "f4"), np.ones(size, bool))
 
 
 def test_it_learns_a_rule() -> None:
@@ -96,7 +97,7 @@ def test_the_average_follows_the_weights() -> None:
     np.testing.assert_array_equal(learner.average.weights().kernels[0], averaged.kernels[0])
 
 
-def _probabilities(learner: ppo.PPOLearner, batch: ppo.Batch) -> np.ndarray:
+def _probabilities(learner: ppo.PPOLearner, batch: Batch) -> np.ndarray:
     """`[N, 2]`."""
     logits = BinaryPolicy(learner.weights()).logits(batch.observations).astype(np.float64)
     likelihood = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -167,6 +168,39 @@ def test_the_policy_is_drawn_towards_its_start() -> None:
         _learner(kl_to_start=0.5)
 
 
+def test_the_kl_penalty_is_that_of_the_policy_that_decided() -> None:
+    from compiler_opt.spaces.heads import networks
+
+    with_kl, without = (
+        _learner(entropy_regularization=0.0, kl_target=target, importance_ratio_clipping=1e9) for target in (0.01, 0.0)
+    )
+    batch = _batch(with_kl, np.random.default_rng(3), 400)
+    batch = dataclasses.replace(batch, advantages=np.zeros(400, "f4"))
+    before = _probabilities(with_kl, batch)
+    with_kl.update(batch, np.random.default_rng(0))  # remembers the policy that decided; it has weight 1 / 1.5 then
+    for learner in (with_kl, without):
+        networks.assign(learner.actor, _learner(seed=9).weights())
+    # The gradient of KL(p || q) by a logit of q is q - p.
+    expected = (_probabilities(with_kl, batch) - before).mean(axis=0) / 1.5
+    difference = with_kl.gradients(batch)[-1] - without.gradients(batch)[-1]
+    np.testing.assert_allclose(difference, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_the_kl_penalty_adapts_to_its_target() -> None:
+    rules, weights = [], []
+    for target in (1e-4, 1e-2):
+        learner, rng = _learner(kl_target=target), np.random.default_rng(0)
+        metrics = [learner.update(_batch(learner, rng), rng) for _ in range(12)]
+        weights.append(metrics[-1]["kl_weight"])
+        rules.append(np.mean([each["kl"] for each in metrics]))
+        # Above 1.5 times the target, the weight rises by half; below half of it, it falls by a third.
+        factors = np.array([each["kl_weight"] for each in metrics]) / [1, *(each["kl_weight"] for each in metrics[:-1])]
+        ratio = np.array([each["kl"] for each in metrics]) / target
+        expected = np.where(ratio > 1.5, 1.5, np.where(ratio < 0.5, 1 / 1.5, 1.0))
+        np.testing.assert_allclose(factors, expected, rtol=1e-5)
+    assert rules[0] < rules[1] and weights[0] > weights[1]
+
+
 def test_an_untrained_value_network_is_refused() -> None:
     configs = AlgorithmConfigs([AdvantagesConfig("moving_average"), PPOConfig(value_pred_loss_coef=0.0)])
     with pytest.raises(ConfigError, match=r"expected ppo\.value_pred_loss_coef over 0, found 0"):
@@ -175,7 +209,9 @@ def test_an_untrained_value_network_is_refused() -> None:
 
 def test_a_large_iteration_is_sampled_down() -> None:
     learner, rng = _learner(max_decisions=100), np.random.default_rng(0)
-    metrics = learner.update(_batch(learner, rng, 300), rng)
+    batch = _batch(learner, rng, 300)
+    assert learner.update(batch.take(np.arange(0)), rng) == {}
+    metrics = learner.update(batch, rng)
     assert metrics["gradient_steps"] == 3 and metrics["gradient_norm"] > 0
     # 3 epochs of one minibatch of 100 decisions.
     assert int(learner.agent.train_step_counter.numpy()) == 3

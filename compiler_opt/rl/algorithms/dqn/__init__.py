@@ -1,0 +1,78 @@
+"""Deep Q-learning (DQN) and double DQN: the value of each action is learned, and the best action chosen."""
+
+import dataclasses
+
+from compiler_opt.collect.advantages import AdvantagesConfig
+from compiler_opt.errors import ConfigError
+from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
+from compiler_opt.rl.config import check_range, check_rollouts
+from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.spaces.binary import Binary
+from compiler_opt.spaces.masked_categorical import MaskedCategorical
+
+
+@dataclasses.dataclass(frozen=True)
+class DQNConfig:
+    """Hyperparameters of DQN.
+
+    Attributes:
+      discount: with 0, each decision is an episode of one step, whose reward is its advantage; nothing follows that the
+        target network could value. Over 0, the decisions of a rollout are the steps of one episode, and the value of an
+        action is its advantage plus this share of the value of the next decision.
+      double: whether the next action is chosen by the network that learns, and valued by the target network (double
+        DQN); otherwise the target network does both. For a discount over 0.
+      first_temperature: of exploration at the start of the training: actions are sampled from the softmax of their
+        values, divided by it. The unit of values is the standard deviation of advantages. The policy to start from
+        keeps its probabilities at this temperature.
+      last_temperature: the same at its end; between them, it falls exponentially.
+      target_update_period: gradient steps from one copy of the network to the target network to the next.
+      learning_rate: of Adam.
+      steps: gradient steps per iteration.
+      minibatch_size: decisions per gradient step, drawn from those that are remembered.
+      max_decisions: the latest decisions that are remembered.
+      gradient_clipping: largest norm of each variable's gradient.
+      project_balance: 0 to count all decisions of an iteration alike, 1 to count all projects alike; between them, a
+        project of n decisions counts n ** (1 - project_balance).
+      averaging: decay per iteration of the moving average of the weights, which is the policy that is saved.
+    """
+
+    discount: float = 0.0
+    double: bool = False
+    first_temperature: float = 1.0
+    last_temperature: float = 0.1
+    target_update_period: int = 100
+    learning_rate: float = 1e-3
+    steps: int = 100
+    minibatch_size: int = 512
+    max_decisions: int = 100_000
+    gradient_clipping: float = 1.0
+    project_balance: float = 0.0
+    averaging: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_range(self, "target_update_period", "steps", "minibatch_size", "max_decisions", at_least=1)
+        check_range(self, "discount", "project_balance", at_least=0, at_most=1)
+        check_range(self, "averaging", at_least=0, below=1)
+        check_range(self, "learning_rate", "gradient_clipping", "first_temperature", "last_temperature", over=0)
+
+
+def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
+    """Raises ConfigError if the problem's actions cannot be listed, or settings do not fit together."""
+    config, advantages = configs.get(DQNConfig), configs.get(AdvantagesConfig).build()
+    if not isinstance(context.problem.action_space, Binary | MaskedCategorical):
+        raise ConfigError(
+            f"{context.problem.name}: dqn learns a value for each action; expected a problem that chooses among a few, "
+            "found one whose actions are numbers; use ppo, reinforce or es"
+        )
+    if config.double and not config.discount:
+        raise ConfigError(
+            "dqn.double: concerns the value of the next decision; expected dqn.discount over 0, found 0, with which "
+            "that value does not count"
+        )
+    check_rollouts(context.config, advantages)
+    from compiler_opt.rl.algorithms.dqn.algorithm import DQN
+
+    return DQN(context, config, advantages)
+
+
+ALGORITHM = AlgorithmEntry({"dqn": DQNConfig, "advantages": AdvantagesConfig}, build)

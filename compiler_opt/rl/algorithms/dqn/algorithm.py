@@ -1,0 +1,233 @@
+"""DQN and double DQN by TF-Agents: rollouts that explore, a replay of their decisions, and a target network.
+
+Legend: N decisions, A actions, B decisions of a minibatch.
+
+    sample actions from softmax(Q / temperature)                     # TF-Agents' Boltzmann policy, shipped as a network
+    remember the latest decisions
+    regress: Q(action) = reward + discount * Q of the next decision  # 0 after the last decision of an episode
+
+The reward of a decision is its advantage (`collect.advantages`). With a discount of 0, each decision is an episode.
+Sources: Mnih et al., *Human-level control through deep reinforcement learning*, 2015; van Hasselt et al., *Deep
+Reinforcement Learning with Double Q-learning*, 2015.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tf_agents.agents.dqn import dqn_agent
+from tf_agents.networks import network as networks
+from tf_agents.trajectories import policy_step, trajectory
+from tf_agents.trajectories import time_step as ts
+from tf_agents.utils import common
+
+from compiler_opt.collect.advantages import Advantages
+from compiler_opt.collect.groups import CollectionPolicy, Group
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
+from compiler_opt.rl.algorithm import Algorithm
+from compiler_opt.rl.algorithms.dqn import DQNConfig
+from compiler_opt.rl.learning import AveragedWeights, correlation
+from compiler_opt.rl.replay import Replay
+from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
+from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.spaces.heads.categorical import CategoricalHead
+
+
+class QNetwork(networks.Network):
+    """The logits of an actor as the values of actions, `[..., A]`; those of illegal actions are lowest by far."""
+
+    def __init__(self, observation: Mapping[str, tf.TensorSpec], actor: networks.DistributionNetwork):
+        super().__init__(input_tensor_spec=observation, state_spec=(), name="q_network")
+        self._actor = actor
+
+    def call(
+        self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False
+    ) -> tuple[Any, Any]:
+        distribution, _ = self._actor(observation, step_type=step_type, network_state=(), training=training)
+        return distribution.logits, network_state
+
+
+class DQNLearner:
+    """Owns the networks, the optimiser and the agent.
+
+    Attributes:
+      average: the moving average of the policy's weights over iterations.
+    """
+
+    def __init__(
+        self,
+        head: CategoricalHead,
+        action_name: str,
+        network: NetworkConfig,
+        config: DQNConfig,
+        seed: int,
+        start: NetworkWeights | None = None,
+    ):
+        """Begins with the policy `start`, whose logits become values, or random weights.
+
+        Raises:
+          PolicyError: `start` has another shape.
+        """
+        self._head = head
+        self._config = config
+        action, observation = head.action_spec(action_name), head.observation_spec()
+        self.actor, target = (head.actor(action_name, network, seed) for _ in range(2))
+        self._temperature = tf.Variable(config.first_temperature, trainable=False, name="temperature")
+        self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
+        agent_class = dqn_agent.DdqnAgent if config.double else dqn_agent.DqnAgent
+        self.agent = agent_class(
+            ts.time_step_spec(observation),
+            action,
+            q_network=QNetwork(observation, self.actor),
+            target_q_network=QNetwork(observation, target),
+            optimizer=self.optimizer,
+            epsilon_greedy=None,
+            boltzmann_temperature=self._temperature,
+            target_update_period=config.target_update_period,
+            # Squared errors estimate the mean, in which rare large losses count in full.
+            td_errors_loss_fn=common.element_wise_squared_loss,
+            gamma=config.discount,
+            gradient_clipping=config.gradient_clipping,
+            train_step_counter=tf.Variable(0, dtype=tf.int64, name="train_step"),
+        )
+        self.average = AveragedWeights(head, self.actor, config.averaging)
+        if start is not None:
+            self.average.warm_start(start.scaled(config.first_temperature))
+        self.agent.initialize()
+        # Creates the optimiser's slots before the first step, so that a checkpoint can restore them.
+        self.optimizer.build(self.actor.trainable_weights)
+        observations = {name: tf.TensorSpec([None, *spec.shape], spec.dtype) for name, spec in observation.items()}
+        actions, numbers, flags = (tf.TensorSpec([None], dtype) for dtype in (action.dtype, tf.float32, tf.bool))
+        # Traces once for all batch sizes.
+        signature = [observations, actions, numbers, observations, flags, numbers]
+        self._train = tf.function(self._train_step, autograph=False, input_signature=signature)
+
+    @property
+    def temperature(self) -> float:
+        """Of exploration."""
+        return float(self._temperature.numpy())
+
+    def checkpointed(self) -> dict[str, Any]:
+        """TensorFlow objects to checkpoint."""
+        return {
+            "agent": self.agent,
+            "optimizer": self.optimizer,
+            "average": self.average.variables,
+            "temperature": self._temperature,
+        }
+
+    def set_progress(self, progress: float, learning_rate_share: float) -> None:
+        """Sets temperature and learning rate after a share of the training, 0 to 1."""
+        first, last = self._config.first_temperature, self._config.last_temperature
+        self._temperature.assign(first * (last / first) ** min(1.0, progress))
+        self.optimizer.learning_rate.assign(self._config.learning_rate * learning_rate_share)
+
+    def weights(self) -> NetworkWeights:
+        """The values of actions; a policy that samples explores with them at the `temperature`."""
+        return self._head.to_weights(self.actor)
+
+    def value_correlation(self, batch: Batch) -> float:
+        """Correlation of the values of actions with their rewards; 0 if it is undefined."""
+        if not len(batch):
+            return 0.0
+        values = self._head.logits(self.weights(), batch.observations)
+        return correlation(values[np.arange(len(batch)), batch.actions], batch.advantages)
+
+    def update(self, decisions: Batch, rng: np.random.Generator) -> dict[str, float]:
+        """Learns from minibatches of decisions, those of each rollout in order up to the last.
+
+        Returns:
+          `loss`, the mean over the gradient steps, and `entropy` of exploration after them. Nothing without decisions.
+        """
+        if not len(decisions):
+            return {}
+        config, losses = self._config, []
+        for _ in range(config.steps):
+            indices = rng.integers(len(decisions), size=config.minibatch_size)
+            part = decisions.take(indices)
+            ends = part.is_last | (config.discount == 0)
+            # Nothing is observed after the end; whatever stands there has no weight.
+            following = decisions.take(np.where(ends, indices, indices + 1))
+            loss = self._train(
+                dict(part.observations), part.actions, part.advantages, dict(following.observations), ends, part.weights
+            )
+            losses.append(float(loss))
+        self.average.add()
+        exploring = self.weights().scaled(1 / self.temperature)
+        _, entropy = self._head.evaluate_actions(exploring, part.observations, part.actions)
+        return {"loss": float(np.mean(losses)), "entropy": float(np.mean(entropy))}
+
+    def _train_step(
+        self,
+        observations: Mapping[str, tf.Tensor],
+        actions: tf.Tensor,
+        rewards: tf.Tensor,
+        following: Mapping[str, tf.Tensor],
+        ends: tf.Tensor,
+        weights: tf.Tensor,
+    ) -> tf.Tensor:
+        """Decisions `[B, ...]` and those that follow, unless the episode ends, to the loss before the step."""
+        middle = tf.fill(tf.shape(ends), int(ts.StepType.MID))
+        nothing = tf.zeros_like(rewards)
+        after = ts.TimeStep(
+            step_type=tf.where(ends, int(ts.StepType.LAST), middle),
+            reward=rewards,
+            discount=tf.where(ends, nothing, 1.0),
+            observation=following,
+        )
+        before = ts.TimeStep(middle, nothing, tf.ones_like(rewards), observations)
+        transition = trajectory.Transition(before, policy_step.PolicyStep(actions), after)
+        return self.agent.train(transition, weights).loss
+
+
+class DQN(Algorithm):
+    """DQN in the training loop."""
+
+    log_metrics = (
+        ("entropy", "entropy", ".3f"),
+        ("loss", "loss", ".3f"),
+        ("value_correlation", "correlation with new rewards", ".2f"),
+    )
+
+    def __init__(self, context: TrainingContext, config: DQNConfig, advantages: Advantages):
+        """Raises PolicyError if the policy to start from does not suit the settings."""
+        head, seed = context.head, context.config.seed
+        assert isinstance(head, CategoricalHead)
+        self.description = f"{'double ' if config.double else ''}DQN, {type(advantages).__name__} advantages"
+        self._config = config
+        self._sampler = DecisionSampler(context, advantages, config.project_balance)
+        start = context.warm_start_weights()
+        self._learner = DQNLearner(head, context.action_name, context.network, config, seed, start)
+        self._replay = Replay(context.root_dir / "replay", Batch.empty(head).rows(), config.max_decisions)
+        self._num_updates = 0
+
+    def collection_policy(self) -> CollectionPolicy:
+        return self._sampler.collection_policy(self._learner.weights(), self._learner.temperature)
+
+    def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
+        batch = self._sampler.batch(groups)
+        value_correlation = self._learner.value_correlation(batch)
+        self._num_updates += 1
+        self._replay.add(self._num_updates, batch.sample_rollouts(self._config.max_decisions, rng).rows())
+        self._learner.set_progress(progress, self._sampler.learning_rate_share(progress))
+        return {
+            **self._learner.update(Batch.from_rows(self._replay.rows()), rng),
+            "value_correlation": value_correlation,
+            "replayed_decisions": float(len(self._replay)),
+            "temperature": self._learner.temperature,
+        }
+
+    def policy(self) -> NetworkWeights:
+        return self._learner.average.weights()
+
+    def checkpointed(self) -> dict[str, Any]:
+        return self._learner.checkpointed()
+
+    def state(self) -> dict[str, Any]:
+        return {**self._sampler.state(), "num_updates": self._num_updates}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._sampler.restore(state)
+        self._num_updates = state["num_updates"]
+        self._replay.restore(self._num_updates)

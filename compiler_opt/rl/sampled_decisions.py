@@ -1,0 +1,150 @@
+"""What the algorithms that learn from sampled decisions share: how these are collected, and their batch.
+
+Legend: N decisions of an iteration.
+"""
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler_opt.collect.advantages import Advantages
+from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
+from compiler_opt.corpus.sampling import project_weights
+from compiler_opt.export.formats import write_development_model
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.spaces.heads.head import Head
+
+_OBSERVATION = "observation "
+"""Begins the names of columns that are observations."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """N decisions of an iteration, those of each rollout in order.
+
+    Attributes:
+      observations: by name `[N, ...]`, see `Head.observe`.
+      actions: `[N]`, see `Head.actions`.
+      log_probs: `[N]` float32, of the actions under the policy that sampled them.
+      advantages: `[N]` float32.
+      returns: `[N]` float32, targets of the value network.
+      weights: `[N]` float32, how much each decision counts in the loss; 1 in the mean.
+      is_last: `[N]` bool, whether it is the last decision of its rollout.
+    """
+
+    observations: Mapping[str, np.ndarray]
+    actions: np.ndarray
+    log_probs: np.ndarray
+    advantages: np.ndarray
+    returns: np.ndarray
+    weights: np.ndarray
+    is_last: np.ndarray
+
+    @classmethod
+    def empty(cls, head: Head) -> "Batch":
+        """No decisions, in the types and shapes of a head."""
+        observations = {
+            name: np.empty((0, *spec.shape), spec.dtype.as_numpy_dtype)
+            for name, spec in head.observation_spec().items()
+        }
+        actions, nothing = np.empty(0, head.action_spec("action").dtype.as_numpy_dtype), np.empty(0, np.float32)
+        return cls(observations, actions, nothing, nothing, nothing, nothing, np.empty(0, bool))
+
+    @classmethod
+    def from_rows(cls, rows: Mapping[str, np.ndarray]) -> "Batch":
+        """What `rows` returned."""
+        observed = {name: values for name, values in rows.items() if name.startswith(_OBSERVATION)}
+        others = {name: values for name, values in rows.items() if name not in observed}
+        return cls({name.removeprefix(_OBSERVATION): values for name, values in observed.items()}, **others)
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """All columns by name, for a `Replay`."""
+        columns = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        observations = columns.pop("observations")
+        return {**{_OBSERVATION + name: values for name, values in observations.items()}, **columns}
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def take(self, indices: np.ndarray) -> "Batch":
+        return Batch.from_rows({name: values[indices] for name, values in self.rows().items()})
+
+    def sample(self, count: int, rng: np.random.Generator) -> "Batch":
+        """At most `count` of the decisions, drawn without replacement."""
+        return self if len(self) <= count else self.take(rng.choice(len(self), count, replace=False))
+
+    def sample_rollouts(self, count: int, rng: np.random.Generator) -> "Batch":
+        """At most `count` of the decisions, of whole rollouts in random order; the first one may lack its beginning."""
+        if len(self) <= count:
+            return self
+        [lasts] = np.nonzero(self.is_last)
+        rollouts = np.split(np.arange(len(self)), lasts[:-1] + 1)
+        return self.take(np.concatenate([rollouts[index] for index in rng.permutation(len(rollouts))])[-count:])
+
+
+class DecisionSampler:
+    """Collects rollouts that sample their decisions, and makes a batch of them."""
+
+    def __init__(self, context: TrainingContext, advantages: Advantages, project_balance: float):
+        """`project_balance`: 0 to count all decisions alike, 1 all projects alike, see `project_weights`."""
+        self._context = context
+        self._advantages = advantages
+        self._balance = project_balance
+
+    def collection_policy(self, weights: NetworkWeights, temperature: float = 1.0) -> CollectionPolicy:
+        """Rollouts under a network that samples, as many of each module as the settings say."""
+        context = self._context
+        policy = context.problem.policy(weights, temperature=temperature)
+        write_development_model(context.pool.policies, policy, context.action_name, context.config.backend)
+        settings = context.rollout_settings(record_call_sites=True)
+        return RepeatedPolicy(
+            policy, context.config.rollouts_per_module, settings, min_decided=self._advantages.min_rollouts
+        )
+
+    def batch(self, groups: Sequence[Group]) -> Batch:
+        """All decisions of the groups, of which there is at least one."""
+        problem, head = self._context.problem, self._context.head
+        observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+        actions, log_probs, values, returns, weights, is_last = [], [], [], [], [], []
+        by_project = self._project_weights(groups)
+        for group, group_advantages in zip(groups, self._advantages(groups, problem), strict=True):
+            rewards = group.rewards(problem)
+            for trajectory, advantage, reward in zip(group.trajectories(), group_advantages, rewards, strict=True):
+                for name, observed in head.observe(trajectory.features()).items():
+                    observations[name].append(observed)
+                sampled = trajectory.sampled_actions
+                actions.append(head.actions(trajectory.advice) if sampled is None else sampled)
+                assert trajectory.log_probs is not None
+                log_probs.append(trajectory.log_probs)
+                values.append(advantage)
+                returns.append(advantage if self._advantages.uses_value_network else np.full_like(advantage, reward))
+                weights.append(np.full_like(advantage, by_project[group.project]))
+                is_last.append(np.arange(len(advantage)) == len(advantage) - 1)
+        columns = (actions, log_probs, values, returns, weights, is_last)
+        return Batch(
+            {name: np.concatenate(parts) for name, parts in observations.items()},
+            *(np.concatenate(parts) for parts in columns),
+        )
+
+    def learning_rate_share(self, progress: float) -> float:
+        """The learning rate as a share of the first, after a share of the training: it falls linearly."""
+        decay = self._context.config.learning_rate_decay
+        return decay + (1 - decay) * (1 - min(1.0, progress))
+
+    def state(self) -> dict[str, Any]:
+        """State to resume from; JSON."""
+        return {"advantages": self._advantages.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Resumes from `state()`."""
+        self._advantages.restore(state["advantages"])
+
+    def _project_weights(self, groups: Sequence[Group]) -> dict[str, float]:
+        decisions: Counter[str] = Counter()
+        for group in groups:
+            decisions[group.project] += sum(map(len, group.trajectories()))
+        return project_weights(decisions, self._balance)
