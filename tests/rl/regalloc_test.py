@@ -116,7 +116,7 @@ def test_the_evaluation_speaks_of_the_score(problem: problems.Problem, place: Pa
 def _train(
     algorithm: str, place: Path, problem: problems.Problem, toolchain: Toolchain, *more: str, status: int
 ) -> str:
-    """Trains eviction by another algorithm, into a folder of its name."""
+    """Trains by another algorithm, with eviction's settings, into a folder of its name."""
     return run(
         "rl/train_locally",
         f"--compile_task={problem.name}",
@@ -124,6 +124,7 @@ def _train(
         f"--clang_path={toolchain.clang}",
         f"--root_dir={place / algorithm}",
         f"--gin_files=gin_configs/regalloc_eviction/{algorithm}_nn_agent.gin",
+        *_gin(f"command.compile_task='{problem.name}'"),
         "--num_workers=2",
         *more,
         status=status,

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler_opt.collect.traces import TraceContext, meta_path
+from compiler_opt.collect.traces import TraceContext, TraceDescription, meta_path
 from compiler_opt.errors import OutputError, ProtocolError
 from compiler_opt.rl.trace_files import Trace, TraceBatch, TraceWriter
 from compiler_opt.tensor_spec import TensorSpec
@@ -159,6 +159,8 @@ def test_a_missing_trace_or_description(tmp_path: Path) -> None:
         Trace(tmp_path / "trace")
     (tmp_path / "trace").write_bytes(b"")
     with pytest.raises(ProtocolError, match=r"trace\.meta\.json: no such file"):
+        TraceDescription(tmp_path / "trace")
+    with pytest.raises(ProtocolError, match="trace: expected decisions named index_to_evict or inlining_decision"):
         Trace(tmp_path / "trace")
 
 
