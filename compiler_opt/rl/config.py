@@ -132,6 +132,21 @@ def check_rollouts(config: TrainingConfig, advantages: Advantages) -> None:
         )
 
 
+def check_value_network(advantages: Advantages, name: str, coefficient: float) -> None:
+    """Raises ConfigError if these advantages need a value network that would learn nothing.
+
+    Args:
+      advantages: the advantages.
+      name: of the setting that says how much the value network's error counts in the loss.
+      coefficient: its value.
+    """
+    if advantages.uses_value_network and not coefficient:
+        raise ConfigError(
+            f"advantages.kind = 'moving_average' subtracts the value network's predictions: expected {name} over 0, "
+            "found 0, with which that network learns nothing; 0.5 is usual"
+        )
+
+
 _BOUNDS = {
     "at_least": ("at least", operator.ge),
     "over": ("a number over", operator.gt),

@@ -18,9 +18,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PYTHONPATH=$PWD
 python=${PYTHON:-.venv/bin/python} gin=gin_configs/inlining
 read -ra seeds <<<"${SEEDS:-1 2 3}"
-read -ra features <<<"--gin_files=$gin/plugin_features.gin"
+features=--gin_files=$gin/plugin_features.gin
 
-# vocabulary FOLDER [features]: of the default's decisions on the training projects.
+# vocabulary FOLDER [flags]: of the default's decisions on the training projects.
 vocabulary() {
   local folder=$1
   [ -d "$folder/vocabulary" ] && return
@@ -38,7 +38,7 @@ train() {
 }
 
 # 1. Flips, first of clang's own decisions.
-vocabulary "$runs/flips" "${features[@]}"
+vocabulary "$runs/flips" "$features"
 stores=""
 for seed in "${seeds[@]}"; do
   train "$runs/flips/seed-$seed" "$seed" "$runs/flips/vocabulary" flips_nn_agent.gin \

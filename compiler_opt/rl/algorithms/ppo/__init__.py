@@ -3,9 +3,8 @@
 import dataclasses
 
 from compiler_opt.collect.advantages import AdvantagesConfig
-from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
-from compiler_opt.rl.config import check_range, check_rollouts
+from compiler_opt.rl.config import check_range, check_rollouts, check_value_network
 from compiler_opt.rl.training_context import TrainingContext
 
 
@@ -58,11 +57,7 @@ class PPOConfig:
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError if advantages, rollouts and value network do not fit together."""
     config, advantages = configs.get(PPOConfig), configs.get(AdvantagesConfig).build()
-    if advantages.uses_value_network and not config.value_pred_loss_coef:
-        raise ConfigError(
-            "advantages.kind = 'moving_average' subtracts the value network's predictions: expected "
-            "ppo.value_pred_loss_coef over 0, found 0, with which that network learns nothing; 0.5 is usual"
-        )
+    check_value_network(advantages, "ppo.value_pred_loss_coef", config.value_pred_loss_coef)
     check_rollouts(context.config, advantages)
     from compiler_opt.rl.algorithms.ppo.algorithm import PPO
 

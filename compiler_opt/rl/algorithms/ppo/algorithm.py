@@ -211,10 +211,10 @@ class PPOLearner:
             if self._start is not None:
                 observation = {name: column[:, 0] for name, column in columns["observation"].items()}
                 step_type = tf.fill([count], int(ts.StepType.MID))
-                now, before = (
+                now, at_start = (
                     actor(observation, step_type=step_type, network_state=())[0] for actor in (self.actor, self._start)
                 )
-                divergence = tfp.distributions.kl_divergence(now, before)
+                divergence = tfp.distributions.kl_divergence(now, at_start)
                 kl_to_start = tf.reduce_mean(columns["weight"][:, 0] * divergence)
                 loss += self._config.kl_to_start * kl_to_start
         gradients = tape.gradient(loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)

@@ -3,9 +3,8 @@
 import dataclasses
 
 from compiler_opt.collect.advantages import AdvantagesConfig
-from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
-from compiler_opt.rl.config import check_range, check_rollouts
+from compiler_opt.rl.config import check_range, check_rollouts, check_value_network
 from compiler_opt.rl.training_context import TrainingContext
 
 
@@ -48,11 +47,7 @@ class ReinforceConfig:
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError if advantages, rollouts and value network do not fit together."""
     config, advantages = configs.get(ReinforceConfig), configs.get(AdvantagesConfig).build()
-    if advantages.uses_value_network and not config.value_pred_loss_coef:
-        raise ConfigError(
-            "advantages.kind = 'moving_average' subtracts the value network's predictions: expected "
-            "reinforce.value_pred_loss_coef over 0, found 0, with which that network learns nothing"
-        )
+    check_value_network(advantages, "reinforce.value_pred_loss_coef", config.value_pred_loss_coef)
     check_rollouts(context.config, advantages)
     from compiler_opt.rl.algorithms.reinforce.algorithm import Reinforce
 
