@@ -11,7 +11,8 @@
 //
 // Evaluation: each feature is replaced by its rank among the vocabulary's quantiles, so that the first dense layer has
 // one of a few inputs per feature. The blob contains a table of this layer's products. A decision finds one row per
-// feature, adds the rows, and evaluates the remaining dense layers, with a ReLU before each.
+// feature, adds the rows, and evaluates the remaining dense layers, with a ReLU before each. Where several networks are
+// side by side in one, most of a layer's weights are zero; the inputs that no column of a lane uses are skipped.
 //
 // All sums have a fixed order and no fused multiply-adds, with any compiler: the same blob and features give the same
 // bits on every x86-64 machine.
@@ -124,7 +125,7 @@ class PolicyNetwork {
     add_rows(rows, activations);
     const float *parameters = layers_;
     for (size_t layer = 1; layer < num_layers_; ++layer) {
-      parameters = dense(activations, widths_[layer - 1], parameters, widths_[layer], next);
+      parameters = dense(activations, layer, parameters, next);
       float *previous = activations;
       activations = next;
       next = previous;
@@ -228,6 +229,7 @@ class PolicyNetwork {
     layers_ = reinterpret_cast<const float *>(layers);
     names_ = reinterpret_cast<const char *>(names);
     metadata_ = reinterpret_cast<const char *>(metadata);
+    find_used_inputs();
     size_t num_names = 0;
     for (size_t i = 0; i < prologue.names_bytes; ++i) {
       if (names_[i] != '\0')
@@ -241,6 +243,35 @@ class PolicyNetwork {
     if (prologue.metadata_bytes == 0 || metadata_[prologue.metadata_bytes - 1] != '\0')
       return "the policy network's metadata is not NUL-terminated";
     return nullptr;
+  }
+
+  // The inputs of a layer that its lane of columns has weights for: the range from the first to the last of them.
+  struct UsedInputs {
+    uint16_t begin, end;
+  };
+
+  void find_used_inputs() {
+    const float *parameters = layers_;
+    for (size_t layer = 1; layer < num_layers_; ++layer) {
+      const size_t in_width = widths_[layer - 1], stride = padded(widths_[layer]);
+      const float *kernel = parameters + stride;
+      for (size_t column = 0; column < stride; column += kLane) {
+        size_t begin = 0, end = in_width;
+        while (begin < end && is_zero(kernel + begin * stride + column))
+          ++begin;
+        while (begin < end && is_zero(kernel + (end - 1) * stride + column))
+          --end;
+        used_inputs_[layer][column / kLane] = {static_cast<uint16_t>(begin), static_cast<uint16_t>(end)};
+      }
+      parameters = kernel + in_width * stride;
+    }
+  }
+
+  static bool is_zero(const float *lane) {
+    for (size_t k = 0; k < kLane; ++k)
+      if (lane[k] != 0.0f)
+        return false;
+    return true;
   }
 
   // Finds each feature's row in the table: that of its rank, the number of boundaries that do not exceed the value.
@@ -284,24 +315,27 @@ class PolicyNetwork {
   }
 
   // Computes relu(in) * kernel + bias; returns the address of the next layer's parameters.
-  COMPILER_OPT_KERNEL static const float *dense(const float *in, size_t in_width, const float *parameters,
-                                                size_t out_width, float *out) {
+  COMPILER_OPT_KERNEL const float *dense(const float *in, size_t layer, const float *parameters, float *out) const {
+    const size_t in_width = widths_[layer - 1], out_width = widths_[layer];
     const size_t stride = padded(out_width);
     const float *kernel = parameters + stride;
     // About half of the activations are zero after the ReLU; they are skipped.
     float activations[kMaxWidth];
     size_t offsets[kMaxWidth];
+    uint16_t positive_before[kMaxWidth + 1];
     size_t count = 0;
     for (size_t i = 0; i < in_width; ++i) {
       activations[count] = in[i];
       offsets[count] = i * stride;
+      positive_before[i] = static_cast<uint16_t>(count);
       count += in[i] > 0.0f ? 1 : 0;
     }
-    if (out_width <= kNarrow) {
-      multiply_add<kNarrow>(activations, offsets, count, kernel, parameters, out);
-    } else {
-      for (size_t column = 0; column < out_width; column += kLane)
-        multiply_add<kLane>(activations, offsets, count, kernel + column, parameters + column, out + column);
+    positive_before[in_width] = static_cast<uint16_t>(count);
+    for (size_t column = 0; column < out_width; column += kLane) {
+      const UsedInputs used = used_inputs_[layer][column / kLane];
+      const size_t begin = positive_before[used.begin], size = positive_before[used.end] - begin;
+      const auto evaluate = out_width <= kNarrow ? multiply_add<kNarrow> : multiply_add<kLane>;
+      evaluate(activations + begin, offsets + begin, size, kernel + column, parameters + column, out + column);
     }
     return kernel + in_width * stride;
   }
@@ -330,6 +364,7 @@ class PolicyNetwork {
   size_t num_features_ = 0;
   size_t num_layers_ = 0;
   uint32_t widths_[kMaxLayers] = {};      // outputs of each layer
+  UsedInputs used_inputs_[kMaxLayers][kMaxWidth / kLane] = {};  // from the second layer on
   const uint32_t *counts_ = nullptr;      // number of boundaries per feature
   const int64_t *boundaries_ = nullptr;   // of all features, in ascending order for each
   const float *bias_ = nullptr;           // of the first layer

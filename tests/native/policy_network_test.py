@@ -1,5 +1,6 @@
 """The C++ evaluator: the same logits as numpy with every compiler, and memory-safe for any blob and features."""
 
+import dataclasses
 import struct
 import zlib
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.policies.policy import uniforms
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkWeights, mean_network
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import NATIVE_FILE, native_blob
 from tests.native.cpp import COMPILERS, DRIVER, build, driver_logits, run_driver
@@ -39,9 +40,9 @@ def small_blob(tmp_path: Path) -> Path:
     return path
 
 
-def _small(hidden: tuple[int, ...] = (5,), num_features: int = 3) -> NetworkWeights:
+def _small(hidden: tuple[int, ...] = (5,), num_features: int = 3, seed: int = 0) -> NetworkWeights:
     columns = {f"f{index}": np.arange(20) % (5 + index) - 2 for index in range(num_features)}
-    return weights_for(columns, hidden=hidden)
+    return weights_for(columns, hidden=hidden, seed=seed)
 
 
 @pytest.mark.parametrize("hidden", [(), (1,), (16,), (17, 3), (64, 64), (1024, 5), (8,) * 15], ids=str)
@@ -50,6 +51,28 @@ def test_logits_equal_numpys_for_any_network_shape(driver: Path, hidden: tuple[i
     limits = np.iinfo(np.int64)
     values = np.array([limits.min, -3, -2, -1, 0, 1, 2, 3, 4, 5, limits.max])
     features = np.stack(np.meshgrid(values, values, values), axis=-1).reshape(-1, 3)
+    expected = BinaryPolicy(weights).logits({f"f{index}": features[:, index] for index in range(3)})
+    np.testing.assert_allclose(driver_logits(driver, weights, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("hidden", [(8, 8), (16, 16, 16), (40, 33)], ids=str)
+def test_networks_side_by_side_evaluate_to_their_mean(driver: Path, hidden: tuple[int, ...], tmp_path: Path) -> None:
+    networks = [_small(hidden, seed=seed) for seed in range(3)]
+    features = np.random.default_rng(0).integers(-3, 6, (1000, 3))
+    mean = np.mean([driver_logits(driver, network, features, tmp_path) for network in networks], axis=0)
+    found = driver_logits(driver, mean_network(networks), features, tmp_path)
+    np.testing.assert_allclose(found, mean, rtol=1e-4, atol=1e-4)
+
+
+def test_only_zero_weights_are_skipped(driver: Path, tmp_path: Path) -> None:
+    """With one weight in a lane of columns, at either end, in the middle or nowhere."""
+    small = _small((20, 70))
+    features = np.arange(30).reshape(-1, 3) % 7 - 3
+    kernel = np.zeros((20, 70), np.float32)
+    kernel[[0, 19, 7], [3, 17, 69]] = 1.5, 2, 0.5
+    # Large biases keep all units active.
+    biases = (np.full(20, 50, np.float32), np.full(70, 50, np.float32), small.biases[2])
+    weights = dataclasses.replace(small, kernels=(small.kernels[0], kernel, small.kernels[2]), biases=biases)
     expected = BinaryPolicy(weights).logits({f"f{index}": features[:, index] for index in range(3)})
     np.testing.assert_allclose(driver_logits(driver, weights, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
 

@@ -161,7 +161,7 @@ class Driver {
     if (!S_ISREG(status.st_mode) || status.st_size != expected.bytes)
       return path + ": damaged or replaced (expected a file of " + std::to_string(expected.bytes) +
              " bytes, found " + (S_ISREG(status.st_mode) ? std::to_string(status.st_size) : "none") + ")";
-    const std::string found = hexadecimal(fingerprint(read_file(path)));
+    const std::string found = hexadecimal(Fingerprint(path).hash);
     if (found != expected.fingerprint)
       return path + ": damaged or replaced (expected the content " + expected.fingerprint + ", found " + found + ")";
     return "";

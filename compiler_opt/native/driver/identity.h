@@ -10,24 +10,61 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <endian.h>
+#include <fcntl.h>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace mlgo {
 
-// FNV-1a over the content as little-endian words of eight bytes, the last padded with zeros, and its length in bytes.
-// Protects against mistakes, not against attacks. `deploy/driver.py` computes the same.
-inline uint64_t fingerprint(const std::string &content) {
-  uint64_t hash = 0xCBF29CE484222325, word = 0;
-  const auto add = [&hash](uint64_t value) { hash = (hash ^ value) * 0x100000001B3; };
-  for (size_t start = 0; start < content.size(); start += 8, word = 0) {
-    for (size_t i = 0; i < 8 && start + i < content.size(); ++i)
-      word |= static_cast<uint64_t>(static_cast<unsigned char>(content[start + i])) << (8 * i);
-    add(word);
+// FNV-1a over a file's content as little-endian words of eight bytes, the last padded with zeros, and its length in
+// bytes. Protects against mistakes, not against attacks. `deploy/driver.py` computes the same. Every compilation checks
+// a plugin of more than a megabyte: it is read piece by piece, so that no memory for all of it is needed.
+struct Fingerprint {
+  uint64_t hash = 0xCBF29CE484222325, bytes = 0;
+
+  // Of what can be read.
+  explicit Fingerprint(const std::string &path) {
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+      unsigned char piece[1 << 16];
+      while (const size_t size = read_piece(file, piece, sizeof piece))
+        add(piece, size);
+      close(file);
+    }
+    add_word(bytes);
   }
-  add(content.size());
-  return hash;
-}
+
+ private:
+  // Reads as much as fits, except at the end of the file.
+  static size_t read_piece(int file, unsigned char *piece, size_t capacity) {
+    size_t filled = 0;
+    for (ssize_t size; filled < capacity && (size = read(file, piece + filled, capacity - filled)) > 0;)
+      filled += static_cast<size_t>(size);
+    return filled;
+  }
+
+  void add(const unsigned char *piece, size_t size) {
+    size_t start = 0;
+    for (; start + 8 <= size; start += 8)
+      add_word(word_at(piece + start));
+    if (start < size) {
+      unsigned char last[8] = {};
+      std::memcpy(last, piece + start, size - start);
+      add_word(word_at(last));
+    }
+    bytes += size;
+  }
+
+  static uint64_t word_at(const unsigned char *place) {
+    uint64_t word;
+    std::memcpy(&word, place, sizeof word);
+    return le64toh(word);
+  }
+
+  void add_word(uint64_t word) { hash = (hash ^ word) * 0x100000001B3; }
+};
 
 inline std::string hexadecimal(uint64_t value) {
   std::string text;
@@ -36,13 +73,13 @@ inline std::string hexadecimal(uint64_t value) {
   return text;
 }
 
-// Identifies a small file by its whole content.
+// Identifies a file by its whole content.
 inline std::string identity_by_content(const std::string &path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0)
     return std::strerror(errno);
-  const std::string content = read_file(path);
-  return std::to_string(content.size()) + " bytes, content " + hexadecimal(fingerprint(content));
+  const Fingerprint found(path);
+  return std::to_string(found.bytes) + " bytes, content " + hexadecimal(found.hash);
 }
 
 // Identifies a large file without reading all of it: by its size, modification time and build ID.
