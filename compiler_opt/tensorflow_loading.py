@@ -1,6 +1,7 @@
 """Imports TensorFlow with the environment that it needs, and without its messages."""
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -39,7 +40,7 @@ def require_tensorflow(purpose: str) -> None:
 
 
 def load_tensorflow() -> None:
-    """Imports TensorFlow and TF-Agents (some 5 s) without their messages, unless the import fails.
+    """Imports TensorFlow and TF-Agents (some 4 s) without their messages, unless the import fails.
 
     Without a GPU, TensorFlow prints lines that look like errors; gym, which TF-Agents imports, prints a notice.
 
@@ -47,7 +48,7 @@ def load_tensorflow() -> None:
       MissingPackageError: they are not installed.
     """
     require_tensorflow("this step")
-    with stderr_held(), _interrupts_held():
+    with stderr_held(), _interrupts_held(), _garbage_collection_paused():
         importlib.import_module("tensorflow")
         importlib.import_module("tf_agents.agents.ppo.ppo_clip_agent")
     # TensorFlow logs each saved checkpoint.
@@ -72,6 +73,20 @@ def stderr_held() -> Iterator[None]:
         os.dup2(terminal, 2)
         os.close(terminal)
         os.close(captured)
+
+
+@contextlib.contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Saves a quarter of the import: its half a million objects remain, and need no search for garbage."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
 
 
 @contextlib.contextmanager
