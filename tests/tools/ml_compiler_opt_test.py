@@ -193,6 +193,7 @@ def test_the_readme_does_what_ours_does(inlining: Ways) -> None:
     assert not any("note: " in text for text in ours_said)
 
 
+@pytest.mark.slow
 def test_the_inlining_demo_does_what_ours_does(inlining: Ways) -> None:
     (place, said), (ours, _) = inlining("demo"), inlining("ours")
     same_trace_and_clone(place, ours)
@@ -203,6 +204,7 @@ def test_the_inlining_demo_does_what_ours_does(inlining: Ways) -> None:
     assert "implementation = @configs.InliningConfig is --compile_task=inlining here\n" in said[0]
 
 
+@pytest.mark.slow
 def test_the_demo_makes_a_vocabulary_and_a_performance_report(inlining: Ways, tmp_path: Path) -> None:
     place, _ = inlining("demo")
     gin = f"--gin_files={RL}/inlining/gin_configs/common.gin"

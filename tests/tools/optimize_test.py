@@ -16,6 +16,7 @@ from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
 from tests import programs
+from tests.inlining_networks import never_inline
 from tests.small_project import configure, make_small_project
 
 ROOT = Path(__file__).parents[2]
@@ -53,8 +54,6 @@ def test_from_build_to_report(tmp_path: Path) -> None:
     check_what_comes_of_it(finished.stdout, tmp_path / "out")
     check_that_finished_it_only_shows_the_result(flags, finished.stdout, tmp_path / "out")
     check_a_night_later(tmp_path)
-    check_it_starts_from_the_policy_that_ships(tmp_path)
-    check_it_needs_no_training(tmp_path)
 
 
 def run_until(heading: str, *flags: str) -> str:
@@ -145,50 +144,67 @@ def check_a_night_later(place: Path) -> None:
     assert "done before" not in run_until("== 2/7", *flags)  # the next night
 
 
-def check_it_starts_from_the_policy_that_ships(place: Path) -> None:
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    return configure(make_small_project(tmp_path / "source"), tmp_path / "build")
+
+
+@pytest.fixture
+def shipped(shelf: Path, tmp_path: Path) -> NetworkWeights:
+    """A policy that ships."""
+    weights = NetworkWeights.load(never_inline(tmp_path / "never"))
+    Shelf(shelf).add("never", weights, weights.card())
+    return weights
+
+
+def test_with_a_policy_that_ships_it_needs_no_training(build: Path, shipped: NetworkWeights, tmp_path: Path) -> None:
+    flags = (f"--build_dir={build}", f"--clang_path={CLANG}", "--minutes=0.05")
+    printed = run_until("== 5/7", *flags, f"--output={tmp_path / 'searched'}")
+    assert "== 3/7 Training: none, pretrained:never decides" in printed
+    assert "== 4/7 Search: 0.05 minutes, from the policy" in printed
+    assert not (tmp_path / "searched" / "training").exists()
+    assert NetworkWeights.load(tmp_path / "searched" / "policy").checksum() == shipped.checksum()
+    # Nor is a policy needed.
+    alone = (f"--output={tmp_path / 'alone'}", "--warmstart_policy_dir=default", "--search_minutes=0.05")
+    result = run(*flags, *alone)
+    assert result.returncode == 0, result.stderr
+    assert "== 3/7 Training: none, the default decides" in result.stdout
+    sizes = json.loads((tmp_path / "alone" / "report" / "summary.json").read_text())["targets"]
+    assert sizes and all(size["optimized_bytes"] <= size["default_bytes"] for size in sizes if size["role"] == "main")
+
+
+@pytest.mark.slow
+def test_it_trains_a_policy_that_ships_further(build: Path, shipped: NetworkWeights, tmp_path: Path) -> None:
     """Nobody names it; its network has another shape than that of the settings."""
-    policy = place / "out" / "training" / "policy"
-    weights = NetworkWeights.load(policy)
-    Shelf(place / "shelf").add("shapes", weights, weights.card())
+    further = tmp_path / "further"
     printed = run_until(
         "== 4/7",
-        f"--build_dir={place / 'build'}",
-        f"--output={place / 'further'}",
+        f"--build_dir={build}",
+        f"--output={further}",
         f"--clang_path={CLANG}",
         "--search_minutes=0",
         "--gin_bindings=train_eval.num_iterations=1",
         "--gin_bindings=network.fc_layer_params=(5,)",
     )
-    assert "== 2/7 Warm start: pretrained:shapes" in printed and "1 iterations" in printed
-    changed = json.loads((place / "further" / "state.json").read_text())["identity"]["settings of the training"]
-    assert f"from pretrained:shapes {weights.checksum()}" in changed
-    further = place / "further"
+    assert "== 2/7 Warm start: pretrained:never" in printed and "1 iterations" in printed
+    changed = json.loads((further / "state.json").read_text())["identity"]["settings of the training"]
+    assert f"from pretrained:never {shipped.checksum()}" in changed
     assert not (further / "warm_start").exists() and not (further / "vocabulary").exists()
-    start, end = (NetworkWeights.load(path) for path in (policy, further / "training" / "policy"))
-    for before, after in zip(start.kernels, end.kernels, strict=True):
+    end = NetworkWeights.load(further / "training" / "policy")
+    assert end.checksum() != shipped.checksum()
+    for before, after in zip(shipped.kernels, end.kernels, strict=True):
         # An iteration of PPO, averaged in, moves a weight by far less than another random start would.
-        assert 0 < np.abs(after - before).max() < 0.05
+        assert np.abs(after - before).max() < 0.05
 
 
-def check_it_needs_no_training(place: Path) -> None:
-    """With a policy that ships, all the time is for the search, unless the user says otherwise."""
-    flags = (f"--build_dir={place / 'build'}", f"--clang_path={CLANG}", "--minutes=0.05")
-    printed = run_until("== 5/7", *flags, f"--output={place / 'searched'}")
-    assert "== 3/7 Training: none, pretrained:shapes decides" in printed
-    assert "== 4/7 Search: 0.05 minutes, from the policy" in printed
-    assert not (place / "searched" / "training").exists()
-    taken, shipped = (NetworkWeights.load(path) for path in (place / "searched" / "policy", place / "shelf" / "shapes"))
-    assert taken.checksum() == shipped.checksum()
-    # Nor is a policy needed.
-    alone = (f"--output={place / 'alone'}", "--warmstart_policy_dir=default", "--search_minutes=0.05")
-    result = run(*flags, *alone)
-    assert result.returncode == 0, result.stderr
-    assert "== 3/7 Training: none, the default decides" in result.stdout
-    # It can be trained later, which needs more of the default's decisions than were kept.
-    printed = run_until("== 4/7", *flags, *alone, "--search_minutes=0.04")
-    assert "1 iterations" in printed and not (place / "alone" / "policy").exists()
-    sizes = json.loads((place / "alone" / "report" / "summary.json").read_text())["targets"]
-    assert sizes and all(size["optimized_bytes"] <= size["default_bytes"] for size in sizes if size["role"] == "main")
+@pytest.mark.slow
+def test_begun_without_training_it_can_be_trained_later(build: Path, tmp_path: Path) -> None:
+    """That needs more of the default's decisions than were kept."""
+    flags = (f"--build_dir={build}", f"--clang_path={CLANG}", "--minutes=0.05", f"--output={tmp_path / 'alone'}")
+    default = "--warmstart_policy_dir=default"
+    assert run(*flags, default, "--search_minutes=0.05").returncode == 0
+    assert "1 iterations" in run_until("== 4/7", *flags, default, "--search_minutes=0.04")
+    assert not (tmp_path / "alone" / "policy").exists()
 
 
 @pytest.fixture(scope="module")

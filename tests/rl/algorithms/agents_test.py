@@ -65,9 +65,9 @@ def _slow(*values: object) -> object:
 @pytest.mark.parametrize(
     ("runs", "algorithm", "bindings", "metric"),
     [
-        (_EVICTION, "dqn", (*_DOUBLE, "dqn.steps=10"), "loss"),
         (_PRIORITY, "reinforce", (), "loss"),
         (_INLINING, "es", ("es.noise=0.5",), "gradient_norm"),
+        _slow(_EVICTION, "dqn", (*_DOUBLE, "dqn.steps=10"), "loss"),
         _slow(_INLINING, "dqn", ("dqn.max_decisions=30",), "loss"),
         _slow(_INLINING, "reinforce", ("advantages.kind='moving_average'",), "loss"),
         _slow(_EVICTION, "reinforce", (), "loss"),
