@@ -1,5 +1,6 @@
 """An optimisation that is killed and resumed, a nightly build that reuses its policy, and mistakes of users."""
 
+import dataclasses
 import json
 import os
 import re
@@ -15,8 +16,9 @@ import pytest
 from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
+from compiler_opt.problems.inlining import FEATURES
 from tests import programs
-from tests.inlining_networks import never_inline
+from tests.real_observations import weights_for
 from tests.small_project import configure, make_small_project
 
 ROOT = Path(__file__).parents[2]
@@ -150,17 +152,18 @@ def build(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shipped(shelf: Path, tmp_path: Path) -> NetworkWeights:
+def shipped(shelf: Path) -> NetworkWeights:
     """A policy that ships."""
-    weights = NetworkWeights.load(never_inline(tmp_path / "never"))
-    Shelf(shelf).add("never", weights, weights.card())
+    weights = weights_for({name: np.arange(20) for name in FEATURES}, hidden=(4,))
+    weights = dataclasses.replace(weights, metadata={"problem": "inlining"})
+    Shelf(shelf).add("random", weights, weights.card())
     return weights
 
 
 def test_with_a_policy_that_ships_it_needs_no_training(build: Path, shipped: NetworkWeights, tmp_path: Path) -> None:
     flags = (f"--build_dir={build}", f"--clang_path={CLANG}", "--minutes=0.05")
     printed = run_until("== 5/7", *flags, f"--output={tmp_path / 'searched'}")
-    assert "== 3/7 Training: none, pretrained:never decides" in printed
+    assert "== 3/7 Training: none, pretrained:random decides" in printed
     assert "== 4/7 Search: 0.05 minutes, from the policy" in printed
     assert not (tmp_path / "searched" / "training").exists()
     assert NetworkWeights.load(tmp_path / "searched" / "policy").checksum() == shipped.checksum()
@@ -186,9 +189,9 @@ def test_it_trains_a_policy_that_ships_further(build: Path, shipped: NetworkWeig
         "--gin_bindings=train_eval.num_iterations=1",
         "--gin_bindings=network.fc_layer_params=(5,)",
     )
-    assert "== 2/7 Warm start: pretrained:never" in printed and "1 iterations" in printed
+    assert "== 2/7 Warm start: pretrained:random" in printed and "1 iterations" in printed
     changed = json.loads((further / "state.json").read_text())["identity"]["settings of the training"]
-    assert f"from pretrained:never {shipped.checksum()}" in changed
+    assert f"from pretrained:random {shipped.checksum()}" in changed
     assert not (further / "warm_start").exists() and not (further / "vocabulary").exists()
     end = NetworkWeights.load(further / "training" / "policy")
     assert end.checksum() != shipped.checksum()
