@@ -175,6 +175,16 @@ def test_transient_failures_are_repeated_and_never_kept(corpus: Corpus, newest: 
 
 
 @pytest.mark.usefixtures("unrestricted")
+def test_a_baseline_forgets_no_module_for_one_failure(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
+    once = f"case $MODULE in *area*) mkdir {tmp_path}/once 2> /dev/null && kill -SEGV $$;; esac"
+    clang = _in_place_of(newest.clang, tmp_path, once)
+    with WorkerPool(dataclasses.replace(newest, clang=clang), INLINING_PROBLEM, 2) as pool:
+        baseline = cached_baseline(tmp_path / "baseline.json", {}, corpus.modules, pool, INLINING_PROBLEM)
+    assert (tmp_path / "once").exists()
+    assert baseline.failures == {} and set(baseline.scores) == set(corpus.by_name)
+
+
+@pytest.mark.usefixtures("unrestricted")
 def test_when_memory_runs_short_fewer_work_at_a_time(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
     script = f"while [ $(wc -l < $STARTED) -lt 3 ] && [ ! -e {tmp_path}/short ]; do sleep 0.05; done"
     clang = _in_place_of(newest.clang, tmp_path, script)
