@@ -48,7 +48,7 @@ def build(kind: plugin.PluginKind, sanitizers: str, toolchain: Toolchain, folder
     names = SANITIZERS[sanitizers]
     flags = [*plugin.FLAGS, *plugin.llvm_definitions(toolchain), "-isystem", str(toolchain.plugin_headers)]
     # Without RTTI, objects of LLVM's classes have no types to check.
-    flags += ["-g1", f"-fsanitize={','.join(names)}", "-shared", "-Wl,-z,lazy"]
+    flags += ["-O1", "-g1", f"-fsanitize={','.join(names)}", "-shared", "-Wl,-z,lazy"]
     flags += ["-fno-sanitize=vptr"] if "undefined" in names else []
     subprocess.run([gcc, *flags, str(kind.sources[0]), "-o", str(library)], check=True)
     runtimes = [
