@@ -12,12 +12,17 @@ from compiler_opt.llvm.toolchain import Toolchain
 SANITIZERS = {"address": ("address", "undefined"), "thread": ("thread",)}
 """Runs of their own, by name: AddressSanitizer and ThreadSanitizer exclude each other."""
 
-_RUNTIMES = {"address": "libasan.so", "undefined": "libubsan.so", "thread": "libtsan.so"}
+_RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
+_FLAGS = {
+    # Without RTTI, objects of LLVM's classes have no types to check. Undefined behaviour crashes the compiler: beside
+    # libasan, libubsan would not write to the file.
+    "undefined": ("-fno-sanitize=vptr", "-fsanitize-undefined-trap-on-error"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class SanitizedPlugin:
-    """A plugin with one of `SANITIZERS`.
+    """A plugin with one of `SANITIZERS`. Undefined behaviour ends the program by a signal; the rest is reported.
 
     Attributes:
       library: the plugin; reports that do not name it are about LLVM's own code, which is not instrumented.
@@ -36,7 +41,7 @@ class SanitizedPlugin:
             report.strip()
             for file in files
             for report in file.read_text(errors="replace").split("=" * 18)
-            if self.library.name in report or "runtime error" in report
+            if self.library.name in report
         ]
 
 
@@ -47,19 +52,18 @@ def build(kind: plugin.PluginKind, sanitizers: str, toolchain: Toolchain, folder
     library, reports = folder / f"{kind.name}-{sanitizers}.so", folder / f"reports-{kind.name}-{sanitizers}"
     names = SANITIZERS[sanitizers]
     flags = [*plugin.FLAGS, *plugin.llvm_definitions(toolchain), "-isystem", str(toolchain.plugin_headers)]
-    # Without RTTI, objects of LLVM's classes have no types to check.
-    flags += ["-O1", "-g1", f"-fsanitize={','.join(names)}", "-shared", "-Wl,-z,lazy"]
-    flags += ["-fno-sanitize=vptr"] if "undefined" in names else []
-    subprocess.run([gcc, *flags, str(kind.sources[0]), "-o", str(library)], check=True)
+    flags += ["-O1", "-g1", f"-fsanitize={','.join(names)}", *(flag for name in names for flag in _FLAGS.get(name, ()))]
+    subprocess.run([gcc, *flags, "-shared", "-Wl,-z,lazy", str(kind.sources[0]), "-o", str(library)], check=True)
     runtimes = [
         subprocess.run([gcc, f"-print-file-name={_RUNTIMES[name]}"], capture_output=True, text=True, check=True).stdout
         for name in names
+        if name in _RUNTIMES
     ]
     # A compiler exits without freeing memory. LLVM's allocators mark memory as unusable, also from within headers, but
     # only an instrumented LLVM would also mark it as usable again.
-    options = f"log_path={reports}:exitcode=0:detect_leaks=0:allow_user_poisoning=0:print_stacktrace=1"
+    options = f"log_path={reports}:exitcode=0:detect_leaks=0:allow_user_poisoning=0:stack_trace_format='#%n %F %S %M'"
     variables = {
         "LD_PRELOAD": ":".join(str(Path(runtime.strip()).resolve()) for runtime in runtimes),
-        **dict.fromkeys(("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"), options),
+        **dict.fromkeys(("ASAN_OPTIONS", "TSAN_OPTIONS"), options),
     }
     return SanitizedPlugin(library, reports, variables)
