@@ -22,7 +22,7 @@ from compiler_opt.files import default_cache_dir, write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
-from compiler_opt.llvm.spawn import ProcessSpec, Spawned, entrance
+from compiler_opt.llvm.spawn import ProcessSpec, Spawned, die_with_parent, entrance
 
 SOURCE = Path(__file__).parents[1] / "native" / "fork_server.c"
 
@@ -47,6 +47,12 @@ class _Server:
         """Starts the server; raises OSError, subprocess.SubprocessError or ToolchainError if that fails."""
         self._socket, theirs = socket.socketpair()
         with contextlib.ExitStack() as failing, theirs, entrance(sandbox) as enter:
+
+            def prepare() -> None:
+                # Not only when it serves: until then, it might be stopped and outlive its worker.
+                die_with_parent()
+                enter()
+
             failing.enter_context(self._socket)
             variables = {"LD_PRELOAD": str(library), "MLGO_FORK_SERVER": str(theirs.fileno())}
             # A program that ignores the library prints its version and ends.
@@ -59,7 +65,7 @@ class _Server:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
                 # A fork is in the sandbox of its server. The workers that start servers have one thread.
-                preexec_fn=None if sandbox is None else enter,
+                preexec_fn=prepare,
             )
             failing.pop_all()
         self._socket.settimeout(reply_timeout_s)
