@@ -240,7 +240,8 @@ see_to_cpp_headers() {
 }
 
 # What the tests build with besides clang: C++ by g++, and CMake projects (CMake itself is in .venv) by Make and Ninja,
-# through ccache. Builds of C++20 modules run clang-scan-deps, which some versions have in a package of its own.
+# through ccache. Builds of C++20 modules run clang-scan-deps, which some versions have in a package of its own; the
+# newest clang builds the fuzzers, with libFuzzer and AddressSanitizer.
 see_to_test_tools() {
   local tool version packages=()
   for tool in ninja make ccache g++; do
@@ -254,6 +255,10 @@ see_to_test_tools() {
     # Without apt at hand the names are only for the message.
     if ! can_apt || apt_has "clang-tools-$version"; then packages+=("clang-tools-$version"); fi
   done
+  version=${PREFERRED_CLANGS[-1]}
+  if ! compgen -G "$("clang-$version" -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a" >/dev/null; then
+    if ! can_apt || apt_has "libclang-rt-$version-dev"; then packages+=("libclang-rt-$version-dev"); fi
+  fi
   if [ ${#packages[@]} -gt 0 ]; then install "${packages[@]}"; fi
 }
 

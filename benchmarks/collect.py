@@ -7,8 +7,9 @@ higher value means that it is faster than compiling: a worker forks compilers fr
 whereas plain compilation starts clang each time, as a build does.
 
 A network that explores makes different objects, mostly larger ones, which take the compiler longer; this is included.
-Two more ways are measured: the plugin with the default's decisions, whose objects are those of plain compilation, and
-forked compilation without a policy. Their difference is the cost of features and log.
+Three more ways are measured: the plugin with the default's decisions, whose objects are those of plain compilation;
+forked compilation without a policy; and the same without a sandbox. The first two differ by the cost of features and
+log, the last two by that of the sandbox.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, ToolchainError
-from compiler_opt.llvm import processes
+from compiler_opt.llvm import processes, sandbox
 from compiler_opt.llvm.fork_server import ForkServers, find_library
 from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory
@@ -44,6 +45,8 @@ _NUM_MODULES = flags.DEFINE_integer("num_modules", 60, "Modules to sample.", 1)
 _REPETITIONS = flags.DEFINE_integer("repetitions", 3, "Repetitions of each module and way.", 1)
 _SEED = shared_flags.seed("the sample of modules, and of the decisions", 1)
 
+_UNRESTRICTED = "only compiling, without a sandbox"
+
 
 @entry_point.command
 def entry() -> None:
@@ -56,7 +59,11 @@ def entry() -> None:
     rng = np.random.default_rng(_SEED.value)
     chosen = rng.permutation(len(corpus.modules))[: _NUM_MODULES.value]
     modules = [corpus.modules[index] for index in chosen]
-    ways: dict[str, tuple[Policy | None, str]] = {"channel": (policy, "channel"), "only compiling": (None, "auto")}
+    ways: dict[str, tuple[Policy | None, str]] = {
+        "channel": (policy, "channel"),
+        "only compiling": (None, "auto"),
+        _UNRESTRICTED: (None, "auto"),
+    }
     if _has_plugin(toolchain):
         ways = {
             "plugin": (policy, "plugin"),
@@ -76,8 +83,10 @@ def entry() -> None:
             spawn(command, scratch)
             for repetition in range(_REPETITIONS.value):
                 plain_cpu_s, _ = spawn(command, scratch)
-                collected = {
-                    way: rollout(
+                collected = {}
+                for way, (decider, backend) in ways.items():
+                    os.environ[sandbox.VARIABLE] = str(int(way != _UNRESTRICTED))
+                    collected[way] = rollout(
                         module,
                         decider,
                         problem,
@@ -86,8 +95,6 @@ def entry() -> None:
                         seed=_SEED.value,
                         settings=dataclasses.replace(settings, backend=backend),
                     )
-                    for way, (decider, backend) in ways.items()
-                }
                 if any(result.failure for result in collected.values()):
                     failures += 1
                     continue

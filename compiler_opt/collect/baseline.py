@@ -167,7 +167,16 @@ def _measured(
 ) -> BaselineBuilder[Measurement, Context]:
     builder = BaselineBuilder(problem)
     jobs = [Job(module, policy) for module in modules for policy in (None, *problem.context_policies)]
+    failed = []
     for job, result in tqdm(pool.rollouts(jobs), "default", len(jobs), unit="compile", disable=None):
+        if result.failure is None:
+            builder.add(result, is_default=job.policy is None)
+        else:
+            failed.append((job, result))
+    # The result is kept for the whole run and the next ones, so it should not depend on whatever else ends a compiler:
+    # what failed is repeated, unless so much has failed that the corpus is to blame.
+    repeats = failed if 2 * len(failed) > len(jobs) else pool.rollouts([job for job, _ in failed])
+    for job, result in repeats:
         builder.add(result, is_default=job.policy is None)
     return builder
 

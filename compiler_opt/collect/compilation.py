@@ -15,6 +15,7 @@ from compiler_opt.corpus.module import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ResourceError
 from compiler_opt.llvm import ir2vec, plugin_features, processes, remarks
 from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import FeaturePolicy
 from compiler_opt.problems.problem import AnyProblem
@@ -87,6 +88,7 @@ class Compilation:
       log_path: where a backend's log of decisions is written.
       embeddings: the vocabulary of the embeddings that the compiler sends, if any.
       file_bytes: limit on each file that the compiler writes.
+      sandbox: what the compiler may do.
       cpu_s: CPU seconds of the compiler so far.
     """
 
@@ -105,7 +107,7 @@ class Compilation:
 
         Raises:
           ToolchainError: the compiler does not let policies take the problem's decisions.
-          ConfigError: the settings contradict each other.
+          ConfigError: the settings contradict each other, or `sandbox.VARIABLE` has an unknown value.
         """
         self.module = module
         self.problem = problem
@@ -124,6 +126,8 @@ class Compilation:
         self.settings = settings
         self.object_path = scratch / "module.o"
         self.log_path = scratch / "decisions.log"
+        # Options of a trusted corpus may name other files to write.
+        self.sandbox = None if module.trusted else Sandbox.for_folder(scratch)
         self.cpu_s = 0.0
         self._remarks_path = scratch / "remarks.yaml"
         self._optimised_path = scratch / "optimised.bc"
@@ -238,6 +242,7 @@ class Compilation:
             memory_bytes=self.settings.memory_bytes,
             file_bytes=self.file_bytes,
             environment=variables,
+            sandbox=self.sandbox,
             max_stdout_bytes=MAX_OUTPUT_BYTES,
         )
         self.account(result)

@@ -20,8 +20,9 @@ from pathlib import Path
 from compiler_opt.errors import CompilerOptError, ToolchainError
 from compiler_opt.files import default_cache_dir, write_atomically
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
-from compiler_opt.llvm.spawn import ProcessSpec, Spawned
+from compiler_opt.llvm.spawn import ProcessSpec, Spawned, die_with_parent, entrance
 
 SOURCE = Path(__file__).parents[1] / "native" / "fork_server.c"
 
@@ -36,12 +37,22 @@ _LOADERS_VARIABLES = ("LD_", "GLIBC_", "MALLOC_")
 
 
 class _Server:
-    """One program, waiting before `main`."""
+    """One program, waiting before `main`.
 
-    def __init__(self, library: Path, program: str, reply_timeout_s: float):
-        """Starts the server; raises OSError or subprocess.SubprocessError if that fails."""
+    Attributes:
+      sandbox: what it and its forks are restricted by.
+    """
+
+    def __init__(self, library: Path, program: str, sandbox: Sandbox | None, reply_timeout_s: float):
+        """Starts the server; raises OSError, subprocess.SubprocessError or ToolchainError if that fails."""
         self._socket, theirs = socket.socketpair()
-        with contextlib.ExitStack() as failing, theirs:
+        with contextlib.ExitStack() as failing, theirs, entrance(sandbox) as enter:
+
+            def prepare() -> None:
+                # Not only when it serves: until then, it might be stopped and outlive its worker.
+                die_with_parent()
+                enter()
+
             failing.enter_context(self._socket)
             variables = {"LD_PRELOAD": str(library), "MLGO_FORK_SERVER": str(theirs.fileno())}
             # A program that ignores the library prints its version and ends.
@@ -53,12 +64,15 @@ class _Server:
                 env={**os.environ, **variables},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
+                # A fork is in the sandbox of its server. The workers that start servers have one thread.
+                preexec_fn=prepare,
             )
             failing.pop_all()
         self._socket.settimeout(reply_timeout_s)
         # Linux's number of the CPU clock of a process.
         self._clock = (~self._popen.pid << 3) | 2
         self._program = program
+        self.sandbox = sandbox
 
     def start(self, spec: ProcessSpec) -> Spawned | None:
         """See `ForkServers.start`; None also if the child cannot set up its state; raises OSError without an answer."""
@@ -105,15 +119,16 @@ class _Server:
 
 
 class ForkServers:
-    """Starts processes by a server for each program; for use by one thread. The servers end with this process.
+    """Starts processes by servers, for use by one thread. The servers end with this process.
 
-    A server that dies, or does not answer in time, is replaced when it is next needed.
+    Each program has one, and another one for its latest sandbox. A server that dies, or does not answer in time, is
+    replaced when it is next needed.
     """
 
     def __init__(self, library: Path, *, reply_timeout_s: float = _REPLY_TIMEOUT_S):
         self._library = library
         self._reply_timeout_s = reply_timeout_s
-        self._servers: dict[str, _Server | None] = {}
+        self._servers: dict[tuple[str, bool], _Server | None] = {}
         self._num_replacements = 0
 
     def start(self, spec: ProcessSpec) -> Spawned | None:
@@ -126,18 +141,23 @@ class ForkServers:
         program = shutil.which(spec.command[0])
         if program is None or not Path(program).is_absolute() or not _loader_variables_match(spec.environment):
             return None
+        key = (program, spec.sandbox is not None)
         try:
-            if program not in self._servers:
-                self._servers[program] = _working_server(self._library, program, self._reply_timeout_s)
-            server = self._servers[program]
+            server = self._servers.get(key)
+            if server is not None and server.sandbox != spec.sandbox:
+                self._servers.pop(key)
+                server.close()
+            if key not in self._servers:
+                self._servers[key] = _working_server(self._library, program, spec.sandbox, self._reply_timeout_s)
+            server = self._servers[key]
             return None if server is None else server.start(spec)
-        except (OSError, subprocess.SubprocessError):
-            server = self._servers.pop(program, None)
+        except (OSError, subprocess.SubprocessError, ToolchainError):
+            server = self._servers.pop(key, None)
             if server is not None:
                 server.close()
                 self._num_replacements += 1
             if server is None or self._num_replacements > _MAX_REPLACEMENTS:
-                self._servers[program] = None
+                self._servers[key] = None
             return None
 
     def close(self) -> None:
@@ -148,13 +168,13 @@ class ForkServers:
         self._servers.clear()
 
 
-def _working_server(library: Path, program: str, reply_timeout_s: float) -> _Server | None:
+def _working_server(library: Path, program: str, sandbox: Sandbox | None, reply_timeout_s: float) -> _Server | None:
     """Starts a server and tries it out; None if the program ignores the library or is a script.
 
-    Raises OSError or subprocess.SubprocessError if the server fails.
+    Raises OSError, subprocess.SubprocessError or ToolchainError if the server fails.
     """
     with contextlib.ExitStack() as failing:
-        server = _Server(library, program, reply_timeout_s)
+        server = _Server(library, program, sandbox, reply_timeout_s)
         failing.callback(server.close)
         with Path(os.devnull).open("wb") as null:
             started = server.start(ProcessSpec([program, "--version"], null.fileno(), null.fileno()))

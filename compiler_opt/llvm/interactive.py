@@ -23,6 +23,7 @@ import numpy as np
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import AdvisorFlags, mllvm
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.spawn import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES
 from compiler_opt.llvm.training_log import MAX_LINE_BYTES, Header, parse_header, parse_json_line
 
@@ -217,12 +218,13 @@ def compile_interactively(
     timeout_s: float = processes.DEFAULT_TIMEOUT_S,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     file_bytes: int = DEFAULT_FILE_BYTES,
+    sandbox: Sandbox | None = None,
 ) -> InteractiveResult:
     """Compiles once and answers every decision; if the compiler fails, see `InteractiveResult.process`.
 
     `command` lacks the channel's arguments, which come from `connect`, such as `llvm_channel`. `start_deciding` gets
     the header and returns what makes the decisions. `scratch` holds the pipes. The limits are wall-clock seconds, the
-    compiler's address space, and the size of each file that it writes.
+    compiler's address space, and the size of each file that it writes. A `sandbox` must let it write to `scratch`.
 
     Raises:
       ProtocolError: the compiler's messages do not have the expected format.
@@ -240,6 +242,7 @@ def compile_interactively(
             memory_bytes=memory_bytes,
             file_bytes=file_bytes,
             environment=connection.environment,
+            sandbox=sandbox,
         ) as child,
     ):
         conversation = _Conversation(start_deciding, replies)

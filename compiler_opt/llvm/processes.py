@@ -149,6 +149,8 @@ def start(
         elif stdout is None:
             stdout = opened.enter_context(Path(os.devnull).open("wb"))
         try:
+            if (sandbox := options.get("sandbox")) is not None:
+                options["environment"] = sandbox.environment(options.get("environment"))
             spec = ProcessSpec(command, stdout.fileno(), stderr.fileno(), **options)
             spawner = _SPAWNER.get()
             started = (spawner(spec) if spawner is not None else None) or spawn_directly(spec)

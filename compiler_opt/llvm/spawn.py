@@ -8,10 +8,12 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TypedDict
 
 from compiler_opt.errors import ResourceError, ToolchainError
+from compiler_opt.llvm.sandbox import Sandbox
 
 DEFAULT_MEMORY_BYTES = 8 << 30
 DEFAULT_FILE_BYTES = 8 << 30
@@ -48,6 +50,7 @@ class ProcessSpec:
       cwd: its working directory; None for this process's.
       environment: all of its environment variables; None for this process's.
       death_signal: the signal that it gets when this process dies.
+      sandbox: what it may do; None for all that this process may.
     """
 
     command: Sequence[str]
@@ -58,6 +61,7 @@ class ProcessSpec:
     cwd: Path | None = None
     environment: Mapping[str, str] | None = None
     death_signal: int = signal.SIGKILL
+    sandbox: Sandbox | None = None
 
 
 class ProcessOptions(TypedDict, total=False):
@@ -68,6 +72,7 @@ class ProcessOptions(TypedDict, total=False):
     cwd: Path | None
     environment: Mapping[str, str] | None
     death_signal: int
+    sandbox: Sandbox | None
 
 
 def die_with_parent(death_signal: int = signal.SIGKILL) -> None:
@@ -80,28 +85,36 @@ def spawn_directly(spec: ProcessSpec) -> Spawned:
     """Starts a process in a new session with empty standard input; for errors see `processes.start`."""
     program = spec.command[0]
     try:
-        popen = subprocess.Popen(
-            spec.command,
-            stdin=subprocess.DEVNULL,
-            stdout=spec.stdout,
-            stderr=spec.stderr,
-            cwd=spec.cwd,
-            env=spec.environment,
-            start_new_session=True,
-            # The workers that start compilers have one thread, for which this is safe.
-            preexec_fn=_prepare_child(spec, os.getpid()),
-        )
+        with entrance(spec.sandbox) as enter:
+            popen = subprocess.Popen(
+                spec.command,
+                stdin=subprocess.DEVNULL,
+                stdout=spec.stdout,
+                stderr=spec.stderr,
+                cwd=spec.cwd,
+                env=spec.environment,
+                start_new_session=True,
+                # The workers that start compilers have one thread, for which this is safe.
+                preexec_fn=_prepare_child(spec, enter, os.getpid()),
+            )
     except FileNotFoundError as error:
         raise ToolchainError(f"{program}: no such program; give the path of an installed one") from error
     except PermissionError as error:
         raise ToolchainError(f"{program}: cannot be executed; check its permissions") from error
+    except subprocess.SubprocessError as error:
+        raise ToolchainError(f"{program}: cannot be started with its limits and in its sandbox: {error}") from error
     except OSError as error:
         kind = ResourceError if error.errno in ResourceError.ERRNOS else ToolchainError
         raise kind(f"{program}: cannot be started: {error.strerror}") from error
     return Spawned(popen.pid, popen=popen)
 
 
-def _prepare_child(spec: ProcessSpec, parent_pid: int) -> Callable[[], None]:
+def entrance(sandbox: Sandbox | None) -> AbstractContextManager[Callable[[], None]]:
+    """See `Sandbox.entrance`; without a sandbox, the function does nothing."""
+    return nullcontext(lambda: None) if sandbox is None else sandbox.entrance()
+
+
+def _prepare_child(spec: ProcessSpec, enter: Callable[[], None], parent_pid: int) -> Callable[[], None]:
     """What the child does between fork and exec: system calls only."""
     limits = {resource.RLIMIT_CORE: 0}
     for limit, num_bytes in ((resource.RLIMIT_AS, spec.memory_bytes), (resource.RLIMIT_FSIZE, spec.file_bytes)):
@@ -115,6 +128,7 @@ def _prepare_child(spec: ProcessSpec, parent_pid: int) -> Callable[[], None]:
         # If the parent died between fork and prctl, no signal will ever come.
         if os.getppid() != parent_pid:
             os.kill(os.getpid(), signal.SIGKILL)
+        enter()
         for limit, value in limits.items():
             resource.setrlimit(limit, (value, value))
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from compiler_opt.llvm import processes
+from compiler_opt.llvm import processes, sandbox
 from compiler_opt.llvm.advisors import ADVISORS, INLINING
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
@@ -88,6 +88,7 @@ def report(toolchain: Toolchain, findings: Sequence[Finding]) -> str:
         ("target", toolchain.target),
         ("pass plugins", f"yes, {headers}" if toolchain.pass_plugins else "no"),
         ("development mode", "yes" if toolchain.development_mode else "no (optional; needs a clang built with TFLite)"),
+        ("sandbox", sandbox.describe()),
     ]
     tools = [(name, str(toolchain.tools.get(name, "missing")), use) for name, use in _USED_FOR.items()]
     missing = [(finding.what, "yes" if finding.essential else "optional", finding.remedy) for finding in findings]

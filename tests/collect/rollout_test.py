@@ -15,6 +15,7 @@ from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, PolicyError, ToolchainError
+from compiler_opt.llvm import sandbox
 from compiler_opt.llvm.inliner_plugin import environment, inliner_plugin
 from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.processes import run
@@ -300,6 +301,29 @@ def test_an_endless_object_is_a_failure_and_is_removed(
     result = rollout(module, policy, _INLINING, toolchain, scratch=scratch, settings=settings, scratch_bytes=1 << 20)
     assert result.failure is not None and result.is_transient
     assert list(scratch.iterdir()) == []
+
+
+def test_a_compiler_of_a_corpus_is_in_a_sandbox(
+    corpus: Corpus, toolchain: Toolchain, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clang, escaped = scratch.parent / "clang", scratch.parent / "escaped"
+    clang.write_text(f'#!/bin/sh\necho > {escaped}\nexec {toolchain.clang} "$@"\n')
+    clang.chmod(0o755)
+    escaping = dataclasses.replace(toolchain, clang=clang)
+    module, kept = _area(corpus), scratch.parent / "kept.o"
+    objects = []
+    for policy in (None, ConstantPolicy(0)):
+        result = rollout(module, policy, _INLINING, escaping, scratch=scratch, keep_object=kept)
+        assert result.failure is None and not escaped.exists()
+        objects.append(kept.read_bytes())
+    # The options of a corpus that the user trusts may name files to write.
+    trusted = dataclasses.replace(module, trusted=True)
+    for each, value in ((trusted, "1"), (module, "0")):
+        monkeypatch.setenv(sandbox.VARIABLE, value)
+        for index, policy in enumerate((None, ConstantPolicy(0))):
+            result = rollout(each, policy, _INLINING, escaping, scratch=scratch, keep_object=kept)
+            assert result.failure is None and kept.read_bytes() == objects[index]
+            escaped.unlink()
 
 
 @pytest.mark.parametrize(("leaves", "is_transient"), [("exit 1", False), ("kill -KILL $$", True)])

@@ -16,6 +16,7 @@ from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool, available_memory_bytes
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import CorpusError, PolicyError
+from compiler_opt.llvm import sandbox
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy
 from compiler_opt.problems import problem as problems
@@ -26,6 +27,12 @@ from tests.small_corpus import make_small_corpus
 @pytest.fixture(scope="module")
 def newest() -> Toolchain:
     return probe("clang-22")
+
+
+@pytest.fixture
+def unrestricted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For compilers that kill workers, or write down beside themselves that they were started."""
+    monkeypatch.setenv(sandbox.VARIABLE, "0")
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +113,7 @@ def _starts(folder: Path) -> int:
     return len((folder / "started").read_text().splitlines())
 
 
+@pytest.mark.usefixtures("unrestricted")
 @pytest.mark.parametrize("how", ["-KILL $PPID", "-STOP $PPID; exec sleep 60"])
 def test_a_module_that_ends_its_worker_is_found_and_set_aside(
     corpus: Corpus, newest: Toolchain, tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
@@ -145,6 +153,7 @@ def test_a_worker_that_hangs_is_replaced(corpus: Corpus, newest: Toolchain) -> N
     assert "did not answer" in (failures[0] or "")
 
 
+@pytest.mark.usefixtures("unrestricted")
 def test_transient_failures_are_repeated_and_never_kept(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
     module, problem, path = corpus.modules[:1], problems.load("inlining"), tmp_path / "baseline.json"
     once = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -KILL $$; }}"
@@ -165,6 +174,17 @@ def test_transient_failures_are_repeated_and_never_kept(corpus: Corpus, newest: 
         assert path.exists()
 
 
+@pytest.mark.usefixtures("unrestricted")
+def test_a_baseline_forgets_no_module_for_one_failure(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
+    once = f"case $MODULE in *area*) mkdir {tmp_path}/once 2> /dev/null && kill -SEGV $$;; esac"
+    clang = _in_place_of(newest.clang, tmp_path, once)
+    with WorkerPool(dataclasses.replace(newest, clang=clang), INLINING_PROBLEM, 2) as pool:
+        baseline = cached_baseline(tmp_path / "baseline.json", {}, corpus.modules, pool, INLINING_PROBLEM)
+    assert (tmp_path / "once").exists()
+    assert baseline.failures == {} and set(baseline.scores) == set(corpus.by_name)
+
+
+@pytest.mark.usefixtures("unrestricted")
 def test_when_memory_runs_short_fewer_work_at_a_time(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
     script = f"while [ $(wc -l < $STARTED) -lt 3 ] && [ ! -e {tmp_path}/short ]; do sleep 0.05; done"
     clang = _in_place_of(newest.clang, tmp_path, script)

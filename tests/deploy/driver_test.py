@@ -116,6 +116,14 @@ def test_the_policy_decides(compiler: Compiler, place: Path, name: str) -> None:
     assert driver != plain
 
 
+def test_a_response_file_that_includes_itself_is_an_error_of_clangs(compiler: Compiler, place: Path) -> None:
+    (place / "self.rsp").write_text("@self.rsp\n" * 10)
+    arguments = ["-Oz", "@self.rsp", "-c", "lean.c"]
+    driver, plain = compiler.run(arguments, place), compiler.plain(arguments, place)
+    assert "recursive expansion" in plain.stderr
+    assert (driver.returncode, driver.stderr) == (plain.returncode, plain.stderr)
+
+
 @pytest.mark.parametrize("name", LEAVES_ALONE)
 def test_the_policy_is_not_asked(damageable: Compiler, place: Path, name: str) -> None:
     (place / "objects").mkdir()

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.llvm import inliner_plugin, plugin, regalloc_plugin
+from compiler_opt.llvm import inliner_plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import DEFAULT_BASE, Decisions, sites_of
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.spaces.native import native_blob
 from tests.deploy.sources import save_policy
+from tests.native import sanitized
 from tests.regalloc_networks import random_network
 from tests.small_corpus import BUSY_SOURCES, make_busy_corpus
 
@@ -147,37 +148,20 @@ def test_every_link_replays_the_same_decisions(kind: str, toolchain: Toolchain, 
     assert replayed is not None and replayed.call_sites.replayed is not None and replayed.call_sites.replayed.any()
 
 
-def _with_thread_sanitizer(kind: plugin.PluginKind, toolchain: Toolchain, place: Path) -> tuple[str, dict[str, str]]:
-    """Builds a plugin with ThreadSanitizer; returns the option that loads it, and the environment that lld needs."""
-    gcc = shutil.which("g++")
-    assert gcc is not None, "g++ is not installed; ./run_tests.sh installs what the tests need"
-    library = place / f"{kind.name}-tsan.so"
-    flags = [*plugin.FLAGS, *plugin.llvm_definitions(toolchain), "-isystem", str(toolchain.plugin_headers)]
-    command = [gcc, *flags, "-g", "-fsanitize=thread", "-shared", "-Wl,-z,lazy", str(kind.sources[0])]
-    subprocess.run([*command, "-o", str(library)], check=True)
-    runtime = subprocess.run([gcc, "-print-file-name=libtsan.so"], capture_output=True, text=True, check=True).stdout
-    variables = {
-        "LD_PRELOAD": str(Path(runtime.strip()).resolve()),
-        "TSAN_OPTIONS": f"exitcode=0:log_path={place}/races",
-    }
-    return f"--load-pass-plugin={library}", variables
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["regalloc_eviction", "regalloc_priority", "inlining"])
-def test_threads_have_no_data_races(name: str, toolchain: Toolchain, place: Path) -> None:
-    for path in place.glob("races*"):
-        path.unlink()
+def test_threads_have_no_data_races(name: str, toolchain: Toolchain, place: Path, tmp_path: Path) -> None:
     if name == "inlining":
         blob = place / "inliner.mlgo"
         blob.write_bytes(native_blob(save_policy(place / "inliner")))
-        load, sanitizer = _with_thread_sanitizer(inliner_plugin.INLINER, toolchain, place)
+        instrumented = sanitized.build(inliner_plugin.INLINER, "thread", toolchain, tmp_path)
         variables = inliner_plugin.environment(policy=blob, log=place / "tsan.log", thinlto=True)
-        _linked(toolchain, place, "thin", [load, "--thinlto-jobs=4"], variables | sanitizer)
+        kind, options = "thin", "--thinlto-jobs=4"
     else:
-        load, sanitizer = _with_thread_sanitizer(regalloc_plugin.REGALLOC, toolchain, place)
+        regalloc_plugin.make_nowhere(tmp_path)
+        instrumented = sanitized.build(regalloc_plugin.REGALLOC, "thread", toolchain, tmp_path)
         variables = regalloc_plugin.environment(policy=_regalloc_policy(problems.load(name), toolchain, place))
-        _linked(toolchain, place, "full", [load, "--lto-partitions=8"], variables | sanitizer)
-    # LLVM is not instrumented, so reports about its own code are meaningless.
-    reports = [report for path in place.glob("races*") for report in path.read_text().split("=" * 18)]
-    assert [report for report in reports if "-tsan.so" in report] == []
+        kind, options = "full", "--lto-partitions=8"
+    load = f"--load-pass-plugin={instrumented.library}"
+    _linked(toolchain, place, kind, [load, options], {**variables, **instrumented.variables})
+    assert instrumented.findings() == []

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ def test_each_way_to_start_it(way: str, clang_path: str) -> None:
     assert result.returncode == 0, result.stderr
     assert clang_path in result.stdout
     assert "Ready:" in result.stdout
+    assert re.search("^ *sandbox  +yes, compilers of corpora", result.stdout, re.MULTILINE)
     assert result.stderr == ""
 
 

@@ -92,6 +92,7 @@ def _converse(
         timeout_s=compilation.settings.timeout_s,
         memory_bytes=compilation.settings.memory_bytes,
         file_bytes=compilation.file_bytes,
+        sandbox=compilation.sandbox,
     )
     compilation.account(result.process)
     compilation.generate_code()

@@ -50,6 +50,10 @@ inline std::vector<std::string> split_words(const std::string &text) {
   return words;
 }
 
+// The number of response or configuration files that are read for one command line. One that names itself never ends;
+// clang reports that.
+inline constexpr int kMaxFiles = 100;
+
 // What clang's own configuration adds to a command line.
 struct Configuration {
   std::vector<std::string> options;  // from configuration files
@@ -64,7 +68,7 @@ struct Configuration {
       const size_t end = std::min(printed.find('\n', start), printed.size());
       const std::string line = printed.substr(start, end - start);
       if (starts_with(line, kFile))
-        found.read_options(line.substr(kFile.size()), 0);
+        found.read_options(line.substr(kFile.size()));
       if (starts_with(line, " \""))
         last = line;
       start = end + 1;
@@ -75,8 +79,8 @@ struct Configuration {
   }
 
  private:
-  void read_options(const std::string &path, int depth) {
-    const std::string text = depth > 16 ? "" : read_file(path);
+  void read_options(const std::string &path) {
+    const std::string text = ++num_files_ > kMaxFiles ? "" : read_file(path);
     for (size_t start = 0; start < text.size();) {
       const size_t end = std::min(text.find('\n', start), text.size());
       for (const std::string &word : split_words(text.substr(start, end - start))) {
@@ -84,27 +88,29 @@ struct Configuration {
           break;
         const std::string name = word.substr(std::min<size_t>(word.size(), 1));
         if (word[0] == '@')  // A relative name is relative to the file that includes it.
-          read_options(starts_with(name, "/") ? name : path.substr(0, path.rfind('/') + 1) + name, depth + 1);
+          read_options(starts_with(name, "/") ? name : path.substr(0, path.rfind('/') + 1) + name);
         else if (word[0] != '$' && word != "\\")  // Options after $ are the linker's; a backslash continues the line.
           options.push_back(word);
       }
       start = end + 1;
     }
   }
+
+  int num_files_ = 0;
 };
 
 // A parsed command line.
 class CommandLine {
  public:
   explicit CommandLine(const std::vector<std::string> &arguments) {
-    expand(arguments, 0);
+    expand(arguments);
     read();
   }
 
   // With the configuration that clang has printed for the command line.
   CommandLine(const std::vector<std::string> &arguments, const Configuration &configuration) {
-    expand(configuration.options, 0);
-    expand(arguments, 0);
+    expand(configuration.options);
+    expand(arguments);
     read();
     lld_ = configuration.links_by_lld;
   }
@@ -144,9 +150,11 @@ class CommandLine {
   enum class Step { kAssembly, kObject, kLink };
 
   // Expands response files as clang does. One that can be read only once (a pipe) is not read.
-  void expand(const std::vector<std::string> &arguments, int depth) {
+  void expand(const std::vector<std::string> &arguments) {
     for (const std::string &argument : arguments) {
-      if (argument.size() < 2 || argument[0] != '@' || depth > 16) {
+      if (!is_complete_)
+        return;
+      if (argument.size() < 2 || argument[0] != '@') {
         arguments_.push_back(argument);
         continue;
       }
@@ -154,10 +162,10 @@ class CommandLine {
       struct stat status;
       if (stat(path.c_str(), &status) != 0) {
         arguments_.push_back(argument);  // clang treats it as an input of that name
-      } else if (!S_ISREG(status.st_mode)) {
+      } else if (!S_ISREG(status.st_mode) || ++num_files_ > kMaxFiles) {
         is_complete_ = false;
       } else {
-        expand(split_words(read_file(path)), depth + 1);
+        expand(split_words(read_file(path)));
       }
     }
   }
@@ -325,6 +333,7 @@ class CommandLine {
   static constexpr std::string_view kOffloadExtensions[] = {"cu", "cui", "hip", "hipi", "cl", "clcpp"};
 
   std::vector<std::string> arguments_;
+  int num_files_ = 0;  // response files that were read
   bool is_complete_ = true;
   bool only_inputs_ = false;
   bool stops_early_ = false;
