@@ -7,7 +7,6 @@ runs. If its worker dies again, the module is to blame and is set aside.
 
 import contextlib
 import math
-import os
 import selectors
 import shutil
 import time
@@ -17,11 +16,12 @@ from pathlib import Path
 from typing import Any, Generic
 
 from compiler_opt.collect import backends
+from compiler_opt.collect.machine import available_cpus, available_memory_bytes
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.schedule import Job as Job
 from compiler_opt.collect.schedule import Schedule, SetAside, Task, lost_rollout
-from compiler_opt.collect.worker import Worker, WorkerSettings
+from compiler_opt.collect.worker import Worker, WorkerSettings, start_worker
 from compiler_opt.errors import ResourceError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import describe_exit
@@ -39,28 +39,6 @@ _SLACK_S = 1200.0
 _PATIENCE_S = 60.0
 _MIN_MEMORY_BYTES = 512 << 20
 _MIN_DISK_BYTES = 256 << 20
-
-
-def available_memory_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Memory that our processes may still take, by the machine and by each cgroup (version 2) above us."""
-    # "MemAvailable:   24100000 kB"
-    fields = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
-    available = int(fields["MemAvailable"].split()[0]) << 10
-    with contextlib.suppress(OSError):
-        # "0::/user.slice/session-1.scope"; version 1 has other lines.
-        names = [line[3:] for line in (proc / "self" / "cgroup").read_text().splitlines() if line.startswith("0::")]
-        for name in names:
-            folder = cgroups / name.strip("/")
-            for group in (folder, *folder.parents):
-                if not group.is_relative_to(cgroups):
-                    break
-                with contextlib.suppress(OSError, ValueError):
-                    # Without a limit this is "max", not a number.
-                    limit = int((group / "memory.max").read_text())
-                    used = int((group / "memory.current").read_text())
-                    usage = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-                    available = min(available, limit - used + int(usage.get("inactive_file", 0)))
-    return available
 
 
 class WorkerPool(Generic[Measurement]):
@@ -82,9 +60,11 @@ class WorkerPool(Generic[Measurement]):
         problem: Problem[Measurement, Any],
         num_workers: int | None = None,
         *,
+        niceness: int = 0,
         slack_s: float = _SLACK_S,
         patience_s: float = _PATIENCE_S,
         available_bytes: Callable[[], int] = available_memory_bytes,
+        start_worker: Callable[[WorkerSettings, Path], Worker] = start_worker,
     ):
         """Starts no process yet.
 
@@ -92,17 +72,21 @@ class WorkerPool(Generic[Measurement]):
           toolchain: the compiler.
           problem: what is decided and measured.
           num_workers: compilations at a time; None for one per CPU.
+          niceness: added to this process's for workers and compilers, 0 to 19: how far they yield to other processes.
           slack_s: wall-clock seconds that a job may take beyond the timeouts of its compilations.
           patience_s: how long to wait for memory and disk before repeating a job that lacked them.
           available_bytes: returns how much memory is left. If too little, the worker that uses most is ended, and fewer
             work at a time.
+          start_worker: starts a worker in a folder that it makes; raises OSError if it cannot.
         """
-        self.num_workers = num_workers or len(os.sched_getaffinity(0))
+        self.num_workers = num_workers or available_cpus()
         self.problem = problem
         self._toolchain = toolchain
         self._slack_s = slack_s
         self._patience_s = patience_s
         self._available_bytes = available_bytes
+        self._niceness = niceness
+        self._start_worker = start_worker
         self._stack = contextlib.ExitStack()
         self._workers: list[Worker] = []
         self._num_calls = 0
@@ -114,7 +98,7 @@ class WorkerPool(Generic[Measurement]):
     def __enter__(self) -> "WorkerPool[Measurement]":
         self.scratch = self._stack.enter_context(scratch_directory())
         self.policies = PolicyFolder(self.scratch / "policies")
-        self._settings = WorkerSettings(self._toolchain, self.problem, self.num_workers, self.policies)
+        self._settings = WorkerSettings(self._toolchain, self.problem, self.num_workers, self.policies, self._niceness)
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
         return self
 
@@ -207,7 +191,7 @@ class WorkerPool(Generic[Measurement]):
         """
         while len(self._workers) < min(wanted, self.num_workers):
             try:
-                worker = Worker(self._settings, self.scratch / f"worker-{self._num_started}")
+                worker = self._start_worker(self._settings, self.scratch / f"worker-{self._num_started}")
             except OSError as error:
                 if not self._workers:
                     raise ResourceError(f"no worker process can be started: {error}") from error

@@ -28,6 +28,9 @@ _COMPILE_TASK = shared_flags.TaskFlag()
 _CLANG_PATH = shared_flags.clang_path()
 _LLVM_SIZE_PATH = shared_flags.llvm_size_path()
 _NUM_WORKERS = shared_flags.num_workers()
+_NICENESS = flags.DEFINE_integer(
+    "niceness", 0, "Niceness of the compilers, so that other programs, and the learner, go first.", 0, 19
+)
 _VOCAB_PATH = flags.DEFINE_string("vocab_path", None, "Vocabulary; by default that of the warm-start policy.")
 _WARMSTART_POLICY_DIR = shared_flags.policy(
     "warmstart_policy_dir", "The policy to start from; the same as train_eval.warmstart_policy_dir in gin."
@@ -75,6 +78,7 @@ def entry() -> None:
         PipelineSettings(training=config, network=settings["network"], algorithms=AlgorithmConfigs(settings.values())),
         vocabulary_dir=Path(_VOCAB_PATH.value) if _VOCAB_PATH.value else None,
         num_workers=_NUM_WORKERS.value,
+        niceness=_NICENESS.value,
         validation=validation,
     )
     if weights.margin == ALWAYS_DEFAULT:
