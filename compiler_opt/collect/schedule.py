@@ -1,7 +1,6 @@
 """The jobs of one call of the pool: which comes next, and how often a lost one is repeated."""
 
 import dataclasses
-import itertools
 import logging
 import time
 from collections import deque
@@ -59,16 +58,25 @@ class Schedule(Generic[Measurement]):
       finished: results that the caller has not taken yet.
     """
 
-    def __init__(self, jobs: Iterable[Job], set_aside: SetAside):
+    def __init__(self, jobs: Iterable[Job | None], set_aside: SetAside):
+        """`jobs`: drawn as they are needed; None means that there is none now, and ends a `refill`."""
         self.waiting: deque[Task] = deque()
         self.suspects: deque[Task] = deque()
         self._remaining = iter(jobs)
+        self._is_exhausted = False
         self._set_aside = set_aside
         self.finished: deque[tuple[Job, Rollout[Measurement]]] = deque()
 
     def refill(self, count: int) -> None:
-        """Fills `waiting` up to `count` tasks, or with all remaining jobs."""
-        for job in itertools.islice(self._remaining, max(0, count - len(self.waiting))):
+        """Fills `waiting` up to `count` tasks, or with all jobs that there are now."""
+        while len(self.waiting) < count and not self._is_exhausted:
+            try:
+                job = next(self._remaining)
+            except StopIteration:
+                self._is_exhausted = True
+                break
+            if job is None:
+                break
             self.waiting.append(Task(job))
         # Jobs of modules that were set aside meanwhile fail now.
         for tasks in (self.waiting, self.suspects):
@@ -82,8 +90,8 @@ class Schedule(Generic[Measurement]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no task is left to start, after `refill`."""
-        return not self.waiting and not self.suspects
+        """Whether no task is left to start and none will come, after `refill`."""
+        return self._is_exhausted and not self.waiting and not self.suspects
 
     def finish(self, task: Task, rollout: Rollout[Measurement]) -> None:
         self.finished.append((task.job, rollout))

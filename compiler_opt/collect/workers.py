@@ -9,6 +9,7 @@ import contextlib
 import math
 import selectors
 import shutil
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +38,7 @@ _MAX_COMPILATIONS = 4
 _SLACK_S = 1200.0
 """Extra time for a job, in which a plugin may be built or a module fetched."""
 _PATIENCE_S = 60.0
+_MAX_WAKES = 1 << 12
 _MIN_MEMORY_BYTES = 512 << 20
 _MIN_DISK_BYTES = 256 << 20
 
@@ -100,16 +102,23 @@ class WorkerPool(Generic[Measurement]):
         self.policies = PolicyFolder(self.scratch / "policies")
         self._settings = WorkerSettings(self._toolchain, self.problem, self.num_workers, self.policies, self._niceness)
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
+        self._wake_reader, self._wake_writer = (self._stack.enter_context(end) for end in socket.socketpair())
+        self._wake_writer.setblocking(False)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ)
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._end(*self._workers)
         self._stack.close()
 
-    def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout[Measurement]]]:
+    def rollouts(self, jobs: Iterable[Job | None]) -> Iterator[tuple[Job, Rollout[Measurement]]]:
         """Does all jobs; yields each with its result as it is done, in no particular order.
 
         A call drops what earlier calls have left undone.
+
+        Args:
+          jobs: drawn as workers need them. None instead of a job means that there is none now; the next is asked for
+            after the next result, half a second, or a call of `wake`.
 
         Raises:
           CompilerOptError: a policy or the compiler itself is unusable, or no worker starts; the remaining jobs are
@@ -135,6 +144,16 @@ class WorkerPool(Generic[Measurement]):
         finally:
             if call == self._num_calls:
                 self._end(*self._busy())
+
+    def wake(self) -> None:
+        """Makes a running `rollouts` ask for a job; for other threads than the one that runs it."""
+        with contextlib.suppress(BlockingIOError):
+            self._wake_writer.send(b"w")
+
+    @property
+    def has_idle_worker(self) -> bool:
+        """Whether a worker that has started, or that could be started, has no task."""
+        return len(self._busy()) < self.num_workers
 
     def _busy(self) -> list[Worker]:
         return [worker for worker in self._workers if worker.tasks]
@@ -207,7 +226,10 @@ class WorkerPool(Generic[Measurement]):
     def _collect(self, schedule: Schedule[Measurement]) -> None:
         """Waits for workers, and takes their results."""
         for key, _ in self._selector.select(0 if schedule.finished else _TICK_S):
-            worker: Worker = key.data
+            worker: Worker | None = key.data
+            if worker is None:
+                self._wake_reader.recv(_MAX_WAKES)
+                continue
             try:
                 received = worker.receive()
             except (EOFError, OSError):

@@ -4,15 +4,17 @@ import dataclasses
 import functools
 import logging
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from compiler_opt.collect.groups import RolloutBatch, collect_groups
+from compiler_opt.collect.baseline import Baseline
+from compiler_opt.collect.groups import CompileCosts, GroupCollection, RolloutBatch
 from compiler_opt.collect.rollout import check_failures
 from compiler_opt.collect.shared_parts import LatestContexts
+from compiler_opt.collect.stream import InTurn, RolloutStream
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import ModuleSampler
 from compiler_opt.errors import ConfigError
@@ -24,6 +26,7 @@ from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
 from compiler_opt.rl.history import History
 from compiler_opt.rl.learning import save_run_policy
+from compiler_opt.rl.time_profile import profile_entry
 from compiler_opt.rl.training_context import TrainingContext, log_changed_settings, origin
 
 _LOG = logging.getLogger(__name__)
@@ -37,8 +40,9 @@ class _Progress:
       iteration: iterations done.
       elapsed_s: wall-clock seconds that they took.
       compiles: compilations that they took.
-      position: modules drawn so far.
+      position: modules drawn so far for these iterations.
       undecided: names of modules without decisions.
+      cut: names of modules that an iteration did not wait for, and that come again.
       iteration_s: wall-clock seconds of the last iteration.
     """
 
@@ -47,6 +51,7 @@ class _Progress:
     compiles: int = 0
     position: int = 0
     undecided: set[str] = dataclasses.field(default_factory=set)
+    cut: list[str] = dataclasses.field(default_factory=list)
     iteration_s: float = 0.0
 
     def share(self, config: TrainingConfig) -> float:
@@ -55,19 +60,19 @@ class _Progress:
         by_iterations = self.iteration / config.num_iterations if config.num_iterations else 1.0
         return max(by_iterations, by_time)
 
-    def next_modules(self, sampler: ModuleSampler, count: int) -> list[Module]:
-        """The next modules, without those that have no decisions."""
-        modules = sampler.draw(self.position, count)
-        self.position += len(modules)
-        return [module for module in modules if module.name not in self.undecided]
+    def has_more(self, config: TrainingConfig, num_planned: int) -> bool:
+        """Whether the run has more iterations than those that are planned, as far as their number is limited."""
+        return self.iteration + num_planned < config.num_iterations
 
-    def add(self, batch: RolloutBatch, seconds: float) -> None:
+    def add(self, plan: "_Plan", batch: RolloutBatch, seconds: float) -> None:
         """Counts an iteration that took so many wall-clock seconds."""
         self.iteration += 1
         self.iteration_s = seconds
         self.elapsed_s += seconds
         self.compiles += batch.num_compiles
+        self.position = plan.next_position
         self.undecided.update(batch.undecided)
+        self.cut = [name for name in self.cut if name not in plan.again] + list(batch.cut)
 
     def to_json(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "undecided": sorted(self.undecided)}
@@ -75,6 +80,46 @@ class _Progress:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "_Progress":
         return cls(**{**value, "undecided": set(value["undecided"])})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """An iteration that is being collected.
+
+    Attributes:
+      seed: of its rollouts and its learning.
+      modules: that are compiled.
+      again: names of those among them that an earlier iteration has cut.
+      next_position: modules drawn, including these.
+      num_learned: iterations that its policy has learned from.
+    """
+
+    seed: tuple[int, int]
+    modules: Sequence[Module]
+    again: Sequence[str]
+    next_position: int
+    num_learned: int
+
+    @property
+    def number(self) -> int:
+        """The iteration's, counted from 1."""
+        return self.seed[1] + 1
+
+    @classmethod
+    def make(
+        cls, context: TrainingContext, progress: _Progress, plans: Sequence["_Plan"], sampler: ModuleSampler
+    ) -> "_Plan":
+        """Draws the modules of the next iteration: those that were cut, others, but none without decisions."""
+        config = context.config
+        position = plans[-1].next_position if plans else progress.position
+        planned = {name for plan in plans for name in plan.again}
+        count = config.modules_per_iteration(context.pool.num_workers)
+        again = [name for name in progress.cut if name not in planned][:count]
+        drawn = sampler.draw(position, count - len(again)) if count > len(again) else []
+        others = [module for module in drawn if module.name not in {*progress.undecided, *again}]
+        modules = [*(context.corpus.by_name[name] for name in again), *others]
+        seed = (config.seed, progress.iteration + len(plans))
+        return cls(seed, modules, again, position + len(drawn), progress.iteration)
 
 
 def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
@@ -88,7 +133,13 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
       PolicyError, ConfigError: policy, vocabulary or settings do not suit the run that is resumed.
       OutputError: a checkpoint cannot be written.
     """
-    config, policy_dir = context.config, context.root_dir / POLICY_DIR
+    config = context.config
+    if config.max_staleness and not algorithm.learns_from_stale_rollouts:
+        raise ConfigError(
+            f"train_eval.max_staleness: expected 0 with the algorithm {config.algorithm}, which learns from rollouts "
+            f"of its latest policy only; found {config.max_staleness}"
+        )
+    policy_dir = context.root_dir / POLICY_DIR
     checkpoints = Checkpoints(context.root_dir / "checkpoints", **algorithm.checkpointed())
     progress, copies = _start_or_resume(context, algorithm, checkpoints)
     latest = LatestContexts(context.problem, context.baseline, copies)
@@ -97,31 +148,55 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     history = History(context.root_dir, progress.iteration)
     if progress.share(config) >= 1 and policy_dir.is_dir():
         return NetworkWeights.load(policy_dir)
+    measure = context.stopwatch.measure
     policy_now = functools.partial(_policy, context, algorithm, progress)
     if not progress.iteration:
         best.validate(0, False, policy_now)
-    while progress.share(config) < 1:
-        start_s = time.monotonic()
-        seed, title = (config.seed, progress.iteration), f"iteration {progress.iteration + 1}"
-        modules = progress.next_modules(sampler, config.num_modules)
-        policy = algorithm.collection_policy()
-        baseline = latest.baseline if config.counts_copies else context.baseline
-        batch = collect_groups(modules, policy, baseline, context.pool, seed=seed, description=title)
-        check_failures(batch.failed_modules, len(modules))
-        metrics: Mapping[str, Any] = {}
-        if batch.groups:
-            metrics = algorithm.learn(batch.groups, np.random.default_rng(seed), progress.share(config))
-        latest.update(batch.groups)
-        progress.add(batch, time.monotonic() - start_s)
-        validated = best.validate(progress.iteration, progress.share(config) >= 1, policy_now)
-        progress.elapsed_s += validated.get("validation_s", 0.0)
-        _record(history, progress, batch, context.problem, {**metrics, **validated}, algorithm.log_metrics)
-        checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
+    plans: deque[_Plan] = deque()
+    with _collector(context) as collector:
+        while progress.share(config) < 1:
+            start_s = time.monotonic()
+            while not plans or (len(plans) <= config.max_staleness and progress.has_more(config, len(plans))):
+                plans.append(_Plan.make(context, progress, plans, sampler))
+                baseline = latest.baseline if config.counts_copies else context.baseline
+                collector.submit(_collection(context, algorithm, baseline, plans[-1]), f"iteration {plans[-1].number}")
+            plan = plans.popleft()
+            with measure("collect"):
+                batch = collector.next()
+            check_failures(batch.failed_modules, len(plan.modules) - len(batch.cut))
+            metrics: dict[str, Any] = {"staleness": progress.iteration - plan.num_learned, "cut": len(batch.cut)}
+            if batch.groups:
+                with measure("learn"):
+                    rng, share = np.random.default_rng(plan.seed), progress.share(config)
+                    metrics |= algorithm.learn(batch.groups, rng, share)
+            latest.update(batch.groups)
+            progress.add(plan, batch, time.monotonic() - start_s)
+            is_last = progress.share(config) >= 1
+            if best.is_due(progress.iteration, is_last):
+                with collector.paused(), measure("validate"):
+                    validated = best.validate(progress.iteration, is_last, policy_now)
+                progress.elapsed_s += validated["validation_s"]
+                metrics |= validated
+            metrics |= profile_entry(batch, context.pool.num_workers, progress.iteration_s, context.stopwatch.take())
+            _record(history, progress, batch, context.problem, metrics, algorithm.log_metrics)
+            checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
     weights = best.choose(progress.iteration, policy_now)
     save_run_policy(
         context.root_dir, weights, context.problem.action_space, context.action_name, context.compiler_features
     )
     return weights
+
+
+def _collector(context: TrainingContext) -> InTurn | RolloutStream:
+    config, pool, costs = context.config, context.pool, CompileCosts(context.baseline.scores)
+    if not config.max_staleness:
+        return InTurn(pool, costs)
+    return RolloutStream(pool, costs, int(config.late_share * config.modules_per_iteration(pool.num_workers)))
+
+
+def _collection(context: TrainingContext, algorithm: Algorithm, baseline: Baseline, plan: _Plan) -> GroupCollection:
+    policy, problem = algorithm.collection_policy(), context.problem
+    return GroupCollection(plan.modules, policy, baseline, problem, seed=plan.seed, indispensable=plan.again)
 
 
 def _start_or_resume(
