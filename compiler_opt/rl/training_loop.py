@@ -15,111 +15,20 @@ from compiler_opt.collect.groups import CompileCosts, GroupCollection, RolloutBa
 from compiler_opt.collect.rollout import check_failures
 from compiler_opt.collect.shared_parts import LatestContexts
 from compiler_opt.collect.stream import InTurn, RolloutStream
-from compiler_opt.corpus.module import Module
-from compiler_opt.corpus.sampling import ModuleSampler
 from compiler_opt.errors import ConfigError
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.best_policy import BestPolicy
 from compiler_opt.rl.checkpoints import Checkpoints
-from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
+from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.history import History
 from compiler_opt.rl.learning import save_run_policy
+from compiler_opt.rl.progress import Plan, Progress
 from compiler_opt.rl.time_profile import profile_entry
 from compiler_opt.rl.training_context import TrainingContext, log_changed_settings, origin
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass
-class _Progress:
-    """Progress of a run, over all its sessions.
-
-    Attributes:
-      iteration: iterations done.
-      elapsed_s: wall-clock seconds that they took.
-      compiles: compilations that they took.
-      position: modules drawn so far for these iterations.
-      undecided: names of modules without decisions.
-      cut: names of modules that an iteration did not wait for, and that come again.
-      iteration_s: wall-clock seconds of the last iteration.
-    """
-
-    iteration: int = 0
-    elapsed_s: float = 0.0
-    compiles: int = 0
-    position: int = 0
-    undecided: set[str] = dataclasses.field(default_factory=set)
-    cut: list[str] = dataclasses.field(default_factory=list)
-    iteration_s: float = 0.0
-
-    def share(self, config: TrainingConfig) -> float:
-        """Share of the run that is done: from 0 to 1, or more if the last iteration took longer than was left."""
-        by_time = self.elapsed_s / (60 * config.max_minutes) if config.max_minutes else 0.0
-        by_iterations = self.iteration / config.num_iterations if config.num_iterations else 1.0
-        return max(by_iterations, by_time)
-
-    def has_more(self, config: TrainingConfig, num_planned: int) -> bool:
-        """Whether the run has more iterations than those that are planned, as far as their number is limited."""
-        return self.iteration + num_planned < config.num_iterations
-
-    def add(self, plan: "_Plan", batch: RolloutBatch, seconds: float) -> None:
-        """Counts an iteration that took so many wall-clock seconds."""
-        self.iteration += 1
-        self.iteration_s = seconds
-        self.elapsed_s += seconds
-        self.compiles += batch.num_compiles
-        self.position = plan.next_position
-        self.undecided.update(batch.undecided)
-        self.cut = [name for name in self.cut if name not in plan.again] + list(batch.cut)
-
-    def to_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "undecided": sorted(self.undecided)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "_Progress":
-        return cls(**{**value, "undecided": set(value["undecided"])})
-
-
-@dataclasses.dataclass(frozen=True)
-class _Plan:
-    """An iteration that is being collected.
-
-    Attributes:
-      seed: of its rollouts and its learning.
-      modules: that are compiled.
-      again: names of those among them that an earlier iteration has cut.
-      next_position: modules drawn, including these.
-      num_learned: iterations that its policy has learned from.
-    """
-
-    seed: tuple[int, int]
-    modules: Sequence[Module]
-    again: Sequence[str]
-    next_position: int
-    num_learned: int
-
-    @property
-    def number(self) -> int:
-        """The iteration's, counted from 1."""
-        return self.seed[1] + 1
-
-    @classmethod
-    def make(
-        cls, context: TrainingContext, progress: _Progress, plans: Sequence["_Plan"], sampler: ModuleSampler
-    ) -> "_Plan":
-        """Draws the modules of the next iteration: those that were cut, others, but none without decisions."""
-        config = context.config
-        position = plans[-1].next_position if plans else progress.position
-        planned = {name for plan in plans for name in plan.again}
-        count = config.modules_per_iteration(context.pool.num_workers)
-        again = [name for name in progress.cut if name not in planned][:count]
-        drawn = sampler.draw(position, count - len(again)) if count > len(again) else []
-        others = [module for module in drawn if module.name not in {*progress.undecided, *again}]
-        modules = [*(context.corpus.by_name[name] for name in again), *others]
-        seed = (config.seed, progress.iteration + len(plans))
-        return cls(seed, modules, again, position + len(drawn), progress.iteration)
 
 
 def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
@@ -152,12 +61,12 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     policy_now = functools.partial(_policy, context, algorithm, progress)
     if not progress.iteration:
         best.validate(0, False, policy_now)
-    plans: deque[_Plan] = deque()
+    plans: deque[Plan] = deque()
     with _collector(context) as collector:
         while progress.share(config) < 1:
             start_s = time.monotonic()
             while not plans or (len(plans) <= config.max_staleness and progress.has_more(config, len(plans))):
-                plans.append(_Plan.make(context, progress, plans, sampler))
+                plans.append(Plan.make(context, progress, plans, sampler))
                 baseline = latest.baseline if config.counts_copies else context.baseline
                 collector.submit(_collection(context, algorithm, baseline, plans[-1]), f"iteration {plans[-1].number}")
             plan = plans.popleft()
@@ -194,14 +103,14 @@ def _collector(context: TrainingContext) -> InTurn | RolloutStream:
     return RolloutStream(pool, costs, int(config.late_share * config.modules_per_iteration(pool.num_workers)))
 
 
-def _collection(context: TrainingContext, algorithm: Algorithm, baseline: Baseline, plan: _Plan) -> GroupCollection:
+def _collection(context: TrainingContext, algorithm: Algorithm, baseline: Baseline, plan: Plan) -> GroupCollection:
     policy, problem = algorithm.collection_policy(), context.problem
     return GroupCollection(plan.modules, policy, baseline, problem, seed=plan.seed, indispensable=plan.again)
 
 
 def _start_or_resume(
     context: TrainingContext, algorithm: Algorithm, checkpoints: Checkpoints
-) -> tuple[_Progress, dict[str, Any]]:
+) -> tuple[Progress, dict[str, Any]]:
     """The progress so far, and the state of the copies."""
 
     def check(state: Mapping[str, Any]) -> None:
@@ -214,15 +123,15 @@ def _start_or_resume(
 
     state = checkpoints.restore(check)
     if state is None:
-        return _Progress(), {}
+        return Progress(), {}
     algorithm.restore(state["algorithm"])
-    progress = _Progress.from_json(state["progress"])
+    progress = Progress.from_json(state["progress"])
     _LOG.info("resuming after iteration %d", progress.iteration)
     return progress, state.get("copies", {})
 
 
 def _state(
-    context: TrainingContext, algorithm: Algorithm, latest: LatestContexts, progress: _Progress
+    context: TrainingContext, algorithm: Algorithm, latest: LatestContexts, progress: Progress
 ) -> dict[str, Any]:
     """The state of a checkpoint, without variables."""
     return {
@@ -234,13 +143,13 @@ def _state(
     }
 
 
-def _policy(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> NetworkWeights:
+def _policy(context: TrainingContext, algorithm: Algorithm, progress: Progress) -> NetworkWeights:
     """The policy as it would be saved now."""
     weights = algorithm.policy()
     return dataclasses.replace(weights, metadata={**_metadata(context, algorithm, progress), **weights.metadata})
 
 
-def _metadata(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> dict[str, Any]:
+def _metadata(context: TrainingContext, algorithm: Algorithm, progress: Progress) -> dict[str, Any]:
     return {
         **origin(context.corpus, context.corpus.modules, context.problem, context.toolchain),
         "method": algorithm.description,
@@ -253,7 +162,7 @@ def _metadata(context: TrainingContext, algorithm: Algorithm, progress: _Progres
 
 def _record(
     history: History,
-    progress: _Progress,
+    progress: Progress,
     batch: RolloutBatch,
     problem: Problem,
     metrics: Mapping[str, Any],
