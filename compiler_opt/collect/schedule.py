@@ -37,20 +37,23 @@ class Task:
 
     Attributes:
       job: what to do.
-      num_lost: how often it was lost, because resources ran out or the worker ended.
+      num_lost: how often it was lost, because resources ran out or the worker ended; the first death does not count.
+      has_killed: whether its worker has died.
       lost_s: `time.monotonic()` when it was last lost.
     """
 
     job: Job
     num_lost: int = 0
     lost_s: float = 0.0
+    has_killed: bool = False
 
 
 class Schedule(Generic[Measurement]):
     """The jobs of one call.
 
-    A lost job is a suspect: it is repeated alone, so that it affects no other job and no other job affects it. If it is
-    lost again it has failed, and unless resources ran out, its module is set aside.
+    A job whose worker dies is repeated next. If that dies, too, or if the job is lost in another way, it is a suspect:
+    it is repeated alone, so that it affects no other job and no other job affects it. If it is lost again it has
+    failed, and unless resources ran out, its module is set aside.
 
     Attributes:
       waiting: tasks to do next.
@@ -96,12 +99,18 @@ class Schedule(Generic[Measurement]):
     def finish(self, task: Task, rollout: Rollout[Measurement]) -> None:
         self.finished.append((task.job, rollout))
 
-    def lose(self, task: Task, rollout: Rollout[Measurement]) -> None:
-        """Records that a task was lost; `rollout` is its result unless it is repeated."""
+    def lose(self, task: Task, rollout: Rollout[Measurement], *, died: bool = False) -> None:
+        """Records that a task was lost, as its worker `died` or otherwise; `rollout` is its result if not repeated."""
+        if died and not task.has_killed:
+            # Most likely by chance. The other workers need not wait until it is done alone.
+            _LOG.warning("%s; it is compiled once more", rollout.failure)
+            task.has_killed = True
+            self.waiting.appendleft(task)
+            return
         task.num_lost += 1
         task.lost_s = time.monotonic()
         if task.num_lost < _MAX_LOST:
-            _LOG.warning("%s; it is compiled once more, alone", rollout.failure)
+            _LOG.warning("%s; it is compiled again, alone", rollout.failure)
             self.suspects.append(task)
             return
         if not rollout.is_transient:

@@ -1,8 +1,9 @@
 """Rollouts in parallel: one worker process per thread of the machine, each driving one compiler.
 
-Workers end with the process that started them. A failing worker affects only its current job: a job that is lost,
-because memory or disk ran out or because its worker died, was stopped or hung, is repeated once while nothing else
-runs. If its worker dies again, the module is to blame and is set aside.
+Workers end with the process that started them. A failing worker affects only its current job, which is repeated at once
+if the worker died. A job that is lost otherwise, because memory or disk ran out or because its worker was stopped or
+hung, or whose worker died twice, is repeated while nothing else runs. If its worker dies again, the module is to blame
+and is set aside.
 """
 
 import contextlib
@@ -274,7 +275,7 @@ class WorkerPool(Generic[Measurement]):
         Raises:
           ResourceError: too many workers have died while starting.
         """
-        code = self._end(worker)
+        code, died = self._end(worker), not how
         how = how or f"died ({describe_exit(code)})"
         if not worker.is_ready:
             self._failed_starts += 1
@@ -282,13 +283,16 @@ class WorkerPool(Generic[Measurement]):
                 raise ResourceError(
                     f"worker processes do not start: the last one {how}; is there memory and disk left?"
                 )
+        lost: tuple[Task, Rollout[Measurement]] | None = None
         if worker.tasks:
             task = worker.tasks.popleft()
             failure = f"{task.job.module.name}: the worker process that compiled it {how}"
-            schedule.lose(task, lost_rollout(task.job, failure, is_transient=is_transient))
+            lost = task, lost_rollout(task.job, failure, is_transient=is_transient)
         # Tasks that it had not begun.
         while worker.tasks:
             schedule.waiting.appendleft(worker.tasks.pop())
+        if lost is not None:
+            schedule.lose(*lost, died=died)
 
     def _end(self, *workers: Worker) -> int:
         """Ends workers; returns the exit code of the last."""
