@@ -21,6 +21,7 @@ CLASSES: dict[str, Callable[[], dict[str, type]]] = {
     "behavioral_cloning_nn_agent": gin_settings.of_cloning,
     "optimize": gin_settings.of_training,
     "ppo_from_flips": gin_settings.of_training,
+    "workstation": gin_settings.of_training,
     **{f"{name}_nn_agent": gin_settings.of_training for name in algorithms.names()},
 }
 """File -> the classes of its entry point."""

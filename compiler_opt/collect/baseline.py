@@ -1,6 +1,12 @@
-"""The default's scores and numbers of decisions over a corpus, measured once and kept in a file of the run."""
+"""The default's scores and numbers of decisions over a corpus, measured once: kept in a file of the run, and shared.
 
+The shared files are in the user's cache, each named by all that its content depends on (`shared_file`), so that another
+run over the same modules, wherever they are, compiles nothing.
+"""
+
+import contextlib
 import dataclasses
+import hashlib
 import json
 import logging
 from collections import defaultdict
@@ -16,13 +22,17 @@ from compiler_opt.collect.rollout import Rollout, RolloutSettings, check_failure
 from compiler_opt.collect.shared_parts import SharedParts, find_shared_parts
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
-from compiler_opt.files import read_checked_json, set_aside, write_checked_json
+from compiler_opt.errors import CorpusError, OutputError
+from compiler_opt.files import default_cache_dir, read_checked_json, remove_oldest, set_aside, write_checked_json
+from compiler_opt.llvm.build_cache import digest_of
 from compiler_opt.problems.problem import AnyProblem, Context, Measurement, Problem
 
 _LOG = logging.getLogger(__name__)
 
-_FORMAT = 3
-"""Of a stored baseline; another one is measured again."""
+_MAX_SHARED = 200
+"""Shared files that are kept."""
+MEASUREMENTS_FORMAT = 3
+"""Of stored measurements; others are measured again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +158,7 @@ def cached_baseline(
     modules: Sequence[Module],
     pool: WorkerPool[Measurement],
     problem: Problem[Measurement, Context],
+    shared: Path | None = None,
 ) -> Baseline[Context]:
     """`measure_baseline`, or its last result for the same key (corpus and compiler); see `measured_once`."""
 
@@ -156,7 +167,7 @@ def cached_baseline(
         builder = _measured(modules, pool, problem)
         return dataclasses.asdict(builder.build()), builder.is_lasting
 
-    stored = measured_once(path, "baseline", {**key, "format": _FORMAT}, modules, measure)
+    stored = measured_once(path, "baseline", {**key, "format": MEASUREMENTS_FORMAT}, modules, measure, shared)
     parts = {project: SharedParts(**shared) for project, shared in stored["shared_parts"].items()}
     fields = {field.name: stored[field.name] for field in dataclasses.fields(Baseline)}
     return Baseline(**{**fields, "shared_parts": parts})
@@ -227,6 +238,7 @@ def cached_decision_counts(
     pool: WorkerPool[Measurement],
     problem: AnyProblem,
     settings: RolloutSettings = RolloutSettings(),
+    shared: Path | None = None,
 ) -> dict[str, int]:
     """The counts of `count_decisions`, or the last ones for the same key; see `measured_once`."""
 
@@ -235,11 +247,16 @@ def cached_decision_counts(
         counted = count_decisions(modules, pool, problem, settings)
         return dict(counted.counts), counted.is_lasting
 
-    return dict(measured_once(path, "counts", key, modules, count))
+    return dict(measured_once(path, "counts", key, modules, count, shared))
 
 
 def measured_once(
-    path: Path, name: str, key: Mapping[str, Json], modules: Sequence[Module], measure: Callable[[], tuple[Json, bool]]
+    path: Path,
+    name: str,
+    key: Mapping[str, Json],
+    modules: Sequence[Module],
+    measure: Callable[[], tuple[Json, bool]],
+    shared: Path | None = None,
 ) -> Json:
     """The result of `measure`, or the last one in the file `path` for the same modules and key (corpus and compiler).
 
@@ -251,6 +268,7 @@ def measured_once(
       key: what the result depends on, besides the modules.
       modules: those that are measured.
       measure: returns the result, and whether to keep it: not if the machine lacks memory or disk today.
+      shared: a file of other runs, from `shared_file`: taken if it is there, and else written, if it can be.
 
     Raises:
       OutputError: the file cannot be written.
@@ -266,7 +284,45 @@ def measured_once(
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         _LOG.warning("%s: damaged (%s); kept as %s, measured again", path, reason, set_aside(path).name)
+    if shared is not None:
+        with contextlib.suppress(OSError, ValueError):
+            found = read_checked_json(shared)
+            if name in found:
+                _LOG.info("%s of %d modules: measured before, found in %s", name, len(modules), shared)
+                write_checked_json(path, {"key": key, name: found[name]})
+                return found[name]
     value, is_lasting = measure()
     if is_lasting:
         write_checked_json(path, {"key": key, name: value})
+        if shared is not None:
+            # Only other runs lack it.
+            with contextlib.suppress(OSError, OutputError):
+                write_checked_json(shared, {name: value})
+                remove_oldest(shared.parent.glob("*.json"), _MAX_SHARED)
     return value
+
+
+def shared_file(
+    modules: Sequence[Module], clang: Path, about: Mapping[str, Json], folder: Path | None = None
+) -> Path | None:
+    """The file that runs share of measurements of these modules: by content, wherever they are.
+
+    Args:
+      modules: those that are measured.
+      clang: the compiler; another build of the same version is another one.
+      about: what else the measurements depend on, such as their name and the problem's.
+      folder: of shared files; by default in the user's cache.
+
+    Returns:
+      None if a module cannot be read, or is on a remote file system.
+    """
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    try:
+        digest.update(digest_of((), (), [clang]).encode())
+        for module in sorted(modules, key=lambda module: module.name):
+            if module.remote is not None:
+                return None
+            digest.update(module.content_digest())
+    except (OSError, CorpusError):
+        return None
+    return (folder or default_cache_dir() / "measurements") / f"{digest.hexdigest()[:32]}.json"

@@ -10,7 +10,7 @@ Legend: G rollouts of a group.
 import abc
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Generic
 
 import numpy as np
@@ -122,7 +122,10 @@ class RolloutBatch(Generic[Measurement, Context]):
       failures: one line for each rollout that failed.
       failed_modules: modules whose rollouts all failed, with the first reason.
       num_compiles: number of rollouts, including failures.
-      cpu_s: CPU seconds of compilers and workers.
+      compile_cpu_s: CPU seconds of the compilers.
+      decide_cpu_s: CPU seconds of the workers, for decisions and logs.
+      read_cpu_s: CPU seconds of the workers, for reading objects.
+      cut: modules whose rollouts were not awaited.
     """
 
     groups: Sequence[Group[Measurement, Context]]
@@ -131,7 +134,180 @@ class RolloutBatch(Generic[Measurement, Context]):
     failures: Sequence[str]
     failed_modules: Mapping[str, str]
     num_compiles: int
-    cpu_s: float
+    compile_cpu_s: float
+    decide_cpu_s: float
+    read_cpu_s: float
+    cut: Sequence[str] = ()
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of compilers and workers."""
+        return self.compile_cpu_s + self.decide_cpu_s + self.read_cpu_s
+
+
+class GroupCollection(Generic[Measurement, Context]):
+    """The rollouts of one iteration, as they come in.
+
+    collection = GroupCollection(modules, collection_policy, baseline, problem, seed=seed)
+    while not collection.is_complete:
+        for job, rollout in pool.rollouts(collection.next_jobs()):
+            collection.add(job, rollout)
+    batch = collection.batch()
+
+    The result depends on neither the order of the jobs nor that of the rollouts.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[Module],
+        collection_policy: CollectionPolicy,
+        baseline: Baseline[Context],
+        problem: Problem[Measurement, Context],
+        *,
+        seed: tuple[int, ...],
+        indispensable: Collection[str] = (),
+    ):
+        """`seed` is that of all rollouts and of `collection_policy`; `indispensable` modules cannot be cut."""
+        self._modules = sorted(modules, key=lambda module: -baseline.scores[module.name])
+        self._policy = collection_policy
+        self._baseline = baseline
+        self._problem = problem
+        self._seed = seed
+        self._indispensable = frozenset(indispensable)
+        self._rng = np.random.default_rng(seed)
+        self._firsts = [
+            self._jobs(index, collection_policy.policies(module, self._rng), 0)
+            for index, module in enumerate(self._modules)
+        ]
+        self._later: list[list[Job]] | None = None
+        self._rollouts: dict[int, Rollout[Measurement]] = {}
+        self._missing = [len(jobs) for jobs in self._firsts]
+        self._index = {id(job): index for index, jobs in enumerate(self._firsts) for job in jobs}
+        self._cut: set[int] = set()
+        self._next = [job for jobs in self._firsts for job in jobs]
+        if not self._next:
+            self._follow_up()
+
+    def next_jobs(self, costs: "CompileCosts | None" = None) -> list[Job]:
+        """Jobs that can be done now and were not returned before: the longest first, by `costs` or the baseline."""
+        jobs, self._next = self._next, []
+        return jobs if costs is None else sorted(jobs, key=lambda job: -costs.seconds(job.module.name))
+
+    def add(self, job: Job, rollout: Rollout[Measurement]) -> None:
+        """Adds the result of a job; nothing if its module was cut."""
+        index = self._index[id(job)]
+        if index in self._cut:
+            return
+        self._rollouts[id(job)] = _scored(rollout, self._problem, self._baseline)
+        self._missing[index] -= 1
+        if self._later is None and not any(self._missing):
+            self._follow_up()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every rollout is there, of all modules but those that were cut."""
+        return self._later is not None and not any(self._missing)
+
+    def cut(self, max_modules: int) -> bool:
+        """Gives up the modules whose rollouts are not there, unless they are more, or one of them is indispensable."""
+        late = [index for index, count in enumerate(self._missing) if count]
+        if len(late) > max_modules or any(self._modules[index].name in self._indispensable for index in late):
+            return False
+        for index in late:
+            self._cut.add(index)
+            self._missing[index] = 0
+        if self._later is None:
+            self._follow_up()
+        return True
+
+    def batch(self) -> RolloutBatch[Measurement, Context]:
+        """What the rollouts of a complete iteration say."""
+        groups: list[Group[Measurement, Context]] = []
+        undecided, too_few, failed_modules = [], [], {}
+        baseline, needed = self._baseline, self._policy.min_decided
+        assert self._later is not None
+        kept = [index for index in range(len(self._modules)) if index not in self._cut]
+        firsts, laters = ([self._attempts(jobs[index]) for index in kept] for jobs in (self._firsts, self._later))
+        for index, first, later in zip(kept, firsts, laters, strict=True):
+            module = self._modules[index]
+            good = [attempt for attempt in first if attempt.rollout.failure is None]
+            decided = [attempt for attempt in good if attempt.rollout.trajectory is not None]
+            # A policy that makes the compiler fail is to blame for it; a machine without memory is not.
+            num_failures = sum(each.rollout.failure is not None and not each.rollout.is_transient for each in first)
+            num_compared = len(decided) + (num_failures if self._policy.compares_failures else 0)
+            if decided and num_compared >= needed:
+                context, score = baseline.contexts[module.project], baseline.scores[module.name]
+                groups.append(Group(module.name, decided, score, context, later, num_failures))
+            elif decided:
+                too_few.append(f"{module.name}: {len(decided)} of {len(first)} rollouts are left, of at least {needed}")
+            elif good:
+                undecided.append(module.name)
+            else:
+                failed_modules[module.name] = str(first[0].rollout.failure)
+        everything = [attempt.rollout for attempts in (*firsts, *laters) for attempt in attempts]
+        return RolloutBatch(
+            groups,
+            undecided,
+            too_few,
+            [rollout.failure for rollout in everything if rollout.failure is not None],
+            failed_modules,
+            len(self._rollouts),
+            sum(rollout.cpu_s for rollout in self._rollouts.values()),
+            sum(rollout.host_cpu_s - rollout.read_cpu_s for rollout in self._rollouts.values()),
+            sum(rollout.read_cpu_s for rollout in self._rollouts.values()),
+            [self._modules[index].name for index in sorted(self._cut)],
+        )
+
+    def _follow_up(self) -> None:
+        """Makes the jobs that depend on the first rollouts of their module."""
+        self._later = []
+        for index, jobs in enumerate(self._firsts):
+            policies: Sequence[Policy] = ()
+            if index not in self._cut:
+                rollouts = [self._rollouts[id(job)] for job in jobs]
+                policies = self._policy.follow_ups(rollouts, self._rng)
+            later = self._jobs(index, policies, len(jobs))
+            self._later.append(later)
+            self._missing[index] = len(later)
+            self._index |= {id(job): index for job in later}
+            self._next += later
+
+    def _jobs(self, index: int, policies: Sequence[Policy], num_before: int) -> list[Job]:
+        """A job for each policy; `num_before` are the module's earlier ones, for the seeds."""
+        seeds = _seeds((*self._seed, index), num_before, len(policies))
+        module, settings = self._modules[index], self._policy.settings
+        return [Job(module, policy, each, settings) for policy, each in zip(policies, seeds, strict=True)]
+
+    def _attempts(self, jobs: Sequence[Job]) -> list[Attempt[Measurement]]:
+        found = []
+        for job in jobs:
+            assert job.policy is not None
+            found.append(Attempt(job.policy, self._rollouts[id(job)]))
+        return found
+
+
+class CompileCosts:
+    """Seconds that a compilation of each module takes, learned from rollouts; before, in proportion to its score."""
+
+    def __init__(self, scores: Mapping[str, float]):
+        """`scores`: the default's, by module."""
+        self._scores = scores
+        self._seconds: dict[str, float] = {}
+        self._total_s = self._total_score = 0.0
+
+    def add(self, rollout: Rollout[object]) -> None:
+        """Learns from a rollout: the latest ones count most."""
+        seconds = rollout.cpu_s + rollout.host_cpu_s
+        before = self._seconds.get(rollout.module, seconds)
+        self._seconds[rollout.module] = (before + seconds) / 2
+        self._total_s += seconds
+        self._total_score += self._scores.get(rollout.module, 0.0)
+
+    def seconds(self, module: str) -> float:
+        """What the next compilation of a module may take."""
+        if module in self._seconds:
+            return self._seconds[module]
+        return self._scores.get(module, 0.0) * (self._total_s / self._total_score if self._total_score else 1.0)
 
 
 def collect_groups(
@@ -145,60 +321,28 @@ def collect_groups(
 ) -> RolloutBatch[Measurement, Context]:
     """Rolls out every module several times, under the policies of `collection_policy`.
 
-    The largest modules, by the baseline, are compiled first, so that no worker idles at the end. All rollouts and
-    `collection_policy` are seeded by `seed`; `description` is the label of the progress bar.
+    All rollouts and `collection_policy` are seeded by `seed`; `description` is the label of the progress bar.
     """
-    rng = np.random.default_rng(seed)
-    settings = collection_policy.settings
-    by_size = sorted(modules, key=lambda module: -baseline.scores[module.name])
+    collection = GroupCollection(modules, collection_policy, baseline, pool.problem, seed=seed)
+    collect(collection, pool, CompileCosts(baseline.scores), description)
+    return collection.batch()
+
+
+def collect(
+    collection: GroupCollection[Measurement, Context],
+    pool: WorkerPool[Measurement],
+    costs: CompileCosts,
+    description: str = "",
+) -> None:
+    """Does all jobs of a collection, the longest first, and shows a progress bar."""
     with tqdm(total=0, desc=description, unit="compile", leave=False, disable=None) as progress:
-
-        def roll_out(
-            policies: Sequence[Sequence[Policy]], num_before: Sequence[int]
-        ) -> list[list[Attempt[Measurement]]]:
-            """Rolls out each module under its policies; `num_before` are its earlier rollouts, for the seeds."""
-            jobs = []
-            for index, (module, own) in enumerate(zip(by_size, policies, strict=True)):
-                seeds = _seeds((*seed, index), num_before[index], len(own))
-                jobs += [Job(module, policy, each, settings) for policy, each in zip(own, seeds, strict=True)]
+        while not collection.is_complete:
+            jobs = collection.next_jobs(costs)
             progress.total = (progress.total or 0) + len(jobs)
-            done = rollouts_in_order(jobs, pool, progress)
-            rollouts = iter([_scored(rollout, pool.problem, baseline) for rollout in done])
-            return [[Attempt(policy, next(rollouts)) for policy in own] for own in policies]
-
-        firsts = roll_out([collection_policy.policies(module, rng) for module in by_size], [0] * len(by_size))
-        laters = roll_out(
-            [collection_policy.follow_ups([attempt.rollout for attempt in first], rng) for first in firsts],
-            [len(first) for first in firsts],
-        )
-    groups: list[Group[Measurement, Context]] = []
-    undecided, too_few, failed_modules = [], [], {}
-    needed = collection_policy.min_decided
-    for module, first, later in zip(by_size, firsts, laters, strict=True):
-        good = [attempt for attempt in first if attempt.rollout.failure is None]
-        decided = [attempt for attempt in good if attempt.rollout.trajectory is not None]
-        # A policy that makes the compiler fail is to blame for it; a machine without memory is not.
-        num_failures = sum(each.rollout.failure is not None and not each.rollout.is_transient for each in first)
-        num_compared = len(decided) + (num_failures if collection_policy.compares_failures else 0)
-        if decided and num_compared >= needed:
-            context, score = baseline.contexts[module.project], baseline.scores[module.name]
-            groups.append(Group(module.name, decided, score, context, later, num_failures))
-        elif decided:
-            too_few.append(f"{module.name}: {len(decided)} of {len(first)} rollouts are left, of at least {needed}")
-        elif good:
-            undecided.append(module.name)
-        else:
-            failed_modules[module.name] = str(first[0].rollout.failure)
-    everything = [attempt.rollout for attempts in (*firsts, *laters) for attempt in attempts]
-    return RolloutBatch(
-        groups,
-        undecided,
-        too_few,
-        [rollout.failure for rollout in everything if rollout.failure is not None],
-        failed_modules,
-        len(everything),
-        sum(rollout.cpu_s + rollout.host_cpu_s for rollout in everything),
-    )
+            for job, rollout in pool.rollouts(jobs):
+                collection.add(job, rollout)
+                costs.add(rollout)
+                progress.update()
 
 
 def rollouts_in_order(jobs: Sequence[Job], pool: WorkerPool[Measurement], progress: tqdm) -> list[Rollout[Measurement]]:

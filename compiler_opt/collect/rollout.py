@@ -85,6 +85,7 @@ class Rollout(Generic[T_co]):
       measurement: what the problem reads from the object; None after a failure.
       cpu_s: CPU seconds of the compiler.
       host_cpu_s: CPU seconds of this process for the same rollout.
+      read_cpu_s: those among them that reading the object took.
       failure: why there is no measurement; one line.
       is_transient: whether it failed for lack of memory, disk or processes, and may succeed another time.
     """
@@ -99,6 +100,7 @@ class Rollout(Generic[T_co]):
     host_cpu_s: float = 0.0
     failure: str | None = None
     is_transient: bool = False
+    read_cpu_s: float = 0.0
 
 
 def rollout(
@@ -139,13 +141,16 @@ def rollout(
         compilation = Compilation(module, problem, toolchain, folder, seed, settings, scratch_bytes, policies)
         host_cpu_s = time.process_time()
         trajectory, measurement, failure, is_transient = None, None, None, False
+        read_cpu_s = 0.0
         try:
             with _tidied(folder, keep_object):
                 if policy is None:
                     compilation.compile([])
                 else:
                     trajectory = compile_under(compilation, policy)
+                before_cpu_s = time.process_time()
                 measurement = problem.measure(compilation.object_path, compilation.measured_remarks())
+                read_cpu_s = time.process_time() - before_cpu_s
                 if keep_object is not None:
                     keep_object.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(compilation.object_path, keep_object)
@@ -167,6 +172,7 @@ def rollout(
             host_cpu_s=time.process_time() - host_cpu_s,
             failure=failure,
             is_transient=is_transient,
+            read_cpu_s=read_cpu_s,
         )
 
 

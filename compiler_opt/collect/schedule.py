@@ -1,7 +1,6 @@
 """The jobs of one call of the pool: which comes next, and how often a lost one is repeated."""
 
 import dataclasses
-import itertools
 import logging
 import time
 from collections import deque
@@ -38,20 +37,23 @@ class Task:
 
     Attributes:
       job: what to do.
-      num_lost: how often it was lost, because resources ran out or the worker ended.
+      num_lost: how often it was lost, because resources ran out or the worker ended; the first death does not count.
+      has_killed: whether its worker has died.
       lost_s: `time.monotonic()` when it was last lost.
     """
 
     job: Job
     num_lost: int = 0
     lost_s: float = 0.0
+    has_killed: bool = False
 
 
 class Schedule(Generic[Measurement]):
     """The jobs of one call.
 
-    A lost job is a suspect: it is repeated alone, so that it affects no other job and no other job affects it. If it is
-    lost again it has failed, and unless resources ran out, its module is set aside.
+    A job whose worker dies is repeated next. If that dies, too, or if the job is lost in another way, it is a suspect:
+    it is repeated alone, so that it affects no other job and no other job affects it. If it is lost again it has
+    failed, and unless resources ran out, its module is set aside.
 
     Attributes:
       waiting: tasks to do next.
@@ -59,16 +61,25 @@ class Schedule(Generic[Measurement]):
       finished: results that the caller has not taken yet.
     """
 
-    def __init__(self, jobs: Iterable[Job], set_aside: SetAside):
+    def __init__(self, jobs: Iterable[Job | None], set_aside: SetAside):
+        """`jobs`: drawn as they are needed; None means that there is none now, and ends a `refill`."""
         self.waiting: deque[Task] = deque()
         self.suspects: deque[Task] = deque()
         self._remaining = iter(jobs)
+        self._is_exhausted = False
         self._set_aside = set_aside
         self.finished: deque[tuple[Job, Rollout[Measurement]]] = deque()
 
     def refill(self, count: int) -> None:
-        """Fills `waiting` up to `count` tasks, or with all remaining jobs."""
-        for job in itertools.islice(self._remaining, max(0, count - len(self.waiting))):
+        """Fills `waiting` up to `count` tasks, or with all jobs that there are now."""
+        while len(self.waiting) < count and not self._is_exhausted:
+            try:
+                job = next(self._remaining)
+            except StopIteration:
+                self._is_exhausted = True
+                break
+            if job is None:
+                break
             self.waiting.append(Task(job))
         # Jobs of modules that were set aside meanwhile fail now.
         for tasks in (self.waiting, self.suspects):
@@ -82,18 +93,24 @@ class Schedule(Generic[Measurement]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no task is left to start, after `refill`."""
-        return not self.waiting and not self.suspects
+        """Whether no task is left to start and none will come, after `refill`."""
+        return self._is_exhausted and not self.waiting and not self.suspects
 
     def finish(self, task: Task, rollout: Rollout[Measurement]) -> None:
         self.finished.append((task.job, rollout))
 
-    def lose(self, task: Task, rollout: Rollout[Measurement]) -> None:
-        """Records that a task was lost; `rollout` is its result unless it is repeated."""
+    def lose(self, task: Task, rollout: Rollout[Measurement], *, died: bool = False) -> None:
+        """Records that a task was lost, as its worker `died` or otherwise; `rollout` is its result if not repeated."""
+        if died and not task.has_killed:
+            # Most likely by chance. The other workers need not wait until it is done alone.
+            _LOG.warning("%s; it is compiled once more", rollout.failure)
+            task.has_killed = True
+            self.waiting.appendleft(task)
+            return
         task.num_lost += 1
         task.lost_s = time.monotonic()
         if task.num_lost < _MAX_LOST:
-            _LOG.warning("%s; it is compiled once more, alone", rollout.failure)
+            _LOG.warning("%s; it is compiled again, alone", rollout.failure)
             self.suspects.append(task)
             return
         if not rollout.is_transient:

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout, rollout
@@ -40,12 +40,41 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 
 @dataclasses.dataclass(frozen=True)
 class WorkerSettings:
-    """Settings that all workers of a pool share; `num_workers` of them share the disk."""
+    """Settings that all workers of a pool share.
+
+    Attributes:
+      toolchain: the compiler.
+      problem: what is decided and measured.
+      num_workers: how many share the disk.
+      policies: where learned policies are.
+      niceness: added to that of the host, for workers and their compilers; 0 to 19.
+    """
 
     toolchain: Toolchain
     problem: AnyProblem
     num_workers: int
     policies: PolicyFolder
+    niceness: int = 0
+
+
+class WorkerProcess(Protocol):
+    """What the pool needs of a worker's process: a part of `multiprocessing.Process`.
+
+    Over its connection it sends None when it has started, then receives `(job, pickled policy)` and answers each with a
+    `Rollout` or an exception.
+    """
+
+    @property
+    def pid(self) -> int | None: ...
+
+    @property
+    def exitcode(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def join(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Worker:
@@ -58,20 +87,10 @@ class Worker:
       begun_s: `time.monotonic()` when it was started, or began its first task.
     """
 
-    def __init__(self, settings: WorkerSettings, scratch: Path):
-        """Starts the process, and makes the folder `scratch` for it.
-
-        Raises:
-          OSError: the machine lacks memory, disk or processes.
-        """
-        scratch.mkdir()
-        # spawn: the host may hold TensorFlow and its threads, which do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        with theirs, _single_threaded():
-            _limit_waiting(self.connection)
-            self._process = context.Process(target=_work, args=(theirs, settings, scratch, os.getpid()), daemon=True)
-            self._process.start()
+    def __init__(self, connection: Connection, process: WorkerProcess, scratch: Path):
+        """Takes over a process that was just started, the connection to it, and its folder; see `start_worker`."""
+        self.connection = connection
+        self._process = process
         self._scratch = scratch
         self.tasks: deque[Task] = deque()
         self.is_ready = False
@@ -142,6 +161,23 @@ class Worker:
         return code
 
 
+def start_worker(settings: WorkerSettings, scratch: Path) -> Worker:
+    """Starts a process, and makes the folder `scratch` for it.
+
+    Raises:
+      OSError: the machine lacks memory, disk or processes.
+    """
+    scratch.mkdir()
+    # spawn: the host may hold TensorFlow and its threads, which do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    connection, theirs = context.Pipe()
+    with theirs, _single_threaded():
+        _limit_waiting(connection)
+        process = context.Process(target=_work, args=(theirs, settings, scratch, os.getpid()), daemon=True)
+        process.start()
+    return Worker(connection, process, scratch)
+
+
 @contextlib.contextmanager
 def _single_threaded() -> Iterator[None]:
     """Processes started in this context use one thread for linear algebra, unless the user's environment sets it."""
@@ -175,6 +211,7 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
     die_with_parent()
     if os.getppid() != host_pid:
         return
+    os.nice(settings.niceness)
     # An interrupt goes to every process of the terminal; the host handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     library = find_library(settings.toolchain.clang)

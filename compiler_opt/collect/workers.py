@@ -1,15 +1,16 @@
 """Rollouts in parallel: one worker process per thread of the machine, each driving one compiler.
 
-Workers end with the process that started them. A failing worker affects only its current job: a job that is lost,
-because memory or disk ran out or because its worker died, was stopped or hung, is repeated once while nothing else
-runs. If its worker dies again, the module is to blame and is set aside.
+Workers end with the process that started them. A failing worker affects only its current job, which is repeated at once
+if the worker died. A job that is lost otherwise, because memory or disk ran out or because its worker was stopped or
+hung, or whose worker died twice, is repeated while nothing else runs. If its worker dies again, the module is to blame
+and is set aside.
 """
 
 import contextlib
 import math
-import os
 import selectors
 import shutil
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -17,11 +18,12 @@ from pathlib import Path
 from typing import Any, Generic
 
 from compiler_opt.collect import backends
+from compiler_opt.collect.machine import available_cpus, available_memory_bytes
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.schedule import Job as Job
 from compiler_opt.collect.schedule import Schedule, SetAside, Task, lost_rollout
-from compiler_opt.collect.worker import Worker, WorkerSettings
+from compiler_opt.collect.worker import Worker, WorkerSettings, start_worker
 from compiler_opt.errors import ResourceError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import describe_exit
@@ -37,30 +39,9 @@ _MAX_COMPILATIONS = 4
 _SLACK_S = 1200.0
 """Extra time for a job, in which a plugin may be built or a module fetched."""
 _PATIENCE_S = 60.0
+_MAX_WAKES = 1 << 12
 _MIN_MEMORY_BYTES = 512 << 20
 _MIN_DISK_BYTES = 256 << 20
-
-
-def available_memory_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Memory that our processes may still take, by the machine and by each cgroup (version 2) above us."""
-    # "MemAvailable:   24100000 kB"
-    fields = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
-    available = int(fields["MemAvailable"].split()[0]) << 10
-    with contextlib.suppress(OSError):
-        # "0::/user.slice/session-1.scope"; version 1 has other lines.
-        names = [line[3:] for line in (proc / "self" / "cgroup").read_text().splitlines() if line.startswith("0::")]
-        for name in names:
-            folder = cgroups / name.strip("/")
-            for group in (folder, *folder.parents):
-                if not group.is_relative_to(cgroups):
-                    break
-                with contextlib.suppress(OSError, ValueError):
-                    # Without a limit this is "max", not a number.
-                    limit = int((group / "memory.max").read_text())
-                    used = int((group / "memory.current").read_text())
-                    usage = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-                    available = min(available, limit - used + int(usage.get("inactive_file", 0)))
-    return available
 
 
 class WorkerPool(Generic[Measurement]):
@@ -82,9 +63,11 @@ class WorkerPool(Generic[Measurement]):
         problem: Problem[Measurement, Any],
         num_workers: int | None = None,
         *,
+        niceness: int = 0,
         slack_s: float = _SLACK_S,
         patience_s: float = _PATIENCE_S,
         available_bytes: Callable[[], int] = available_memory_bytes,
+        start_worker: Callable[[WorkerSettings, Path], Worker] = start_worker,
     ):
         """Starts no process yet.
 
@@ -92,17 +75,21 @@ class WorkerPool(Generic[Measurement]):
           toolchain: the compiler.
           problem: what is decided and measured.
           num_workers: compilations at a time; None for one per CPU.
+          niceness: added to this process's for workers and compilers, 0 to 19: how far they yield to other processes.
           slack_s: wall-clock seconds that a job may take beyond the timeouts of its compilations.
           patience_s: how long to wait for memory and disk before repeating a job that lacked them.
           available_bytes: returns how much memory is left. If too little, the worker that uses most is ended, and fewer
             work at a time.
+          start_worker: starts a worker in a folder that it makes; raises OSError if it cannot.
         """
-        self.num_workers = num_workers or len(os.sched_getaffinity(0))
+        self.num_workers = num_workers or available_cpus()
         self.problem = problem
         self._toolchain = toolchain
         self._slack_s = slack_s
         self._patience_s = patience_s
         self._available_bytes = available_bytes
+        self._niceness = niceness
+        self._start_worker = start_worker
         self._stack = contextlib.ExitStack()
         self._workers: list[Worker] = []
         self._num_calls = 0
@@ -114,18 +101,25 @@ class WorkerPool(Generic[Measurement]):
     def __enter__(self) -> "WorkerPool[Measurement]":
         self.scratch = self._stack.enter_context(scratch_directory())
         self.policies = PolicyFolder(self.scratch / "policies")
-        self._settings = WorkerSettings(self._toolchain, self.problem, self.num_workers, self.policies)
+        self._settings = WorkerSettings(self._toolchain, self.problem, self.num_workers, self.policies, self._niceness)
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
+        self._wake_reader, self._wake_writer = (self._stack.enter_context(end) for end in socket.socketpair())
+        self._wake_writer.setblocking(False)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ)
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._end(*self._workers)
         self._stack.close()
 
-    def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout[Measurement]]]:
+    def rollouts(self, jobs: Iterable[Job | None]) -> Iterator[tuple[Job, Rollout[Measurement]]]:
         """Does all jobs; yields each with its result as it is done, in no particular order.
 
         A call drops what earlier calls have left undone.
+
+        Args:
+          jobs: drawn as workers need them. None instead of a job means that there is none now; the next is asked for
+            after the next result, half a second, or a call of `wake`.
 
         Raises:
           CompilerOptError: a policy or the compiler itself is unusable, or no worker starts; the remaining jobs are
@@ -151,6 +145,16 @@ class WorkerPool(Generic[Measurement]):
         finally:
             if call == self._num_calls:
                 self._end(*self._busy())
+
+    def wake(self) -> None:
+        """Makes a running `rollouts` ask for a job; for other threads than the one that runs it."""
+        with contextlib.suppress(BlockingIOError):
+            self._wake_writer.send(b"w")
+
+    @property
+    def has_idle_worker(self) -> bool:
+        """Whether a worker that has started, or that could be started, has no task."""
+        return len(self._busy()) < self.num_workers
 
     def _busy(self) -> list[Worker]:
         return [worker for worker in self._workers if worker.tasks]
@@ -207,7 +211,7 @@ class WorkerPool(Generic[Measurement]):
         """
         while len(self._workers) < min(wanted, self.num_workers):
             try:
-                worker = Worker(self._settings, self.scratch / f"worker-{self._num_started}")
+                worker = self._start_worker(self._settings, self.scratch / f"worker-{self._num_started}")
             except OSError as error:
                 if not self._workers:
                     raise ResourceError(f"no worker process can be started: {error}") from error
@@ -223,7 +227,10 @@ class WorkerPool(Generic[Measurement]):
     def _collect(self, schedule: Schedule[Measurement]) -> None:
         """Waits for workers, and takes their results."""
         for key, _ in self._selector.select(0 if schedule.finished else _TICK_S):
-            worker: Worker = key.data
+            worker: Worker | None = key.data
+            if worker is None:
+                self._wake_reader.recv(_MAX_WAKES)
+                continue
             try:
                 received = worker.receive()
             except (EOFError, OSError):
@@ -268,7 +275,7 @@ class WorkerPool(Generic[Measurement]):
         Raises:
           ResourceError: too many workers have died while starting.
         """
-        code = self._end(worker)
+        code, died = self._end(worker), not how
         how = how or f"died ({describe_exit(code)})"
         if not worker.is_ready:
             self._failed_starts += 1
@@ -276,13 +283,16 @@ class WorkerPool(Generic[Measurement]):
                 raise ResourceError(
                     f"worker processes do not start: the last one {how}; is there memory and disk left?"
                 )
+        lost: tuple[Task, Rollout[Measurement]] | None = None
         if worker.tasks:
             task = worker.tasks.popleft()
             failure = f"{task.job.module.name}: the worker process that compiled it {how}"
-            schedule.lose(task, lost_rollout(task.job, failure, is_transient=is_transient))
+            lost = task, lost_rollout(task.job, failure, is_transient=is_transient)
         # Tasks that it had not begun.
         while worker.tasks:
             schedule.waiting.appendleft(worker.tasks.pop())
+        if lost is not None:
+            schedule.lose(*lost, died=died)
 
     def _end(self, *workers: Worker) -> int:
         """Ends workers; returns the exit code of the last."""

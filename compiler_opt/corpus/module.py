@@ -1,6 +1,7 @@
 """A module of a corpus: its files and its recorded options; `description.py` documents the format."""
 
 import dataclasses
+import hashlib
 import itertools
 import re
 from collections.abc import Sequence
@@ -90,6 +91,21 @@ class Module:
             return parse_options(data)
         except CorpusError as error:
             raise CorpusError(f"{printable(path)}: {error}; {REMAKE}") from None
+
+    def content_digest(self) -> bytes:
+        """Identifies what is compiled: name, project, options, bitcode and index; not where they are.
+
+        Raises:
+          CorpusError: a file is missing or invalid.
+        """
+        about = (self.name, self.project, str(self.trusted), *self.recorded_options())
+        digest = hashlib.sha256("\0".join(about).encode("utf-8", "surrogateescape"))
+        bitcode = self.bitcode_path
+        for path in (bitcode, index_path(bitcode)):
+            if path == bitcode or path.is_file():
+                with reading(path, REMAKE):
+                    digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return digest.digest()
 
     def target(self) -> str | None:
         """The target triple in its `options`, e.g. `aarch64-unknown-linux-gnu`; None for the compiler's default."""

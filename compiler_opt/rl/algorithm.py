@@ -1,7 +1,7 @@
 """The interface between the training loop and learning algorithms.
 
     while not done:
-        batch = collect_groups(modules, algorithm.collection_policy(), ...)
+        batch = the rollouts of some modules under algorithm.collection_policy()
         metrics = algorithm.learn(batch.groups, rng, progress)
         checkpoint(algorithm.checkpointed(), algorithm.state())
     save(algorithm.policy())
@@ -26,6 +26,10 @@ class Algorithm(abc.ABC):
 
     description: str
     """The method, for the model card."""
+
+    learns_from_stale_rollouts: bool = False
+    """Whether `learn` may get rollouts of an earlier `collection_policy` than the last: by the recorded log
+    probabilities, or because it learns from any policy's."""
 
     log_metrics: Sequence[tuple[str, str, str]] = ()
     """Metrics printed per iteration: key, label, format."""

@@ -84,8 +84,13 @@ class BestPolicy:
         self._measure = "linked text" if context.problem.is_size else "score"
         self._best = self._load() if context.validation is not None else None
 
+    def is_due(self, iteration: int, is_last: bool) -> bool:
+        """Whether `validate` evaluates, which takes the pool."""
+        every = self._context.config.validation_iterations
+        return self._context.validation is not None and (is_last or iteration % every == 0)
+
     def validate(self, iteration: int, is_last: bool, policy: Callable[[], NetworkWeights]) -> dict[str, Any]:
-        """Evaluates the policy if it is time to, and keeps it if it is the best so far.
+        """Evaluates the policy if `is_due`, and keeps it if it is the best so far.
 
         Args:
           iteration: the iterations done; 0 validates the policy that the run starts from.
@@ -100,9 +105,7 @@ class BestPolicy:
           CorpusError: most modules of the validation corpus fail.
           OutputError: the policy cannot be written.
         """
-        if self._context.validation is None or not (
-            is_last or iteration % self._context.config.validation_iterations == 0
-        ):
+        if not self.is_due(iteration, is_last):
             return {}
         start_s = time.monotonic()
         weights = policy()

@@ -1,6 +1,7 @@
 """Settings of training and cloning, checked without TensorFlow, so that a mistake in a gin file shows at once."""
 
 import dataclasses
+import math
 import operator
 
 from compiler_opt.collect import backends
@@ -10,6 +11,8 @@ from compiler_opt.errors import ConfigError
 
 POLICY_DIR = "policy"
 """The policy's folder in that of a warm start or training."""
+_MAX_STALENESS = 4
+"""Fewer than `policy_folder.MAX_POLICIES`: those that collect are kept."""
 SAVED_POLICY = "saved_policy"
 """A link to it, by the name that google/ml-compiler-opt gives it."""
 
@@ -23,6 +26,14 @@ class TrainingConfig:
         the algorithm has without any: of `flips`, what it learns from stores.
       max_minutes: minutes to train for, over all sessions of the run; 0 for no limit.
       num_modules: modules per iteration.
+      rollouts_per_worker: rollouts per worker and iteration that there are at least: with more workers than
+        `num_modules` keeps busy, an iteration has more modules. 0: `num_modules`, whatever the number of workers.
+      max_staleness: iterations that are collected ahead, so that workers wait neither for the learner nor for the last
+        compilation of an iteration: the policy that collects has not learned from as many iterations. 0: collecting
+        and learning take turns, and the same seed gives the same training. Over 0 only with algorithms that take into
+        account which policy decided (`ppo`, `dqn`).
+      late_share: with `max_staleness` over 0, share of an iteration's modules that the learner does not wait for once
+        workers are idle. They come again in a later iteration, which then waits for them.
       sampling: how modules are drawn: `uniform`, all equally often; `project`, all projects equally often, whatever
         their numbers of modules; `size`, in proportion to the bytes of their bitcode; `decisions`, in proportion to
         their decisions, which are counted first.
@@ -43,6 +54,9 @@ class TrainingConfig:
     num_iterations: int = 1000
     max_minutes: float = 0.0
     num_modules: int = 16
+    rollouts_per_worker: int = 0
+    max_staleness: int = 0
+    late_share: float = 0.05
     sampling: str = "uniform"
     rollouts_per_module: int = 8
     compile_timeout_s: float = 60.0
@@ -57,9 +71,15 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_range(self, "num_modules", "rollouts_per_module", "validation_iterations", at_least=1)
         check_range(self, "compile_timeout_s", "learning_rate_decay", over=0)
-        check_range(self, "num_iterations", "max_minutes", at_least=0)
+        check_range(self, "num_iterations", "max_minutes", "rollouts_per_worker", at_least=0)
+        check_range(self, "max_staleness", at_least=0, at_most=_MAX_STALENESS)
+        check_range(self, "late_share", at_least=0, at_most=0.5)
         backends.check_name(self.backend)
         check_sampling(self.sampling)
+
+    def modules_per_iteration(self, num_workers: int) -> int:
+        """How many modules to draw for an iteration."""
+        return max(self.num_modules, math.ceil(self.rollouts_per_worker * num_workers / self.rollouts_per_module))
 
 
 @dataclasses.dataclass(frozen=True)

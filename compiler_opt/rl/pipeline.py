@@ -324,6 +324,7 @@ def train(
     *,
     vocabulary_dir: Path | None = None,
     num_workers: int | None = None,
+    niceness: int = 0,
     validation: Corpus | None = None,
 ) -> NetworkWeights:
     """Trains a policy on a corpus by reinforcement learning; killed at any moment, the same call resumes.
@@ -336,6 +337,7 @@ def train(
       settings: all but `cloning` are used; `training.warmstart_policy_dir` is the policy to start from.
       vocabulary_dir: the vocabulary's folder; not used with a policy to start from, which has its own vocabulary.
       num_workers: compilers at a time; one per CPU by default.
+      niceness: of the compilers, so that the learner and other programs of the machine go first; 0 to 19.
       validation: the modules by which the best policy is found, of other projects; by default the last policy is saved.
 
     Raises:
@@ -361,7 +363,7 @@ def train(
         from compiler_opt.rl import training_loop
 
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
-        with WorkerPool(toolchain, problem, num_workers) as pool:
+        with WorkerPool(toolchain, problem, num_workers, niceness=niceness) as pool:
             context = TrainingContext(
                 root_dir, corpus, toolchain, problem, pool, quantiles, config, network, described, validation
             )

@@ -7,12 +7,12 @@ evenly spaced ranks; each thinning moves a rank by at most 2 / `MAX_DISTINCT` of
 """
 
 import concurrent.futures
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from compiler_opt.collect.machine import available_cpus
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.errors import ConfigError, ProtocolError
 from compiler_opt.rl.config import VocabularyConfig
@@ -119,7 +119,7 @@ def trace_quantiles(
     chunk_decisions = 0
 
     # Threads, because sorting takes most of the time and releases the interpreter's lock.
-    with concurrent.futures.ThreadPoolExecutor(num_threads or len(os.sched_getaffinity(0))) as executor:
+    with concurrent.futures.ThreadPoolExecutor(num_threads or available_cpus()) as executor:
 
         def count_chunks() -> None:
             def count(name: str) -> None:

@@ -107,6 +107,10 @@ class DecisionSampler:
 
     def batch(self, groups: Sequence[Group]) -> Batch:
         """All decisions of the groups, of which there is at least one."""
+        with self._context.stopwatch.measure("credit"):
+            return self._batch(groups)
+
+    def _batch(self, groups: Sequence[Group]) -> Batch:
         problem, head = self._context.problem, self._context.head
         observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
         actions, log_probs, values, returns, weights, is_last = [], [], [], [], [], []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from absl import flags
 
+from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import probe
@@ -18,6 +19,7 @@ from compiler_opt.rl import pipeline
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.pipeline import PipelineSettings
+from compiler_opt.rl.time_profile import PICTURE_FILE, profile_table, write_picture
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _ROOT_DIR = flags.DEFINE_string(
@@ -28,6 +30,9 @@ _COMPILE_TASK = shared_flags.TaskFlag()
 _CLANG_PATH = shared_flags.clang_path()
 _LLVM_SIZE_PATH = shared_flags.llvm_size_path()
 _NUM_WORKERS = shared_flags.num_workers()
+_NICENESS = flags.DEFINE_integer(
+    "niceness", 0, "Niceness of the compilers, so that other programs, and the learner, go first.", 0, 19
+)
 _VOCAB_PATH = flags.DEFINE_string("vocab_path", None, "Vocabulary; by default that of the warm-start policy.")
 _WARMSTART_POLICY_DIR = shared_flags.policy(
     "warmstart_policy_dir", "The policy to start from; the same as train_eval.warmstart_policy_dir in gin."
@@ -40,6 +45,9 @@ _VALIDATION_PATH = flags.DEFINE_string(
 )
 _NUM_MODULES = flags.DEFINE_integer("num_modules", None, "Modules per iteration; train_eval.num_modules in gin.", 1)
 _MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Time to train for; train_eval.max_minutes in gin.", 0)
+_PROFILE = flags.DEFINE_bool(
+    "profile", False, f"Print at the end where the time of the iterations went, and draw it, as {PICTURE_FILE}."
+)
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
 _GIN = gin_settings.GinFlags()
 
@@ -75,10 +83,16 @@ def entry() -> None:
         PipelineSettings(training=config, network=settings["network"], algorithms=AlgorithmConfigs(settings.values())),
         vocabulary_dir=Path(_VOCAB_PATH.value) if _VOCAB_PATH.value else None,
         num_workers=_NUM_WORKERS.value,
+        niceness=_NICENESS.value,
         validation=validation,
     )
     if weights.margin == ALWAYS_DEFAULT:
         print("The run is worse than the default on its validation corpus: its policy keeps the default's decisions")
+    if _PROFILE.value:
+        entries, _ = read_entries(root_dir / HISTORY_FILE)
+        entry_point.echo("\n".join(profile_table(entries).lines()))
+        write_picture(entries, root_dir / PICTURE_FILE)
+        print(f"The same by iteration is in {root_dir / PICTURE_FILE}")
     print(f"The policy is in {root_dir / POLICY_DIR}")
 
 

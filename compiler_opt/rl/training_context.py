@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from compiler_opt import pretrained
-from compiler_opt.collect.baseline import Baseline, cached_baseline, cached_decision_counts
+from compiler_opt.collect.baseline import (
+    MEASUREMENTS_FORMAT,
+    Baseline,
+    cached_baseline,
+    cached_decision_counts,
+    shared_file,
+)
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -24,6 +30,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.config import TrainingConfig
+from compiler_opt.rl.time_profile import Stopwatch
 from compiler_opt.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
@@ -53,6 +60,7 @@ class TrainingContext:
       network: the networks' shape.
       settings: all settings as text, to be compared when the run is resumed, see `describe_settings`.
       validation: the modules by which the best policy is found, of other projects; None: the last policy is saved.
+      stopwatch: measures what the host does in an iteration.
     """
 
     root_dir: Path
@@ -65,6 +73,7 @@ class TrainingContext:
     network: NetworkConfig
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     validation: Corpus | None = None
+    stopwatch: Stopwatch = dataclasses.field(default_factory=Stopwatch)
 
     @property
     def compiler_features(self) -> tuple[TensorSpec, ...]:
@@ -85,7 +94,8 @@ class TrainingContext:
     def baseline(self) -> Baseline:
         """Scores of the default policy. Raises CorpusError if most modules fail."""
         path = self.root_dir / "baseline.json"
-        return cached_baseline(path, self._measurements_key(), self.corpus.modules, self.pool, self.problem)
+        modules, shared = self.corpus.modules, self._shared("baseline", self.corpus.modules)
+        return cached_baseline(path, self._measurements_key(), modules, self.pool, self.problem, shared)
 
     @functools.cached_property
     def sampler(self) -> ModuleSampler:
@@ -103,7 +113,8 @@ class TrainingContext:
 
         def counts() -> Mapping[str, int]:
             path, key = self.root_dir / "decisions.json", self._measurements_key()
-            return cached_decision_counts(path, key, modules, self.pool, self.problem, self.rollout_settings())
+            shared = self._shared("decisions", modules)
+            return cached_decision_counts(path, key, modules, self.pool, self.problem, self.rollout_settings(), shared)
 
         return make_sampler(self.config.sampling, modules, self.config.seed, counts)
 
@@ -127,6 +138,15 @@ class TrainingContext:
                 f"{directory}: its features are not the vocabulary's; they differ in: {', '.join(odd) or 'order'}"
             )
         return weights
+
+    def _shared(self, measured: str, modules: Sequence[Module]) -> Path | None:
+        """The file that runs share of what is measured of modules, whatever their folder."""
+        about = {name: value for name, value in self._measurements_key().items() if name != "corpus"}
+        return shared_file(
+            modules,
+            self.toolchain.clang,
+            {**about, "measured": measured, "problem": self.problem.name, "format": MEASUREMENTS_FORMAT},
+        )
 
     def _measurements_key(self) -> dict[str, Any]:
         """Everything that measurements of the corpus depend on."""

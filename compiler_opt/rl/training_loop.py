@@ -4,77 +4,31 @@ import dataclasses
 import functools
 import logging
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from compiler_opt.collect.groups import RolloutBatch, collect_groups
+from compiler_opt.collect.baseline import Baseline
+from compiler_opt.collect.groups import CompileCosts, GroupCollection, RolloutBatch
 from compiler_opt.collect.rollout import check_failures
 from compiler_opt.collect.shared_parts import LatestContexts
-from compiler_opt.corpus.module import Module
-from compiler_opt.corpus.sampling import ModuleSampler
+from compiler_opt.collect.stream import InTurn, RolloutStream
 from compiler_opt.errors import ConfigError
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.best_policy import BestPolicy
 from compiler_opt.rl.checkpoints import Checkpoints
-from compiler_opt.rl.config import POLICY_DIR, TrainingConfig
+from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.history import History
 from compiler_opt.rl.learning import save_run_policy
+from compiler_opt.rl.progress import Plan, Progress
+from compiler_opt.rl.time_profile import profile_entry
 from compiler_opt.rl.training_context import TrainingContext, log_changed_settings, origin
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass
-class _Progress:
-    """Progress of a run, over all its sessions.
-
-    Attributes:
-      iteration: iterations done.
-      elapsed_s: wall-clock seconds that they took.
-      compiles: compilations that they took.
-      position: modules drawn so far.
-      undecided: names of modules without decisions.
-      iteration_s: wall-clock seconds of the last iteration.
-    """
-
-    iteration: int = 0
-    elapsed_s: float = 0.0
-    compiles: int = 0
-    position: int = 0
-    undecided: set[str] = dataclasses.field(default_factory=set)
-    iteration_s: float = 0.0
-
-    def share(self, config: TrainingConfig) -> float:
-        """Share of the run that is done: from 0 to 1, or more if the last iteration took longer than was left."""
-        by_time = self.elapsed_s / (60 * config.max_minutes) if config.max_minutes else 0.0
-        by_iterations = self.iteration / config.num_iterations if config.num_iterations else 1.0
-        return max(by_iterations, by_time)
-
-    def next_modules(self, sampler: ModuleSampler, count: int) -> list[Module]:
-        """The next modules, without those that have no decisions."""
-        modules = sampler.draw(self.position, count)
-        self.position += len(modules)
-        return [module for module in modules if module.name not in self.undecided]
-
-    def add(self, batch: RolloutBatch, seconds: float) -> None:
-        """Counts an iteration that took so many wall-clock seconds."""
-        self.iteration += 1
-        self.iteration_s = seconds
-        self.elapsed_s += seconds
-        self.compiles += batch.num_compiles
-        self.undecided.update(batch.undecided)
-
-    def to_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "undecided": sorted(self.undecided)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "_Progress":
-        return cls(**{**value, "undecided": set(value["undecided"])})
 
 
 def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
@@ -88,7 +42,13 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
       PolicyError, ConfigError: policy, vocabulary or settings do not suit the run that is resumed.
       OutputError: a checkpoint cannot be written.
     """
-    config, policy_dir = context.config, context.root_dir / POLICY_DIR
+    config = context.config
+    if config.max_staleness and not algorithm.learns_from_stale_rollouts:
+        raise ConfigError(
+            f"train_eval.max_staleness: expected 0 with the algorithm {config.algorithm}, which learns from rollouts "
+            f"of its latest policy only; found {config.max_staleness}"
+        )
+    policy_dir = context.root_dir / POLICY_DIR
     checkpoints = Checkpoints(context.root_dir / "checkpoints", **algorithm.checkpointed())
     progress, copies = _start_or_resume(context, algorithm, checkpoints)
     latest = LatestContexts(context.problem, context.baseline, copies)
@@ -97,26 +57,38 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     history = History(context.root_dir, progress.iteration)
     if progress.share(config) >= 1 and policy_dir.is_dir():
         return NetworkWeights.load(policy_dir)
+    measure = context.stopwatch.measure
     policy_now = functools.partial(_policy, context, algorithm, progress)
     if not progress.iteration:
         best.validate(0, False, policy_now)
-    while progress.share(config) < 1:
-        start_s = time.monotonic()
-        seed, title = (config.seed, progress.iteration), f"iteration {progress.iteration + 1}"
-        modules = progress.next_modules(sampler, config.num_modules)
-        policy = algorithm.collection_policy()
-        baseline = latest.baseline if config.counts_copies else context.baseline
-        batch = collect_groups(modules, policy, baseline, context.pool, seed=seed, description=title)
-        check_failures(batch.failed_modules, len(modules))
-        metrics: Mapping[str, Any] = {}
-        if batch.groups:
-            metrics = algorithm.learn(batch.groups, np.random.default_rng(seed), progress.share(config))
-        latest.update(batch.groups)
-        progress.add(batch, time.monotonic() - start_s)
-        validated = best.validate(progress.iteration, progress.share(config) >= 1, policy_now)
-        progress.elapsed_s += validated.get("validation_s", 0.0)
-        _record(history, progress, batch, context.problem, {**metrics, **validated}, algorithm.log_metrics)
-        checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
+    plans: deque[Plan] = deque()
+    with _collector(context) as collector:
+        while progress.share(config) < 1:
+            start_s = time.monotonic()
+            while not plans or (len(plans) <= config.max_staleness and progress.has_more(config, len(plans))):
+                plans.append(Plan.make(context, progress, plans, sampler))
+                baseline = latest.baseline if config.counts_copies else context.baseline
+                collector.submit(_collection(context, algorithm, baseline, plans[-1]), f"iteration {plans[-1].number}")
+            plan = plans.popleft()
+            with measure("collect"):
+                batch = collector.next()
+            check_failures(batch.failed_modules, len(plan.modules) - len(batch.cut))
+            metrics: dict[str, Any] = {"staleness": progress.iteration - plan.num_learned, "cut": len(batch.cut)}
+            if batch.groups:
+                with measure("learn"):
+                    rng, share = np.random.default_rng(plan.seed), progress.share(config)
+                    metrics |= algorithm.learn(batch.groups, rng, share)
+            latest.update(batch.groups)
+            progress.add(plan, batch, time.monotonic() - start_s)
+            is_last = progress.share(config) >= 1
+            if best.is_due(progress.iteration, is_last):
+                with collector.paused(), measure("validate"):
+                    validated = best.validate(progress.iteration, is_last, policy_now)
+                progress.elapsed_s += validated["validation_s"]
+                metrics |= validated
+            metrics |= profile_entry(batch, context.pool.num_workers, progress.iteration_s, context.stopwatch.take())
+            _record(history, progress, batch, context.problem, metrics, algorithm.log_metrics)
+            checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
     weights = best.choose(progress.iteration, policy_now)
     save_run_policy(
         context.root_dir, weights, context.problem.action_space, context.action_name, context.compiler_features
@@ -124,9 +96,21 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     return weights
 
 
+def _collector(context: TrainingContext) -> InTurn | RolloutStream:
+    config, pool, costs = context.config, context.pool, CompileCosts(context.baseline.scores)
+    if not config.max_staleness:
+        return InTurn(pool, costs)
+    return RolloutStream(pool, costs, int(config.late_share * config.modules_per_iteration(pool.num_workers)))
+
+
+def _collection(context: TrainingContext, algorithm: Algorithm, baseline: Baseline, plan: Plan) -> GroupCollection:
+    policy, problem = algorithm.collection_policy(), context.problem
+    return GroupCollection(plan.modules, policy, baseline, problem, seed=plan.seed, indispensable=plan.again)
+
+
 def _start_or_resume(
     context: TrainingContext, algorithm: Algorithm, checkpoints: Checkpoints
-) -> tuple[_Progress, dict[str, Any]]:
+) -> tuple[Progress, dict[str, Any]]:
     """The progress so far, and the state of the copies."""
 
     def check(state: Mapping[str, Any]) -> None:
@@ -139,15 +123,15 @@ def _start_or_resume(
 
     state = checkpoints.restore(check)
     if state is None:
-        return _Progress(), {}
+        return Progress(), {}
     algorithm.restore(state["algorithm"])
-    progress = _Progress.from_json(state["progress"])
+    progress = Progress.from_json(state["progress"])
     _LOG.info("resuming after iteration %d", progress.iteration)
     return progress, state.get("copies", {})
 
 
 def _state(
-    context: TrainingContext, algorithm: Algorithm, latest: LatestContexts, progress: _Progress
+    context: TrainingContext, algorithm: Algorithm, latest: LatestContexts, progress: Progress
 ) -> dict[str, Any]:
     """The state of a checkpoint, without variables."""
     return {
@@ -159,13 +143,13 @@ def _state(
     }
 
 
-def _policy(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> NetworkWeights:
+def _policy(context: TrainingContext, algorithm: Algorithm, progress: Progress) -> NetworkWeights:
     """The policy as it would be saved now."""
     weights = algorithm.policy()
     return dataclasses.replace(weights, metadata={**_metadata(context, algorithm, progress), **weights.metadata})
 
 
-def _metadata(context: TrainingContext, algorithm: Algorithm, progress: _Progress) -> dict[str, Any]:
+def _metadata(context: TrainingContext, algorithm: Algorithm, progress: Progress) -> dict[str, Any]:
     return {
         **origin(context.corpus, context.corpus.modules, context.problem, context.toolchain),
         "method": algorithm.description,
@@ -178,7 +162,7 @@ def _metadata(context: TrainingContext, algorithm: Algorithm, progress: _Progres
 
 def _record(
     history: History,
-    progress: _Progress,
+    progress: Progress,
     batch: RolloutBatch,
     problem: Problem,
     metrics: Mapping[str, Any],

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from absl import app, flags
 
+from compiler_opt.collect.machine import available_cpus
 from compiler_opt.errors import CompilerOptError, ConfigError
 from compiler_opt.files import one_line, printable
 from compiler_opt.tools import ml_compiler_opt
@@ -67,7 +68,7 @@ def command(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
 
 def num_workers(given: int | None) -> int:
     """The number of processes or threads to run at a time, by default one for each CPU available to this process."""
-    return given or len(os.sched_getaffinity(0))
+    return given or available_cpus()
 
 
 def echo(text: str) -> None:

@@ -1,13 +1,23 @@
 """Measurements are kept in files; a damaged file is set aside, named, and measured again."""
 
 import logging
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from compiler_opt.collect.baseline import cached_decision_counts, count_decisions, measure_baseline, measured_once
+from compiler_opt.collect.baseline import (
+    cached_decision_counts,
+    count_decisions,
+    measure_baseline,
+    measured_once,
+    shared_file,
+)
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
 from compiler_opt.files import read_checked_json, write_checked_json
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems import problem as problems
@@ -64,6 +74,40 @@ def test_a_damaged_file_is_set_aside(damage: str, tmp_path: Path, caplog: pytest
     assert "kept as baseline.json.damaged, measured again" in record.getMessage()
     assert (tmp_path / "baseline.json.damaged").exists()
     assert path.read_bytes() == good
+
+
+def test_runs_share_what_they_measure_by_content(toolchain: Toolchain, tmp_path: Path) -> None:
+    corpora = [tmp_path / name for name in ("a", "b")]
+    corpora[0].mkdir()
+    make_small_corpus(corpora[0], str(toolchain.clang))
+    shutil.copytree(corpora[0], corpora[1])
+    first, second = (Corpus.load(folder).modules for folder in corpora)
+
+    def shared(modules: Sequence[Module], clang: Path = toolchain.clang, **about: str) -> Path:
+        found = shared_file(modules, clang, about, tmp_path / "shared")
+        assert found is not None
+        return found
+
+    # Another folder changes nothing, but another module, option, compiler or problem does.
+    assert shared(first, problem="x") == shared(second, problem="x") == shared(first[::-1], problem="x")
+    assert len({shared(first), shared(first[1:]), shared(first, problem="y"), shared(first, Path("/bin/true"))}) == 4
+    before = shared(first)
+    measure = _Counter()
+    for run in ("1", "2"):
+        assert measured_once(tmp_path / run, "baseline", {}, [], measure, before) == {"a": 1.5}
+    assert measure.calls == 1
+    assert (tmp_path / "2").exists()
+    # What would be otherwise tomorrow is not shared; damage is measured again.
+    second_file = tmp_path / "shared" / "other.json"
+    measured_once(tmp_path / "3", "baseline", {}, [], _Counter(is_lasting=False), second_file)
+    assert not second_file.exists()
+    before.write_text("{")
+    measured_once(tmp_path / "4", "baseline", {}, [], measure, before)
+    assert measure.calls == 2
+    second[0].command_path.write_bytes(second[0].command_path.read_bytes() + b"-w\0")
+    assert shared(second) != shared(first)
+    second[0].bitcode_path.unlink()
+    assert shared_file(second, toolchain.clang, {}, tmp_path / "shared") is None
 
 
 def test_decisions_are_counted(toolchain: Toolchain, tmp_path: Path) -> None:

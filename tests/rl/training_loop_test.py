@@ -7,16 +7,23 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import psutil
 import pytest
 
+from compiler_opt.errors import ConfigError
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining import FEATURES
+from compiler_opt.rl.algorithm import Algorithm
+from compiler_opt.rl.config import TrainingConfig
+from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.tensorflow_loading import load_tensorflow
 from tests import programs
 from tests.small_corpus import make_small_corpus
 
@@ -86,6 +93,35 @@ class _Run:
         assert [path for path in self.root_dir.rglob("*") if ".partial" in path.name] == []
         assert [path.name for path in self.temporary.iterdir()] == []
         assert list((self.root_dir / "summaries").iterdir())
+
+
+def test_collecting_ahead(tmp_path: Path) -> None:
+    """The next iteration is collected while the learner learns, and the profile says where the time went."""
+    run = _Run(tmp_path, "clang-22", 3)
+    with run.start("--gin_bindings=train_eval.max_staleness=1", "--profile", "--niceness=1") as program:
+        result = program.result(timeout_s=1000)
+    assert result.returncode == 0, result.stderr
+    run.check_complete(3)
+    history = run.history()
+    assert [entry["staleness"] for entry in history] == [0, 1, 1]
+    assert "compile" in result.stdout and "gradient steps" in result.stdout
+    assert "<svg" in (run.root_dir / "profile.svg").read_text()
+
+
+def test_an_algorithm_that_needs_its_latest_rollouts_cannot_collect_ahead() -> None:
+    context = SimpleNamespace(config=TrainingConfig(max_staleness=1, algorithm="es"))
+    algorithm = SimpleNamespace(learns_from_stale_rollouts=False)
+    load_tensorflow()
+    from compiler_opt.rl.training_loop import train
+
+    with pytest.raises(ConfigError, match=r"expected 0 with the algorithm es.*found 1"):
+        train(cast(TrainingContext, context), cast(Algorithm, algorithm))
+
+
+@pytest.mark.parametrize(("num_workers", "expected"), [(1, 100), (100, 100), (256, 256), (1000, 1000)])
+def test_an_iteration_keeps_every_worker_busy(num_workers: int, expected: int) -> None:
+    config = TrainingConfig(num_modules=100, rollouts_per_module=4, rollouts_per_worker=4)
+    assert config.modules_per_iteration(num_workers) == expected
 
 
 _CLASSICAL = ("--gin_bindings=advantages.kind='moving_average'", "--gin_bindings=ppo.value_pred_loss_coef=0.5")

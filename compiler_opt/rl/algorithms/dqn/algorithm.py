@@ -184,6 +184,7 @@ class DQNLearner:
 class DQN(Algorithm):
     """DQN in the training loop."""
 
+    learns_from_stale_rollouts = True
     log_metrics = (
         ("entropy", "entropy", ".3f"),
         ("loss", "loss", ".3f"),

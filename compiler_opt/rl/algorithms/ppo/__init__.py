@@ -29,7 +29,8 @@ class PPOConfig:
       gradient_clipping: largest norm of a gradient.
       project_balance: 0 to count all decisions of an iteration alike, 1 to count all projects alike; between them, a
         project of n decisions counts n ** (1 - project_balance), in all terms of the loss.
-      max_decisions: most decisions of an iteration to learn from; more are sampled.
+      max_decisions: most decisions of an iteration that one pass visits. If there are more, each pass visits others:
+        all are learned from, in fewer passes, as long as they are at most `num_epochs` times as many.
       averaging: decay per iteration of the moving average of the weights, which is the policy that is saved.
     """
 

@@ -10,7 +10,7 @@ own would centre and scale the advantages of each minibatch, and leave out decis
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,17 +141,16 @@ class PPOLearner:
             return {}
         if self._before is not None:
             networks.assign(self._before, self.weights())
-        batch = batch.sample(config.max_decisions, rng)
-        size = min(config.minibatch_size, len(batch))
+        visited = min(config.max_decisions, len(batch))
+        size = min(config.minibatch_size, visited)
         steps: list[dict[str, float]] = []
-        for _ in range(config.num_epochs):
-            order = rng.permutation(len(batch))
+        for order in epochs(len(batch), visited, config.num_epochs, rng):
             # Drops the incomplete last minibatch; reshuffling varies what is dropped.
-            for start in range(0, len(batch) - size + 1, size):
+            for start in range(0, visited - size + 1, size):
                 steps.append(self._step(batch.take(order[start : start + size])))
         self.average.add()
         means = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
-        metrics = {**means, "gradient_steps": len(steps), **self._movement(batch)}
+        metrics = {**means, "gradient_steps": len(steps), **self._movement(batch.sample(visited, rng))}
         if self._before is not None:
             metrics["kl_weight"] = float(self.agent.update_adaptive_kl_beta(tf.constant(metrics["kl"], tf.float32)))
         return metrics
@@ -248,9 +247,23 @@ class PPOLearner:
         }
 
 
+def epochs(count: int, visited: int, num_epochs: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """For each epoch, `[visited]` indices of `count` decisions, in random order.
+
+    An epoch begins where the last one has ended, so that all decisions are visited equally often, within one.
+    """
+    order = np.empty(0, np.int64)
+    for _ in range(num_epochs):
+        while len(order) < visited:
+            order = np.concatenate([order, rng.permutation(count)])
+        yield order[:visited]
+        order = order[visited:]
+
+
 class PPO(Algorithm):
     """Proximal policy optimisation in the training loop."""
 
+    learns_from_stale_rollouts = True
     log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"), ("clip_fraction", "clipped", ".1%"))
 
     def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages):

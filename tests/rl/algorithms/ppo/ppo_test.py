@@ -207,7 +207,7 @@ def test_an_untrained_value_network_is_refused() -> None:
         ALGORITHM.build(cast(TrainingContext, None), configs)
 
 
-def test_a_large_iteration_is_sampled_down() -> None:
+def test_a_pass_over_a_large_iteration_is_bounded() -> None:
     learner, rng = _learner(max_decisions=100), np.random.default_rng(0)
     batch = _batch(learner, rng, 300)
     assert learner.update(batch.take(np.arange(0)), rng) == {}
@@ -215,3 +215,11 @@ def test_a_large_iteration_is_sampled_down() -> None:
     assert metrics["gradient_steps"] == 3 and metrics["gradient_norm"] > 0
     # 3 epochs of one minibatch of 100 decisions.
     assert int(learner.agent.train_step_counter.numpy()) == 3
+
+
+@pytest.mark.parametrize(("count", "visited", "num_epochs"), [(10, 4, 5), (300, 100, 3), (7, 7, 2)])
+def test_passes_visit_all_decisions_equally_often(count: int, visited: int, num_epochs: int) -> None:
+    orders = list(ppo.epochs(count, visited, num_epochs, np.random.default_rng(0)))
+    assert [len(order) for order in orders] == [visited] * num_epochs
+    assert np.bincount(np.concatenate(orders), minlength=count).tolist() == [visited * num_epochs // count] * count
+    assert not np.array_equal(orders[0], np.sort(orders[0]))
