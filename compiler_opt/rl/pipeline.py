@@ -325,6 +325,7 @@ def train(
     vocabulary_dir: Path | None = None,
     num_workers: int | None = None,
     validation: Corpus | None = None,
+    baseline_dir: Path | None = None,
 ) -> NetworkWeights:
     """Trains a policy on a corpus by reinforcement learning; killed at any moment, the same call resumes.
 
@@ -337,6 +338,7 @@ def train(
       vocabulary_dir: the vocabulary's folder; not used with a policy to start from, which has its own vocabulary.
       num_workers: compilers at a time; one per CPU by default.
       validation: the modules by which the best policy is found, of other projects; by default the last policy is saved.
+      baseline_dir: folder in which runs share what they measure of the default; by default each measures for itself.
 
     Raises:
       ConfigError, PolicyError: the settings, vocabulary or policy do not suit each other or the compiler.
@@ -354,7 +356,7 @@ def train(
     described = describe_settings(problem.name, corpus, toolchain, configs)
     if validation is not None:
         described["validation corpus"] = describe_corpus(validation)
-        _check_apart(corpus, validation)
+        check_apart(corpus, validation)
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()
@@ -363,12 +365,22 @@ def train(
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
         with WorkerPool(toolchain, problem, num_workers) as pool:
             context = TrainingContext(
-                root_dir, corpus, toolchain, problem, pool, quantiles, config, network, described, validation
+                root_dir,
+                corpus,
+                toolchain,
+                problem,
+                pool,
+                quantiles,
+                config,
+                network,
+                described,
+                validation,
+                baseline_dir,
             )
             return training_loop.train(context, algorithm.build(context, settings.algorithms))
 
 
-def _check_apart(corpus: Corpus, validation: Corpus) -> None:
+def check_apart(corpus: Corpus, validation: Corpus) -> None:
     """Raises ConfigError if a corpus for validation has modules to train on; warns if they share projects."""
     shared = set(corpus.by_name) & set(validation.by_name)
     if shared:

@@ -35,8 +35,13 @@ _WARMSTART_POLICY_DIR = shared_flags.policy(
 _VALIDATION_PATH = flags.DEFINE_string(
     "validation_path",
     None,
-    "A corpus of other projects, on which the policy is evaluated every train_eval.validation_iterations; the best one "
-    "is saved instead of the last. Do not report results on it.",
+    "A corpus of other projects, on which the policy is evaluated every train_eval.validation_iterations, or every "
+    "train_eval.validation_compiles; the best one is saved instead of the last. Do not report results on it.",
+)
+_BASELINE_DIR = shared_flags.path(
+    "baseline_dir",
+    "Folder in which runs share what they measure of the default: its scores and numbers of decisions. By default, "
+    "each run measures for itself.",
 )
 _NUM_MODULES = flags.DEFINE_integer("num_modules", None, "Modules per iteration; train_eval.num_modules in gin.", 1)
 _MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Time to train for; train_eval.max_minutes in gin.", 0)
@@ -48,8 +53,10 @@ _GIN = gin_settings.GinFlags()
 def entry() -> None:
     root_dir = Path(_ROOT_DIR.value)
     check_folder_writable(root_dir)
+    if _BASELINE_DIR.value is not None:
+        check_folder_writable(_BASELINE_DIR.value)
     shared_flags.note_unneeded(_LLVM_SIZE_PATH)
-    settings = _GIN.read(gin_settings.of_training())
+    settings = _GIN.read(gin_settings.of_training(), unused=["vocabulary"])
     config = gin_settings.override(
         settings["train_eval"],
         num_modules=_NUM_MODULES.value,
@@ -76,6 +83,7 @@ def entry() -> None:
         vocabulary_dir=Path(_VOCAB_PATH.value) if _VOCAB_PATH.value else None,
         num_workers=_NUM_WORKERS.value,
         validation=validation,
+        baseline_dir=_BASELINE_DIR.value,
     )
     if weights.margin == ALWAYS_DEFAULT:
         print("The run is worse than the default on its validation corpus: its policy keeps the default's decisions")

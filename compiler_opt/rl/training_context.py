@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,6 +54,7 @@ class TrainingContext:
       network: the networks' shape.
       settings: all settings as text, to be compared when the run is resumed, see `describe_settings`.
       validation: the modules by which the best policy is found, of other projects; None: the last policy is saved.
+      baseline_dir: folder in which runs share what they measure of the default; None: the run's folder.
     """
 
     root_dir: Path
@@ -65,6 +67,7 @@ class TrainingContext:
     network: NetworkConfig
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     validation: Corpus | None = None
+    baseline_dir: Path | None = None
 
     @property
     def compiler_features(self) -> tuple[TensorSpec, ...]:
@@ -84,7 +87,7 @@ class TrainingContext:
     @functools.cached_property
     def baseline(self) -> Baseline:
         """Scores of the default policy. Raises CorpusError if most modules fail."""
-        path = self.root_dir / "baseline.json"
+        path = self._measurements_path("baseline")
         return cached_baseline(path, self._measurements_key(), self.corpus.modules, self.pool, self.problem)
 
     @functools.cached_property
@@ -102,7 +105,7 @@ class TrainingContext:
             raise CorpusError(f"{self.corpus.root}: no module has anything to decide for a policy")
 
         def counts() -> Mapping[str, int]:
-            path, key = self.root_dir / "decisions.json", self._measurements_key()
+            path, key = self._measurements_path("decisions"), self._measurements_key()
             return cached_decision_counts(path, key, modules, self.pool, self.problem, self.rollout_settings())
 
         return make_sampler(self.config.sampling, modules, self.config.seed, counts)
@@ -127,6 +130,18 @@ class TrainingContext:
                 f"{directory}: its features are not the vocabulary's; they differ in: {', '.join(odd) or 'order'}"
             )
         return weights
+
+    def _measurements_path(self, name: str) -> Path:
+        """The file for measurements of a name; if runs share it, its name says what the measurements depend on."""
+        if self.baseline_dir is None:
+            return self.root_dir / f"{name}.json"
+        key = {
+            **self._measurements_key(),
+            "problem": self.problem.name,
+            "modules": sorted(module.name for module in self.corpus.modules),
+        }
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
+        return self.baseline_dir / f"{name}-{digest[:16]}.json"
 
     def _measurements_key(self) -> dict[str, Any]:
         """Everything that measurements of the corpus depend on."""

@@ -53,7 +53,16 @@ class _Progress:
         """Share of the run that is done: from 0 to 1, or more if the last iteration took longer than was left."""
         by_time = self.elapsed_s / (60 * config.max_minutes) if config.max_minutes else 0.0
         by_iterations = self.iteration / config.num_iterations if config.num_iterations else 1.0
-        return max(by_iterations, by_time)
+        by_compiles = self.compiles / config.max_compiles if config.max_compiles else 0.0
+        return max(by_iterations, by_compiles, by_time)
+
+    def is_validated(self, config: TrainingConfig, compiles_before: int) -> bool:
+        """Whether the policy is validated after an iteration, before which there were so many compilations."""
+        if self.share(config) >= 1:
+            return True
+        if every := config.validation_compiles:
+            return self.compiles // every > compiles_before // every
+        return self.iteration % config.validation_iterations == 0
 
     def next_modules(self, sampler: ModuleSampler, count: int) -> list[Module]:
         """The next modules, without those that have no decisions."""
@@ -94,12 +103,12 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     latest = LatestContexts(context.problem, context.baseline, copies)
     sampler, best = context.sampler, BestPolicy(context)
     # Last, when nothing can be wrong any more: it changes the run's folder.
-    history = History(context.root_dir, progress.iteration)
+    history = History(context.root_dir, progress.iteration if progress.iteration else -1)
     if progress.share(config) >= 1 and policy_dir.is_dir():
         return NetworkWeights.load(policy_dir)
     policy_now = functools.partial(_policy, context, algorithm, progress)
-    if not progress.iteration:
-        best.validate(0, False, policy_now)
+    if not progress.iteration and (start := best.validate(0, policy_now)):
+        history.add({"iteration": 0, "compiles": 0, "elapsed_s": 0.0, **start})
     while progress.share(config) < 1:
         start_s = time.monotonic()
         seed, title = (config.seed, progress.iteration), f"iteration {progress.iteration + 1}"
@@ -109,13 +118,19 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
         batch = collect_groups(modules, policy, baseline, context.pool, seed=seed, description=title)
         check_failures(batch.failed_modules, len(modules))
         metrics: Mapping[str, Any] = {}
+        learn_cpu_s = -time.process_time()
         if batch.groups:
             metrics = algorithm.learn(batch.groups, np.random.default_rng(seed), progress.share(config))
+        learn_cpu_s += time.process_time()
         latest.update(batch.groups)
+        compiles_before = progress.compiles
         progress.add(batch, time.monotonic() - start_s)
-        validated = best.validate(progress.iteration, progress.share(config) >= 1, policy_now)
+        validated: Mapping[str, Any] = {}
+        if progress.is_validated(config, compiles_before):
+            validated = best.validate(progress.iteration, policy_now)
         progress.elapsed_s += validated.get("validation_s", 0.0)
-        _record(history, progress, batch, context.problem, {**metrics, **validated}, algorithm.log_metrics)
+        metrics = {**metrics, **validated, "learn_cpu_s": learn_cpu_s}
+        _record(history, progress, batch, context.problem, metrics, algorithm.log_metrics)
         checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
     weights = best.choose(progress.iteration, policy_now)
     save_run_policy(
