@@ -203,8 +203,8 @@ def _described(
     used = algorithms.load(config.algorithm).configs
     names = ["train_eval", "network", "inlining", *used]
     found = describe_settings(problem.name, corpora[0], toolchain, {name: settings[name] for name in names})
-    # Each run has its own.
-    del found["train_eval.seed"]
+    # Each run has its own seed; the number of iterations follows from that of compiles.
+    del found["train_eval.seed"], found["train_eval.num_iterations"]
     found["validation corpus"] = describe_corpus(corpora[1])
     if config.warmstart_policy_dir:
         weights = NetworkWeights.load(pretrained.folder(config.warmstart_policy_dir))
