@@ -119,6 +119,11 @@ class BestTrajectories:
         self._replace(trajectory.key, pack_arrays(arrays, compressed=True))
         return True
 
+    def fingerprint(self) -> str:
+        """Identifies what the store has, whenever it was added."""
+        names = "\n".join(path.name for path in self._files())
+        return hashlib.sha256(names.encode()).hexdigest()
+
     def read(
         self, problem: str, features: Sequence[str], on_skipped: Callable[[str], object] = _LOG.warning
     ) -> Iterator[BestTrajectory]:

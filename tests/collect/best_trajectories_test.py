@@ -43,6 +43,11 @@ def test_the_better_one_stays(tmp_path: Path) -> None:
     assert not store.add(_with(policy="equal"))
     assert store.add(_with(policy="better", reward=0.3, advice=np.array([1, 1])))
     assert store.add(_with(module="p/\udcff", reward=-0.5))
+    assert (
+        store.fingerprint()
+        == BestTrajectories(tmp_path / "store").fingerprint()
+        != (BestTrajectories(tmp_path / "none").fingerprint())
+    )
     found, skipped = _read(store, "height")
     assert not skipped and len(list((tmp_path / "store").iterdir())) == 2
     assert _summary(found) == [("p/m", "better", 0.3), ("p/\udcff", "never", -0.5)]

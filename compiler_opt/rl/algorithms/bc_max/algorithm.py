@@ -6,6 +6,7 @@ clone the store's decisions, weighted by what they gain
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -180,7 +181,8 @@ class BCMax(Algorithm):
         self._actor = context.head.actor(context.action_name, context.network, seed)
         self._has_cloned = tf.Variable(False)
         self._num_iterations = 0
-        self._is_stale = True
+        self._cloned = ""  # fingerprint of the stores at the last cloning
+        self._rewards: dict[str, float] = {}  # the best so far, by module
         self._num_clones = 0
         self._tried: dict[str, int] = {}  # clones before a module was compiled last
 
@@ -202,9 +204,14 @@ class BCMax(Algorithm):
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         del rng, progress
-        improved = sum(self._stores[0].add(self._best_of(group)) for group in groups)
+        improved = 0
+        for group in groups:
+            best = self._best_of(group)
+            # An interrupted iteration is repeated, and may find what it found in the store: that counts again.
+            self._stores[0].add(best)
+            improved += best.reward > self._rewards.get(best.module, -math.inf)
+            self._rewards[best.module] = max(best.reward, self._rewards.get(best.module, -math.inf))
         self._tried |= {group.module: self._num_clones for group in groups}
-        self._is_stale |= improved > 0
         self._num_iterations += 1
         metrics = {"improved": float(improved)}
         if self._num_iterations % self._config.clone_every == 0:
@@ -213,7 +220,7 @@ class BCMax(Algorithm):
 
     def policy(self) -> NetworkWeights:
         """The clone of the best trajectories so far; without any, the policy to start from, or one for the default."""
-        if self._is_stale:
+        if self._cloned != self._fingerprint():
             self._clone()
         weights = self._weights()
         if weights is not None:
@@ -229,18 +236,23 @@ class BCMax(Algorithm):
     def state(self) -> dict[str, Any]:
         return {
             "num_iterations": self._num_iterations,
-            "is_stale": self._is_stale,
+            "cloned": self._cloned,
+            "rewards": self._rewards,
             "num_clones": self._num_clones,
             "tried": self._tried,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._num_iterations, self._is_stale = state["num_iterations"], state["is_stale"]
+        self._num_iterations, self._cloned = state["num_iterations"], state["cloned"]
+        self._rewards = dict(state["rewards"])
         self._num_clones, self._tried = state["num_clones"], dict(state["tried"])
 
     def _weights(self) -> NetworkWeights | None:
         """The latest clone, or the policy to start from, if any."""
         return self._context.head.to_weights(self._actor) if self._has_cloned else self._start
+
+    def _fingerprint(self) -> str:
+        return " ".join(store.fingerprint() for store in self._stores)
 
     def _clone(self) -> dict[str, float]:
         """Clones all stores; keeps the policy if they have no decisions."""
@@ -251,7 +263,7 @@ class BCMax(Algorithm):
                 if each.module not in best or each.reward > best[each.module].reward:
                     best[each.module] = each
         trajectories = [best[name] for name in sorted(best)]
-        self._is_stale = False
+        self._cloned = self._fingerprint()
         if not any(map(len, trajectories)):
             return {}
         cloned = self._cloner.clone(trajectories)
