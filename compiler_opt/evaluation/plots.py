@@ -7,7 +7,7 @@ theme. Text stays text, in the page's font.
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import matplotlib as mpl
@@ -18,7 +18,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from compiler_opt.evaluation.history import History, smoothed
+from compiler_opt.evaluation.history import Curve, History, smoothed
 from compiler_opt.evaluation.results import DEFAULT, Evaluation
 from compiler_opt.report.formatting import MINUS, change_text, plot_label
 
@@ -31,6 +31,18 @@ _COLORS = {
     "neutral": "#060606",
     "accent": "#070707",
 }
+_ON_WHITE = {
+    "text": "#1d2024",
+    "muted": "#626a73",
+    "grid": "#e3e4e1",
+    "good": "#1f8a5b",
+    "bad": "#c8453b",
+    "neutral": "#a4a9b0",
+    "accent": "#2d66c3",
+}
+_HUES = ("#3d7bd9", "#d9822b", "#2f9e6b", "#d9534a", "#8b5fbf", "#8a8f96", "#c25a9b", "#96922a")
+"""Of algorithms; they can be read on white and on black."""
+_LINE_STYLES = ("-", "--", ":")
 _PERCENT_TICKS = FuncFormatter(lambda value, _: f"{value:+g}%".replace("-", MINUS) if value else "0%")
 _MARKERS = "osD^vP"
 _MAX_PROJECTS = 60
@@ -183,6 +195,45 @@ def training_curve(history: History | None) -> Markup | None:
     return _svg(figure, "training")
 
 
+def comparison_curves(
+    curves: Mapping[str, Sequence[Curve]], complete: Mapping[str, Sequence[bool]], label: str
+) -> tuple[Markup, str]:
+    """Relative changes over compilations of several runs of each algorithm, as an element of a page and as a file.
+
+    Args:
+      curves: one for each run of each algorithm, some maybe empty.
+      complete: of each run, whether the mean and the band of its algorithm, from the lowest to the highest, include it.
+      label: of the vertical axis.
+    """
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, runs) in enumerate(curves.items()):
+        color = _HUES[number % len(_HUES)]
+        style = _LINE_STYLES[number // len(_HUES) % len(_LINE_STYLES)]
+        for curve in runs:
+            axes.plot(curve.compiles, _percent(curve.values), style, color=color, linewidth=0.7, alpha=0.6)
+        whole = [
+            curve for curve, is_complete in zip(runs, complete[name], strict=True) if is_complete and curve.compiles
+        ]
+        if not whole:
+            axes.plot([], [], style, color=color, linewidth=2, label=f"{plot_label(name)} (no complete run)")
+            continue
+        # At the compiles of all runs, as far as all of them go.
+        last = min(curve.compiles[-1] for curve in whole)
+        places = sorted({place for curve in whole for place in curve.compiles if place <= last})
+        values = 100 * np.array([np.interp(places, curve.compiles, curve.values) for curve in whole])  # [runs, places]
+        axes.fill_between(places, values.min(axis=0), values.max(axis=0), color=color, alpha=0.15, linewidth=0)
+        axes.plot(places, values.mean(axis=0), style, color=color, linewidth=2, label=plot_label(name))
+    axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
+    axes.set_ylabel(label, color=_COLORS["muted"], fontsize=9)
+    axes.yaxis.set_major_formatter(_PERCENT_TICKS)
+    _style(axes, "compilations", percent=False, grid="y")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    if curves:
+        _legend(axes, ncols=5)
+    return _svg(figure, "comparison"), _svg_file(figure, "comparison")
+
+
 def _percent(values: Sequence[float]) -> list[float]:
     return [100 * value for value in values]
 
@@ -224,16 +275,29 @@ def _legend(axes: Axes, ncols: int) -> None:
     )
 
 
-def _svg(figure: Figure, name: str) -> Markup:
-    """The figure as an `<svg>` element without size and background, with CSS variables as colours."""
+def _svg_file(figure: Figure, name: str) -> str:
+    """The figure as an SVG file on white, which other pages can show."""
+    figure.patch.set_alpha(1)
+    svg = _drawn(figure, name)
+    for color, placeholder in _COLORS.items():
+        svg = svg.replace(placeholder, _ON_WHITE[color])
+    return svg
+
+
+def _drawn(figure: Figure, name: str) -> str:
     buffer = io.StringIO()
-    figure.patch.set_alpha(0)
-    for axes in figure.axes:
-        axes.patch.set_alpha(0)
     # The salt makes identifiers differ between the plots of a page, and equal between runs.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
-    svg = buffer.getvalue()
+    return buffer.getvalue()
+
+
+def _svg(figure: Figure, name: str) -> Markup:
+    """The figure as an `<svg>` element without size and background, with CSS variables as colours."""
+    figure.patch.set_alpha(0)
+    for axes in figure.axes:
+        axes.patch.set_alpha(0)
+    svg = _drawn(figure, name)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' width="[^"]*" height="[^"]*"', ' role="img"', svg, count=1)

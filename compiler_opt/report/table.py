@@ -1,4 +1,4 @@
-"""Tables for the terminal (`Table.lines`), pages (the macro `table`) and CSV files."""
+"""Tables for the terminal (`Table.lines`), pages (the macro `table`), Markdown and CSV files."""
 
 import csv
 import dataclasses
@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from compiler_opt.files import one_line
 from compiler_opt.report.formatting import aligned, bytes_text, change_text, signed_bytes_text
 
 
@@ -70,6 +71,13 @@ class Table:
             rows += self.extra
         return aligned([[str(cell) for cell in row] for row in rows], self.num_text_columns, rules)
 
+    def markdown(self) -> list[str]:
+        """The table as lines of Markdown; text from outside cannot break out of its cell."""
+        rows = [*self.rows, *([self.total] if self.total is not None else []), *self.extra]
+        rule = ["---" if column < self.num_text_columns else "---:" for column in range(len(self.head))]
+        lines = [list(self.head), rule, *([_markdown_cell(str(cell)) for cell in row] for row in rows)]
+        return [f"| {' | '.join(line)} |" for line in lines]
+
 
 def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows with the same keys, as CSV with a header.
@@ -84,6 +92,12 @@ def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
         writer.writeheader()
         writer.writerows(rows)
     return buffer.getvalue()
+
+
+def _markdown_cell(text: str) -> str:
+    for special in "\\|<`[*_":
+        text = text.replace(special, f"\\{special}")
+    return one_line(text)
 
 
 def _escaped(value: Any) -> Any:

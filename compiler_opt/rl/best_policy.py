@@ -1,7 +1,7 @@
 """The best policy of a run: evaluated on a validation corpus every few iterations, and kept on disk.
 
     best = BestPolicy(context)
-    figures = best.validate(iteration, is_last, policy)     # after each iteration; does nothing in most
+    figures = best.validate(iteration, policy)              # every few iterations
     weights = best.choose(policy)                           # at the end
 
 A policy is better if it changes the linked text of the validation corpus (for a problem that is not about size, the
@@ -84,28 +84,22 @@ class BestPolicy:
         self._measure = "linked text" if context.problem.is_size else "score"
         self._best = self._load() if context.validation is not None else None
 
-    def is_due(self, iteration: int, is_last: bool) -> bool:
-        """Whether `validate` evaluates, which takes the pool."""
-        every = self._context.config.validation_iterations
-        return self._context.validation is not None and (is_last or iteration % every == 0)
-
-    def validate(self, iteration: int, is_last: bool, policy: Callable[[], NetworkWeights]) -> dict[str, Any]:
-        """Evaluates the policy if `is_due`, and keeps it if it is the best so far.
+    def validate(self, iteration: int, policy: Callable[[], NetworkWeights]) -> dict[str, Any]:
+        """Evaluates the policy, and keeps it if it is the best so far.
 
         Args:
           iteration: the iterations done; 0 validates the policy that the run starts from.
-          is_last: whether the run ends after it.
           policy: makes what would be saved now, with its metadata.
 
         Returns:
           metrics for the history: `validation_mean`, `validation_total`, `validation_by_project`, `validation_s`; none
-          if there was no validation.
+          without a validation corpus.
 
         Raises:
           CorpusError: most modules of the validation corpus fail.
           OutputError: the policy cannot be written.
         """
-        if not self.is_due(iteration, is_last):
+        if self._context.validation is None:
             return {}
         start_s = time.monotonic()
         weights = policy()
@@ -132,7 +126,7 @@ class BestPolicy:
         if self._context.validation is None:
             return policy()
         if self._best is None:
-            self.validate(iteration, True, policy)
+            self.validate(iteration, policy)
         best = self._best
         assert best is not None
         found = self._recorded(best)

@@ -25,6 +25,7 @@ class TrainingConfig:
       num_iterations: iterations to train for; each collects rollouts and updates the policy. With 0, the policy is what
         the algorithm has without any: of `flips`, what it learns from stores.
       max_minutes: minutes to train for, over all sessions of the run; 0 for no limit.
+      max_compiles: compilations to train for; the last iteration may exceed it. 0 for no limit.
       num_modules: modules per iteration.
       rollouts_per_worker: rollouts per worker and iteration that there are at least: with more workers than
         `num_modules` keeps busy, an iteration has more modules. 0: `num_modules`, whatever the number of workers.
@@ -49,10 +50,12 @@ class TrainingConfig:
       seed: of all random choices.
       algorithm: name of a module or folder in `rl/algorithms/`.
       validation_iterations: with a validation corpus, iterations from one validation to the next.
+      validation_compiles: compilations from one validation to the next, instead of iterations; 0 to count iterations.
     """
 
     num_iterations: int = 1000
     max_minutes: float = 0.0
+    max_compiles: int = 0
     num_modules: int = 16
     rollouts_per_worker: int = 0
     max_staleness: int = 0
@@ -67,11 +70,13 @@ class TrainingConfig:
     seed: int = 1
     algorithm: str = "ppo"
     validation_iterations: int = 25
+    validation_compiles: int = 0
 
     def __post_init__(self) -> None:
         check_range(self, "num_modules", "rollouts_per_module", "validation_iterations", at_least=1)
         check_range(self, "compile_timeout_s", "learning_rate_decay", over=0)
-        check_range(self, "num_iterations", "max_minutes", "rollouts_per_worker", at_least=0)
+        check_range(self, "num_iterations", "max_minutes", "max_compiles", at_least=0)
+        check_range(self, "validation_compiles", "rollouts_per_worker", at_least=0)
         check_range(self, "max_staleness", at_least=0, at_most=_MAX_STALENESS)
         check_range(self, "late_share", at_least=0, at_most=0.5)
         backends.check_name(self.backend)

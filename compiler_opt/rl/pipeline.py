@@ -356,7 +356,7 @@ def train(
     described = describe_settings(problem.name, corpus, toolchain, configs)
     if validation is not None:
         described["validation corpus"] = describe_corpus(validation)
-        _check_apart(corpus, validation)
+        check_apart(corpus, validation)
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()
@@ -365,12 +365,21 @@ def train(
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
         with WorkerPool(toolchain, problem, num_workers, niceness=niceness) as pool:
             context = TrainingContext(
-                root_dir, corpus, toolchain, problem, pool, quantiles, config, network, described, validation
+                root_dir,
+                corpus,
+                toolchain,
+                problem,
+                pool,
+                quantiles,
+                config,
+                network,
+                described,
+                validation,
             )
             return training_loop.train(context, algorithm.build(context, settings.algorithms))
 
 
-def _check_apart(corpus: Corpus, validation: Corpus) -> None:
+def check_apart(corpus: Corpus, validation: Corpus) -> None:
     """Raises ConfigError if a corpus for validation has modules to train on; warns if they share projects."""
     shared = set(corpus.by_name) & set(validation.by_name)
     if shared:

@@ -37,7 +37,16 @@ class Progress:
         """Share of the run that is done: from 0 to 1, or more if the last iteration took longer than was left."""
         by_time = self.elapsed_s / (60 * config.max_minutes) if config.max_minutes else 0.0
         by_iterations = self.iteration / config.num_iterations if config.num_iterations else 1.0
-        return max(by_iterations, by_time)
+        by_compiles = self.compiles / config.max_compiles if config.max_compiles else 0.0
+        return max(by_iterations, by_compiles, by_time)
+
+    def is_validated(self, config: TrainingConfig, compiles_before: int) -> bool:
+        """Whether the policy is validated after an iteration, before which there were so many compilations."""
+        if self.share(config) >= 1:
+            return True
+        if every := config.validation_compiles:
+            return self.compiles // every > compiles_before // every
+        return self.iteration % config.validation_iterations == 0
 
     def has_more(self, config: TrainingConfig, num_planned: int) -> bool:
         """Whether the run has more iterations than those that are planned, as far as their number is limited."""

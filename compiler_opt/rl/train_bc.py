@@ -39,7 +39,7 @@ def entry() -> None:
     check_folder_writable(root_dir)
     if (root_dir / "checkpoints").exists():
         raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
-    settings = _GIN.read(gin_settings.of_cloning())
+    settings = _GIN.read(gin_settings.of_cloning(), unused=["problem_config", "vocabulary"])
     config = gin_settings.override(settings["train_eval"], vocab_path=_VOCAB_PATH.value or None, seed=_SEED.value)
     trace = pipeline.describe_trace(*map(Path, _DATA_PATH.value))
     problem = _COMPILE_TASK.load(

@@ -40,8 +40,8 @@ _WARMSTART_POLICY_DIR = shared_flags.policy(
 _VALIDATION_PATH = flags.DEFINE_string(
     "validation_path",
     None,
-    "A corpus of other projects, on which the policy is evaluated every train_eval.validation_iterations; the best one "
-    "is saved instead of the last. Do not report results on it.",
+    "A corpus of other projects, on which the policy is evaluated every train_eval.validation_iterations, or every "
+    "train_eval.validation_compiles; the best one is saved instead of the last. Do not report results on it.",
 )
 _NUM_MODULES = flags.DEFINE_integer("num_modules", None, "Modules per iteration; train_eval.num_modules in gin.", 1)
 _MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Time to train for; train_eval.max_minutes in gin.", 0)
@@ -56,8 +56,10 @@ _GIN = gin_settings.GinFlags()
 def entry() -> None:
     root_dir = Path(_ROOT_DIR.value)
     check_folder_writable(root_dir)
+    if _BASELINE_DIR.value is not None:
+        check_folder_writable(_BASELINE_DIR.value)
     shared_flags.note_unneeded(_LLVM_SIZE_PATH)
-    settings = _GIN.read(gin_settings.of_training())
+    settings = _GIN.read(gin_settings.of_training(), unused=["vocabulary"])
     config = gin_settings.override(
         settings["train_eval"],
         num_modules=_NUM_MODULES.value,

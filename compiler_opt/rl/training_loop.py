@@ -54,13 +54,13 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     latest = LatestContexts(context.problem, context.baseline, copies)
     sampler, best = context.sampler, BestPolicy(context)
     # Last, when nothing can be wrong any more: it changes the run's folder.
-    history = History(context.root_dir, progress.iteration)
+    history = History(context.root_dir, progress.iteration if progress.iteration else -1)
     if progress.share(config) >= 1 and policy_dir.is_dir():
         return NetworkWeights.load(policy_dir)
     measure = context.stopwatch.measure
     policy_now = functools.partial(_policy, context, algorithm, progress)
-    if not progress.iteration:
-        best.validate(0, False, policy_now)
+    if not progress.iteration and (start := best.validate(0, policy_now)):
+        history.add({"iteration": 0, "compiles": 0, "elapsed_s": 0.0, **start})
     plans: deque[Plan] = deque()
     with _collector(context) as collector:
         while progress.share(config) < 1:
@@ -74,16 +74,18 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
                 batch = collector.next()
             check_failures(batch.failed_modules, len(plan.modules) - len(batch.cut))
             metrics: dict[str, Any] = {"staleness": progress.iteration - plan.num_learned, "cut": len(batch.cut)}
+            learn_cpu_s = -time.process_time()
             if batch.groups:
                 with measure("learn"):
                     rng, share = np.random.default_rng(plan.seed), progress.share(config)
                     metrics |= algorithm.learn(batch.groups, rng, share)
+            metrics["learn_cpu_s"] = learn_cpu_s + time.process_time()
             latest.update(batch.groups)
+            compiles_before = progress.compiles
             progress.add(plan, batch, time.monotonic() - start_s)
-            is_last = progress.share(config) >= 1
-            if best.is_due(progress.iteration, is_last):
+            if context.validation is not None and progress.is_validated(config, compiles_before):
                 with collector.paused(), measure("validate"):
-                    validated = best.validate(progress.iteration, is_last, policy_now)
+                    validated = best.validate(progress.iteration, policy_now)
                 progress.elapsed_s += validated["validation_s"]
                 metrics |= validated
             metrics |= profile_entry(batch, context.pool.num_workers, progress.iteration_s, context.stopwatch.take())

@@ -64,7 +64,7 @@ _GIN = gin_settings.GinFlags(
 
 @entry_point.command
 def entry() -> None:
-    settings = _GIN.read(gin_settings.of_compilations())
+    settings = _GIN.read(gin_settings.of_compilations(), unused=["network", "vocabulary"])
     corpus = _CORPUS.filtered(_CORPUS.load())
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)

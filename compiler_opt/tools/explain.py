@@ -45,7 +45,7 @@ _GIN = gin_settings.GinFlags("Gin files; settings of rollout and problem_config 
 
 @entry_point.command
 def entry() -> None:
-    settings = _GIN.read(gin_settings.of_compilations())
+    settings = _GIN.read(gin_settings.of_compilations(), unused=["network", "vocabulary", "inlining"])
     corpus = _CORPUS.filtered(_CORPUS.load())
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)

@@ -57,7 +57,7 @@ def entry() -> None:
         if path is not None:
             check_writable(path)
     shared_flags.note_unneeded(_LLVM_SIZE_PATH)
-    configs = _GIN.read(gin_settings.of_compilations())
+    configs = _GIN.read(gin_settings.of_compilations(), unused=["network", "vocabulary"])
     settings: RolloutSettings = configs["rollout"]
     problem = _COMPILE_TASK.load(configs["command"].compile_task)
     embeddings = configs["inlining"].vocabulary(problem.advisor)

@@ -31,7 +31,7 @@ _SEED = shared_flags.seed("the sample")
 def entry() -> None:
     output_dir = _OUTPUT_DIR.value
     check_folder_writable(output_dir)
-    settings = _GIN.read(gin_settings.of_vocabulary())
+    settings = _GIN.read(gin_settings.of_vocabulary(), unused=["network", "problem_config", "inlining"])
     config = gin_settings.override(settings["vocabulary"], num_quantiles=_NUM_QUANTILES.value)
     trace = pipeline.describe_trace(_INPUT.value)
     problem = _COMPILE_TASK.load(

@@ -14,6 +14,7 @@ import dataclasses
 import tokenize
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gin import config_parser
@@ -56,15 +57,25 @@ class GinReader:
 
     Attributes:
       notes: what spellings of google/ml-compiler-opt are called here, one line each.
+      bindings: the bindings, as they were given, that set a parameter, by its name and parameter.
     """
 
-    def __init__(self, parameters: Mapping[str, Collection[str]]):
-        """`parameters` are the names of all parameters by name, such as `fc_layer_params` of `network`."""
+    def __init__(
+        self, parameters: Mapping[str, Collection[str]], elsewhere: Mapping[str, Collection[str]] = MappingProxyType({})
+    ):
+        """Makes a reader of settings of a command.
+
+        Args:
+          parameters: names of all parameters by name, such as `fc_layer_params` of `network`.
+          elsewhere: the same for settings of other commands, for messages.
+        """
         self._parameters = parameters
+        self._elsewhere = elsewhere
         self._values: dict[str, dict[str, Any]] = {name: {} for name in parameters}
         self._macros: dict[str, tuple[Any, str]] = {}
         self._origins: dict[tuple[str, str], str] = {}
         self.notes: list[str] = []
+        self.bindings: dict[tuple[str, str], str] = {}
 
     def read_file(self, path: str) -> None:
         """Reads a file; raises ConfigError if it is missing, is not gin or sets something unknown."""
@@ -74,7 +85,9 @@ class GinReader:
 
     def read_binding(self, text: str) -> None:
         """Reads a binding; raises ConfigError if it is not gin or sets something unknown."""
-        self._read(text, f"--gin_bindings={text}", None, ())
+        origin = f"--gin_bindings={text}"
+        self._read(text, origin, None, ())
+        self.bindings |= {key: text for key, where in self._origins.items() if where == origin}
 
     def values(self) -> dict[str, dict[str, Any]]:
         """The values that were set, by name and parameter; raises ConfigError for a macro that is unknown or unused."""
@@ -163,6 +176,8 @@ class GinReader:
             raise ValueError(f"{full} {reason}")
         if not parameter:
             self._macros[name] = (value, where)
+        elif parameter in self._elsewhere.get(name, ()):
+            raise ValueError(f"{full} is a setting of other commands, which this one does not have")
         elif name in self._parameters:
             raise ValueError(f"{name!r} has no parameter {parameter!r}")
         else:

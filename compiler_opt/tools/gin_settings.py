@@ -9,7 +9,7 @@ Only fields of the dataclasses can be bound, to values of their types: an unknow
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from absl import flags
@@ -34,7 +34,8 @@ _SHARED: dict[str, type] = {
     "inlining": InliningConfig,
     "vocabulary": VocabularyConfig,
 }
-"""Name in gin -> dataclass, for all commands; they ignore settings of other steps, so that one file serves all."""
+"""Name in gin -> dataclass, for all commands. One file serves all: what a command does not use, it ignores in a file,
+and warns of in a binding."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,18 +89,24 @@ class GinFlags:
             "gin_bindings", [], "Gin bindings NAME.FIELD=VALUE, which override the files."
         )
 
-    def read(self, classes: Mapping[str, type]) -> dict[str, Any]:
+    def read(self, classes: Mapping[str, type], unused: Collection[str] = ()) -> dict[str, Any]:
         """See the function `read`."""
-        return read(classes, self.files.value, self.bindings.value)
+        return read(classes, self.files.value, self.bindings.value, unused)
 
 
-def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[str]) -> dict[str, Any]:
+def read(
+    classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[str], unused: Collection[str] = ()
+) -> dict[str, Any]:
     """Reads gin files, then bindings such as `train_eval.num_epochs=10`, which override the files.
+
+    Prints a warning for each binding that has no effect: of a class that the command does not use, or of an algorithm
+    other than that of the training.
 
     Args:
       classes: name in gin -> dataclass whose fields all have defaults.
       files: paths of gin files.
       bindings: gin bindings.
+      unused: names of the classes that the command does not use.
 
     Returns:
       an instance of each class, by the same names.
@@ -111,7 +118,11 @@ def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[s
         return {name: config_class() for name, config_class in classes.items()}  # Saves the import of gin.
     from compiler_opt.tools.gin_reader import GinReader
 
-    reader = GinReader({name: [field.name for field in dataclasses.fields(each)] for name, each in classes.items()})
+    elsewhere: dict[str, set[str]] = {}
+    for others in (of_compilations(), of_cloning(), of_training()):
+        for name, parameters in _parameters(others).items():
+            elsewhere.setdefault(name, set()).update(parameters)
+    reader = GinReader(_parameters(classes), elsewhere)
     for file in files:
         reader.read_file(file)
     for binding in bindings:
@@ -119,7 +130,28 @@ def read(classes: Mapping[str, type], files: Sequence[str], bindings: Sequence[s
     values = reader.values()
     for note in dict.fromkeys(reader.notes):
         entry_point.note(note)
-    return {name: _build(name, config_class, values[name]) for name, config_class in classes.items()}
+    settings = {name: _build(name, config_class, values[name]) for name, config_class in classes.items()}
+    for (name, parameter), binding in reader.bindings.items():
+        if name in unused:
+            entry_point.warn(
+                f"--gin_bindings={binding}: has no effect, as this command does not use {name}.{parameter}"
+            )
+        elif name in (other := _of_other_algorithms(settings)):
+            entry_point.warn(f"--gin_bindings={binding}: has no effect, as train_eval.algorithm is {other[name]!r}")
+    return settings
+
+
+def _parameters(classes: Mapping[str, type]) -> dict[str, list[str]]:
+    return {name: [field.name for field in dataclasses.fields(each)] for name, each in classes.items()}
+
+
+def _of_other_algorithms(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The algorithm of a training, by the names of settings that only other algorithms have."""
+    config = settings.get("train_eval")
+    if not isinstance(config, TrainingConfig):
+        return {}
+    used = algorithms.load(config.algorithm).configs
+    return {name: config.algorithm for name in algorithms.config_classes() if name not in used}
 
 
 def override(config: T, **values: Any) -> T:

@@ -80,6 +80,10 @@ class CorpusFlags:
     def pattern(self) -> str | None:
         return self._module_filter.value if self._module_filter is not None else None
 
+    @property
+    def is_trusted(self) -> bool:
+        return bool(self._trust_corpus.value)
+
     def load(self, problem_config: ProblemConfig = ProblemConfig()) -> Corpus:
         """Loads the corpus with changed flags, all of its modules.
 
@@ -91,7 +95,7 @@ class CorpusFlags:
 
     def load_other(self, path: str, problem_config: ProblemConfig = ProblemConfig()) -> Corpus:
         """Loads another corpus under the same flags; for arguments and errors see `load`."""
-        corpus = Corpus.load(path, trusted=self._trust_corpus.value)
+        corpus = Corpus.load(path, trusted=self.is_trusted)
         return corpus.configured(problem_config) if problem_config else corpus
 
     def filtered(self, corpus: Corpus) -> Corpus:
@@ -166,6 +170,12 @@ class TaskFlag:
             "The problem: inlining, regalloc_eviction, regalloc_priority, or MODULE:PROBLEM for one of your own; by "
             f"default {default}.",
         )
+
+    @property
+    def given(self) -> str | None:
+        """What the user gave; None for nothing."""
+        value: str | None = self._flag.value
+        return value
 
     def load(self, in_gin: str = "", recorded: Callable[[], AnyProblem] | None = None) -> AnyProblem:
         """The problem that the flag names, else the recorded one, else gin's, else inlining.

@@ -28,6 +28,16 @@ def test_lines_are_aligned_with_rules_around_the_total() -> None:
     ]
 
 
+def test_markdown_keeps_its_columns() -> None:
+    table = Table(["name", "bytes"], [["a|b\n*c* <d>", "1"]], ["together", "1"])
+    assert table.markdown() == [
+        "| name | bytes |",
+        "| --- | ---: |",
+        r"| a\|b \*c\* \<d> | 1 |",
+        "| together | 1 |",
+    ]
+
+
 def test_a_page_escapes_text_and_colours_changes() -> None:
     name, size, change = (str(page.cell(value, column, TABLE)) for column, value in enumerate(TABLE.rows[0]))
     assert name == '<td class="text">&lt;b&gt;</td>'

@@ -127,11 +127,13 @@ def test_the_best_policy_is_saved_across_an_interruption(training: _Training, ca
     assert saved.metadata[VALIDATION]["mean of projects"] == 0.0
     assert NetworkWeights.load(training.root_dir / "policy").checksum() == default.checksum()
     lines = [json.loads(line) for line in (training.root_dir / "history.jsonl").read_text().splitlines()]
-    assert ["validation_mean" in line for line in lines] == [False, True, True]
-    assert lines[1]["validation_by_project"] == {"one": 0.0, "two": 0.0}
-    assert lines[2]["validation_mean"] > 0.1
+    assert [line["iteration"] for line in lines] == [0, 1, 2, 3]
+    assert ["validation_mean" in line for line in lines] == [True, False, True, True]
+    assert lines[2]["validation_by_project"] == {"one": 0.0, "two": 0.0}
+    assert lines[0]["validation_mean"] == lines[3]["validation_mean"] > 0.1
     history = load_history(training.root_dir)
-    assert history.validation[0].values == (0.0, lines[2]["validation_mean"])
+    assert history.validation[0].compiles[0] == 0
+    assert history.validation[0].values == (lines[0]["validation_mean"], 0.0, lines[3]["validation_mean"])
     curve = training_curve(history)
     assert curve is not None and "validation, mean of projects" in curve
     assert "validation after iteration 2: linked text +0.00% in the mean of 2 projects" in caplog.text

@@ -135,8 +135,37 @@ def test_no_binding_is_ignored(bindings: list[str], complaint: str) -> None:
 
 
 def test_a_setting_of_another_command_is_not_taken_for_a_foreign_one() -> None:
-    with pytest.raises(ConfigError, match="there is no 'train_eval', so it has no parameter 'num_iterations'"):
+    with pytest.raises(ConfigError, match=r"train_eval\.num_iterations is a setting of other commands"):
         gin_settings.read(gin_settings.of_compilations(), [], ["train_eval.num_iterations = 3"])
+    with pytest.raises(ConfigError, match=r"ppo\.learning_rate is a setting of other commands"):
+        gin_settings.read(gin_settings.of_cloning(), [], ["ppo.learning_rate = 3.0"])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "unused", "binding", "reason"),
+    [
+        ("ppo", ["vocabulary"], "vocabulary.num_quantiles = 3", "this command does not use vocabulary.num_quantiles"),
+        ("dqn", [], "ppo.learning_rate = 1.0", "train_eval.algorithm is 'dqn'"),
+        ("ppo", [], "ppo.learning_rate = 1.0", ""),
+        ("dqn", [], "advantages.credit = 'module'", ""),
+        ("ppo", ["vocabulary"], "network.fc_layer_params = (3,)", ""),
+    ],
+)
+def test_a_binding_without_effect_is_named(
+    algorithm: str,
+    unused: list[str],
+    binding: str,
+    reason: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a file, which serves several commands, it is no mistake."""
+    (tmp_path / "all.gin").write_text(f"train_eval.algorithm = '{algorithm}'\nvocabulary.num_quantiles = 5\nppo:\n")
+    with (tmp_path / "all.gin").open("a") as file:
+        file.write("  num_epochs = 2\n")
+    gin_settings.read(gin_settings.of_training(), [str(tmp_path / "all.gin")], [binding], unused)
+    expected = [f"warning: --gin_bindings={binding}: has no effect, as {reason}"] if reason else []
+    assert capsys.readouterr().err.splitlines() == expected
 
 
 def test_macros_blocks_and_nested_values(tmp_path: Path) -> None:
