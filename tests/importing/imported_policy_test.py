@@ -93,7 +93,7 @@ def test_all_features_of_the_original(observations: dict[str, np.ndarray], tmp_p
     _check_all_forms(tmp_path / "saved_policy", observations, tmp_path)
 
 
-@_ONE_COMPILER
+@pytest.mark.slow
 def test_it_decides_alike_in_the_plugin(saved: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     problem = problems.load("inlining")
     policy = problem.policy(read_policy(saved).weights)
