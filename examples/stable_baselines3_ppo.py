@@ -3,24 +3,12 @@
 import argparse
 from pathlib import Path
 
-import gymnasium
 from stable_baselines3 import PPO
 from stable_baselines3.common.monitor import Monitor
 
 from compiler_opt.env import compiler_env
 
 VOCABULARY = Path(__file__).parents[1] / "compiler_opt/rl/inlining/vocab"
-
-
-def episode_reward(env: gymnasium.Env, model: PPO) -> float:
-    """The reward of one episode under the greedy policy."""
-    observation, _ = env.reset(seed=0)
-    total, done = 0.0, False
-    while not done:
-        action, _ = model.predict(observation, deterministic=True)
-        observation, reward, terminated, truncated, _ = env.step(int(action))
-        total, done = total + float(reward), terminated or truncated
-    return total
 
 
 def main() -> None:
@@ -34,9 +22,11 @@ def main() -> None:
     env = Monitor(compiler_env(arguments.data_path, clang_path=arguments.clang_path, vocab_path=VOCABULARY))
     # No discount: the only reward of an episode is its last.
     model = PPO("MlpPolicy", env, n_steps=128, batch_size=64, gamma=1.0, seed=arguments.seed, device="cpu")
-    before = episode_reward(env, model)
     model.learn(arguments.steps)
-    print(f"reward before {before:+.4f}, after {arguments.steps} steps {episode_reward(env, model):+.4f}")
+    rewards = env.get_episode_rewards()
+    tenth = max(len(rewards) // 10, 1)
+    first, last = (sum(some) / tenth for some in (rewards[:tenth], rewards[-tenth:]))
+    print(f"{len(rewards)} episodes: mean reward of the first tenth {first:+.4f}, of the last {last:+.4f}")
     env.close()
 
 

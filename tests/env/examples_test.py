@@ -29,7 +29,7 @@ def test_it_improves_a_module(example: str, clang_path: str, tmp_path: Path) -> 
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         pytest.fail(f"{', '.join(missing)}: not installed; docs/gymnasium.md has the commands")
-    corpus = make_corpus(tmp_path / "corpus", clang_path, {"project/module.c": _SOURCE})
+    corpus = make_corpus(tmp_path, clang_path, {"project/module.c": _SOURCE})
     command = [sys.executable, str(ROOT / f"examples/{example}.py"), f"--data_path={corpus.root}"]
     result = subprocess.run(
         [*command, f"--clang_path={clang_path}", "--steps=2000"],
