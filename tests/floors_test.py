@@ -26,8 +26,14 @@ FLOORS = {
             ("compiler_opt.pretrained",),
             ("compiler_opt.collect",),
             ("compiler_opt.report",),
-            ("compiler_opt.export", "compiler_opt.deploy", "compiler_opt.evaluation", "compiler_opt.search"),
-            ("compiler_opt.rl",),
+            (
+                "compiler_opt.env",
+                "compiler_opt.export",
+                "compiler_opt.deploy",
+                "compiler_opt.evaluation",
+                "compiler_opt.search",
+            ),
+            ("compiler_opt.importing", "compiler_opt.rl"),
             ("compiler_opt.optimize",),
             ("compiler_opt.tools",),
             ("compiler_opt.rl.train_bc", "compiler_opt.rl.train_locally"),
@@ -41,7 +47,12 @@ FLOORS = {
 WORKER = FLOORS["compiler_opt.collect"]
 """The highest floor that a worker process imports from."""
 
-MAY_IMPORT_TENSORFLOW = ("compiler_opt.export", "compiler_opt.rl", "compiler_opt.spaces.heads")
+MAY_IMPORT_TENSORFLOW = (
+    "compiler_opt.export",
+    "compiler_opt.importing",
+    "compiler_opt.rl",
+    "compiler_opt.spaces.heads",
+)
 
 TENSORFLOW = {"keras", "tensorboard", "tensorflow", "tensorflow_probability", "tf_agents", "tf_keras"}
 

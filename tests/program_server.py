@@ -91,10 +91,13 @@ def _run(program: str, arguments: list[str]) -> int:
 
 
 def load_libraries() -> None:
-    """Imports all modules of this package but the entry points, each of which defines flags."""
+    """Imports all modules of this package but the entry points, each of which defines flags.
+
+    No entry point uses environments.
+    """
     load_tensorflow()
     for module in pkgutil.walk_packages(compiler_opt.__path__, "compiler_opt."):
-        if not module.name.startswith(("compiler_opt.tools", "compiler_opt.rl.train_")):
+        if not module.name.startswith(("compiler_opt.env", "compiler_opt.tools", "compiler_opt.rl.train_")):
             importlib.import_module(module.name)
 
 

@@ -56,8 +56,6 @@ _GIN = gin_settings.GinFlags()
 def entry() -> None:
     root_dir = Path(_ROOT_DIR.value)
     check_folder_writable(root_dir)
-    if _BASELINE_DIR.value is not None:
-        check_folder_writable(_BASELINE_DIR.value)
     shared_flags.note_unneeded(_LLVM_SIZE_PATH)
     settings = _GIN.read(gin_settings.of_training(), unused=["vocabulary"])
     config = gin_settings.override(

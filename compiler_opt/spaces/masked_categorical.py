@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm.training_log import Header, record_dtype
-from compiler_opt.policies.policy import Decider, UsesFeatures, uniforms
+from compiler_opt.policies.policy import Decider, Policy, UsesFeatures, deciding_by, uniforms
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.learned_policy import LearnedPolicy, outputs
@@ -52,10 +52,12 @@ class MaskedCategorical(ActionSpace):
 
     Attributes:
       inputs: computes a network's inputs, and which candidates are legal.
+      further_baselines: a problem's own, besides `random` and `first`.
     """
 
-    def __init__(self, inputs: CandidateInputs):
+    def __init__(self, inputs: CandidateInputs, further_baselines: Sequence[Policy] = ()):
         self.inputs = inputs
+        self.further_baselines = tuple(further_baselines)
         self.optional_features = inputs.optional
 
     def policy(
@@ -89,8 +91,54 @@ class MaskedCategorical(ActionSpace):
         values = self.inputs.values(features)[self.inputs.legal(features)]
         return dict(zip(self.inputs.names, values.T, strict=True))
 
+    def baselines(self) -> Mapping[str, Policy]:
+        policies = (RandomCandidate(self.inputs), FirstCandidate(self.inputs), *self.further_baselines)
+        return {policy.name: policy for policy in policies}
+
     def native_form(self, weights: NetworkWeights, problem: str) -> bytes:
         return native_blob(weights, of_integers=False, about={"problem": problem})
+
+
+class FirstCandidate(Policy):
+    """Always chooses the first legal candidate."""
+
+    name = "first"
+
+    def __init__(self, inputs: CandidateInputs):
+        self._inputs = inputs
+
+    def start(self, header: Header, seed: int) -> Decider:
+        del seed
+        return deciding_by(
+            lambda features: _legal_places(self._inputs, features)[:1], [self._inputs.mask], header, self.name
+        )
+
+
+class RandomCandidate(Policy):
+    """Chooses one of the legal candidates at random, each as likely."""
+
+    name = "random"
+
+    def __init__(self, inputs: CandidateInputs):
+        self._inputs = inputs
+
+    def start(self, header: Header, seed: int) -> Decider:
+        uniform = uniforms(seed)
+
+        def choose(features: dict[str, np.ndarray]) -> np.ndarray:
+            places = _legal_places(self._inputs, features)
+            drawn = int(uniform() * len(places))
+            return places[drawn : drawn + 1]
+
+        return deciding_by(choose, [self._inputs.mask], header, self.name)
+
+
+def _legal_places(inputs: CandidateInputs, features: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Positions of the legal candidates of one decision; raises ProtocolError if there is none."""
+    [legal] = np.nonzero(inputs.legal(features)[0])
+    if not len(legal):
+        raise ProtocolError("channel: a decision without a legal candidate")
+    return legal
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -137,9 +185,7 @@ class _MaskedCategoricalDecider(Decider):
     def __call__(self, observation: bytes) -> int:
         record = np.frombuffer(observation, self._dtype)
         features = {name: record[name] for name in self._used}
-        [legal] = np.nonzero(self._inputs.legal(features)[0])
-        if not len(legal):
-            raise ProtocolError("channel: a decision without a legal candidate")
+        legal = _legal_places(self._inputs, features)
         ranks = self._encoder.ranks(self._inputs.values(features)[0, legal])
         scores = outputs(self._weights, ranks)[:, 0].astype(np.float64)
         if not self._temperature:

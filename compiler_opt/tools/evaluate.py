@@ -27,6 +27,7 @@ from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.model_card import CHECKSUM_FACT
+from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
@@ -47,7 +48,8 @@ _BASELINES = flags.DEFINE_list(
     "baselines",
     None,
     f"Comma-separated baselines to measure besides the policy; by default all that the problem has. For inlining: "
-    f"{', '.join(Binary().baselines())}.",
+    f"{', '.join(Binary().baselines())}; for eviction: "
+    f"{', '.join(problems.load('regalloc_eviction').action_space.baselines())}.",
 )
 _MARGIN = shared_flags.margin("Evaluate")
 _PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to measure; by default all.")

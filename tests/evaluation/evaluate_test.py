@@ -184,5 +184,7 @@ def test_policies_must_differ_in_name(corpus: Corpus, toolchain: Toolchain) -> N
 def test_unknown_baselines_are_refused() -> None:
     with pytest.raises(ConfigError, match="unknown baseline 'sometimes' for inlining; expected never, always, random"):
         baselines(INLINING, ["sometimes"])
-    with pytest.raises(ConfigError, match="expected none"):
+    with pytest.raises(ConfigError, match="expected random, first, most_expensive"):
         baselines(problems.load("regalloc_eviction"), ["never"])
+    with pytest.raises(ConfigError, match="expected none"):
+        baselines(problems.load("regalloc_priority"), ["never"])

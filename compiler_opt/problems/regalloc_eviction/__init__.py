@@ -3,7 +3,7 @@
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
 from compiler_opt.problems.regalloc import RegallocProblem
 from compiler_opt.problems.regalloc_eviction.inputs import EvictionInputs
-from compiler_opt.problems.regalloc_eviction.rules import DefaultEviction, EvictionRule
+from compiler_opt.problems.regalloc_eviction.rules import DefaultEviction, EvictionRule, MostExpensiveEviction
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 
@@ -12,7 +12,7 @@ class LiveRangeEviction(RegallocProblem):
 
     name = "regalloc_eviction"
     advisor = REGALLOC_EVICTION
-    action_space = MaskedCategorical(EvictionInputs())
+    action_space = MaskedCategorical(EvictionInputs(), (MostExpensiveEviction(),))
     feature_names = EvictionInputs.names
     default_policy = DefaultEviction()
     rule = EvictionRule()

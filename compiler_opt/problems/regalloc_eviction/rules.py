@@ -121,6 +121,31 @@ class DefaultEviction(Policy):
         return deciding_by(default_choices, names, header, self.name)
 
 
+class MostExpensiveEviction(Policy):
+    """Chooses the legal candidate that costs the most, by the default's order of costs: hints first, then weight.
+
+    The first of several; a baseline that shows how much eviction can cost.
+    """
+
+    name = "most_expensive"
+
+    def start(self, header: Header, seed: int) -> Decider:
+        del seed
+        return deciding_by(_most_expensive, (*_DEFAULT_FEATURES, "use_def_density"), header, self.name)
+
+
+def _most_expensive(features: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Features by name, as the compiler sends them, to positions `[T]` int64."""
+    legal = by_candidate(features, signature.MASK) != 0
+    free = by_candidate(features, "is_free") != 0
+    hints = by_candidate(features, "nr_broken_hints") + URGENT_HINTS * by_candidate(features, "nr_urgent")
+    hints = np.where(legal, np.where(free, 0.0, hints), -1.0)
+    most_hints = hints == hints.max(axis=1, keepdims=True)
+    weight = np.where(free, 0.0, spill_weights(features))
+    chosen: np.ndarray = np.where(most_hints, weight, -1.0).argmax(axis=1)
+    return chosen
+
+
 class EvictionRule(Rule):
     """The family of rules."""
 

@@ -68,6 +68,48 @@ def test_a_condition_of_the_default(expected: int, features: dict[str, list[floa
     assert DefaultEviction().start(_HEADER, 0)(observation) == expected
 
 
+@pytest.mark.parametrize(
+    ("expected", "features"),
+    [
+        # The heaviest, also if that is the interval itself.
+        (2, {"use_def_density": [0.5, 0.25, 1.0, 0.75]}),
+        (_ITSELF, {"use_def_density": [0.5, 0.25, 1.0, 2.0]}),
+        (0, {"use_def_density": [0.5, 0.25, 1.0, 0.25], "mask": [1, 1, 0, 1]}),
+        # Broken hints count before weights, and an urgent eviction as ten.
+        (1, {"use_def_density": [0.5, 0.25, 1.0, 0.75], "nr_broken_hints": [0, 1, 0, 0]}),
+        (1, {"use_def_density": [0.5, 0.25, 1.0, 0.75], "nr_broken_hints": [9, 0, 0, 0], "nr_urgent": [0, 1, 0, 0]}),
+        # A free candidate costs nothing.
+        (0, {"use_def_density": [0.5, 0.25, 1.0, 0.1], "is_free": [0, 0, 1, 0]}),
+        # NaN is infinity / infinity.
+        (1, {"use_def_density": [0.0, _NAN, 0.0, 0.0]}),
+    ],
+)
+def test_the_most_expensive(expected: int, features: dict[str, list[float]]) -> None:
+    columns = {**dict.fromkeys(_NAMES, [0.0] * _PLACES), "mask": [1.0] * _PLACES, **features}
+    observation = b"".join(np.array(columns[name], "f4").tobytes() for name in _NAMES)
+    assert _PROBLEM.action_space.baselines()["most_expensive"].start(_HEADER, 0)(observation) == expected
+
+
+def test_baselines_choose_legal_candidates(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    module = busy.projects()["loops"][0]
+
+    def compiled(name: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        policy = _PROBLEM.action_space.baselines()[name]
+        result = rollout(module, policy, _PROBLEM, toolchain, scratch=tmp_path, seed=seed)
+        assert result.trajectory is not None, result.failure
+        mask = result.trajectory.features()["mask"].reshape(len(result.trajectory), -1)
+        assert mask[np.arange(len(mask)), result.trajectory.advice].all()
+        return mask, result.trajectory.advice
+
+    mask, first = compiled("first")
+    np.testing.assert_array_equal(first, (mask != 0).argmax(axis=1))
+    compiled("most_expensive")
+    _, drawn = compiled("random")
+    assert len(set(drawn.tolist())) > 3
+    np.testing.assert_array_equal(compiled("random")[1], drawn)
+    assert compiled("random", seed=1)[1].tolist() != drawn.tolist()
+
+
 def test_a_missing_feature_is_named() -> None:
     with pytest.raises(PolicyError, match="does not send the features use_def_density"):
         DefaultEviction().start(Header(_HEADER.features[:-1], _HEADER.advice), 0)

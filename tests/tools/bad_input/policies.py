@@ -33,6 +33,24 @@ MISTAKES = (
         {"policy_path": "pretrained:none"},
         ("pretrained:none: no such policy",),
     ),
+    Mistake(
+        "policy to import missing",
+        ("import_policy",),
+        {"policy_path": "no/such/policy"},
+        ("no/such/policy: expected the folder of a policy, or a TFLite file",),
+    ),
+    Mistake(
+        "no policy of TensorFlow's",
+        ("import_policy",),
+        {"policy_path": "corpus"},
+        ("corpus: expected a folder with saved_model.pb, or a file *.tflite; found neither",),
+    ),
+    Mistake(
+        "import into itself",
+        ("import_policy",),
+        {"output_path": "policy"},
+        ("--output_path=policy: is the policy to import; expected another folder",),
+    ),
     Mistake("policy without a name", ("deploy",), {"policy": "pretrained:"}, ("pretrained:: no such policy",)),
     Mistake("policy of no name", ("deploy",), {"policy": ""}, ("--policy", "expected the folder of a policy, or pre")),
     Mistake(

@@ -1,0 +1,188 @@
+"""Reduces decisions: the fewest changes of the default's decisions that still have an effect on a module.
+
+The effect is a failure of the compiler, or a score that rises. Few decisions make a report that others can follow.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from compiler_opt.collect.rollout import Rollout, RolloutSettings, rollout
+from compiler_opt.corpus.module import Module
+from compiler_opt.errors import ConfigError, CorpusError, PolicyError
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.changed_decisions import ChangedDecision, ChangedDecisionsPolicy, RecordingPolicy
+from compiler_opt.policies.policy import FeaturePolicy, Policy
+from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.spaces.masked_categorical import MaskedCategorical
+
+T = TypeVar("T")
+
+
+def minimised(items: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> list[T]:
+    """A part of the items for which `holds` is true, but no longer if any single one of them is left out.
+
+    It is true of all items. Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
+    Input", 2002): first halves are tried, alone and left out, then ever smaller parts. Order is kept. It takes some
+    2 log2(len(items)) trials if one item is to blame alone, and at worst their square.
+    """
+    kept, num_parts = list(items), 2
+    while len(kept) > 1:
+        bounds = [len(kept) * part // num_parts for part in range(num_parts + 1)]
+        parts = [(kept[:start], kept[start:end], kept[end:]) for start, end in itertools.pairwise(bounds)]
+        alone = next((part for _, part, _ in parts if holds(part)), None)
+        if alone is not None:
+            kept, num_parts = alone, 2
+            continue
+        # With two parts, leaving one out is the other alone.
+        rests = ((before + after) for before, _, after in parts) if num_parts > 2 else iter(())
+        rest = next((rest for rest in rests if holds(rest)), None)
+        if rest is not None:
+            kept, num_parts = rest, max(num_parts - 1, 2)
+        elif num_parts < len(kept):
+            num_parts = min(2 * num_parts, len(kept))
+        else:
+            break
+    return kept
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What some changed decisions do to a module.
+
+    Attributes:
+      failure: why the compilation fails; None if it does not.
+      score: the module's score; None if it fails.
+      rise: the score's rise, as a share of the default's.
+    """
+
+    failure: str | None
+    score: float | None
+    rise: float
+
+    def describe(self) -> str:
+        if self.failure is not None:
+            return f"fails: {self.failure}"
+        return f"score {self.score:g}, {self.rise:+.2%} against the default's"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """The result of a reduction.
+
+    Attributes:
+      effect: of all changes.
+      changes: that are left.
+      remaining: their effect.
+      num_compiles: how many compilations it took.
+      is_minimal: whether no change that is left could be left out alone; False if the compilations were used up.
+    """
+
+    effect: Outcome
+    changes: tuple[ChangedDecision, ...]
+    remaining: Outcome
+    num_compiles: int
+    is_minimal: bool
+
+
+class Reducer:
+    """Compiles one module under changed decisions."""
+
+    def __init__(
+        self, module: Module, problem: AnyProblem, toolchain: Toolchain, settings: RolloutSettings = RolloutSettings()
+    ):
+        """Compiles the module by the default.
+
+        Raises:
+          ConfigError: the problem is none of register allocation.
+          CorpusError: the module cannot be compiled by the default.
+          ToolchainError: the compiler cannot be used.
+        """
+        if problem.by_function({}) is None or problem.advisor.plugin_default_feature is None:
+            raise ConfigError(
+                f"{problem.name}: expected a problem of register allocation, whose decisions change one function each; "
+                "for inlining see compiler_opt/tools/explain.py and search.py"
+            )
+        self.num_compiles = 0
+        self._module, self._problem, self._toolchain = module, problem, toolchain
+        self._settings = settings
+        self._default = problem.default_policy or FeaturePolicy(problem.advisor.plugin_default_feature, name="default")
+        plain = self._compiled(None)
+        if plain.measurement is None:
+            raise CorpusError(f"{plain.failure}; expected a module that compiles by the default")
+        self._context = problem.project_context([plain.measurement])
+        self._baseline = problem.score(plain.measurement, self._context)
+
+    def record(self, policy: Policy, seed: int = 0) -> tuple[list[ChangedDecision], int]:
+        """The decisions of a policy that differ from the default's, until it fails; and how many it has taken."""
+        recording = RecordingPolicy(policy, self._default)
+        self._compiled(recording, seed)
+        return recording.changes, recording.num_decisions
+
+    def outcome(self, changes: Sequence[ChangedDecision]) -> Outcome:
+        """Compiles under some changed decisions.
+
+        Raises:
+          CorpusError: the machine lacks memory or disk, which says nothing of the decisions.
+        """
+        space = self._problem.action_space
+        mask = space.inputs.mask if isinstance(space, MaskedCategorical) else None
+        result = self._compiled(ChangedDecisionsPolicy(changes, self._default, mask))
+        if result.is_transient:
+            raise CorpusError(f"{result.failure}; free some memory or disk, and run it again")
+        if result.measurement is None:
+            return Outcome(result.failure, None, 0.0)
+        score = self._problem.score(result.measurement, self._context)
+        return Outcome(None, score, (score - self._baseline) / self._baseline if self._baseline > 0 else 0.0)
+
+    def reduce(
+        self, changes: Sequence[ChangedDecision], *, min_rise: float | None = None, max_compiles: int = 500
+    ) -> Reduction:
+        """Leaves out changes as long as the effect of all remains.
+
+        Args:
+          changes: all of them.
+          min_rise: if the compilation does not fail: the score's rise, as a share of the default's, that must remain;
+            by default half of that of all changes.
+          max_compiles: stops, with what was reached, when so many more compilations are used up.
+
+        Raises:
+          PolicyError: the changes have no such effect.
+        """
+        effect = self.outcome(changes)
+        needed = effect.rise / 2 if min_rise is None else min_rise
+        if effect.failure is None and (effect.rise <= 0 or effect.rise < needed):
+            expected = f"a score that rises by {needed:.2%}" if effect.rise > 0 else "a failure, or a score that rises"
+            raise PolicyError(f"{self._module.name}: {len(changes)} changes: expected {expected}; {effect.describe()}")
+        known: dict[tuple[ChangedDecision, ...], Outcome] = {tuple(changes): effect}
+        smallest = tuple(changes)
+        last = self.num_compiles + max_compiles
+
+        def holds(some: Sequence[ChangedDecision]) -> bool:
+            nonlocal smallest
+            key = tuple(some)
+            if key not in known:
+                if self.num_compiles >= last:
+                    raise _UsedUpError
+                known[key] = self.outcome(some)
+            found = known[key]
+            same = found.failure is not None if effect.failure is not None else found.rise >= needed
+            if same and len(key) < len(smallest):
+                smallest = key
+            return same
+
+        is_minimal = True
+        try:
+            minimised(changes, holds)
+        except _UsedUpError:
+            is_minimal = False
+        return Reduction(effect, smallest, known[smallest], self.num_compiles, is_minimal)
+
+    def _compiled(self, policy: Policy | None, seed: int = 0) -> Rollout[object]:
+        self.num_compiles += 1
+        return rollout(self._module, policy, self._problem, self._toolchain, seed=seed, settings=self._settings)
+
+
+class _UsedUpError(Exception):
+    """All compilations are used up."""

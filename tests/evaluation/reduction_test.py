@@ -1,0 +1,172 @@
+"""Decisions of register allocation, recorded, replayed and reduced: until the compiler no longer fails."""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiler_opt.collect.rollout import rollout
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import ConfigError, CorpusError, PolicyError
+from compiler_opt.evaluation.reduction import Reducer, minimised
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.changed_decisions import ChangedDecision, ChangedDecisionsPolicy, DecisionRecord
+from compiler_opt.problems import problem as problems
+from tests import programs
+from tests.small_corpus import make_busy_corpus
+
+_PROBLEM = problems.load("regalloc_eviction")
+_RANDOM = _PROBLEM.action_space.baselines()["random"]
+
+
+@pytest.fixture(scope="module")
+def busy(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_busy_corpus(tmp_path_factory.mktemp("busy"), str(toolchain.clang))
+
+
+@given(st.sets(st.integers(0, 39), min_size=1, max_size=4))
+def test_the_items_to_blame_are_found(needed: set[int]) -> None:
+    trials = 0
+
+    def holds(some: Sequence[int]) -> bool:
+        nonlocal trials
+        trials += 1
+        return needed <= set(some)
+
+    assert minimised(range(40), holds) == sorted(needed)
+    assert trials < 200
+
+
+@given(st.lists(st.sets(st.integers(0, 11), min_size=1, max_size=3), min_size=1, max_size=3))
+def test_no_item_that_is_left_can_be_left_out(alternatives: list[set[int]]) -> None:
+    def holds(some: Sequence[int]) -> bool:
+        return any(each <= set(some) for each in alternatives)
+
+    left = minimised(range(12), holds)
+    assert holds(left)
+    assert not any(holds(some) for some in itertools.combinations(left, len(left) - 1))
+
+
+def test_recorded_decisions_replay_and_reduce(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    module = busy.projects()["loops"][0]
+    reducer = Reducer(module, _PROBLEM, toolchain)
+    changes, total = reducer.record(_RANDOM, seed=3)
+    assert 0 < len(changes) < total
+    paths = [tmp_path / "policy.o", tmp_path / "replayed.o"]
+    policies = (_RANDOM, ChangedDecisionsPolicy(changes, _PROBLEM.default_policy or _RANDOM, "mask"))
+    for path, policy in zip(paths, policies, strict=True):
+        done = rollout(module, policy, _PROBLEM, toolchain, scratch=tmp_path, seed=3, keep_object=path)
+        assert done.failure is None
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    reduction = reducer.reduce(changes)
+    assert reduction.is_minimal and reduction.effect.rise > 0
+    assert len(reduction.changes) < len(changes)
+    assert reduction.remaining == reducer.outcome(reduction.changes)
+    assert reduction.remaining.rise >= reduction.effect.rise / 2
+    for index in range(len(reduction.changes)):
+        fewer = reduction.changes[:index] + reduction.changes[index + 1 :]
+        assert reducer.outcome(fewer).rise < reduction.effect.rise / 2
+    stopped = reducer.reduce(changes, max_compiles=1)
+    assert not stopped.is_minimal and stopped.num_compiles == reducer.num_compiles
+
+
+_FAILING = """#!/bin/sh
+# Clang, but it crashes after compiling what is larger than with the default's decisions.
+{clang} "$@" || exit
+for word do
+  if [ "$previous" = -o ]; then output=$word; fi
+  previous=$word
+done
+if [ "$(stat -c %s "$output")" -gt {limit} ]; then kill -SEGV $$; fi
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+def test_a_crash_is_reduced(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    module = busy.projects()["loops"][0]
+    sizes = []
+    for policy in (None, _RANDOM):
+        path = tmp_path / "object.o"
+        rollout(module, policy, _PROBLEM, toolchain, scratch=tmp_path, seed=3, keep_object=path)
+        sizes.append(path.stat().st_size)
+    assert sizes[1] > sizes[0]
+    crashing = tmp_path / "clang"
+    crashing.write_text(_FAILING.format(clang=toolchain.clang, limit=sizes[0]))
+    crashing.chmod(0o755)
+    reducer = Reducer(module, _PROBLEM, dataclasses.replace(toolchain, clang=crashing))
+    # What was decided before the crash is recorded, too.
+    changes, _ = reducer.record(_RANDOM, seed=3)
+    reduction = reducer.reduce(changes)
+    assert reduction.effect.failure is not None and "SIGSEGV" in reduction.effect.failure
+    assert 0 < len(reduction.changes) < len(changes)
+    assert reduction.remaining.failure is not None
+    for index in range(len(reduction.changes)):
+        assert reducer.outcome(reduction.changes[:index] + reduction.changes[index + 1 :]).failure is None
+    with pytest.raises(PolicyError, match=r"0 changes: expected a failure, or a score that rises; score .*\+0.00%"):
+        reducer.reduce([])
+
+
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+def test_the_command(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    module, output = busy.projects()["loops"][0].name, tmp_path / "decisions.json"
+    common = (f"--data_path={busy.root}", f"--module={module}", f"--clang_path={toolchain.clang}")
+    tool = "compiler_opt/tools/reduce_decisions.py"
+    result = programs.run(tool, *common, "--baseline=random", "--seed=3", "--max_compiles=9", f"--output_path={output}")
+    assert result.returncode == 0, result.stderr
+    record = DecisionRecord.load(output)
+    assert f"{len(record.changes)} are left after" in result.stdout
+    replayed = programs.run(tool, *common, f"--decisions={output}", "--replay")
+    assert replayed.stdout.splitlines()[1] == record.about["effect"]
+    for flags, reason in (
+        (("--replay",), "expected one of --policy_path, --baseline, --decisions, found none"),
+        (("--baseline=random", f"--output_path={output}", "--compile_task=inlining"), "of register allocation"),
+        (
+            (f"--decisions={output}", "--replay", "--compile_task=regalloc_priority"),
+            "give --compile_task=regalloc_evic",
+        ),
+        (("--baseline=random",), "--output_path: expected the name of a JSON file"),
+    ):
+        refused = programs.run(tool, *common, *flags)
+        assert refused.returncode == 2 and reason in refused.stderr, refused.stderr
+
+
+def test_records_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.json"
+    record = DecisionRecord("regalloc_eviction", "a/b", (ChangedDecision("f", 3, 5, 12),), {"compiler": "clang"})
+    record.save(path)
+    assert DecisionRecord.load(path) == record
+    values = json.loads(path.read_text())
+    damaged: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"format": 2}, "expected a record of decisions of format 1"),
+        ({"changes": [{"function": "f"}]}, "expected the key 'decision'"),
+        ({"changes": [{"function": "f", "decision": -1, "advice": 0, "default": 1}]}, "decision"),
+        ({"more": 1}, "unknown key 'more'"),
+    )
+    for change, reason in damaged:
+        path.write_text(json.dumps({**values, **change}))
+        with pytest.raises(PolicyError, match=reason):
+            DecisionRecord.load(path)
+    path.write_text("{")
+    with pytest.raises(PolicyError, match="expected JSON"):
+        DecisionRecord.load(path)
+    with pytest.raises(PolicyError, match="expected a record of decisions, found none"):
+        DecisionRecord.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+def test_what_cannot_be_reduced(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+    module = busy.modules[0]
+    with pytest.raises(ConfigError, match="expected a problem of register allocation"):
+        Reducer(module, problems.load("inlining"), toolchain)
+    failing = tmp_path / "clang"
+    failing.write_text("#!/bin/sh\nexit 1\n")
+    failing.chmod(0o755)
+    with pytest.raises(CorpusError, match="expected a module that compiles by the default"):
+        Reducer(module, _PROBLEM, dataclasses.replace(toolchain, clang=failing))
