@@ -1,4 +1,4 @@
-"""Which modules an iteration has: those that were cut come again, in one iteration that cannot cut them."""
+"""Which modules an iteration has, when it is validated, and when the run ends."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,3 +67,17 @@ def test_modules_without_decisions_are_skipped() -> None:
     sampler = UniformSampler(list(_MODULES.values()), 1)
     drawn = {name for _ in range(8) for name in _names(Plan.make(_CONTEXT, progress, [], sampler))}
     assert drawn <= {"h"}
+
+
+def test_a_budget_of_compiles() -> None:
+    """It ends a run, and says when to validate: whenever a multiple is passed, and at the end."""
+    config = TrainingConfig(num_iterations=100, max_compiles=40, validation_compiles=10, validation_iterations=1)
+    ends = [(8, False), (16, True), (19, False), (20, True), (38, True), (46, True)]
+    before = 0
+    for iteration, (compiles, is_validated) in enumerate(ends, 1):
+        progress = Progress(iteration=iteration, compiles=compiles)
+        assert progress.is_validated(config, before) == is_validated
+        assert (progress.share(config) >= 1) == (compiles >= 40)
+        before = compiles
+    assert Progress(iteration=5).is_validated(TrainingConfig(validation_iterations=5), 0)
+    assert not Progress(iteration=6).is_validated(TrainingConfig(validation_iterations=5), 0)

@@ -208,25 +208,6 @@ def test_interrupted_it_decides_as_if_it_had_not_been(tmp_path: Path) -> None:
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)
 
 
-def test_a_budget_of_compiles() -> None:
-    """It ends a run, and says when to validate: whenever a multiple is passed, and at the end."""
-    from compiler_opt.tensorflow_loading import load_tensorflow
-
-    load_tensorflow()
-    from compiler_opt.rl import training_loop
-
-    config = TrainingConfig(num_iterations=100, max_compiles=40, validation_compiles=10, validation_iterations=1)
-    ends = [(8, False), (16, True), (19, False), (20, True), (38, True), (46, True)]
-    before = 0
-    for iteration, (compiles, is_validated) in enumerate(ends, 1):
-        progress = training_loop._Progress(iteration=iteration, compiles=compiles)
-        assert progress.is_validated(config, before) == is_validated
-        assert (progress.share(config) >= 1) == (compiles >= 40)
-        before = compiles
-    assert training_loop._Progress(iteration=5).is_validated(TrainingConfig(validation_iterations=5), 0)
-    assert not training_loop._Progress(iteration=6).is_validated(TrainingConfig(validation_iterations=5), 0)
-
-
 def _kill_and_resume(run: _Run, kills: int, num_iterations: int, longest_s: float) -> None:
     rng = np.random.default_rng(kills)
     for _ in range(kills):
