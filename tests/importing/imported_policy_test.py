@@ -242,7 +242,6 @@ def test_quantiles_beyond_float32(tmp_path: Path) -> None:
             "by the operation (StringLength|ExpandDims|ReadFile)",
         ),
     ],
-    ids=str,
 )
 def test_other_shapes_are_refused_by_name(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
     _save_module(tmp_path / "saved", _QUANTILES, **changes)
