@@ -106,7 +106,7 @@ def test_the_evaluation_speaks_of_the_score(problem: problems.Problem, place: Pa
     assert "together" in table
     summary = json.loads((place / "evaluation" / "summary.json").read_text())
     assert summary["problem"] == problem.name
-    assert list(summary["totals"]) == ["policy"]
+    assert list(summary["totals"]) == ["policy", *problem.action_space.baselines()]
     assert {project["project"] for project in summary["projects"]} == {"loops", "mixed"}
     page = (place / "evaluation" / "report.html").read_text()
     assert "The score is" in page
