@@ -18,6 +18,7 @@ from compiler_opt.errors import OutputError
 # Directories with this prefix are removed, even from a folder of the user's, so the name must be ours alone.
 _PREFIX = "compiler_opt-scratch-"
 _LOCK = "lock"
+_MAX_ATTEMPTS = 100
 
 
 @contextlib.contextmanager
@@ -31,11 +32,7 @@ def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
     """
     base = parent if parent is not None else Path(tempfile.gettempdir()) / f"compiler_opt-{os.getuid()}"
     try:
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if base.stat().st_uid != os.getuid():
-            raise OutputError(f"{base}: belongs to another user; set TMPDIR to a folder of your own")
-        sweep(base)
-        path, lock = _locked_directory(base)
+        path, lock = _created(base)
     except OSError as error:
         raise OutputError(f"{base}: cannot make a temporary directory: {error.strerror}; set TMPDIR") from error
     try:
@@ -98,6 +95,23 @@ def sweep(base: Path) -> int:
         finally:
             os.close(lock)
     return removed
+
+
+def _created(base: Path) -> tuple[Path, int]:
+    """A new directory in `base`, which is created if need be, and its lock."""
+    attempts = 0
+    while True:
+        try:
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if base.stat().st_uid != os.getuid():
+                raise OutputError(f"{base}: belongs to another user; set TMPDIR to a folder of your own")
+            sweep(base)
+            return _locked_directory(base)
+        except (FileNotFoundError, FileExistsError):
+            # Another process has removed `base`, which was empty, between two of these steps, or within `mkdir`.
+            attempts += 1
+            if attempts == _MAX_ATTEMPTS:
+                raise
 
 
 def _locked_directory(base: Path) -> tuple[Path, int]:

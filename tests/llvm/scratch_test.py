@@ -65,6 +65,19 @@ def test_none_is_swept_between_its_making_and_its_locking(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_system_folder_may_vanish_while_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last user removes it, while another one is about to make a directory in it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def use(_: int) -> None:
+        with scratch_directory() as path:
+            (path / "x").write_text("x")
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(use, range(400)))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="set TMPDIR"), scratch_directory(tmp_path / "file" / "below"):
