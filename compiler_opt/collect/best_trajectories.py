@@ -29,8 +29,8 @@ import numpy as np
 
 from compiler_opt.array_files import load_arrays, pack_arrays
 from compiler_opt.checked_values import convert
-from compiler_opt.errors import OutputError
-from compiler_opt.files import one_line, read_regular, shown, write_atomically
+from compiler_opt.collect.store_files import check_usable, read_intact, write_file
+from compiler_opt.files import read_regular
 
 MAX_FILE_BYTES = 1 << 30
 
@@ -131,18 +131,14 @@ class BestTrajectories:
 
         `on_skipped` gets a line for each file that is damaged, lacks a feature, or is about another problem.
         """
+
+        def usable(path: Path) -> BestTrajectory:
+            trajectory = _read(path)
+            check_usable(trajectory.problem, problem, trajectory.features, features)
+            return trajectory
+
         found: dict[str, BestTrajectory] = {}
-        for path in self._files():
-            try:
-                trajectory = _read(path)
-                if trajectory.problem != problem:
-                    raise ValueError(f"is about {shown(trajectory.problem)}, not about {problem}")
-                missing = [name for name in features if name not in trajectory.features]
-                if missing:
-                    raise ValueError(f"lacks the features {', '.join(missing)}")
-            except (OSError, ValueError) as error:
-                on_skipped(_skipped(path, error))
-                continue
+        for _, trajectory in read_intact(self._files(), usable, on_skipped):
             best = found.get(trajectory.key)
             if best is None or trajectory.reward > best.reward:
                 found[trajectory.key] = trajectory
@@ -157,36 +153,22 @@ class BestTrajectories:
           OutputError: a file cannot be written.
         """
         added = 0
-        for path in other._files():
-            try:
-                trajectory, content = _read(path), read_regular(path, MAX_FILE_BYTES)
-            except (OSError, ValueError) as error:
-                on_skipped(_skipped(path, error))
-                continue
+        for path, trajectory in read_intact(other._files(), _read, on_skipped):
             there = self._best(trajectory.key)
             if there is None or (-trajectory.reward, path.name) < (-there[1].reward, there[0].name):
-                self._replace(trajectory.key, content)
+                self._replace(trajectory.key, read_regular(path, MAX_FILE_BYTES))
                 added += 1
         return added
 
     def _best(self, key: str) -> tuple[Path, BestTrajectory] | None:
         """The best intact trajectory of a key, and its file."""
-        found = []
-        for path in self._files(key):
-            try:
-                found.append((path, _read(path)))
-            except (OSError, ValueError) as error:
-                _LOG.warning("%s", _skipped(path, error))
+        found = list(read_intact(self._files(key), _read, _LOG.warning))
         return min(found, key=lambda each: (-each[1].reward, each[0].name)) if found else None
 
     def _replace(self, key: str, content: bytes) -> None:
         """Writes a file, and removes the others of its key."""
         path = self._path / f"{key}-{hashlib.sha256(content).hexdigest()}{_SUFFIX}"
-        try:
-            self._path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{self._path}: cannot be made: {error.strerror}") from error
-        write_atomically(path, content)
+        write_file(path, content)
         for other in self._files(key):
             if other != path:
                 other.unlink(missing_ok=True)
@@ -220,8 +202,3 @@ def _read(path: Path) -> BestTrajectory:
     if trajectory.key != key:
         raise ValueError("its name is that of another module")
     return trajectory
-
-
-def _skipped(path: Path, error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or error
-    return f"{path}: skipped: {one_line(str(reason)):.200}"

@@ -23,8 +23,8 @@ import numpy as np
 
 from compiler_opt.array_files import load_arrays, pack_arrays
 from compiler_opt.checked_values import convert
-from compiler_opt.errors import OutputError
-from compiler_opt.files import one_line, read_regular, shown, size_and_sha256, write_atomically
+from compiler_opt.collect.store_files import check_usable, read_intact, write_file
+from compiler_opt.files import read_regular, size_and_sha256
 
 MAX_FILE_BYTES = 1 << 28
 
@@ -122,17 +122,13 @@ class FlipStore:
 
         `on_skipped` gets a line for each file that is damaged, lacks a feature, or is about another problem.
         """
-        for path in self._files():
-            try:
-                flips = _read(path)
-                if flips.problem != problem:
-                    raise ValueError(f"is about {shown(flips.problem)}, not about {problem}")
-                missing = [name for name in features if name not in flips.features]
-                if missing:
-                    raise ValueError(f"lacks the features {', '.join(missing)}")
-            except (OSError, ValueError) as error:
-                on_skipped(_skipped(path, error))
-                continue
+
+        def usable(path: Path) -> Flips:
+            flips = _read(path)
+            check_usable(flips.problem, problem, flips.features, features)
+            return flips
+
+        for _, flips in read_intact(self._files(), usable, on_skipped):
             columns = [flips.features.index(name) for name in features]
             observations = flips.observations[:, columns]
             yield dataclasses.replace(flips, features=tuple(features), observations=observations)
@@ -144,24 +140,14 @@ class FlipStore:
           OutputError: a file cannot be written.
         """
         before = len(self._files())
-        for path in other._files():
-            try:
-                _read(path)
-                content = read_regular(path, MAX_FILE_BYTES)
-            except (OSError, ValueError) as error:
-                on_skipped(_skipped(path, error))
-                continue
+        for path, content in read_intact(other._files(), _intact_content, on_skipped):
             self._write(path.name, content)
         return len(self._files()) - before
 
     def _write(self, name: str, content: bytes) -> Path:
         path = self._path / name
-        try:
-            self._path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{self._path}: cannot be made: {error.strerror}") from error
         if not path.exists():
-            write_atomically(path, content)
+            write_file(path, content)
         return path
 
     def _files(self) -> list[Path]:
@@ -190,6 +176,6 @@ def _read(path: Path) -> Flips:
     )
 
 
-def _skipped(path: Path, error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or error
-    return f"{path}: skipped: {one_line(str(reason)):.200}"
+def _intact_content(path: Path) -> bytes:
+    _read(path)
+    return read_regular(path, MAX_FILE_BYTES)
