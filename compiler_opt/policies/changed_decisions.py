@@ -6,18 +6,16 @@ compilation again; some of them alone give others, in which a change that is no 
 """
 
 import dataclasses
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 
 from compiler_opt.checked_values import NonNegativeInt, convert, read_json
-from compiler_opt.errors import PolicyError, ProtocolError
+from compiler_opt.errors import PolicyError
 from compiler_opt.files import write_json
-from compiler_opt.llvm.interactive import FollowsContexts
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.policy import Decider, Policy
+from compiler_opt.policies.policy import Decider, DeciderByFunction, Policy
 
 FORMAT = 1
 _MAX_BYTES = 1 << 28
@@ -101,7 +99,7 @@ class RecordingPolicy(Policy):
                 self.changes.append(ChangedDecision(function, index, advice, by_default))
             return advice
 
-        return _ByFunction(decide, (policy, default))
+        return DeciderByFunction(decide, (policy, default))
 
 
 class ChangedDecisionsPolicy(Policy):
@@ -131,32 +129,10 @@ class ChangedDecisionsPolicy(Policy):
                 return by_default
             return int(advice) if is_integer else advice
 
-        return _ByFunction(decide, (default,))
+        return DeciderByFunction(decide, (default,))
 
     def _is_legal(self, header: Header, observation: bytes, advice: float) -> bool:
         if self._mask is None:
             return True
         mask: np.ndarray = header.decode(observation)[self._mask].reshape(-1)
         return 0 <= advice < len(mask) and bool(mask[int(advice)])
-
-
-class _ByFunction(Decider):
-    """Calls `decide` with each decision's function and its index in that."""
-
-    def __init__(self, decide: Callable[[str, int, bytes], int | float], deciders: Sequence[Decider]):
-        self._decide = decide
-        self._following = [decider for decider in deciders if isinstance(decider, FollowsContexts)]
-        self._num_decisions: Counter[str] = Counter()
-        self._function: str | None = None
-
-    def enter(self, context: str) -> None:
-        self._function = context
-        for decider in self._following:
-            decider.enter(context)
-
-    def __call__(self, observation: bytes) -> int | float:
-        if self._function is None:
-            raise ProtocolError("channel: a decision without the name of its function")
-        index = self._num_decisions[self._function]
-        self._num_decisions[self._function] += 1
-        return self._decide(self._function, index, observation)

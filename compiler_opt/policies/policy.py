@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from compiler_opt.errors import PolicyError, ProtocolError
+from compiler_opt.llvm.interactive import FollowsContexts
 from compiler_opt.llvm.training_log import Header, record_dtype
 
 
@@ -134,6 +135,29 @@ class ReplayPolicy(Policy):
         return FunctionDecider(replay)
 
 
+class DeciderByFunction(Decider):
+    """Takes each decision by `decide(function, index, observation)`; the index counts a function's decisions from 0."""
+
+    def __init__(self, decide: Callable[[str, int, bytes], int | float], deciders: Sequence[Decider]):
+        """`deciders`: what `decide` asks; those that follow contexts are told each function."""
+        self._decide = decide
+        self._following = [decider for decider in deciders if isinstance(decider, FollowsContexts)]
+        self._num_decisions: Counter[str] = Counter()
+        self._function: str | None = None
+
+    def enter(self, context: str) -> None:
+        self._function = context
+        for decider in self._following:
+            decider.enter(context)
+
+    def __call__(self, observation: bytes) -> int | float:
+        if self._function is None:
+            raise ProtocolError("channel: a decision without the name of its function")
+        index = self._num_decisions[self._function]
+        self._num_decisions[self._function] += 1
+        return self._decide(self._function, index, observation)
+
+
 @dataclasses.dataclass(frozen=True)
 class Counterfactual:
     """A changed decision of a function.
@@ -165,27 +189,14 @@ class CounterfactualPolicy(Policy):
         self._policy = policy
 
     def start(self, header: Header, seed: int) -> Decider:
-        return _CounterfactualDecider(self._policy.start(header, seed), self.counterfactuals)
+        decider = self._policy.start(header, seed)
 
+        def decide(function: str, index: int, observation: bytes) -> int | float:
+            advice = decider(observation)
+            other = self.counterfactuals.get(function)
+            return other.advice if other is not None and other.decision == index else advice
 
-class _CounterfactualDecider(Decider):
-    def __init__(self, decider: Decider, counterfactuals: Mapping[str, Counterfactual]):
-        self._decider = decider
-        self._counterfactuals = counterfactuals
-        self._num_decisions: Counter[str] = Counter()
-        self._context: str | None = None
-
-    def enter(self, context: str) -> None:
-        self._context = context
-
-    def __call__(self, observation: bytes) -> int | float:
-        if self._context is None:
-            raise ProtocolError("channel: a decision without the name of its function")
-        advice = self._decider(observation)
-        other = self._counterfactuals.get(self._context)
-        decision = self._num_decisions[self._context]
-        self._num_decisions[self._context] += 1
-        return other.advice if other is not None and other.decision == decision else advice
+        return DeciderByFunction(decide, (decider,))
 
 
 class FlippingPolicy(Policy):
