@@ -310,24 +310,6 @@ class CompileCosts:
         return self._scores.get(module, 0.0) * (self._total_s / self._total_score if self._total_score else 1.0)
 
 
-def collect_groups(
-    modules: Sequence[Module],
-    collection_policy: CollectionPolicy,
-    baseline: Baseline[Context],
-    pool: WorkerPool[Measurement],
-    *,
-    seed: tuple[int, ...],
-    description: str = "",
-) -> RolloutBatch[Measurement, Context]:
-    """Rolls out every module several times, under the policies of `collection_policy`.
-
-    All rollouts and `collection_policy` are seeded by `seed`; `description` is the label of the progress bar.
-    """
-    collection = GroupCollection(modules, collection_policy, baseline, pool.problem, seed=seed)
-    collect(collection, pool, CompileCosts(baseline.scores), description)
-    return collection.batch()
-
-
 def collect(
     collection: GroupCollection[Measurement, Context],
     pool: WorkerPool[Measurement],

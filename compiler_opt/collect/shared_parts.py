@@ -5,7 +5,7 @@ copies are right at the start of a training only: the policy decides which modul
 
     latest = LatestContexts(problem, baseline)
     for each iteration:
-        groups = collect_groups(modules, policy, latest.baseline, ...)
+        groups = ...    # collected with latest.baseline
         latest.update(groups)
 """
 

@@ -20,6 +20,12 @@ from compiler_opt.problems.problem import Context, Measurement
 class Collector(Protocol[Measurement, Context]):
     """Iterations that are collected in the order in which they are submitted."""
 
+    def __enter__(self) -> "Collector[Measurement, Context]":
+        """Begins to collect."""
+
+    def __exit__(self, *exception: object) -> None:
+        """Gives up what has not been returned."""
+
     def __len__(self) -> int:
         """Iterations that were submitted and not returned yet."""
 

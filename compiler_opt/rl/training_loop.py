@@ -14,7 +14,7 @@ from compiler_opt.collect.baseline import Baseline
 from compiler_opt.collect.groups import CompileCosts, GroupCollection, RolloutBatch
 from compiler_opt.collect.rollout import check_failures
 from compiler_opt.collect.shared_parts import LatestContexts
-from compiler_opt.collect.stream import InTurn, RolloutStream
+from compiler_opt.collect.stream import Collector, InTurn, RolloutStream
 from compiler_opt.errors import ConfigError
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
@@ -98,7 +98,7 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     return weights
 
 
-def _collector(context: TrainingContext) -> InTurn | RolloutStream:
+def _collector(context: TrainingContext) -> Collector:
     config, pool, costs = context.config, context.pool, CompileCosts(context.baseline.scores)
     if not config.max_staleness:
         return InTurn(pool, costs)

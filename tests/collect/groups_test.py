@@ -9,13 +9,21 @@ import numpy as np
 import pytest
 
 from compiler_opt.collect.baseline import Baseline
-from compiler_opt.collect.groups import CollectionPolicy, RepeatedPolicy, RolloutBatch, collect_groups
+from compiler_opt.collect.groups import (
+    CollectionPolicy,
+    CompileCosts,
+    GroupCollection,
+    RepeatedPolicy,
+    RolloutBatch,
+    collect,
+)
 from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings, Trajectory, check_failures
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import ConstantPolicy, Policy
+from compiler_opt.problems.problem import Problem
 from compiler_opt.tensor_spec import TensorSpec
 
 _SPEC = TensorSpec("x", np.dtype("i8"), (1,))
@@ -71,7 +79,10 @@ def _collect(
     policy: CollectionPolicy, seed: int = 1, scores: Mapping[tuple[str, str], float] | None = None
 ) -> tuple[RolloutBatch, list[Job]]:
     pool = _Pool(scores or {})
-    return collect_groups(_MODULES, policy, _BASELINE, cast(WorkerPool, pool), seed=(seed, 0)), pool.jobs
+    problem = cast("Problem[float, None]", pool.problem)
+    collection = GroupCollection(_MODULES, policy, _BASELINE, problem, seed=(seed, 0))
+    collect(collection, cast(WorkerPool, pool), CompileCosts(_BASELINE.scores))
+    return collection.batch(), pool.jobs
 
 
 def test_a_group_has_the_rollouts_with_decisions_in_the_order_of_seeds() -> None:
