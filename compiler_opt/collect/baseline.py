@@ -34,6 +34,12 @@ _MAX_SHARED = 200
 MEASUREMENTS_FORMAT = 3
 """Of stored measurements; others are measured again."""
 
+FindShared = Callable[[], Path | None]
+
+
+def _not_shared() -> None:
+    return None
+
 
 @dataclasses.dataclass(frozen=True)
 class Baseline(Generic[Context]):
@@ -158,7 +164,7 @@ def cached_baseline(
     modules: Sequence[Module],
     pool: WorkerPool[Measurement],
     problem: Problem[Measurement, Context],
-    shared: Path | None = None,
+    find_shared: FindShared = _not_shared,
 ) -> Baseline[Context]:
     """`measure_baseline`, or its last result for the same key (corpus and compiler); see `measured_once`."""
 
@@ -167,7 +173,7 @@ def cached_baseline(
         builder = _measured(modules, pool, problem)
         return dataclasses.asdict(builder.build()), builder.is_lasting
 
-    stored = measured_once(path, "baseline", {**key, "format": MEASUREMENTS_FORMAT}, modules, measure, shared)
+    stored = measured_once(path, "baseline", {**key, "format": MEASUREMENTS_FORMAT}, modules, measure, find_shared)
     parts = {project: SharedParts(**shared) for project, shared in stored["shared_parts"].items()}
     fields = {field.name: stored[field.name] for field in dataclasses.fields(Baseline)}
     return Baseline(**{**fields, "shared_parts": parts})
@@ -219,16 +225,30 @@ def count_decisions(
       CorpusError: most modules fail.
       PolicyError: the compiler does not send its own decisions for this problem.
     """
-    counts, failures, is_lasting = {}, {}, True
+    counts: dict[str, int] = {}
+    failures: dict[str, str] = {}
+    transient: set[str] = set()
+
+    def add(rollout: Rollout) -> None:
+        name = rollout.module
+        failures.pop(name, None)
+        transient.discard(name)
+        if rollout.failure is None:
+            # A module without decisions has no trajectory.
+            counts[name] = 0 if rollout.trajectory is None else len(rollout.trajectory)
+            return
+        failures[name] = rollout.failure
+        if rollout.is_transient:
+            transient.add(name)
+
     rollouts = traces.default_trace(modules, problem, pool, settings)
     for rollout in tqdm(rollouts, "decisions", len(modules), unit="module", disable=None):
-        if rollout.failure is not None:
-            failures[rollout.module] = rollout.failure
-            is_lasting &= not rollout.is_transient
-        else:
-            # A module without decisions has no trajectory.
-            counts[rollout.module] = 0 if rollout.trajectory is None else len(rollout.trajectory)
-    return DecisionCounts(counts, failures, is_lasting)
+        add(rollout)
+    # As for the scores, what has failed is repeated.
+    failed = [module for module in modules if module.name in failures]
+    for _, rollout in pool.rollouts([Job(module, traces.default_policy(problem), 0, settings) for module in failed]):
+        add(rollout)
+    return DecisionCounts(counts, failures, not transient)
 
 
 def cached_decision_counts(
@@ -238,7 +258,7 @@ def cached_decision_counts(
     pool: WorkerPool[Measurement],
     problem: AnyProblem,
     settings: RolloutSettings = RolloutSettings(),
-    shared: Path | None = None,
+    find_shared: FindShared = _not_shared,
 ) -> dict[str, int]:
     """The counts of `count_decisions`, or the last ones for the same key; see `measured_once`."""
 
@@ -247,7 +267,7 @@ def cached_decision_counts(
         counted = count_decisions(modules, pool, problem, settings)
         return dict(counted.counts), counted.is_lasting
 
-    return dict(measured_once(path, "counts", key, modules, count, shared))
+    return dict(measured_once(path, "counts", key, modules, count, find_shared))
 
 
 def measured_once(
@@ -256,7 +276,7 @@ def measured_once(
     key: Mapping[str, Json],
     modules: Sequence[Module],
     measure: Callable[[], tuple[Json, bool]],
-    shared: Path | None = None,
+    find_shared: FindShared = _not_shared,
 ) -> Json:
     """The result of `measure`, or the last one in the file `path` for the same modules and key (corpus and compiler).
 
@@ -268,7 +288,8 @@ def measured_once(
       key: what the result depends on, besides the modules.
       modules: those that are measured.
       measure: returns the result, and whether to keep it: not if the machine lacks memory or disk today.
-      shared: a file of other runs, from `shared_file`: taken if it is there, and else written, if it can be.
+      find_shared: returns a file of other runs, from `shared_file`: taken if it is there, and else written, if it can
+        be. Called only if `path` does not have the result, since it reads all modules.
 
     Raises:
       OutputError: the file cannot be written.
@@ -284,6 +305,7 @@ def measured_once(
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         _LOG.warning("%s: damaged (%s); kept as %s, measured again", path, reason, set_aside(path).name)
+    shared = find_shared()
     if shared is not None:
         with contextlib.suppress(OSError, ValueError):
             found = read_checked_json(shared)

@@ -69,6 +69,11 @@ def sample_modules(modules: Sequence[Module], rate: float, seed: int) -> list[Mo
     return [modules[index] for index in sorted(chosen)]
 
 
+def default_policy(problem: AnyProblem) -> Policy:
+    """The policy that takes the compiler's own decisions, as far as it sends or shows them."""
+    return problem.default_policy or DefaultPolicy(problem)
+
+
 def default_trace(
     modules: Iterable[Module],
     problem: AnyProblem,
@@ -80,7 +85,7 @@ def default_trace(
     Raises:
       PolicyError: the compiler does not send its own decisions for this problem.
     """
-    return rollouts(modules, problem.default_policy or DefaultPolicy(problem), pool, settings)
+    return rollouts(modules, default_policy(problem), pool, settings)
 
 
 def rollouts(

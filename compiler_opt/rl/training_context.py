@@ -14,6 +14,7 @@ from compiler_opt import pretrained
 from compiler_opt.collect.baseline import (
     MEASUREMENTS_FORMAT,
     Baseline,
+    FindShared,
     cached_baseline,
     cached_decision_counts,
     shared_file,
@@ -94,8 +95,8 @@ class TrainingContext:
     def baseline(self) -> Baseline:
         """Scores of the default policy. Raises CorpusError if most modules fail."""
         path = self.root_dir / "baseline.json"
-        modules, shared = self.corpus.modules, self._shared("baseline", self.corpus.modules)
-        return cached_baseline(path, self._measurements_key(), modules, self.pool, self.problem, shared)
+        modules, find_shared = self.corpus.modules, self._find_shared("baseline", self.corpus.modules)
+        return cached_baseline(path, self._measurements_key(), modules, self.pool, self.problem, find_shared)
 
     @functools.cached_property
     def sampler(self) -> ModuleSampler:
@@ -113,8 +114,8 @@ class TrainingContext:
 
         def counts() -> Mapping[str, int]:
             path, key = self.root_dir / "decisions.json", self._measurements_key()
-            shared = self._shared("decisions", modules)
-            return cached_decision_counts(path, key, modules, self.pool, self.problem, self.rollout_settings(), shared)
+            settings, find_shared = self.rollout_settings(), self._find_shared("decisions", modules)
+            return cached_decision_counts(path, key, modules, self.pool, self.problem, settings, find_shared)
 
         return make_sampler(self.config.sampling, modules, self.config.seed, counts)
 
@@ -139,14 +140,11 @@ class TrainingContext:
             )
         return weights
 
-    def _shared(self, measured: str, modules: Sequence[Module]) -> Path | None:
-        """The file that runs share of what is measured of modules, whatever their folder."""
+    def _find_shared(self, measured: str, modules: Sequence[Module]) -> FindShared:
+        """Finds the file that runs share of what is measured of modules, whatever their folder."""
         about = {name: value for name, value in self._measurements_key().items() if name != "corpus"}
-        return shared_file(
-            modules,
-            self.toolchain.clang,
-            {**about, "measured": measured, "problem": self.problem.name, "format": MEASUREMENTS_FORMAT},
-        )
+        about |= {"measured": measured, "problem": self.problem.name, "format": MEASUREMENTS_FORMAT}
+        return lambda: shared_file(modules, self.toolchain.clang, about)
 
     def _measurements_key(self) -> dict[str, Any]:
         """Everything that measurements of the corpus depend on."""

@@ -94,15 +94,20 @@ def test_runs_share_what_they_measure_by_content(toolchain: Toolchain, tmp_path:
     before = shared(first)
     measure = _Counter()
     for run in ("1", "2"):
-        assert measured_once(tmp_path / run, "baseline", {}, [], measure, before) == {"a": 1.5}
+        assert measured_once(tmp_path / run, "baseline", {}, [], measure, lambda: before) == {"a": 1.5}
     assert measure.calls == 1
     assert (tmp_path / "2").exists()
+
+    def not_asked() -> None:
+        raise AssertionError("the run's own file is enough")
+
+    assert measured_once(tmp_path / "2", "baseline", {}, [], measure, not_asked) == {"a": 1.5}
     # What would be otherwise tomorrow is not shared; damage is measured again.
     second_file = tmp_path / "shared" / "other.json"
-    measured_once(tmp_path / "3", "baseline", {}, [], _Counter(is_lasting=False), second_file)
+    measured_once(tmp_path / "3", "baseline", {}, [], _Counter(is_lasting=False), lambda: second_file)
     assert not second_file.exists()
     before.write_text("{")
-    measured_once(tmp_path / "4", "baseline", {}, [], measure, before)
+    measured_once(tmp_path / "4", "baseline", {}, [], measure, lambda: before)
     assert measure.calls == 2
     second[0].command_path.write_bytes(second[0].command_path.read_bytes() + b"-w\0")
     assert shared(second) != shared(first)

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from compiler_opt.collect.baseline import cached_baseline
+from compiler_opt.collect.baseline import cached_baseline, count_decisions
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -199,7 +199,10 @@ def test_a_baseline_forgets_no_module_for_one_failure(corpus: Corpus, newest: To
     clang = _in_place_of(newest.clang, tmp_path, once)
     with WorkerPool(dataclasses.replace(newest, clang=clang), INLINING_PROBLEM, 2) as pool:
         baseline = cached_baseline(tmp_path / "baseline.json", {}, corpus.modules, pool, INLINING_PROBLEM)
+        (tmp_path / "once").rmdir()
+        counted = count_decisions(corpus.modules, pool, INLINING_PROBLEM)
     assert (tmp_path / "once").exists()
+    assert counted.failures == {} and set(counted.counts) == set(corpus.by_name)
     assert baseline.failures == {} and set(baseline.scores) == set(corpus.by_name)
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from compiler_opt import pretrained
 from compiler_opt.collect.best_trajectories import BestTrajectories, BestTrajectory
 from compiler_opt.collect.groups import CollectionPolicy, Group
-from compiler_opt.collect.rollout import DefaultPolicy
+from compiler_opt.collect.traces import default_policy
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.export.formats import write_development_model
@@ -50,7 +50,7 @@ def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[
       PolicyError: a policy cannot be read, or does not suit the problem or the compiler.
     """
     problem, baselines = context.problem, context.problem.action_space.baselines()
-    default = problem.default_policy or DefaultPolicy(problem)
+    default = default_policy(problem)
     found: dict[str, Policy] = {}
     for name in (name for name in names if not name.startswith(_DECISIONS)):
         if name == "default":
