@@ -62,7 +62,7 @@ def test_each_set_grows_from_the_one_before_and_holds_out_the_same() -> None:
     sets = manifest.load().sets
     assert set(sets["small"]["train"]) < set(sets["standard"]["train"]) < set(sets["large"]["train"])
     assert sets["small"]["held_out"] == sets["standard"]["held_out"] == sets["large"]["held_out"]
-    assert sets["standard"]["validation"] == sets["large"]["validation"]
+    assert set(sets["standard"]["validation"]) < set(sets["large"]["validation"])
     # Fixed before the first training run; published results name them.
     assert sets["small"]["held_out"] == ("box2d", "cmark", "h3", "jsonnet", "leveldb", "libsass", "opentimelineio")
 
@@ -88,7 +88,8 @@ def test_licences_are_spdx_expressions_of_known_licences() -> None:
     }
     known = {
         *("Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "GPL-2.0-or-later", "GPL-3.0-only", "GPL-3.0-or-later", "ISC"),
-        *("LGPL-2.1-or-later", "MIT", "NCSA", "SMLNJ", "Zlib"),
+        *("LGPL-2.1-or-later", "MIT", "MPL-1.1", "NCSA", "SMLNJ", "Zlib"),
+        "LicenseRef-QuickFIX-1.0",  # A BSD licence with an advertising clause, not on SPDX's list.
     }
     assert words == known
 
