@@ -147,6 +147,36 @@ class BehavioralCloningConfig:
         check_range(self, "project_balance", at_least=0, at_most=1)
 
 
+@dataclasses.dataclass(frozen=True)
+class NoveltyConfig:
+    """An exploration bonus for decisions that lead to new observations, see `rl.novelty`.
+
+    Attributes:
+      weight: of the bonus in the advantages, which have unit variance: 1 counts a step from what is known to what is as
+        new as everything was in the first iteration like one standard deviation. 0 for no bonus.
+      discount: how much less each further decision of the rollout counts.
+      learning_rate: of Adam, for the network that learns what is known.
+    """
+
+    weight: float = 0.0
+    discount: float = 0.9
+    learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check_range(self, "weight", at_least=0)
+        check_range(self, "discount", at_least=0, below=1)
+        check_range(self, "learning_rate", over=0)
+
+
+def check_novelty(config: NoveltyConfig, advantages: Advantages) -> None:
+    """Raises ConfigError if these advantages have no place for a bonus."""
+    if config.weight and advantages.uses_value_network:
+        raise ConfigError(
+            "novelty.weight: expected 0 with advantages.kind = 'moving_average', whose value network does not predict "
+            "the bonus; use advantages.kind = 'group_relative'"
+        )
+
+
 def check_rollouts(config: TrainingConfig, advantages: Advantages) -> None:
     """Raises ConfigError if modules have too few rollouts for these advantages."""
     if config.rollouts_per_module < advantages.min_rollouts:

@@ -66,7 +66,7 @@ GIN_NAMES = MappingProxyType(
         "train_eval.delete_compilation_flags": f"{_IN_FLAGS_TO}delete",
         "train_eval.deploy_policy_name": "",
         "train_eval.train_sequence_length": "",
-        "train_eval.use_random_network_distillation": "",
+        "train_eval.use_random_network_distillation": "novelty.weight",
         "train_eval.dump_best_trajectory": "",
         "get_observation_processing_layer_creator.quantile_file_dir": "--vocab_path",
         "get_observation_processing_layer_creator": "",

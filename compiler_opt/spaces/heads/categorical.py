@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from tf_agents.networks import network, value_network
+from tf_agents.networks import network
 from tf_agents.policies import actor_policy, greedy_policy, tf_policy
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
@@ -121,9 +121,8 @@ class BinaryHead(RankedBinaryHead):
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
         return networks.integers_actor(self.features, self.quantiles, self.action_spec(action_name), config, seed)
 
-    def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
-        inputs = networks.QuantileInputs(self.features, self.quantiles)
-        return networks.critic_network(self.observation_spec(), inputs, config, seed)
+    def encoding(self) -> tf.keras.layers.Layer:
+        return networks.QuantileInputs(self.features, self.quantiles)
 
     def signature(self, weights: NetworkWeights, action_name: str) -> tf_policy.TFPolicy:
         actor = self.from_weights(weights, action_name)
@@ -176,5 +175,5 @@ class MaskedCategoricalHead(CategoricalHead):
         scores = outputs(weights, observations[networks.RANKS])[..., 0].astype(np.float64)
         return np.where(self.legal(observations), scores, -np.inf)
 
-    def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
-        return networks.critic_network(self.observation_spec(), networks.MeanOfLegal(), config, seed)
+    def encoding(self) -> tf.keras.layers.Layer:
+        return networks.MeanOfLegal()

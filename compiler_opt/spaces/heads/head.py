@@ -111,9 +111,13 @@ class Head(abc.ABC):
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
         """The policy network."""
 
+    def encoding(self) -> tf.keras.layers.Layer:
+        """A layer that encodes an observation as one vector, for networks that are never exported."""
+        return networks.ExpandedRanks()
+
     def critic(self, config: NetworkConfig, seed: int) -> value_network.ValueNetwork:
         """The value network, see `networks.critic_network`."""
-        return networks.critic_network(self.observation_spec(), networks.ExpandedRanks(), config, seed)
+        return networks.critic_network(self.observation_spec(), self.encoding(), config, seed)
 
     def to_weights(self, actor: network.DistributionNetwork) -> NetworkWeights:
         """The actor's current weights, in the form that decides."""

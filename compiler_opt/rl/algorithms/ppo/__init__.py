@@ -4,7 +4,7 @@ import dataclasses
 
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
-from compiler_opt.rl.config import check_range, check_rollouts, check_value_network
+from compiler_opt.rl.config import NoveltyConfig, check_novelty, check_range, check_rollouts, check_value_network
 from compiler_opt.rl.training_context import TrainingContext
 
 
@@ -60,9 +60,11 @@ def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     config, advantages = configs.get(PPOConfig), configs.get(AdvantagesConfig).build()
     check_value_network(advantages, "ppo.value_pred_loss_coef", config.value_pred_loss_coef)
     check_rollouts(context.config, advantages)
+    novelty = configs.get(NoveltyConfig)
+    check_novelty(novelty, advantages)
     from compiler_opt.rl.algorithms.ppo.algorithm import PPO
 
-    return PPO(context, config, advantages)
+    return PPO(context, config, advantages, novelty)
 
 
-ALGORITHM = AlgorithmEntry({"ppo": PPOConfig, "advantages": AdvantagesConfig}, build)
+ALGORITHM = AlgorithmEntry({"ppo": PPOConfig, "advantages": AdvantagesConfig, "novelty": NoveltyConfig}, build)

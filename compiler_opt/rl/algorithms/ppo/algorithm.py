@@ -27,7 +27,9 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.ppo import PPOConfig
+from compiler_opt.rl.config import NoveltyConfig
 from compiler_opt.rl.learning import AveragedWeights
+from compiler_opt.rl.novelty import Novelty
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads import networks
@@ -266,7 +268,7 @@ class PPO(Algorithm):
     learns_from_stale_rollouts = True
     log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"), ("clip_fraction", "clipped", ".1%"))
 
-    def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages):
+    def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages, novelty: NoveltyConfig):
         """Raises PolicyError or ConfigError if the policy to start from does not suit the settings."""
         objective = "policy gradient with KL penalty" if config.kl_target else "clipped policy gradient"
         self.description = f"{objective} (PPO), {type(advantages).__name__} advantages"
@@ -274,6 +276,7 @@ class PPO(Algorithm):
         self._uses_value_network = advantages.uses_value_network
         start, seed = context.warm_start_weights(), context.config.seed
         self._learner = PPOLearner(context.head, context.action_name, context.network, config, seed, start)
+        self._novelty = Novelty(context.head, novelty, seed) if novelty.weight else None
 
     def collection_policy(self) -> CollectionPolicy:
         return self._sampler.collection_policy(self._learner.weights())
@@ -285,13 +288,17 @@ class PPO(Algorithm):
             advantages = batch.returns - self._learner.expected_returns(batch.observations)
             # Rewards are a few percent; the other advantages have unit variance already.
             batch = dataclasses.replace(batch, advantages=standardised(advantages))
-        return self._learner.update(batch, rng)
+        metrics: dict[str, float] = {}
+        if self._novelty is not None:
+            batch, metrics = self._novelty.rewarded(batch, rng)
+        return {**metrics, **self._learner.update(batch, rng)}
 
     def policy(self) -> NetworkWeights:
         return self._learner.average.weights()
 
     def checkpointed(self) -> dict[str, Any]:
-        return self._learner.checkpointed()
+        novelty = {} if self._novelty is None else self._novelty.checkpointed()
+        return {**self._learner.checkpointed(), **novelty}
 
     def state(self) -> dict[str, Any]:
         return self._sampler.state()
