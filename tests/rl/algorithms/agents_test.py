@@ -76,6 +76,7 @@ def _slow(*values: object) -> object:
         _slow(_EVICTION, "reinforce", (), "loss"),
         _slow(_EVICTION, "es", ("es.modules_per_direction=3", "es.optimizer='plain'", "es.noise=0.5"), "gradient_norm"),
         _slow(_PRIORITY, "es", ("train_eval.rollouts_per_module=4", "es.optimizer='momentum'"), "gradient_norm"),
+        _slow(_INLINING, "es", ("train_eval.rollouts_per_module=4", "es.optimizer='trust_region'"), "directions"),
         _slow(_PRIORITY, "ppo", ("ppo.kl_target=0.01",), "kl_weight"),
         _slow(_INLINING, "ppo", ("novelty.weight=0.5",), "novelty"),
     ],

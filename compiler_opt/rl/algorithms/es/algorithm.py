@@ -14,6 +14,7 @@ for ranks.
 """
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,7 +27,8 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
-from compiler_opt.rl.algorithms.es import ESConfig
+from compiler_opt.rl.algorithms.es import TRUST_REGION, ESConfig
+from compiler_opt.rl.algorithms.es.trust_region import TrustRegion
 from compiler_opt.rl.learning import AveragedWeights
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.head import Head
@@ -36,6 +38,7 @@ _OPTIMIZERS: Mapping[str, Callable[[ESConfig], Any]] = {
     "momentum": lambda config: tf.keras.optimizers.SGD(config.learning_rate, momentum=config.momentum),
     "adam": lambda config: tf.keras.optimizers.Adam(config.learning_rate),
 }
+"""Those whose steps are as long as the gradient says."""
 
 
 def centred_ranks(gains: np.ndarray) -> np.ndarray:
@@ -60,7 +63,12 @@ class WeightSearch:
         self._head = head
         self._config = config
         self._actor = head.actor(action_name, network, seed)
-        self._optimizer = _OPTIMIZERS[config.optimizer](config)
+        num_weights = sum(variable.shape.num_elements() for variable in self._actor.trainable_weights)
+        self._region: TrustRegion | None = None
+        if config.optimizer == TRUST_REGION:
+            # The expected length of a perturbation is its deviation times the root of the number of weights.
+            self._region = TrustRegion(config.radius * config.noise * math.sqrt(num_weights))
+        self._optimizer = _OPTIMIZERS[config.optimizer](config) if self._region is None else self._region
         self._optimizer.build(self._actor.trainable_weights)
         self.average = AveragedWeights(head, self._actor, config.averaging)
 
@@ -79,6 +87,17 @@ class WeightSearch:
         moved = [value + part for value, part in zip(values, parts, strict=True)]
         weights = self._head.to_weights(self._actor)
         return dataclasses.replace(weights, kernels=tuple(moved[0::2]), biases=tuple(moved[1::2]))
+
+    def probe(self) -> np.ndarray | None:
+        """A direction `[D]` along which the weights move by the last step, if its gain shall be judged."""
+        step = None if self._region is None else self._region.probe()
+        return None if step is None else step / self._config.noise
+
+    def judge(self, gain: float) -> dict[str, float]:
+        """Trusts the next step more or less, by the gain of the `probe`; returns its length, as `radius`."""
+        assert self._region is not None
+        self._region.judge(gain)
+        return {"radius": float(self._region.radius.numpy())}
 
     def update(self, directions: np.ndarray, gains: np.ndarray) -> dict[str, float]:
         """Follows the gradient that `gains` `[N]` of `directions` `[N, D]` estimate.
@@ -110,6 +129,7 @@ class AntitheticPairs(CollectionPolicy):
 
     Attributes:
       directions: those drawn so far, `[D]` each.
+      has_probe: whether the first of them is not random, but the search's `probe`, which all modules try.
     """
 
     min_decided = 2
@@ -123,18 +143,16 @@ class AntitheticPairs(CollectionPolicy):
         self._num_modules = 0
         self._policies: list[Policy] = []
         self._places: dict[Policy, tuple[int, int]] = {}
+        probe = search.probe()
+        self.has_probe = probe is not None
+        self._probing = [] if probe is None else self._pair(probe)
 
     def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
         del module
         if self._num_modules % self._modules_per_direction == 0:
-            self._policies = []
-            for _ in range(self._context.config.rollouts_per_module // 2):
-                direction = self._search.direction(rng)
-                for sign in (1, -1):
-                    policy = self._context.problem.policy(self._search.moved(sign * direction))
-                    self._places[policy] = len(self.directions), sign
-                    self._policies.append(policy)
-                self.directions.append(direction)
+            self._policies = list(self._probing)
+            while len(self._policies) < self._context.config.rollouts_per_module:
+                self._policies += self._pair(self._search.direction(rng))
         self._num_modules += 1
         return self._policies
 
@@ -153,6 +171,16 @@ class AntitheticPairs(CollectionPolicy):
                 if len(by_sign) == 2:
                     differences[place].append(by_sign[1] - by_sign[-1])
         return {place: float(np.mean(found)) for place, found in sorted(differences.items())}
+
+    def _pair(self, direction: np.ndarray) -> list[Policy]:
+        """The policies along a direction and against it."""
+        policies: list[Policy] = []
+        for sign in (1, -1):
+            policy = self._context.problem.policy(self._search.moved(sign * direction))
+            self._places[policy] = len(self.directions), sign
+            policies.append(policy)
+        self.directions.append(direction)
+        return policies
 
 
 class ES(Algorithm):
@@ -178,10 +206,13 @@ class ES(Algorithm):
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         del rng, progress
         found = self._pairs.gains(groups)
+        metrics: dict[str, float] = {}
+        if self._pairs.has_probe and 0 in found:
+            metrics = self._search.judge(found.pop(0))
         if not found:
-            return {"directions": 0.0}
+            return {**metrics, "directions": 0.0}
         gains = np.array(list(found.values()))
-        metrics = self._search.update(np.stack([self._pairs.directions[place] for place in found]), gains)
+        metrics |= self._search.update(np.stack([self._pairs.directions[place] for place in found]), gains)
         return {**metrics, "gain_size": float(np.abs(gains).mean()), "directions": float(len(gains))}
 
     def policy(self) -> NetworkWeights:

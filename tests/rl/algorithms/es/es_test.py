@@ -20,7 +20,10 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()
 
+import tensorflow as tf  # noqa: E402
+
 from compiler_opt.rl.algorithms.es.algorithm import AntitheticPairs, WeightSearch, centred_ranks  # noqa: E402
+from compiler_opt.rl.algorithms.es.trust_region import TrustRegion  # noqa: E402
 from compiler_opt.rl.checkpoints import Checkpoints  # noqa: E402
 from tests.rl.algorithms.toy_decisions import HEADS, NETWORK, quality  # noqa: E402
 
@@ -32,10 +35,15 @@ def _search(name: str = "binary", **config: object) -> WeightSearch:
 
 def _train(search: WeightSearch, name: str, iterations: int, rng: np.random.Generator) -> None:
     head = HEADS[name]()
+
+    def gain(direction: np.ndarray) -> float:
+        return quality(head, search.moved(direction)) - quality(head, search.moved(-direction))
+
     for _ in range(iterations):
+        if (probe := search.probe()) is not None:
+            search.judge(gain(probe))
         directions = np.stack([search.direction(rng) for _ in range(20)])
-        gains = [quality(head, search.moved(each)) - quality(head, search.moved(-each)) for each in directions]
-        search.update(directions, np.array(gains))
+        search.update(directions, np.array([gain(each) for each in directions]))
 
 
 def test_ranks_are_among_gains_and_losses() -> None:
@@ -48,9 +56,9 @@ def test_ranks_are_among_gains_and_losses() -> None:
     assert centred_ranks(np.array([1.0, 1.0])).tolist() == pytest.approx([1 / 3, 1 / 3])
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_it_finds_a_rule(name: str) -> None:
-    search = _search(name)
+@pytest.mark.parametrize(("name", "optimizer"), [*((name, "adam") for name in HEADS), ("binary", "trust_region")])
+def test_it_finds_a_rule(name: str, optimizer: str) -> None:
+    search = _search(name, optimizer=optimizer)
     _train(search, name, 25, np.random.default_rng(0))
     head = HEADS[name]()
     assert quality(head, search.average.weights()) > 0.85
@@ -83,7 +91,51 @@ def test_without_gains_the_weights_stay() -> None:
     np.testing.assert_array_equal(search.moved(nothing).kernels[0], before)
 
 
-@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+@pytest.mark.parametrize("first", [0.001, 50.0])
+def test_a_trust_region_settles_where_steps_reach_the_best_point(first: float) -> None:
+    best = np.array([1.0, -2.0, 3.0], np.float32)
+    place, region = tf.Variable(np.zeros(3, np.float32)), TrustRegion(first)
+    region.build([place])
+    assert region.probe() is None
+
+    def reward(moved: np.ndarray) -> float:
+        return -float(np.sum((moved - best) ** 2))
+
+    lengths = []
+    for _ in range(100):
+        # Of any scale: only its direction counts.
+        region.apply_gradients([(1e-6 * (place - best), place)])
+        step = region.probe()
+        assert step is not None
+        lengths.append(float(np.linalg.norm(step)))
+        region.judge(reward(place.numpy() + step) - reward(place.numpy() - step))
+    assert np.linalg.norm(place.numpy() - best) < 0.1
+    # From too short or too long, steps get about as long as the way that is left, and the last ones are short.
+    assert max(lengths) > 100 * first if first < 1 else min(lengths) < first / 100
+    assert lengths[-1] < 0.2
+
+
+def test_each_module_tries_the_last_step_once_more() -> None:
+    search, rng = _search(optimizer="trust_region", radius=0.5), np.random.default_rng(0)
+    before = search.moved(0 * search.direction(rng)).kernels[0]
+    assert not AntitheticPairs(_context(rollouts_per_module=4), search, 1).has_probe
+    search.update(np.stack([search.direction(rng) for _ in range(3)]), np.array([1.0, 2.0, -1.0]))
+    pairs = AntitheticPairs(_context(rollouts_per_module=4), search, modules_per_direction=1)
+    assert pairs.has_probe
+    one, other = (list(pairs.policies(Module(name, "p", Path("/nowhere")), rng)) for name in "ab")
+    assert one[:2] == other[:2] and set(one[2:]).isdisjoint(other[2:])
+    now = search.moved(0 * pairs.directions[0]).kernels[0]
+    further, back = (cast(BinaryPolicy, policy).weights.kernels[0] for policy in one[:2])
+    np.testing.assert_allclose(back, before, atol=1e-6)
+    np.testing.assert_allclose(further - now, now - before, atol=1e-6)
+    gain = pairs.gains([_group("a", {0: 0.8, 1: 1.0}, one), _group("b", {0: 0.9, 1: 0.8}, other)])[0]
+    assert gain == pytest.approx(0.05)
+    radius = search.judge(gain)["radius"]
+    assert search.judge(-gain)["radius"] < radius
+    assert search.judge(0.0) == search.judge(0.0)
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam", "trust_region"])
 def test_the_same_seed_finds_the_same_and_resumes(optimizer: str, tmp_path: Path) -> None:
     results = []
     for interrupted in (False, True):
@@ -152,3 +204,5 @@ def test_what_it_cannot_do_is_refused() -> None:
         ALGORITHM.build(_context(rollouts_per_module=3), AlgorithmConfigs())
     with pytest.raises(ConfigError, match="backend: expected 'auto', 'plugin' or 'channel', found 'development'"):
         ALGORITHM.build(_context(rollouts_per_module=2, backend="development"), AlgorithmConfigs())
+    with pytest.raises(ConfigError, match=r"rollouts_per_module: expected at least 4 .*, found 2"):
+        ALGORITHM.build(_context(rollouts_per_module=2), AlgorithmConfigs([ESConfig(optimizer="trust_region")]))
