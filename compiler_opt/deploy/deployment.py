@@ -109,7 +109,7 @@ class Deployment(DriverConfig):
     def plugin(self, major: int, name: str | None = None) -> Path:
         """The plugin of the policy of a name, by default the first."""
         policy = next(policy for policy in self.policies if name in (None, policy.name))
-        return self.prefix / "lib" / policy.plugins[list(self.clangs).index(major)].library.name
+        return self.prefix / "lib" / policy.plugins[major].library.name
 
     @property
     def links(self) -> Mapping[Path, str]:
@@ -195,7 +195,7 @@ def deploy(
                     checksum=policy.checksum,
                     levels=policy.levels,
                     is_for_size=policy.problem.is_size,
-                    plugins=tuple(_plugins(name, policy, replayed, toolchains, files, scratch)),
+                    plugins=dict(_plugins(name, policy, replayed, toolchains, files, scratch)),
                     name=name,
                     kind=policy.kind,
                     origin=policy.origin,
@@ -258,8 +258,8 @@ def _plugins(
     toolchains: Mapping[int, Toolchain],
     files: dict[Path, bytes],
     scratch: Path,
-) -> Iterator[DriverPlugin]:
-    """Builds a policy's plugin for each compiler, and adds it and its decision file to the files of the prefix."""
+) -> Iterator[tuple[int, DriverPlugin]]:
+    """Builds a policy's plugin for each version, and adds it and its decision file to the files of the prefix."""
     sources = []
     if policy.blob is not None:
         sources = [scratch / f"{name}.cpp"]
@@ -273,7 +273,7 @@ def _plugins(
             decisions, content = DeployedDecisions.file_name(major), replayed[major].content
             files[Path("lib") / decisions] = content
             plugin = DriverPlugin(plugin.library, DriverFile.of(decisions, content), replayed[major].summary)
-        yield plugin
+        yield major, plugin
 
 
 def _probe_all(clangs: Sequence[str | Path]) -> dict[int, Toolchain]:
@@ -316,11 +316,11 @@ def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain], fi
                 "clang": str(compiler.clang),
                 **toolchains[compiler.major].identity(),
                 "plugins": [
-                    {"policy": policy.name, **_describe_plugin(policy.plugins[index], files)}
+                    {"policy": policy.name, **_describe_plugin(policy.plugins[compiler.major], files)}
                     for policy in deployment.policies
                 ],
             }
-            for index, compiler in enumerate(deployment.compilers)
+            for compiler in deployment.compilers
         ],
     }
     return (json.dumps(content, indent=1) + "\n").encode()

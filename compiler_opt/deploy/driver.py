@@ -5,7 +5,7 @@ import json
 import os
 import string
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.errors import ToolchainError
@@ -72,19 +72,19 @@ class DriverPolicy:
       checksum: SHA-256 of the native policy; `DEFAULT_BASE` if the compiler's own heuristic decides.
       levels: optimisation levels at which it decides, such as `Oz`.
       is_for_size: whether a smaller object is better.
-      plugins: for each of the driver's compilers, in their order.
+      plugins: by the major version of the compiler, for each of the driver's.
     """
 
     problem: str
     checksum: str
     levels: tuple[str, ...]
     is_for_size: bool
-    plugins: tuple[DriverPlugin, ...]
+    plugins: Mapping[int, DriverPlugin]
 
-    def definitions(self, name: str) -> str:
-        """C++ that defines the levels and plugins of policy `name`."""
+    def definitions(self, name: str, majors: Iterable[int]) -> str:
+        """C++ that defines the levels of policy `name`, and its plugins for these compilers in turn."""
         levels = ", ".join(_literal(level.encode()) for level in self.levels)
-        plugins = ",\n    ".join(plugin.initializer() for plugin in self.plugins)
+        plugins = ",\n    ".join(self.plugins[major].initializer() for major in majors)
         return (
             f"const char *const {name}_levels[] = {{{levels}}};\nconst Plugin {name}_plugins[] = {{\n    {plugins}}};\n"
         )
@@ -136,6 +136,7 @@ class DriverConfig:
 
     def source(self) -> str:
         """C++ that defines what `config.h` declares."""
+        majors = [compiler.major for compiler in self.compilers]
         names = [f"policy_{index}" for index in range(len(self.policies))]
         named = list(zip(self.policies, names, strict=True))
         policies = ",\n    ".join(policy.initializer(name) for policy, name in named)
@@ -145,7 +146,7 @@ class DriverConfig:
             '#include "config.h"\n'
             "namespace mlgo::config {\n"
             "namespace {\n"
-            f"{''.join(policy.definitions(name) for policy, name in named)}"
+            f"{''.join(policy.definitions(name, majors) for policy, name in named)}"
             "}  // namespace\n"
             f"const Compiler kCompilers[] = {{\n    {compilers}}};\n"
             f"const std::size_t kNumCompilers = {len(self.compilers)};\n"

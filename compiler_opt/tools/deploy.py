@@ -128,8 +128,9 @@ def _summary(deployment: Deployment) -> str:
     for policy in deployment.policies:
         who = "no policy" if policy.checksum == DEFAULT_BASE else f"policy {policy.origin} {policy.checksum[:16]}"
         lines.append(f"  {policy.problem}: {who}, at -{', -'.join(policy.levels)}")
-    for index, compiler in enumerate(deployment.compilers):
-        major, plugins = compiler.major, [policy.plugins[index] for policy in deployment.policies]
+    for compiler in deployment.compilers:
+        major = compiler.major
+        plugins = [policy.plugins[major] for policy in deployment.policies]
         libraries = [f"lib/{plugin.library.name}" for plugin in plugins]
         libraries += [f"lib/{each.decisions.name} ({each.about_decisions})" for each in plugins if each.decisions.name]
         lib = ", ".join(libraries)

@@ -192,7 +192,7 @@ def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path)
     library = DriverFile("mlgo-inliner-22.so", 1000, "0" * 16)
     compiler = DriverCompiler(22, Path('/odd "path"\\/\x01é/clang-22'))
     policies = tuple(
-        DriverPolicy(problem, checksum, levels, True, (DriverPlugin(library, library, "12 decisions"),))
+        DriverPolicy(problem, checksum, levels, True, {22: DriverPlugin(library, library, "12 decisions")})
         for problem, checksum, levels in (("inlining", "1" * 64, ("Oz", "Os")), ("other", "2" * 64, ("O2",)))
     )
     config = DriverConfig((compiler,), policies, never_worse=True, strict=False)

@@ -302,6 +302,7 @@ def test_decisions_need_one_policy_for_inlining(eviction_dir: Path, policy_dir: 
     assert not (tmp_path / "prefix").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_the_command(policy_dir: Path, clang_path: str, objects: Objects, tmp_path: Path) -> None:
     """Two policies for the same problem, at different levels."""
