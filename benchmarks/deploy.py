@@ -17,6 +17,7 @@ from tqdm import tqdm
 from benchmarks.spawned import spawn
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.deployment import deploy
+from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
@@ -47,10 +48,11 @@ def entry() -> None:
     peak_bytes = np.zeros_like(cpu_s)
     text_changed = 0
     with scratch_directory() as scratch:
+        request = PolicyRequest(Path(_POLICY_PATH.value))
         deployment = deploy(
-            Path(_POLICY_PATH.value), scratch / "prefix", [toolchain.clang], never_worse=_NEVER_WORSE.value, strict=True
+            [request], scratch / "prefix", [toolchain.clang], never_worse=_NEVER_WORSE.value, strict=True
         )
-        level = deployment.levels[0]
+        level = deployment.policies[0].levels[0]
         compilers = {_PLAIN: toolchain.clang, _POLICY: deployment.driver()}
         start_s = statistics.median(spawn([str(deployment.driver()), "--mlgo-info"], scratch)[0] for _ in range(200))
         for row, module in enumerate(tqdm(modules, unit="module", disable=None)):

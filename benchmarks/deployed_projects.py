@@ -23,6 +23,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import extract
 from compiler_opt.corpus.ready_made import archives, manifest
 from compiler_opt.deploy.deployment import Deployment, deploy
+from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.files import default_cache_dir, one_line
 from compiler_opt.llvm import processes
@@ -224,7 +225,7 @@ def entry() -> int:
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     good = True
     with scratch_directory() as scratch:
-        deployment = deploy(Path(_POLICY_PATH.value), scratch / "prefix", _CLANG_PATH.value)
+        deployment = deploy([PolicyRequest(Path(_POLICY_PATH.value))], scratch / "prefix", _CLANG_PATH.value)
         for name in _PROJECTS.value:
             for toolchain in toolchains:
                 folder = scratch / f"{name}-{toolchain.version[0]}"

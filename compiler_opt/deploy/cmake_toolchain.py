@@ -1,18 +1,18 @@
 """CMake toolchain files that select the compilers of a deployment."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 _BUILD_TYPE = "MINSIZEREL"
 _LEVEL_OF_CMAKE, _LEVEL_OF_POLICIES = "Os", "Oz"
 
 
-def cmake_toolchain(suffix: str, levels: Collection[str]) -> str:
+def cmake_toolchain(suffix: str, levels_of_policies: Iterable[Collection[str]]) -> str:
     """A toolchain file, which finds the prefix relative to itself.
 
     Args:
       suffix: of the drivers, `-NN` or empty.
-      levels: at which the policy decides. If it does so at -Oz, but not at CMake's level for `MinSizeRel`, that build
-        type gets -Oz, unless the user has set its options.
+      levels_of_policies: at which each policy decides. If one does so at -Oz, but not at CMake's level for
+        `MinSizeRel`, that build type gets -Oz, unless the user has set its options.
     """
     name = f"share/mlgo/toolchain{suffix}.cmake"
     lines = [
@@ -21,9 +21,9 @@ def cmake_toolchain(suffix: str, levels: Collection[str]) -> str:
         f'set(CMAKE_C_COMPILER "${{MLGO_PREFIX}}/bin/mlgo-clang{suffix}")',
         f'set(CMAKE_CXX_COMPILER "${{MLGO_PREFIX}}/bin/mlgo-clang++{suffix}")',
     ]
-    if _LEVEL_OF_POLICIES in levels and _LEVEL_OF_CMAKE not in levels:
+    if any(_LEVEL_OF_POLICIES in levels and _LEVEL_OF_CMAKE not in levels for levels in levels_of_policies):
         lines += [
-            f"# The policy decides at -{_LEVEL_OF_POLICIES}, but CMake's own level is -{_LEVEL_OF_CMAKE}.",
+            f"# A policy decides at -{_LEVEL_OF_POLICIES}, but CMake's own level is -{_LEVEL_OF_CMAKE}.",
             *(
                 f'set(CMAKE_{language}_FLAGS_{_BUILD_TYPE} "-{_LEVEL_OF_POLICIES} -DNDEBUG" CACHE STRING '
                 f'"Flags used by the {language} compiler during {_BUILD_TYPE} builds.")'

@@ -5,7 +5,7 @@ import json
 import os
 import string
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.errors import ToolchainError
@@ -44,24 +44,76 @@ _NO_FILE = DriverFile("", 0, "")
 
 
 @dataclasses.dataclass(frozen=True)
+class DriverPlugin:
+    """The files of one policy for one compiler.
+
+    Attributes:
+      library: the pass plugin.
+      decisions: the decision file; without a name if there is none.
+      about_decisions: one line about that file.
+    """
+
+    library: DriverFile
+    decisions: DriverFile = _NO_FILE
+    about_decisions: str = ""
+
+    def initializer(self) -> str:
+        """In C++."""
+        about = _literal(self.about_decisions.encode())
+        return f"{{{self.library.initializer()}, {self.decisions.initializer()}, {about}}}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DriverPolicy:
+    """A policy of a driver.
+
+    Attributes:
+      problem: what it decides.
+      checksum: SHA-256 of the native policy; `DEFAULT_BASE` if the compiler's own heuristic decides.
+      levels: optimisation levels at which it decides, such as `Oz`.
+      is_for_size: whether a smaller object is better.
+      plugins: by the major version of the compiler, for each of the driver's.
+    """
+
+    problem: str
+    checksum: str
+    levels: tuple[str, ...]
+    is_for_size: bool
+    plugins: Mapping[int, DriverPlugin]
+
+    def definitions(self, name: str, majors: Iterable[int]) -> str:
+        """C++ that defines the levels of policy `name`, and its plugins for these compilers in turn."""
+        levels = ", ".join(_literal(level.encode()) for level in self.levels)
+        plugins = ",\n    ".join(self.plugins[major].initializer() for major in majors)
+        return (
+            f"const char *const {name}_levels[] = {{{levels}}};\nconst Plugin {name}_plugins[] = {{\n    {plugins}}};\n"
+        )
+
+    def initializer(self, name: str) -> str:
+        """In C++, after its definitions."""
+        strings = f"{_literal(self.problem.encode())}, {_literal(self.checksum.encode())}"
+        flags = f"{json.dumps(self.checksum != DEFAULT_BASE)}, {json.dumps(self.is_for_size)}"
+        return f"{{{strings}, {flags}, {name}_levels, {len(self.levels)}, {name}_plugins}}"
+
+
+@dataclasses.dataclass(frozen=True)
 class DriverCompiler:
     """A compiler of a driver.
 
     Attributes:
       major: the version.
       clang: the compiler; if its path is relative, it is relative to the prefix.
-      plugin: its plugin.
-      decisions: its decision file; without a name if it has none.
-      about_decisions: one line about that file.
-      only_version: the only version of LLVM that the policy may be used with; empty for all of the same major version.
+      only_version: the only version of LLVM that policies may be used with; empty for all of the same major version.
     """
 
     major: int
     clang: Path
-    plugin: DriverFile
-    decisions: DriverFile = _NO_FILE
-    about_decisions: str = ""
     only_version: str = ""
+
+    def initializer(self) -> str:
+        """In C++."""
+        clang, version = _literal(os.fsencode(self.clang)), _literal(self.only_version.encode())
+        return f"{{{self.major}, {clang}, {version}}}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,39 +122,36 @@ class DriverConfig:
 
     Attributes:
       compilers: the first is the default.
-      levels: optimisation levels at which the policy decides, such as `Oz`.
-      policy_checksum: SHA-256 of the native policy; `DEFAULT_BASE` if the compiler's own heuristic decides.
-      never_worse: compile with and without the policy and keep the smaller object.
-      strict: fail rather than continue without the policy.
+      policies: at each level, each plugin is that of one policy at most.
+      never_worse: compile with and without the policies and keep the smaller object, where all of them are for size.
+      strict: fail rather than continue without a policy.
       never_worse_above_kb: compare only objects with more text than this, in kB.
     """
 
     compilers: tuple[DriverCompiler, ...]
-    levels: tuple[str, ...]
-    policy_checksum: str
+    policies: tuple[DriverPolicy, ...]
     never_worse: bool
     strict: bool
     never_worse_above_kb: int = 0
 
     def source(self) -> str:
         """C++ that defines what `config.h` declares."""
-        compilers = ",\n".join(
-            f"    {{{each.major}, {_literal(os.fsencode(each.clang))}, {_literal(each.only_version.encode())}, "
-            f"{each.plugin.initializer()}, "
-            f"{each.decisions.initializer()}, {_literal(each.about_decisions.encode())}}}"
-            for each in self.compilers
-        )
-        levels = ", ".join(_literal(level.encode()) for level in self.levels)
+        majors = [compiler.major for compiler in self.compilers]
+        names = [f"policy_{index}" for index in range(len(self.policies))]
+        named = list(zip(self.policies, names, strict=True))
+        policies = ",\n    ".join(policy.initializer(name) for policy, name in named)
+        compilers = ",\n    ".join(compiler.initializer() for compiler in self.compilers)
         return (
             "// The settings of one mlgo-clang, generated by compiler_opt.tools.deploy.\n"
             '#include "config.h"\n'
             "namespace mlgo::config {\n"
-            f"const Compiler kCompilers[] = {{\n{compilers}}};\n"
+            "namespace {\n"
+            f"{''.join(policy.definitions(name, majors) for policy, name in named)}"
+            "}  // namespace\n"
+            f"const Compiler kCompilers[] = {{\n    {compilers}}};\n"
             f"const std::size_t kNumCompilers = {len(self.compilers)};\n"
-            f"const char *const kLevels[] = {{{levels}}};\n"
-            f"const std::size_t kNumLevels = {len(self.levels)};\n"
-            f"const bool kHasPolicy = {json.dumps(self.policy_checksum != DEFAULT_BASE)};\n"
-            f"const char kPolicy[] = {_literal(self.policy_checksum.encode())};\n"
+            f"const Policy kPolicies[] = {{\n    {policies}}};\n"
+            f"const std::size_t kNumPolicies = {len(self.policies)};\n"
             f"const bool kNeverWorse = {json.dumps(self.never_worse)};\n"
             f"const std::uint64_t kNeverWorseAboveKb = {self.never_worse_above_kb};\n"
             f"const bool kStrict = {json.dumps(self.strict)};\n"

@@ -57,10 +57,6 @@ class PluginKind:
         """Whether it supports this version of LLVM."""
         return self.oldest <= toolchain.version[0] and (self.newest is None or toolchain.version[0] <= self.newest)
 
-    def file_name(self, major: int) -> str:
-        """The library's name in a deployment for a major version of LLVM."""
-        return f"mlgo-{self.name}-{major}.so"
-
 
 def load_option(plugin: Path) -> str:
     """The option that loads a plugin, for clang and cc1."""

@@ -17,6 +17,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making.extract import extract
 from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.deploy.deployment import deploy
+from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.files import replaced_folder
@@ -209,7 +210,8 @@ def deploy_policy(context: OptimizationContext, policy_dir: Path, decisions: Pat
 
     def work(step: Step) -> dict[str, Any]:
         shutil.rmtree(output, ignore_errors=True)
-        deploy(policy_dir, output, [context.toolchain.clang], decisions=[decisions] if decisions is not None else [])
+        replayed = [decisions] if decisions is not None else []
+        deploy([PolicyRequest(policy_dir)], output, [context.toolchain.clang], decisions=replayed)
         return {}
 
     context.once("deployment", work, message=_DONE)

@@ -25,6 +25,9 @@ TRUST_CORPUS = (
 )
 
 
+_POLICY_FORMS = "A folder, or pretrained:NAME for a policy that ships with compiler_opt."
+
+
 class _PathParser(flags.ArgumentParser[Any]):
     """Parses paths that are not empty."""
 
@@ -55,8 +58,12 @@ def required_path(name: str, text: str) -> "flags.FlagHolder[Path]":
 
 def policy(name: str, text: str, *, required: bool = False) -> "flags.FlagHolder[Any]":
     """A flag for the folder of a policy, or for `pretrained:NAME`; see `pretrained.folder`."""
-    text = f"{text} A folder, or pretrained:NAME for a policy that ships with compiler_opt."
-    return flags.DEFINE(_PolicyParser(), name, None, text, required=required)
+    return flags.DEFINE(_PolicyParser(), name, None, f"{text} {_POLICY_FORMS}", required=required)
+
+
+def policies(name: str, text: str) -> "flags.FlagHolder[Any]":
+    """A flag for several policies, as `policy`; an empty list if none is given."""
+    return flags.DEFINE_multi(_PolicyParser(), flags.ArgumentSerializer(), name, [], f"{text} {_POLICY_FORMS}")
 
 
 class CorpusFlags:

@@ -11,6 +11,7 @@ import pytest
 
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.driver import fingerprint
+from compiler_opt.deploy.policies import PolicyRequest
 from tests.deploy.sources import save_policy
 
 
@@ -111,7 +112,7 @@ def deployment(policy_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> De
         if path is None:
             pytest.fail(f"{name} is not installed; ./run_tests.sh installs what the tests need")
         clangs.append(path)
-    return deploy(policy_dir, tmp_path_factory.mktemp("deployed") / "prefix", clangs)
+    return deploy([PolicyRequest(policy_dir)], tmp_path_factory.mktemp("deployed") / "prefix", clangs)
 
 
 @pytest.fixture

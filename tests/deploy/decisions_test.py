@@ -10,6 +10,7 @@ from compiler_opt.collect.compilation import DefaultPolicy
 from compiler_opt.collect.rollout import RolloutSettings, rollout
 from compiler_opt.deploy.decision_files import DeployedDecisions
 from compiler_opt.deploy.deployment import deploy
+from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.object_file import read_object_sizes
 from compiler_opt.llvm.plugin import load_option
@@ -68,13 +69,14 @@ def test_decisions_alone(toolchain: Toolchain, place: Path, tmp_path: Path) -> N
     decisions = _opposite(DefaultPolicy(PROBLEM), toolchain, tmp_path / "corpus")
     decisions.save(tmp_path / "lean.json")
     Decisions({}, decisions.about).save(tmp_path / "empty.json")
-    deployment = deploy(None, prefix, [clang], decisions=[tmp_path / "empty.json", tmp_path / "lean.json"])
+    deployment = deploy([PolicyRequest()], prefix, [clang], decisions=[tmp_path / "empty.json", tmp_path / "lean.json"])
     name = DeployedDecisions.file_name(major)
     assert _names(prefix / "lib") == {f"mlgo-inliner-{major}.so", name}
     toolchains = {"toolchain.cmake", f"toolchain-{major}.cmake"}
     assert _names(prefix / "share/mlgo") == {"deployment.json", *toolchains}
     [described] = json.loads((prefix / "share/mlgo/deployment.json").read_text())["compilers"]
-    assert described["decisions"] == f"lib/{name}" and len(described["decisions_checksum"]) == 64
+    [plugin] = described["plugins"]
+    assert plugin["decisions"] == f"lib/{name}" and len(plugin["decisions_checksum"]) == 64
 
     driver = [str(deployment.driver())]
     plain, _ = _object([clang], place)
@@ -101,7 +103,7 @@ def test_decisions_with_a_policy(toolchain: Toolchain, policy_dir: Path, place: 
     (tmp_path / "policy").symlink_to(policy_dir)
     decisions = _opposite(PROBLEM.load_policy(policy_dir), toolchain, tmp_path / "corpus")
     decisions.save(tmp_path / "lean.json")
-    deployment = deploy(policy_dir, prefix, [clang], decisions=[tmp_path / "lean.json"])
+    deployment = deploy([PolicyRequest(policy_dir)], prefix, [clang], decisions=[tmp_path / "lean.json"])
     policys, _ = _object([clang, load_option(deployment.plugin(major))], place)
     plain, _ = _object([clang], place)
     driver = [str(deployment.driver())]
@@ -130,7 +132,7 @@ def test_unsuitable_files_are_refused_by_name(policy_dir: Path, toolchain: Toolc
     def refused(policy: Path | None, changes: dict[str, str]) -> str:
         Decisions(site, {**about, **changes}).save(path)
         with pytest.raises(PolicyError) as raised:
-            deploy(policy, prefix, clangs, decisions=[path])
+            deploy([PolicyRequest(policy)], prefix, clangs, decisions=[path])
         assert str(raised.value).startswith(f"{path}: ") and not prefix.exists()
         return str(raised.value)
 
@@ -140,9 +142,9 @@ def test_unsuitable_files_are_refused_by_name(policy_dir: Path, toolchain: Toolc
     assert "expected decisions of inlining, found those of tea" in refused(None, {"problem": "tea"})
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(PolicyError, match=r"lean.json: not a decision file, or damaged"):
-        deploy(None, prefix, clangs, decisions=[path])
+        deploy([PolicyRequest()], prefix, clangs, decisions=[path])
     with pytest.raises(PolicyError, match="no policy for inlining ships"):
-        deploy(None, prefix, clangs)
+        deploy([PolicyRequest()], prefix, clangs)
 
 
 @pytest.mark.usefixtures("empty_shelf")
@@ -154,9 +156,9 @@ def test_the_command(toolchain: Toolchain, policy_dir: Path, tmp_path: Path) -> 
     result = programs.run(*command, f"--decisions={tmp_path / 'lean.json'}")
     assert result.returncode == 0, result.stderr
     assert "no policy, at -Oz\n" in result.stdout and "lib/mlgo-decisions-22.mlgo (" in result.stdout
-    deploy(policy_dir, tmp_path / "out", [toolchain.clang])
+    deploy([PolicyRequest(policy_dir)], tmp_path / "out", [toolchain.clang])
     assert _names(tmp_path / "out/lib") == {"mlgo-inliner-22.so"}
-    assert "model_card.json" in _names(tmp_path / "out/share/mlgo")
+    assert "model_card.json" in _names(tmp_path / "out/share/mlgo/inliner")
     result = programs.run(*command)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: --policy: no policy for inlining ships with this version")

@@ -12,7 +12,8 @@ from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import extract
 from compiler_opt.deploy.deployment import Deployment, deploy
-from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig, DriverFile
+from compiler_opt.deploy.driver import SOURCE, DriverCompiler, DriverConfig, DriverFile, DriverPlugin, DriverPolicy
+from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
@@ -32,7 +33,7 @@ def test_what_is_written(deployment: Deployment) -> None:
     files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
     drivers = {f"bin/mlgo-clang{kind}{number}" for kind in ("", "++") for number in ("", "-19", "-22")}
     libraries = {f"lib/mlgo-inliner-{major}.so" for major in (19, 22)}
-    shared = {f"share/mlgo/{name}" for name in ("deployment.json", "model_card.json", "MODEL_CARD.md")}
+    shared = {f"share/mlgo/{name}" for name in ("deployment.json", "inliner/model_card.json", "inliner/MODEL_CARD.md")}
     shared |= {f"share/mlgo/toolchain{number}.cmake" for number in ("", "-19", "-22")}
     tools = {f"bin/mlgo-{name}-{major}" for major, tools in deployment.tools.items() for name in tools}
     assert {f"bin/mlgo-llvm-{name}-{major}" for name in ("ar", "ranlib") for major in (19, 22)} <= tools
@@ -41,13 +42,16 @@ def test_what_is_written(deployment: Deployment) -> None:
     assert files == drivers | libraries | shared | tools
     version = run([str(prefix / "bin/mlgo-llvm-ranlib"), "--version"], prefix).stdout
     assert "LLVM version 22." in version
-    card = ModelCard.load(prefix / "share/mlgo")
+    card = ModelCard.load(prefix / "share/mlgo/inliner")
     assert card is not None and card.problem == "inlining"
     description = json.loads((prefix / "share/mlgo/deployment.json").read_text())
-    assert description["policy_checksum"] == deployment.policy_checksum
-    assert [compiler["plugin"] for compiler in description["compilers"]] == [
-        "lib/mlgo-inliner-22.so",
-        "lib/mlgo-inliner-19.so",
+    [policy] = deployment.policies
+    assert description["format"] == 2
+    assert description["policies"] == [
+        {"name": "inliner", "problem": "inlining", "checksum": policy.checksum, "levels": ["Oz"]}
+    ]
+    assert [compiler["plugins"] for compiler in description["compilers"]] == [
+        [{"policy": "inliner", "plugin": f"lib/mlgo-inliner-{major}.so"}] for major in (22, 19)
     ]
     assert [path.name for path in prefix.parent.iterdir()] == ["prefix"]
 
@@ -99,15 +103,16 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, toolchain: Too
     (prefix / "lib").mkdir()
     (prefix / "share/mlgo").mkdir(parents=True)
     earlier = "bin/mlgo-clang-18 bin/mlgo-llvm-ar-18 lib/mlgo-inliner-18.so bin/mlgo-clang bin/other lib/other.so"
-    earlier += " share/mlgo/toolchain-18.cmake"
+    earlier += " share/mlgo/toolchain-18.cmake share/mlgo/model_card.json share/mlgo/inliner-2/model_card.json"
+    earlier += " lib/mlgo-inliner-2-22.so lib/mlgo-regalloc-2-22.so share/mlgo/regalloc/MODEL_CARD.md"
+    earlier += " share/mlgo/regalloc/other.md"
     for name in earlier.split():
+        (prefix / name).parent.mkdir(exist_ok=True)
         (prefix / name).write_text("earlier\n")
-    levels = ["-Os", "Oz"]
     deployment = deploy(
-        policy_dir,
+        [PolicyRequest(policy_dir, ["-Os", "Oz"])],
         prefix,
         [clang],
-        levels=levels,
         strict=True,
         never_worse=True,
         never_worse_above_kb=7,
@@ -121,7 +126,10 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, toolchain: Too
         "other",
     }
     assert {path.name for path in (prefix / "lib").iterdir()} == {"mlgo-inliner-22.so", "other.so"}
-    assert not (prefix / "share/mlgo/toolchain-18.cmake").exists()
+    assert {str(path.relative_to(prefix / "share/mlgo")) for path in (prefix / "share/mlgo").rglob("*")} == {
+        *("deployment.json", "toolchain.cmake", "toolchain-22.cmake", "regalloc", "regalloc/other.md"),
+        *("inliner", "inliner/model_card.json", "inliner/MODEL_CARD.md"),
+    }
     info = run([str(deployment.driver()), "--mlgo-info"], tmp_path).stdout
     assert "levels: -Os -Oz\n" in info and "never worse: above 7 kB\nstrict: yes\n" in info
     version = ".".join(map(str, toolchain.version))
@@ -130,7 +138,7 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, toolchain: Too
     assert deployment.clangs == {22: Path(relative)} and not Path(relative).is_absolute()
     archiver = prefix / "bin/mlgo-llvm-ar"
     assert archiver.exists() and not archiver.readlink().is_absolute()
-    card = ModelCard.load(prefix / "share/mlgo")
+    card = ModelCard.load(prefix / "share/mlgo/inliner")
     assert card is not None and card.training["margin"] == ALWAYS_DEFAULT and not card.results
     for name, text in {"lean.c": LEAN, "fat.c": FAT}.items():
         (tmp_path / name).write_text(text)
@@ -152,13 +160,13 @@ def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     link.symlink_to(clang_path)
     (tmp_path / "file").write_text("in the way\n")
     with pytest.raises(ConfigError, match="are both clang-"):
-        deploy(policy_dir, tmp_path / "prefix", [clang_path, link])
+        deploy([PolicyRequest(policy_dir)], tmp_path / "prefix", [clang_path, link])
     with pytest.raises(ConfigError, match="--levels: expected some of O0 O1 O2 O3 Os Oz, found fast"):
-        deploy(policy_dir, tmp_path / "prefix", [clang_path], levels=["Oz", "fast"])
+        deploy([PolicyRequest(policy_dir, ["Oz", "fast"])], tmp_path / "prefix", [clang_path])
     with pytest.raises(OutputError, match="expected the name of a folder"):
-        deploy(policy_dir, tmp_path / "file", [clang_path])
+        deploy([PolicyRequest(policy_dir)], tmp_path / "file", [clang_path])
     with pytest.raises(OutputError, match="cannot be written"):
-        deploy(policy_dir, Path("/proc/prefix"), [clang_path])
+        deploy([PolicyRequest(policy_dir)], Path("/proc/prefix"), [clang_path])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clang", "file"]
 
 
@@ -175,15 +183,19 @@ def test_headers_are_missing(
     alone.chmod(0o755)
     monkeypatch.setenv("PATH", str(alone.parent))
     with pytest.raises(ToolchainError, match=r"install the packages llvm-\d+ and llvm-\d+-dev"):
-        deploy(policy_dir, tmp_path / "prefix", [alone])
+        deploy([PolicyRequest(policy_dir)], tmp_path / "prefix", [alone])
     assert list(tmp_path.iterdir()) == [alone.parent]
 
 
 @pytest.mark.parametrize("cpp_compiler", ["clang++-19", "clang++-22", "g++"])
 def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path) -> None:
     library = DriverFile("mlgo-inliner-22.so", 1000, "0" * 16)
-    compiler = DriverCompiler(22, Path('/odd "path"\\/\x01é/clang-22'), library, library, "12 decisions")
-    config = DriverConfig((compiler,), ("Oz", "Os"), "1" * 64, never_worse=True, strict=False)
+    compiler = DriverCompiler(22, Path('/odd "path"\\/\x01é/clang-22'))
+    policies = tuple(
+        DriverPolicy(problem, checksum, levels, True, {22: DriverPlugin(library, library, "12 decisions")})
+        for problem, checksum, levels in (("inlining", "1" * 64, ("Oz", "Os")), ("other", "2" * 64, ("O2",)))
+    )
+    config = DriverConfig((compiler,), policies, never_worse=True, strict=False)
     (tmp_path / "driver_config.cpp").write_text(config.source())
     # Some of g++'s warnings come of optimising, none of clang's.
     level = "-O2" if cpp_compiler == "g++" else "-O0"

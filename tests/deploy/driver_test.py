@@ -320,7 +320,7 @@ def test_info_tells_what_an_object_depends_on(damageable: Compiler, deployment: 
         return result.stdout
 
     first = info()
-    assert deployment.policy_checksum in first
+    assert deployment.policies[0].checksum in first
     assert f"clang: {damageable.clang} (" in first
     assert first == info()
     assert info(MLGO_DISABLE="1") != first != info(MLGO_NEVER_WORSE="1")
@@ -338,4 +338,4 @@ def test_info_tells_what_an_object_depends_on(damageable: Compiler, deployment: 
     damageable.plugin.unlink()
     assert info() not in (first, changed)
     # For those who look at the program itself.
-    assert deployment.policy_checksum.encode() in Path(damageable.driver).read_bytes()
+    assert deployment.policies[0].checksum.encode() in Path(damageable.driver).read_bytes()

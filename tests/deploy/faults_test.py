@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.deploy.deployment import Deployment, deploy
+from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.llvm.elf import ElfFile
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import LEAN
@@ -166,7 +167,7 @@ def test_the_compiler_has_moved(policy_dir: Path, clang_path: str, place: Path) 
     gone.mkdir()
     name = Path(clang_path).name
     (gone / name).symlink_to(clang_path)
-    deployment = deploy(policy_dir, place / "prefix", [gone / name], strict=True)
+    deployment = deploy([PolicyRequest(policy_dir)], place / "prefix", [gone / name], strict=True)
     (gone / name).unlink()
     (tools / name).symlink_to(deployment.driver())
     result = run([str(deployment.driver()), *COMPILE], place, {"PATH": str(tools)})

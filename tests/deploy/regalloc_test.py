@@ -8,6 +8,7 @@ import pytest
 
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.deployment import Deployment, deploy
+from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
@@ -31,7 +32,7 @@ def place(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def deployment(place: Path, toolchain: Toolchain) -> Deployment:
-    return deploy(place / "policy", place / "prefix", [toolchain.clang])
+    return deploy([PolicyRequest(place / "policy")], place / "prefix", [toolchain.clang])
 
 
 def _compile(driver: Path, bitcode: Path, output: Path, *options: str, variables: dict[str, str] | None = None) -> str:
@@ -45,7 +46,7 @@ def _compile(driver: Path, bitcode: Path, output: Path, *options: str, variables
 
 def test_it_compiles_as_evaluate_does(deployment: Deployment, place: Path, toolchain: Toolchain) -> None:
     major = toolchain.version[0]
-    assert deployment.levels == ("O2", "O3")
+    assert deployment.policies[0].levels == ("O2", "O3")
     assert deployment.plugin(major).name == f"mlgo-regalloc-{major}.so"
     # What evaluate and training load: the same, without a policy of its own.
     library, blob = regalloc_plugin.regalloc_plugin(toolchain), place / "policy.mlgo"
@@ -84,5 +85,5 @@ def test_without_its_links_it_compiles_plainly(
 
 def test_never_worse_is_about_size(place: Path, toolchain: Toolchain) -> None:
     with pytest.raises(ConfigError, match="--never_worse: keeps the smaller object, but regalloc_eviction does not"):
-        deploy(place / "policy", place / "other", [toolchain.clang], never_worse=True)
+        deploy([PolicyRequest(place / "policy")], place / "other", [toolchain.clang], never_worse=True)
     assert not (place / "other").exists()

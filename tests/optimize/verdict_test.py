@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.deploy.deployment import deploy
+from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.cmake_program import CMakeProgram
@@ -55,7 +56,7 @@ add_test(NAME sometimes COMMAND sh -c "if [ -e odd ]; then rm odd; else touch od
 def drivers(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Compilers:
     """Drivers with this policy."""
     folder = tmp_path_factory.mktemp("deployed")
-    deploy(never_inline(folder / "policy"), folder / "prefix", [toolchain.clang])
+    deploy([PolicyRequest(never_inline(folder / "policy"))], folder / "prefix", [toolchain.clang])
     programs = folder / "prefix" / "bin"
     return Compilers(programs / "mlgo-clang", programs / "mlgo-clang++", toolchain.tool("llvm-ar"))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.deploy.deployment import deploy
+from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.formats import export_policy
 from compiler_opt.llvm import plugin_features
@@ -77,7 +78,7 @@ def test_only_the_trace_needs_the_setting(clang_path: str, place: Path, tmp_path
     evaluated = (f"--policy_path={policy_dir}", f"--output_path={tmp_path / 'evaluation'}", "--baselines=never")
     table = run("tools/evaluate", *data, *evaluated)
     assert "together" in table and "0 failures" in table
-    assert deploy(policy_dir, tmp_path / "prefix", [clang_path], strict=True).driver().is_file()
+    assert deploy([PolicyRequest(policy_dir)], tmp_path / "prefix", [clang_path], strict=True).driver().is_file()
 
     assert set(export_policy(policy_dir, tmp_path / "forms", ["native", "cpp"])) == {"native", "cpp"}
     for form in ("tflite", "aot", "release_model"):

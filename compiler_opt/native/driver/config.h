@@ -18,17 +18,29 @@ struct File {
 struct Compiler {
   int major;
   const char *clang;    // may be relative to the prefix
-  const char *version;  // of LLVM, if no other may load the plugin; otherwise empty
-  File plugin, decisions;
+  const char *version;  // of LLVM, if no other may load the plugins; otherwise empty
+};
+
+// The files of a policy for a compiler.
+struct Plugin {
+  File library, decisions;
   const char *about_decisions;
+};
+
+struct Policy {
+  const char *problem;
+  const char *checksum;
+  bool has_network;  // false if the compiler's own heuristic decides where no decision is replayed
+  bool is_for_size;  // whether a smaller object is better
+  const char *const *levels;  // at which it decides
+  std::size_t num_levels;
+  const Plugin *plugins;  // for each of kCompilers
 };
 
 extern const Compiler kCompilers[];  // the first is the default
 extern const std::size_t kNumCompilers;
-extern const char *const kLevels[];  // at which the policy decides
-extern const std::size_t kNumLevels;
-extern const bool kHasPolicy;
-extern const char kPolicy[];  // its checksum
+extern const Policy kPolicies[];  // those that decide at the same level have different plugins
+extern const std::size_t kNumPolicies;
 extern const bool kNeverWorse;
 extern const std::uint64_t kNeverWorseAboveKb;  // for objects with more text; a kB is 1000 bytes
 extern const bool kStrict;

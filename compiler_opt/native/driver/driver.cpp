@@ -1,10 +1,10 @@
-// mlgo-clang, mlgo-clang++: clang with a trained policy, for any build.
+// mlgo-clang, mlgo-clang++: clang with trained policies, for any build.
 //
 // Built by compiler_opt.tools.deploy, which generates what config.h declares. Command lines are passed to clang unchanged,
-// except that compilations at an optimisation level of the policy also load its pass plugin. The policy never breaks a
-// build: a compilation that fails with it is repeated without it, with a warning, unless an input can be read only
-// once, or a compiler cache would store the object as the policy's. Preprocessing, syntax checks, assembling and
-// linking are unaffected.
+// except that compilations at an optimisation level of a policy also load its pass plugin. Several policies may decide
+// at the same level, each about something else. Policies never break a build: a compilation that fails with them is
+// repeated without them, with a warning, unless an input can be read only once, or a compiler cache would store the
+// object as theirs. Preprocessing, syntax checks, assembling and linking are unaffected.
 //
 // Environment variables override the deployment: MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE (1 for yes, 0 for no),
 // MLGO_NEVER_WORSE_ABOVE_KB, MLGO_CLANG (a compiler). MLGO_LOG names a file for decisions; objects do not depend on it.
@@ -19,6 +19,7 @@
 #include "failures.h"
 #include "identity.h"
 #include "inputs.h"
+#include "policies.h"
 #include "recording.h"
 
 #include <sys/ioctl.h>
@@ -38,9 +39,7 @@ class Driver {
     is_cpp_ = base_name(invoked_as).find("++") != std::string_view::npos ||
               base_name(own).find("++") != std::string_view::npos;
     prefix_ = own.substr(0, own.rfind('/', own.rfind('/') - 1));
-    plugin_ = prefix_ + "/lib/" + compiler_.plugin.name;
-    if (*compiler_.decisions.name)
-      decisions_ = prefix_ + "/lib/" + compiler_.decisions.name;
+    policies_ = deployed_policies(static_cast<size_t>(&compiler_ - config::kCompilers), prefix_);
     clang_ = find_clang();
     strict_ = boolean_variable("MLGO_STRICT").value_or(config::kStrict);
     const std::optional<uint64_t> above_kb = number_variable("MLGO_NEVER_WORSE_ABOVE_KB");
@@ -55,28 +54,19 @@ class Driver {
     if (disabled_)
       exec_command(plain_command());
     const CommandLine line = read_command_line();
-    if (!is_trained_for(line.level()) || !(line.compiles() || line.optimizes_at_link()) ||
-        line.names_one_shot_input())
+    keep_policies([&](const Policy &policy) { return policy.decides_at(line.level()); });
+    if (policies_.empty() || !(line.compiles() || line.optimizes_at_link()) || line.names_one_shot_input())
       exec_command(plain_command());
     if (!strict_ && !boolean_variable("MLGO_STRICT").has_value()) {
       cache_ = active_cache();
       strict_ = !cache_.empty();
     }
-    std::string problem = file_problem(plugin_, compiler_.plugin);
-    const bool has_plugin = problem.empty();
-    if (has_plugin && !decisions_.empty())
-      problem = file_problem(decisions_, compiler_.decisions);
-    if (!problem.empty()) {
-      if (strict_)
-        fail(problem + "; deploy the policy again" + cache_note());
-      const bool is_plain = !has_plugin || !config::kHasPolicy;
-      print_message("warning", problem + (is_plain ? "; compiling with plain " + name_
-                                                   : std::string("; compiling without these decisions")) +
-                                   "; deploy the policy again");
-      if (is_plain)
-        exec_command(plain_command());
-      decisions_.clear();
-    }
+    const bool is_alone = policies_.size() == 1;
+    keep_policies([&](Policy &policy) { return is_usable(policy, is_alone); });
+    if (policies_.empty())
+      exec_command(plain_command());
+    // A smaller object is no better if one of the policies is for speed.
+    never_worse_ &= std::all_of(policies_.begin(), policies_.end(), [](const Policy &each) { return each.is_for_size(); });
     if (never_worse_ && line.measurable_output().empty())
       exec_command(plain_command());  // There is no output whose sizes could be compared.
     for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT",
@@ -84,10 +74,12 @@ class Driver {
                                  "MLGO_INLINER_DECISIONS", "MLGO_INLINER_DIFFERENCES", "MLGO_REGALLOC_POLICY",
                                  "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL", "MLGO_REGALLOC_MODE"})
       unsetenv(variable);
-    if (!config::kHasPolicy)
-      setenv("MLGO_INLINER_MODE", "default", 1);
-    if (!decisions_.empty())
-      setenv("MLGO_INLINER_DECISIONS", decisions_.c_str(), 1);
+    for (const Policy &policy : policies_) {
+      if (!policy.has_network())  // Only the inliner's plugin replays decisions.
+        setenv("MLGO_INLINER_MODE", "default", 1);
+      if (!policy.decisions().empty())
+        setenv("MLGO_INLINER_DECISIONS", policy.decisions().c_str(), 1);
+    }
     setenv("MLGO_LLVM_VERSION", compiler_.version, 1);
     for (const char *variable : {"MLGO_INLINER_STRICT", "MLGO_REGALLOC_STRICT"}) {
       if (strict_)
@@ -152,24 +144,33 @@ class Driver {
          127);
   }
 
-  // Checks the file of the plugin or of its decisions, without loading it: a damaged plugin may crash the compiler, and
-  // that of another policy would load. Returns an error message, or an empty string on success.
-  static std::string file_problem(const std::string &path, const config::File &expected) {
-    struct stat status;
-    if (stat(path.c_str(), &status) != 0 || access(path.c_str(), R_OK) != 0)
-      return path + ": " + std::strerror(errno);
-    if (!S_ISREG(status.st_mode) || status.st_size != expected.bytes)
-      return path + ": damaged or replaced (expected a file of " + std::to_string(expected.bytes) +
-             " bytes, found " + (S_ISREG(status.st_mode) ? std::to_string(status.st_size) : "none") + ")";
-    const std::string found = hexadecimal(Fingerprint(path).hash);
-    if (found != expected.fingerprint)
-      return path + ": damaged or replaced (expected the content " + expected.fingerprint + ", found " + found + ")";
-    return "";
+  template <typename Predicate> void keep_policies(Predicate is_kept) {
+    std::vector<Policy> kept;
+    for (Policy &policy : policies_)
+      if (is_kept(policy))
+        kept.push_back(policy);
+    policies_ = std::move(kept);
   }
 
-  static bool is_trained_for(const std::string &level) {
-    const auto end = config::kLevels + config::kNumLevels;
-    return std::find(config::kLevels, end, level) != end;
+  // Checks the files of a policy that decides in this compilation, alone or beside others. What cannot be used is left
+  // out, with a warning; if strict, that is an error.
+  bool is_usable(Policy &policy, bool is_alone) const {
+    std::string problem = policy.library_problem(), consequence = "; compiling without these decisions";
+    bool usable = problem.empty();
+    if (usable) {
+      problem = policy.decisions_problem();
+      usable = problem.empty() || policy.has_network();
+    }
+    if (problem.empty())
+      return true;
+    if (strict_)
+      fail(problem + "; deploy the policy again" + cache_note());
+    if (usable)
+      policy.drop_decisions();
+    else
+      consequence = is_alone ? "; compiling with plain " + name_ : "; compiling without this policy";
+    print_message("warning", problem + consequence + "; deploy the policy again");
+    return usable;
   }
 
   Command plain_command(const Command &first = {}) const {
@@ -189,13 +190,16 @@ class Driver {
   Command policy_options(const CommandLine &line) const {
     Command options;
     if (line.compiles()) {
-      options.push_back("-fpass-plugin=" + plugin_);
+      for (const Policy &policy : policies_)
+        options.push_back("-fpass-plugin=" + policy.library());
       // After a crash the source is compiled again without the policy; only that crash would be clang's own bug.
       options.push_back("-fno-crash-diagnostics");
     }
     if (line.optimizes_at_link()) {
-      options.push_back("-Xlinker");
-      options.push_back("--load-pass-plugin=" + plugin_);
+      for (const Policy &policy : policies_) {
+        options.push_back("-Xlinker");
+        options.push_back("--load-pass-plugin=" + policy.library());
+      }
     }
     add_terminal(&options);
     return options;
@@ -327,14 +331,21 @@ class Driver {
     return outcome;
   }
 
+  Failure failure_of(const Outcome &with_policy) const {
+    std::vector<std::string> plugins;
+    for (const Policy &policy : policies_)
+      plugins.push_back(policy.library());
+    return Failure(with_policy, std::move(plugins));
+  }
+
   void warn_about_fallback(const CommandLine &line, const Outcome &with_policy) const {
     print_message("warning", subject(line) + ": compiled with plain " + name_ + ", since it failed with the policy: " +
-                       Failure(with_policy, plugin_).reason());
+                       failure_of(with_policy).reason());
   }
 
   // Shows the user's own errors unchanged, and one line for any other failure.
   [[noreturn]] void fail_after(const Outcome &with_policy, const CommandLine &line, const std::string &why) const {
-    const Failure failure(with_policy, plugin_);
+    const Failure failure = failure_of(with_policy);
     if (failure.is_user_error())
       with_policy.replay();
     else
@@ -354,11 +365,11 @@ class Driver {
 
   [[noreturn]] void show_info() {
     children_.emplace();
-    std::string text = "policy: " + std::string(config::kPolicy) + "\nlevels:";
-    for (std::size_t index = 0; index < config::kNumLevels; index++)
-      text += std::string(" -") + config::kLevels[index];
+    std::string text;
+    for (const Policy &policy : policies_)
+      text += policy.info();
     const auto yes_or_no = [](bool yes) { return std::string(yes ? "yes" : "no"); };
-    text += "\nnever worse: " +
+    text += "never worse: " +
             (never_worse_ && never_worse_above_kb_ != 0 ? "above " + std::to_string(never_worse_above_kb_) + " kB"
                                                         : yes_or_no(never_worse_)) +
             "\nstrict: " + yes_or_no(strict_) +
@@ -368,11 +379,7 @@ class Driver {
     for (const std::string &library : libraries_of(clang_, &*children_))
       if (starts_with(base_name(library), "libLLVM") || starts_with(base_name(library), "libclang"))
         text += "library: " + library + " (" + identity(library) + ")\n";
-    text += "plugin: " + plugin_ + " (" + identity_by_content(plugin_) + ")\n";
-    if (!decisions_.empty())
-      text += "decisions: " + decisions_ + " (" + identity_by_content(decisions_) + "): " + compiler_.about_decisions + "\n";
-    text += "driver: " +
-            identity_by_content("/proc/self/exe") + "\n";
+    text += "driver: " + identity_by_content("/proc/self/exe") + "\n";
     write_all(STDOUT_FILENO, text);
     _exit(0);
   }
@@ -383,8 +390,8 @@ class Driver {
   bool is_cpp_ = false;
   bool strict_ = false, never_worse_ = false, disabled_ = false;
   uint64_t never_worse_above_kb_ = 0;
-  std::string prefix_, plugin_, clang_;
-  std::string decisions_;  // the decision file, if any
+  std::string prefix_, clang_;
+  std::vector<Policy> policies_;  // all of them; from `run` on, those that decide in this compilation
   std::string cache_;  // the compiler cache that will store the object, if any
   std::vector<int> inherited_;
   std::string stash_;  // a file to remove if we are interrupted

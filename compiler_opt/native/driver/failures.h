@@ -9,12 +9,17 @@
 #include <csignal>
 #include <cstring>
 #include <string>
+#include <string_view>
+#include <sys/wait.h>
+#include <utility>
+#include <vector>
 
 namespace mlgo {
 
 class Failure {
  public:
-  Failure(const Outcome &outcome, const std::string &plugin) : outcome_(outcome), plugin_(plugin) {}
+  Failure(const Outcome &outcome, std::vector<std::string> plugins)
+      : outcome_(outcome), plugins_(std::move(plugins)) {}
 
   // Whether the compiler crashed, rather than exceeded a limit on its time or files. clang reports a crash of its own
   // by the exit status that a shell would return.
@@ -51,13 +56,18 @@ class Failure {
       const std::string line = without_colors(text.substr(start, end - start));
       const size_t error = line.find(kError);
       if (error != std::string::npos &&
-          (!about_policy || line.find(plugin_) != std::string::npos || line.find("mlgo: ") != std::string::npos)) {
+          (!about_policy || names_plugin(line) || line.find("mlgo: ") != std::string::npos)) {
         const size_t mlgo = line.find("mlgo: ", error);
         return line.substr(mlgo != std::string::npos ? mlgo + 6 : error + kError.size());
       }
       start = end + 1;
     }
     return "";
+  }
+
+  bool names_plugin(const std::string &line) const {
+    return std::any_of(plugins_.begin(), plugins_.end(),
+                       [&](const std::string &plugin) { return line.find(plugin) != std::string::npos; });
   }
 
   static std::string without_colors(const std::string &line) {
@@ -72,7 +82,7 @@ class Failure {
   }
 
   const Outcome &outcome_;
-  const std::string &plugin_;
+  const std::vector<std::string> plugins_;
 };
 
 }  // namespace mlgo

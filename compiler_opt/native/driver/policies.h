@@ -1,0 +1,90 @@
+// The policies of a deployment, and their files.
+
+#ifndef COMPILER_OPT_NATIVE_DRIVER_POLICIES_H_
+#define COMPILER_OPT_NATIVE_DRIVER_POLICIES_H_
+
+#include "config.h"
+#include "files.h"
+#include "identity.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace mlgo {
+
+// Checks a file of a policy without loading it: a damaged plugin may crash the compiler, and that of another policy
+// would load. Returns an error message, or an empty string on success.
+inline std::string file_problem(const std::string &path, const config::File &expected) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0 || access(path.c_str(), R_OK) != 0)
+    return path + ": " + std::strerror(errno);
+  if (!S_ISREG(status.st_mode) || status.st_size != expected.bytes)
+    return path + ": damaged or replaced (expected a file of " + std::to_string(expected.bytes) + " bytes, found " +
+           (S_ISREG(status.st_mode) ? std::to_string(status.st_size) : "none") + ")";
+  const std::string found = hexadecimal(Fingerprint(path).hash);
+  if (found != expected.fingerprint)
+    return path + ": damaged or replaced (expected the content " + expected.fingerprint + ", found " + found + ")";
+  return "";
+}
+
+// A policy, with its files for one compiler.
+class Policy {
+ public:
+  Policy(const config::Policy &settings, const config::Plugin &files, const std::string &prefix)
+      : settings_(&settings), files_(&files), library_(prefix + "/lib/" + files.library.name) {
+    if (*files.decisions.name)
+      decisions_ = prefix + "/lib/" + files.decisions.name;
+  }
+
+  bool decides_at(std::string_view level) const {
+    const auto end = settings_->levels + settings_->num_levels;
+    return std::find(settings_->levels, end, level) != end;
+  }
+  bool has_network() const { return settings_->has_network; }
+  bool is_for_size() const { return settings_->is_for_size; }
+
+  // The path of the plugin.
+  const std::string &library() const { return library_; }
+  std::string library_problem() const { return file_problem(library_, files_->library); }
+
+  // The path of the decision file, or empty.
+  const std::string &decisions() const { return decisions_; }
+  std::string decisions_problem() const { return decisions_.empty() ? "" : file_problem(decisions_, files_->decisions); }
+  void drop_decisions() { decisions_.clear(); }
+
+  // What it contributes to objects, as lines of text.
+  std::string info() const {
+    std::string text = std::string("policy: ") + settings_->checksum + "\nproblem: " + settings_->problem + "\nlevels:";
+    for (size_t index = 0; index < settings_->num_levels; ++index)
+      text += std::string(" -") + settings_->levels[index];
+    text += "\nplugin: " + library_ + " (" + identity_by_content(library_) + ")\n";
+    if (!decisions_.empty())
+      text += "decisions: " + decisions_ + " (" + identity_by_content(decisions_) + "): " + files_->about_decisions + "\n";
+    return text;
+  }
+
+ private:
+  const config::Policy *settings_;
+  const config::Plugin *files_;
+  std::string library_, decisions_;
+};
+
+// All policies, with their files for the compiler of this index.
+inline std::vector<Policy> deployed_policies(size_t compiler, const std::string &prefix) {
+  std::vector<Policy> policies;
+  for (size_t index = 0; index < config::kNumPolicies; ++index)
+    policies.emplace_back(config::kPolicies[index], config::kPolicies[index].plugins[compiler], prefix);
+  return policies;
+}
+
+}  // namespace mlgo
+
+#endif  // COMPILER_OPT_NATIVE_DRIVER_POLICIES_H_
