@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -115,11 +116,11 @@ def _levels(request: PolicyRequest, problem: AnyProblem) -> tuple[str, ...]:
 
 def names_of(policies: Iterable[LoadedPolicy]) -> list[str]:
     """Names for their files in a prefix: that of the plugin, with a number from the second policy of a kind on."""
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     names = []
     for policy in policies:
         kind = policy.kind.name
-        seen[kind] = seen.get(kind, 0) + 1
+        seen[kind] += 1
         names.append(kind if seen[kind] == 1 else f"{kind}-{seen[kind]}")
     return names
 
