@@ -15,6 +15,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, ml_compiler_opt
 
 flags.disclaim_key_flags()
@@ -62,12 +63,12 @@ def policy(name: str, text: str, *, required: bool = False) -> "flags.FlagHolder
 class CorpusFlags:
     """`--data_path`, `--trust_corpus` and, for most commands, `--module_filter`."""
 
-    def __init__(self, *, module_filter: bool = True) -> None:
+    def __init__(self, *, module_filter: bool = True, required: bool = True) -> None:
         self.data_path = flags.DEFINE_string(
             "data_path",
             None,
             "The corpus: a folder, or a URL such as s3://BUCKET/CORPUS, which needs fsspec and is cached locally.",
-            required=True,
+            required=required,
         )
         self._trust_corpus = flags.DEFINE_bool("trust_corpus", False, TRUST_CORPUS)
         self._module_filter: flags.FlagHolder[str | None] | None = None
@@ -89,8 +90,10 @@ class CorpusFlags:
 
         Raises:
           CorpusError: there is none, or it is not usable.
-          ConfigError: the flags cannot be changed so.
+          ConfigError: the flags cannot be changed so, or there is no `--data_path`.
         """
+        if self.data_path.value is None:
+            raise ConfigError("expected --data_path, the corpus; see --help")
         return self.load_other(self.data_path.value, problem_config)
 
     def load_other(self, path: str, problem_config: ProblemConfig = ProblemConfig()) -> Corpus:
@@ -105,6 +108,23 @@ class CorpusFlags:
           ConfigError: none does, or it is not a regular expression.
         """
         return corpus.filter(self.pattern) if self.pattern else corpus
+
+
+def configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | None, policy_name: str) -> Corpus:
+    """The corpus with the flags that gin gives or, if it gives none, with those that the policy was trained with.
+
+    Raises:
+      ConfigError: the flags cannot be changed so.
+    """
+    if given or policy is None:
+        return corpus.configured(given) if given else corpus
+    recorded = ProblemConfig.from_json(policy.weights.metadata)
+    try:
+        # The policy is untrusted, even if the corpus is trusted.
+        recorded.check()
+    except ConfigError as error:
+        raise ConfigError(f"--policy_path={policy_name}: was trained with flags that cannot be used: {error}") from None
+    return corpus.configured(recorded) if recorded else corpus
 
 
 def clang_path(
