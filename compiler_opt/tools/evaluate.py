@@ -58,6 +58,7 @@ _TIMEOUT_S = flags.DEFINE_float(
 )
 _TRAINING_LOG = shared_flags.path("training_log", "Folder or history.jsonl of a training, to plot it.")
 _KEEP_OBJECTS = shared_flags.path("keep_objects", "Folder to keep all objects in; by default they are deleted.")
+_EXPLICIT_TEMPS = shared_flags.ExplicitTempsFlags()
 _GIN = gin_settings.GinFlags(
     "Gin files; settings of rollout, inlining and problem_config (by default the policy's) apply here."
 )
@@ -117,6 +118,7 @@ def entry() -> None:
                 seed=_SEED.value,
                 rollout=gin_settings.override(settings["rollout"], timeout_s=_TIMEOUT_S.value),
                 keep_objects=keep_objects,
+                kept_files=_EXPLICIT_TEMPS.kept_files(),
             ),
             provenance=_provenance(corpus, learned, toolchain, policy),
             on_rollout=advance,

@@ -10,9 +10,11 @@ from typing import Any
 
 from absl import flags
 
+from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
+from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -178,6 +180,27 @@ def clang(flag: "flags.FlagHolder[str | None]", in_gin: str | None) -> str | Non
     if flag.value is not None and in_gin is not None and flag.value != in_gin:
         raise ConfigError(f"--clang_path={flag.value}: gin names another, {in_gin}; leave one of them out")
     return in_gin if flag.value is None else flag.value
+
+
+class ExplicitTempsFlags:
+    """`--explicit_temps_dir` and `--explicit_temps_mb`, of commands that compile a corpus."""
+
+    def __init__(self) -> None:
+        self._folder = path(
+            "explicit_temps_dir",
+            "Folder to keep the files of all compilations in, as MODULE/POLICY-SEED: command, input, object, log, end "
+            "of stderr. By default they are removed.",
+        )
+        self._max_mb = flags.DEFINE_integer(
+            "explicit_temps_mb", 1024, "How large --explicit_temps_dir may become, in megabytes; then it is left.", 1
+        )
+
+    def kept_files(self) -> KeptFiles | None:
+        """Where to keep files, if anywhere; raises OutputError if nothing can be written there."""
+        if self._folder.value is None:
+            return None
+        check_folder_writable(self._folder.value)
+        return KeptFiles(self._folder.value.resolve(), self._max_mb.value * 1_000_000)
 
 
 class TaskFlag:
