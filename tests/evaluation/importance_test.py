@@ -27,12 +27,14 @@ def _linear(features: tuple[str, ...], weights: dict[str, float], outputs: int, 
     return dataclasses.replace(network, **changes)  # type: ignore[arg-type]
 
 
-def _measured(policy: LearnedPolicy, projects: dict[str, dict[str, np.ndarray]]) -> dict[str, Importance]:
+def _measured(
+    policy: LearnedPolicy, projects: dict[str, dict[str, np.ndarray]], num_decisions: int = 4000, repeats: int = 8
+) -> dict[str, Importance]:
     sample = DecisionSample(policy, 4000, seed=1)
     for name, features in projects.items():
         sample.add(name, features, np.zeros(len(next(iter(features.values()))), np.int64))
-    found = permutation_importance(policy, sample, 4000, repeats=8, seed=2)
-    assert found == permutation_importance(policy, sample, 4000, repeats=8, seed=2)
+    found = permutation_importance(policy, sample, num_decisions, repeats=repeats, seed=2)
+    assert found == permutation_importance(policy, sample, num_decisions, repeats=repeats, seed=2)
     return {each.feature: each for each in found}
 
 
@@ -125,7 +127,7 @@ def test_candidates() -> None:
     likelihood = np.exp(3 * (hints + 1) / 9) * records["mask"]
     expected = np.log(likelihood.max(axis=1) / likelihood.sum(axis=1))
     np.testing.assert_allclose(decisions.log_probs(decisions.actions), expected, rtol=1e-5)
-    found = _measured(policy, {"all": features})
+    found = _measured(policy, {"all": features}, num_decisions=100, repeats=2)
     assert found["nr_broken_hints"].changed.value > 0.5
     assert {name for name in names if found[name].log_prob_change.value} == {"nr_broken_hints"}
 
