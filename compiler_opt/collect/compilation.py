@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -68,6 +69,19 @@ class RolloutSettings:
             raise ConfigError(f"inliner: opt is driven over the channel only; found the backend {self.backend!r}")
 
 
+@dataclasses.dataclass(frozen=True)
+class CompilerProcess:
+    """A compiler process that has ended.
+
+    Attributes:
+      result: of the process.
+      variables: of its environment, those that we have set for it.
+    """
+
+    result: processes.ProcessResult
+    variables: Mapping[str, str]
+
+
 class DefaultPolicy(FeaturePolicy):
     """Decides as the compiler's own heuristic; its trajectories are the default traces."""
 
@@ -90,6 +104,7 @@ class Compilation:
       file_bytes: limit on each file that the compiler writes.
       sandbox: what the compiler may do.
       cpu_s: CPU seconds of the compiler so far.
+      processes: those of the compiler so far.
     """
 
     def __init__(
@@ -129,6 +144,7 @@ class Compilation:
         # Options of a trusted corpus may name other files to write.
         self.sandbox = None if module.trusted else Sandbox.for_folder(scratch)
         self.cpu_s = 0.0
+        self.processes: list[CompilerProcess] = []
         self._remarks_path = scratch / "remarks.yaml"
         self._optimised_path = scratch / "optimised.bc"
         self.embeddings = toolchain.embeddings if problem.advisor == INLINING else None
@@ -245,16 +261,18 @@ class Compilation:
             sandbox=self.sandbox,
             max_stdout_bytes=MAX_OUTPUT_BYTES,
         )
-        self.account(result)
+        self.account(result, variables)
 
-    def account(self, process: processes.ProcessResult) -> None:
-        """Adds the cost of a compiler process that has ended.
+    def account(self, process: processes.ProcessResult, variables: Mapping[str, str] | None = None) -> None:
+        """Adds the cost of a compiler process that has ended; `variables` were its environment, if not ours.
 
         Raises:
           CompileError, CorpusError: it failed.
           ResourceError: it ran out of memory or disk.
         """
         self.cpu_s += process.cpu_s
+        own = {name: value for name, value in (variables or {}).items() if os.environ.get(name) != value}
+        self.processes.append(CompilerProcess(process, own))
         if not process.ok:
             has_less_disk = self.file_bytes < self.settings.file_bytes
             if process.lacked_resources or (has_less_disk and process.returncode == -signal.SIGXFSZ):

@@ -21,6 +21,7 @@ from compiler_opt.collect.backends import compile_under
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.compilation import DefaultPolicy as DefaultPolicy
 from compiler_opt.collect.compilation import RolloutSettings as RolloutSettings
+from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError, ResourceError
@@ -115,6 +116,7 @@ def rollout(
     keep_object: Path | None = None,
     scratch_bytes: int | None = None,
     policies: PolicyFolder | None = None,
+    kept_files: KeptFiles | None = None,
 ) -> Rollout[Measurement]:
     """Compiles a module once and measures the object.
 
@@ -129,6 +131,7 @@ def rollout(
       keep_object: where to copy the object to.
       scratch_bytes: limit on all files that the compiler writes together; None for only the limit on each.
       policies: where backends look for what the policy needs, and write it if it is missing; by default in `scratch`.
+      kept_files: where to keep the compilation's files; None removes them.
 
     Returns:
       the rollout; if the module cannot be compiled, it has a `failure`.
@@ -142,8 +145,11 @@ def rollout(
         host_cpu_s = time.process_time()
         trajectory, measurement, failure, is_transient = None, None, None, False
         read_cpu_s = 0.0
+        keeping = (
+            contextlib.nullcontext() if kept_files is None else kept_files.keeping(compilation, policy_name(policy))
+        )
         try:
-            with _tidied(folder, keep_object):
+            with _tidied(folder, keep_object), keeping:
                 if policy is None:
                     compilation.compile([])
                 else:

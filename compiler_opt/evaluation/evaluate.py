@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -36,12 +37,14 @@ class EvaluationSettings:
       num_workers: compilations at a time; None for one per CPU.
       seed: seed of policies that sample; each module has a random stream of its own, so the order does not matter.
       keep_objects: folder to move the objects to, as `POLICY/MODULE.o`; None deletes them.
+      kept_files: where to keep all files of compilations; None removes them.
     """
 
     num_workers: int | None = None
     seed: int = 0
     rollout: RolloutSettings = RolloutSettings()
     keep_objects: Path | None = None
+    kept_files: KeptFiles | None = None
 
 
 def baselines(problem: Problem, names: Sequence[str] | None = None) -> list[Policy]:
@@ -95,7 +98,9 @@ def evaluate(
             for number, (name, modules) in enumerate(corpus.projects().items())
         }
         if pool is None:
-            pool = stack.enter_context(WorkerPool(toolchain, problem, settings.num_workers))
+            pool = stack.enter_context(
+                WorkerPool(toolchain, problem, settings.num_workers, kept_files=settings.kept_files)
+            )
         jobs = (job for run in tuple(runs.values()) for job in run.jobs(policies, settings))
         watches = {name: FailureWatch(len(corpus.modules), f"modules (with {name})") for name in (DEFAULT, policy.name)}
         for job, rollout in pool.rollouts(jobs):

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compiler_opt.evaluation.history import Curve, History, smoothed
+from compiler_opt.evaluation.importance import Importance
 from compiler_opt.evaluation.results import DEFAULT, Evaluation
 from compiler_opt.report.formatting import MINUS, change_text, plot_label
 
@@ -46,6 +47,7 @@ _LINE_STYLES = ("-", "--", ":")
 _PERCENT_TICKS = FuncFormatter(lambda value, _: f"{value:+g}%".replace("-", MINUS) if value else "0%")
 _MARKERS = "osD^vP"
 _MAX_PROJECTS = 60
+_MAX_FEATURES = 60
 
 
 def project_bars(evaluation: Evaluation) -> Markup:
@@ -232,6 +234,32 @@ def comparison_curves(
     if curves:
         _legend(axes, ncols=5)
     return _svg(figure, "comparison"), _svg_file(figure, "comparison")
+
+
+def importance_bars(importances: Sequence[Importance]) -> str:
+    """An SVG file: the share of decisions that each feature changes, with intervals; the first feature on top."""
+    shown = importances[:_MAX_FEATURES][::-1]
+    figure = _bar_figure(len(shown))
+    axes = figure.subplots()
+    places = np.arange(len(shown))
+    values = np.array([each.changed.value for each in shown])
+    bounds = np.array([[each.changed.low, each.changed.high] for each in shown]).T  # [2, features]
+    reach = np.abs(bounds - values)
+    axes.barh(
+        places,
+        100 * values,
+        height=0.62,
+        color=_COLORS["accent"],
+        xerr=100 * reach,
+        error_kw={"ecolor": _COLORS["text"], "elinewidth": 1, "capsize": 2},
+    )
+    axes.set_yticks(places, [plot_label(each.feature) for each in shown])
+    axes.set_ylim(-0.6, len(shown) - 0.4)
+    axes.set_xlim(0, 105 * max(float(bounds.max()), 1e-3))
+    _style(axes, "decisions that change when the feature is shuffled")
+    # Shares have no sign.
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+    return _svg_file(figure, "importance")
 
 
 def _percent(values: Sequence[float]) -> list[float]:

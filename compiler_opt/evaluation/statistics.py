@@ -82,8 +82,8 @@ def compare(
     totals = np.divide(sums[:, 1], sums[:, 0], out=np.ones(resamples), where=sums[:, 0] > 0) - 1.0
     means = sums[:, 2] / float(max(1, len(before)))
     return Comparison(
-        total=_estimate(relative_change(before.sum(), after.sum()), totals),
-        mean=_estimate(float(changes.mean()) if len(changes) else 0.0, means),
+        total=percentile_interval(relative_change(before.sum(), after.sum()), totals),
+        mean=percentile_interval(float(changes.mean()) if len(changes) else 0.0, means),
         median=float(np.median(changes)) if len(changes) else 0.0,
         wins=int((after < before).sum()),
         losses=int((after > before).sum()),
@@ -99,7 +99,8 @@ def compare_projects(
     return compare(baseline, other, [""] * len(baseline), seed=seed, resamples=resamples)
 
 
-def _estimate(value: float, resampled: NDArray[np.float64]) -> Estimate:
+def percentile_interval(value: float, resampled: NDArray[np.float64]) -> Estimate:
+    """A number, and the interval that holds `CONFIDENCE` of its resamples `[R]`, as much of them below as above."""
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail])
     return Estimate(float(value), float(low), float(high))

@@ -28,7 +28,7 @@ from compiler_opt.spaces.native import byte_rows, include_directory, native_blob
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import require_tensorflow
 
-_INT64 = np.dtype("i8")
+_INT64, _FLOAT = np.dtype("i8"), np.dtype("f4")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +38,12 @@ class EmbeddedModel:
     Attributes:
       class_name: of the class in namespace `llvm`, of its header and object, and in upper case of the CMake variables.
       advice: the tensor of a decision.
+      features: the tensors of all features, if some are not scalar int64; else none.
     """
 
     class_name: str
     advice: TensorSpec
+    features: tuple[TensorSpec, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_]\w*", self.class_name, re.ASCII):
@@ -51,7 +53,11 @@ class EmbeddedModel:
 EMBEDDED_MODELS: Mapping[str, EmbeddedModel] = {
     "inlining": EmbeddedModel("InlinerSizeModel", TensorSpec("inlining_decision", _INT64, (1,))),
     "regalloc_eviction": EmbeddedModel("RegAllocEvictModel", TensorSpec("index_to_evict", _INT64, (1,))),
-    "regalloc_priority": EmbeddedModel("RegAllocPriorityModel", TensorSpec("priority", np.dtype("f4"), (1,))),
+    "regalloc_priority": EmbeddedModel(
+        "RegAllocPriorityModel",
+        TensorSpec("priority", _FLOAT, (1,)),
+        (TensorSpec("li_size", _INT64, (1,)), TensorSpec("stage", _INT64, (1,)), TensorSpec("weight", _FLOAT, (1,))),
+    ),
 }
 """By problem, as in `llvm/lib/{Analysis,CodeGen}/CMakeLists.txt`."""
 
@@ -60,7 +66,7 @@ _TIMEOUT_S = 300.0
 _AOT_TIMEOUT_S = 900.0
 _AOT_MEMORY_BYTES = 1 << 36  # address space, much of which TensorFlow only reserves
 SAVED_MODEL_FILE = "saved_model.pb"
-_C_TYPES = {_INT64: "int64_t", np.dtype("f4"): "float"}
+_C_TYPES = {_INT64: "int64_t", _FLOAT: "float"}
 
 
 def header_text(weights: NetworkWeights, model: EmbeddedModel) -> str:

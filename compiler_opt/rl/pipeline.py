@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from compiler_opt import pretrained
 from compiler_opt.checked_values import Json
+from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.traces import TraceDescription, meta_path
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -325,6 +326,7 @@ def train(
     vocabulary_dir: Path | None = None,
     num_workers: int | None = None,
     niceness: int = 0,
+    kept_files: KeptFiles | None = None,
     validation: Corpus | None = None,
 ) -> NetworkWeights:
     """Trains a policy on a corpus by reinforcement learning; killed at any moment, the same call resumes.
@@ -338,6 +340,7 @@ def train(
       vocabulary_dir: the vocabulary's folder; not used with a policy to start from, which has its own vocabulary.
       num_workers: compilers at a time; one per CPU by default.
       niceness: of the compilers, so that the learner and other programs of the machine go first; 0 to 19.
+      kept_files: where to keep the files of compilations; None removes them.
       validation: the modules by which the best policy is found, of other projects; by default the last policy is saved.
 
     Raises:
@@ -363,7 +366,7 @@ def train(
         from compiler_opt.rl import training_loop
 
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
-        with WorkerPool(toolchain, problem, num_workers, niceness=niceness) as pool:
+        with WorkerPool(toolchain, problem, num_workers, niceness=niceness, kept_files=kept_files) as pool:
             context = TrainingContext(
                 root_dir,
                 corpus,

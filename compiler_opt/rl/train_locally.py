@@ -45,6 +45,7 @@ _VALIDATION_PATH = flags.DEFINE_string(
 )
 _NUM_MODULES = flags.DEFINE_integer("num_modules", None, "Modules per iteration; train_eval.num_modules in gin.", 1)
 _MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Time to train for; train_eval.max_minutes in gin.", 0)
+_EXPLICIT_TEMPS = shared_flags.ExplicitTempsFlags()
 _PROFILE = flags.DEFINE_bool(
     "profile", False, f"Print at the end where the time of the iterations went, and draw it, as {PICTURE_FILE}."
 )
@@ -84,6 +85,7 @@ def entry() -> None:
         vocabulary_dir=Path(_VOCAB_PATH.value) if _VOCAB_PATH.value else None,
         num_workers=_NUM_WORKERS.value,
         niceness=_NICENESS.value,
+        kept_files=_EXPLICIT_TEMPS.kept_files(),
         validation=validation,
     )
     if weights.margin == ALWAYS_DEFAULT:

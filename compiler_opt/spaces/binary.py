@@ -23,7 +23,7 @@ from compiler_opt.policies.policy import ConstantPolicy, Decider, FeaturePolicy,
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.distributions import bernoulli_log_probs
-from compiler_opt.spaces.learned_policy import LearnedPolicy, outputs
+from compiler_opt.spaces.learned_policy import GreedyDecisions, LearnedPolicy, NetworkInputs, outputs
 from compiler_opt.spaces.native import native_blob
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 from compiler_opt.tensor_spec import TensorSpec
@@ -120,8 +120,13 @@ class BinaryPolicy(LearnedPolicy):
 
     def logits(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
         """Logits of many decisions: features `[T]` by name to `[T, 2]` float32."""
-        columns = [np.asarray(features[name]).reshape(-1) for name in self.weights.features]
-        return outputs(self.weights, self.encoder.ranks(np.stack(columns, axis=-1)))
+        return outputs(self.weights, self.network_inputs(features).ranks)
+
+    def greedy_decisions(self, inputs: NetworkInputs, default: np.ndarray) -> GreedyDecisions:
+        off, on = outputs(self.weights, inputs.ranks).astype(np.float64).T
+        difference = on - off
+        advice = np.where(np.abs(difference) < self.weights.margin, default, difference > 0)
+        return GreedyDecisions(advice, advice, lambda actions: bernoulli_log_probs(actions, difference))
 
 
 @functools.lru_cache(_MAX_TABLES)

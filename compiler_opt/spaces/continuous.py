@@ -20,7 +20,7 @@ from compiler_opt.policies.policy import Decider
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.distributions import gaussian_log_density, mean_and_log_deviation, normals
-from compiler_opt.spaces.learned_policy import LearnedPolicy, outputs
+from compiler_opt.spaces.learned_policy import GreedyDecisions, LearnedPolicy, NetworkInputs, outputs
 from compiler_opt.spaces.native import native_blob
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -138,8 +138,17 @@ class ContinuousPolicy(LearnedPolicy):
 
     def means(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
         """The greedy actions of many decisions: features `[T]` by name to `[T]` float64."""
-        columns = [np.asarray(features[name], np.float64).reshape(-1) for name in self.weights.features]
-        return mean_and_log_deviation(outputs(self.weights, self.encoder.ranks(np.stack(columns, axis=-1))))[0]
+        return self._gaussians(self.network_inputs(features))[0]
+
+    def greedy_decisions(self, inputs: NetworkInputs, default: np.ndarray) -> GreedyDecisions:
+        del default
+        mean, log_deviation = self._gaussians(inputs)
+        advice = self.quantizer.to_advice(mean)
+        return GreedyDecisions(advice, mean, lambda actions: gaussian_log_density(actions, mean, log_deviation))
+
+    def _gaussians(self, inputs: NetworkInputs) -> tuple[np.ndarray, np.ndarray]:
+        """Means and log deviations, `[T]` float64 each."""
+        return mean_and_log_deviation(outputs(self.weights, inputs.ranks))
 
 
 class _ContinuousDecider(Decider):

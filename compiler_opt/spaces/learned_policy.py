@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +16,48 @@ from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 
 _MAX_CACHED = 8
 """Cached encoders: a run has one policy at a time, an evaluation a few."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkInputs:
+    """What a network observes in T decisions, in R rows of F features: one per decision, or one per legal candidate.
+
+    Attributes:
+      ranks: `[R, F]` float32, the quantile ranks of the features.
+      decisions: `[R]` int64, ascending from 0 to T - 1: the decision that each row belongs to. Each decision has a row.
+    """
+
+    ranks: np.ndarray
+    decisions: np.ndarray
+
+    @property
+    def starts(self) -> np.ndarray:
+        """`[T]`, the first row of each decision."""
+        return np.flatnonzero(np.diff(self.decisions, prepend=-1))
+
+    def take(self, indices: np.ndarray) -> "NetworkInputs":
+        """The decisions of these indices `[N]`, which may occur several times, numbered from 0 to N - 1."""
+        starts = self.starts
+        lengths = np.diff(starts, append=len(self.decisions))[indices]
+        decisions = np.repeat(np.arange(len(indices)), lengths)
+        places = np.arange(len(decisions)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return NetworkInputs(self.ranks[starts[indices][decisions] + places], decisions)
+
+
+@dataclasses.dataclass(frozen=True)
+class GreedyDecisions:
+    """The T decisions of a greedy policy, and how likely others would have been under a policy that samples.
+
+    Attributes:
+      advice: `[T]`, what the compiler is told; for candidates, the row in `NetworkInputs`.
+      actions: `[T]`, the same before quantization.
+      log_probs: log probabilities of actions, `[T]` to `[T]` float64, at temperature 1; densities, if they are
+        continuous. The margin has no part in them.
+    """
+
+    advice: np.ndarray
+    actions: np.ndarray
+    log_probs: Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -107,6 +149,28 @@ class LearnedPolicy(Policy):
     def check_header(self, header: Header) -> None:
         """Raises PolicyError if features are missing, or their tensors have the wrong type or shape."""
         self.check(header.names)
+
+    def used_features(self, compiler_features: Collection[str]) -> Sequence[str]:
+        """The features that `network_inputs` reads, among those of a compiler that passes `check`."""
+        del compiler_features
+        return self.needed_features
+
+    def network_inputs(self, features: Mapping[str, np.ndarray]) -> NetworkInputs:
+        """What the network observes in T decisions: features by name, as the compiler sends them, `[T, ...]`."""
+        columns = [np.asarray(features[name]).reshape(-1) for name in self.weights.features]
+        return NetworkInputs(self.encoder.ranks(np.stack(columns, axis=-1)), np.arange(len(columns[0])))
+
+    def greedy_decisions(self, inputs: NetworkInputs, default: np.ndarray) -> GreedyDecisions:
+        """What the policy decides, whatever its temperature.
+
+        Args:
+          inputs: of T decisions.
+          default: `[T]`, the compiler's own decisions, which a policy with a margin takes where it is uncertain.
+
+        Raises:
+          PolicyError: policies of this action space cannot be evaluated so.
+        """
+        raise PolicyError(f"{self.origin}: its action space has no evaluation of many decisions at a time")
 
     def logged_log_probs(self, actions: np.ndarray, logits: np.ndarray) -> np.ndarray:
         """Log probabilities `[T]` float32 of actions that were sampled in the compiler.

@@ -18,7 +18,7 @@ from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.policy import Decider, Policy, UsesFeatures, deciding_by, uniforms
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.action_space import ActionSpace
-from compiler_opt.spaces.learned_policy import LearnedPolicy, outputs
+from compiler_opt.spaces.learned_policy import GreedyDecisions, LearnedPolicy, NetworkInputs, outputs
 from compiler_opt.spaces.native import native_blob
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -169,6 +169,28 @@ class MaskedCategoricalPolicy(LearnedPolicy):
     def start(self, header: Header, seed: int) -> Decider:
         self.check_header(header)
         return _MaskedCategoricalDecider(self, header, seed)
+
+    def used_features(self, compiler_features: Collection[str]) -> Sequence[str]:
+        return self.inputs.used(compiler_features)
+
+    def network_inputs(self, features: Mapping[str, np.ndarray]) -> NetworkInputs:
+        """The legal candidates of each decision; raises ProtocolError if a decision has none."""
+        legal = self.inputs.legal(features)
+        if not legal.any(axis=1).all():
+            raise ProtocolError(f"{self.origin}: a decision without a legal candidate")
+        return NetworkInputs(self.encoder.ranks(self.inputs.values(features)[legal]), legal.nonzero()[0])
+
+    def greedy_decisions(self, inputs: NetworkInputs, default: np.ndarray) -> GreedyDecisions:
+        del default
+        scores = outputs(self.weights, inputs.ranks)[:, 0].astype(np.float64)
+        starts, decisions = inputs.starts, inputs.decisions
+        best = np.maximum.reduceat(scores, starts)[decisions]
+        # The first of the best.
+        rows = np.flatnonzero(scores == best)
+        chosen = rows[np.unique(decisions[rows], return_index=True)[1]]
+        log_totals = np.log(np.add.reduceat(np.exp(scores - best), starts))[decisions]
+        log_probs = scores - best - log_totals
+        return GreedyDecisions(chosen, chosen, lambda actions: log_probs[actions])
 
 
 class _MaskedCategoricalDecider(Decider):

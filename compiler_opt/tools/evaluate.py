@@ -16,7 +16,6 @@ from absl import flags
 from compiler_opt import pretrained
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy, check_embedded_model
 from compiler_opt.corpus.command_lines.command_line import optimization_level
-from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import report
@@ -59,6 +58,7 @@ _TIMEOUT_S = flags.DEFINE_float(
 )
 _TRAINING_LOG = shared_flags.path("training_log", "Folder or history.jsonl of a training, to plot it.")
 _KEEP_OBJECTS = shared_flags.path("keep_objects", "Folder to keep all objects in; by default they are deleted.")
+_EXPLICIT_TEMPS = shared_flags.ExplicitTempsFlags()
 _GIN = gin_settings.GinFlags(
     "Gin files; settings of rollout, inlining and problem_config (by default the policy's) apply here."
 )
@@ -82,7 +82,7 @@ def entry() -> None:
         learned = problem.load_policy(pretrained.folder(policy), margin=_MARGIN.value)
     elif _MARGIN.value is not None:
         raise ConfigError("--margin: the model that is built into the compiler has none; leave it out")
-    corpus = _configured(corpus, settings["problem_config"], learned, policy)
+    corpus = shared_flags.configured(corpus, settings["problem_config"], learned, policy)
     others = baselines(problem, None if _BASELINES.value is None else [name for name in _BASELINES.value if name])
     history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
@@ -118,6 +118,7 @@ def entry() -> None:
                 seed=_SEED.value,
                 rollout=gin_settings.override(settings["rollout"], timeout_s=_TIMEOUT_S.value),
                 keep_objects=keep_objects,
+                kept_files=_EXPLICIT_TEMPS.kept_files(),
             ),
             provenance=_provenance(corpus, learned, toolchain, policy),
             on_rollout=advance,
@@ -125,19 +126,6 @@ def entry() -> None:
         page = report.write(evaluation, output_path, history)
     echo(report.terminal_table(evaluation))
     print(f"report: {page}")
-
-
-def _configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | None, policy_name: str) -> Corpus:
-    """The corpus with the flags that gin gives or, if it gives none, with those that the policy was trained with."""
-    if given or policy is None:
-        return corpus.configured(given) if given else corpus
-    recorded = ProblemConfig.from_json(policy.weights.metadata)
-    try:
-        # The policy is untrusted, even if the corpus is trusted.
-        recorded.check()
-    except ConfigError as error:
-        raise ConfigError(f"--policy_path={policy_name}: was trained with flags that cannot be used: {error}") from None
-    return corpus.configured(recorded) if recorded else corpus
 
 
 def _provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain, policy_name: str) -> dict[str, str]:

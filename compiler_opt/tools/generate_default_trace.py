@@ -43,6 +43,7 @@ _POLICY_PATH = shared_flags.policy("policy_path", "A policy to compare with the 
 _OUTPUT_PERFORMANCE_PATH = shared_flags.path(
     "output_performance_path", "The CSV file to write: module, identifier, default_score, policy_score."
 )
+_EXPLICIT_TEMPS = shared_flags.ExplicitTempsFlags()
 _GIN = gin_settings.GinFlags("Gin files; settings of rollout, problem_config and inlining apply here.")
 
 
@@ -74,7 +75,8 @@ def entry() -> None:
     if policy is not None:
         policy.check(support.feature_names)
 
-    with WorkerPool(toolchain, problem, _NUM_WORKERS.value) as pool:
+    kept_files = _EXPLICIT_TEMPS.kept_files()
+    with WorkerPool(toolchain, problem, _NUM_WORKERS.value, kept_files=kept_files) as pool:
         about = {"module_filter": _CORPUS.pattern, "sampling_rate": _SAMPLING_RATE.value, "seed": _SEED.value}
         trace = record_default_trace(
             corpus, problem, toolchain, pool, output_path, modules=modules, settings=settings, about=about

@@ -10,11 +10,14 @@ from typing import Any
 
 from absl import flags
 
+from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
+from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, ml_compiler_opt
 
 flags.disclaim_key_flags()
@@ -69,12 +72,12 @@ def policies(name: str, text: str) -> "flags.FlagHolder[Any]":
 class CorpusFlags:
     """`--data_path`, `--trust_corpus` and, for most commands, `--module_filter`."""
 
-    def __init__(self, *, module_filter: bool = True) -> None:
+    def __init__(self, *, module_filter: bool = True, required: bool = True) -> None:
         self.data_path = flags.DEFINE_string(
             "data_path",
             None,
             "The corpus: a folder, or a URL such as s3://BUCKET/CORPUS, which needs fsspec and is cached locally.",
-            required=True,
+            required=required,
         )
         self._trust_corpus = flags.DEFINE_bool("trust_corpus", False, TRUST_CORPUS)
         self._module_filter: flags.FlagHolder[str | None] | None = None
@@ -96,8 +99,10 @@ class CorpusFlags:
 
         Raises:
           CorpusError: there is none, or it is not usable.
-          ConfigError: the flags cannot be changed so.
+          ConfigError: the flags cannot be changed so, or there is no `--data_path`.
         """
+        if self.data_path.value is None:
+            raise ConfigError("expected --data_path, the corpus; see --help")
         return self.load_other(self.data_path.value, problem_config)
 
     def load_other(self, path: str, problem_config: ProblemConfig = ProblemConfig()) -> Corpus:
@@ -112,6 +117,23 @@ class CorpusFlags:
           ConfigError: none does, or it is not a regular expression.
         """
         return corpus.filter(self.pattern) if self.pattern else corpus
+
+
+def configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | None, policy_name: str) -> Corpus:
+    """The corpus with the flags that gin gives or, if it gives none, with those that the policy was trained with.
+
+    Raises:
+      ConfigError: the flags cannot be changed so.
+    """
+    if given or policy is None:
+        return corpus.configured(given) if given else corpus
+    recorded = ProblemConfig.from_json(policy.weights.metadata)
+    try:
+        # The policy is untrusted, even if the corpus is trusted.
+        recorded.check()
+    except ConfigError as error:
+        raise ConfigError(f"--policy_path={policy_name}: was trained with flags that cannot be used: {error}") from None
+    return corpus.configured(recorded) if recorded else corpus
 
 
 def clang_path(
@@ -165,6 +187,27 @@ def clang(flag: "flags.FlagHolder[str | None]", in_gin: str | None) -> str | Non
     if flag.value is not None and in_gin is not None and flag.value != in_gin:
         raise ConfigError(f"--clang_path={flag.value}: gin names another, {in_gin}; leave one of them out")
     return in_gin if flag.value is None else flag.value
+
+
+class ExplicitTempsFlags:
+    """`--explicit_temps_dir` and `--explicit_temps_mb`, of commands that compile a corpus."""
+
+    def __init__(self) -> None:
+        self._folder = path(
+            "explicit_temps_dir",
+            "Folder to keep the files of all compilations in, as MODULE/POLICY-SEED: command, input, object, log, end "
+            "of stderr. By default they are removed.",
+        )
+        self._max_mb = flags.DEFINE_integer(
+            "explicit_temps_mb", 1024, "How large --explicit_temps_dir may become, in megabytes; then it is left.", 1
+        )
+
+    def kept_files(self) -> KeptFiles | None:
+        """Where to keep files, if anywhere; raises OutputError if nothing can be written there."""
+        if self._folder.value is None:
+            return None
+        check_folder_writable(self._folder.value)
+        return KeptFiles(self._folder.value.resolve(), self._max_mb.value * 1_000_000)
 
 
 class TaskFlag:

@@ -142,9 +142,12 @@ def test_a_run_and_more_of_it(clang_path: str, tmp_path: Path) -> None:
         written_ns = network.stat().st_mtime_ns
         run.finish()
         assert (run.history(), network.stat().st_mtime_ns) == (before, written_ns)
-    run.finish("--gin_bindings=train_eval.num_iterations=3", *options)
+    temps = tmp_path / "temps"
+    run.finish("--gin_bindings=train_eval.num_iterations=3", f"--explicit_temps_dir={temps}", *options)
     assert run.history()[:2] == before
     run.check_complete(3)
+    # The compilations of the third iteration.
+    assert len(list(temps.rglob("command.txt"))) == len(list(temps.rglob("module.o"))) == 9
     recorded = NetworkWeights.load(run.root_dir / "policy").metadata.get("problem_config", {})
     assert recorded.get("flags_to_add", []) == (["-mllvm", "-unroll-count=1"] if options else [])
     assert (run.root_dir / "decisions.json").exists() == bool(options)

@@ -52,8 +52,11 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
         "--num_workers=2",
         "--baselines=never",
         f"--training_log={tmp_path}",
+        f"--explicit_temps_dir={tmp_path / 'temps'}",
     )
     assert result.returncode == 0, result.stderr
+    kept = {path.name for path in (tmp_path / "temps" / "plain" / "list.c.o").iterdir()}
+    assert {name.rpartition("-")[0] for name in kept} == {"compiler", "policy", "never"}
     assert sorted(path.name for path in output.iterdir()) == [
         "modules.csv",
         "projects.csv",

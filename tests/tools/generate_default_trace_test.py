@@ -62,6 +62,7 @@ def output(corpus: Corpus, toolchain: Toolchain, policy_path: Path, tmp_path_fac
         "--gin_bindings=problem_config.flags_to_replace={'-tune-cpu': 'x86-64'}",
         f"--policy_path={policy_path}",
         f"--output_performance_path={path / 'performance.csv'}",
+        f"--explicit_temps_dir={path / 'temps'}",
     )
     assert status == 0, errors
     assert "3 modules" in out
@@ -98,6 +99,17 @@ def test_replaying_a_trace_gives_the_plain_object_and_the_same_features(
         assert objects[0].read_bytes() == objects[1].read_bytes()
         for name, values in features.items():
             np.testing.assert_array_equal(values, replayed.features()[name].reshape(-1), err_msg=f"{module} {name}")
+
+
+def test_explicit_temps(output: Path, corpus: Corpus, toolchain: Toolchain) -> None:
+    """Of each module under the default and under the policy; the objects are those that were measured."""
+    for module in corpus.modules:
+        folders = sorted(path.name for path in (output / "temps" / module.name).iterdir())
+        assert folders == ["default-0", "policy-0"]
+        for folder in folders:
+            place = output / "temps" / module.name / folder
+            assert f" {toolchain.clang} " in f" {(place / 'command.txt').read_text()} "
+            assert (place / "module.o").read_bytes().startswith(b"\x7fELF")
 
 
 def test_the_description_of_the_trace(output: Path, toolchain: Toolchain) -> None:

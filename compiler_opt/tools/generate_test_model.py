@@ -1,0 +1,51 @@
+"""Writes a small policy with random weights, in LLVM's forms: for tests of compilers that load a model.
+
+    python -m compiler_opt.tools.generate_test_model --compile_task=inlining --output_path=$MODEL
+
+The folder is that of a trained policy, with LLVM's names and types of features and advice: a SavedModel, of which
+LLVM's build makes a model for the release mode, and for inlining `model.tflite` and `output_spec.json` for the
+development mode. The same seed gives the same weights.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from compiler_opt.errors import ConfigError
+from compiler_opt.export.average import save_in_all_forms
+from compiler_opt.export.random_policy import random_policy
+from compiler_opt.files import check_folder_writable
+from compiler_opt.policies.vocabulary import load_vocabulary
+from compiler_opt.rl import pipeline
+from compiler_opt.tools import entry_point, shared_flags
+
+_OUTPUT_PATH = shared_flags.required_path("output_path", "Folder of the policy, which is replaced if it exists.")
+_COMPILE_TASK = shared_flags.TaskFlag("inlining")
+_VOCAB_PATH = shared_flags.path("vocab_path", "The vocabulary; by default the one that ships for the problem.")
+_HIDDEN_UNITS = flags.DEFINE_list("fc_layer_params", ["16"], "Comma-separated units of the hidden layers.")
+_SEED = shared_flags.seed("the weights")
+
+
+def _check_units(values: list[str]) -> bool:
+    return all(value.isdecimal() and int(value) > 0 for value in values)
+
+
+flags.register_validator("fc_layer_params", _check_units, "expected numbers over 0, such as 64,64")
+
+
+@entry_point.command
+def entry() -> None:
+    output: Path = _OUTPUT_PATH.value
+    problem = _COMPILE_TASK.load()
+    vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem)
+    if vocabulary is None:
+        raise ConfigError(f"--vocab_path: no vocabulary ships for {problem.name}; give one of generate_vocab.py")
+    quantiles = load_vocabulary(vocabulary, problem.feature_names)
+    weights = random_policy(problem, quantiles, [int(units) for units in _HIDDEN_UNITS.value], seed=_SEED.value)
+    check_folder_writable(output.parent)
+    save_in_all_forms(weights, output)
+    print(f"{output}: {weights.metadata['method']}")
+
+
+if __name__ == "__main__":
+    entry()
