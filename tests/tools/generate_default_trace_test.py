@@ -144,7 +144,7 @@ def test_the_comparison_with_a_policy(output: Path, corpus: Corpus, toolchain: T
 
 
 def test_no_other_files_are_written(output: Path) -> None:
-    assert sorted(path.name for path in output.iterdir()) == ["performance.csv", "trace", "trace.meta.json"]
+    assert sorted(path.name for path in output.iterdir()) == ["performance.csv", "temps", "trace", "trace.meta.json"]
 
 
 def test_traces_are_reproducible_and_name_failures(

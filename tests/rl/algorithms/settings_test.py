@@ -17,7 +17,7 @@ from compiler_opt.tools import gin_settings
         ("reinforce.learning_rate = 0", "learning_rate: expected a number over 0, found 0"),
         ("reinforce.averaging = 1", "averaging: expected at least 0 and less than 1, found 1"),
         ("es.optimiser = 'adam'", "optimiser"),
-        ("es.optimizer = 'sgd'", "optimizer: expected 'plain', 'momentum' or 'adam', found 'sgd'"),
+        ("es.optimizer = 'sgd'", "optimizer: expected 'plain', 'momentum', 'adam' or 'trust_region', found 'sgd'"),
         ("es.noise = -1", "noise: expected a number over 0, found -1"),
         ("ppo.kl_target = -0.1", "kl_target: expected at least 0, found -0.1"),
     ],
