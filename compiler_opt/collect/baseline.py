@@ -226,29 +226,25 @@ def count_decisions(
       PolicyError: the compiler does not send its own decisions for this problem.
     """
     counts: dict[str, int] = {}
-    failures: dict[str, str] = {}
-    transient: set[str] = set()
+    failed: dict[str, Rollout] = {}
 
     def add(rollout: Rollout) -> None:
-        name = rollout.module
-        failures.pop(name, None)
-        transient.discard(name)
-        if rollout.failure is None:
+        failed.pop(rollout.module, None)
+        if rollout.failure is not None:
+            failed[rollout.module] = rollout
+        else:
             # A module without decisions has no trajectory.
-            counts[name] = 0 if rollout.trajectory is None else len(rollout.trajectory)
-            return
-        failures[name] = rollout.failure
-        if rollout.is_transient:
-            transient.add(name)
+            counts[rollout.module] = 0 if rollout.trajectory is None else len(rollout.trajectory)
 
     rollouts = traces.default_trace(modules, problem, pool, settings)
     for rollout in tqdm(rollouts, "decisions", len(modules), unit="module", disable=None):
         add(rollout)
     # As for the scores, what has failed is repeated.
-    failed = [module for module in modules if module.name in failures]
-    for _, rollout in pool.rollouts([Job(module, traces.default_policy(problem), 0, settings) for module in failed]):
+    again = [module for module in modules if module.name in failed]
+    for _, rollout in pool.rollouts([Job(module, traces.default_policy(problem), 0, settings) for module in again]):
         add(rollout)
-    return DecisionCounts(counts, failures, not transient)
+    failures = {name: str(rollout.failure) for name, rollout in failed.items()}
+    return DecisionCounts(counts, failures, not any(rollout.is_transient for rollout in failed.values()))
 
 
 def cached_decision_counts(

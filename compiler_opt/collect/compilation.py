@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,11 +74,11 @@ class CompilerProcess:
 
     Attributes:
       result: of the process.
-      variables: of its environment, those that we have set for it.
+      variables: of its environment; None for this process's.
     """
 
     result: processes.ProcessResult
-    variables: Mapping[str, str]
+    variables: Mapping[str, str] | None
 
 
 class DefaultPolicy(FeaturePolicy):
@@ -271,8 +270,7 @@ class Compilation:
           ResourceError: it ran out of memory or disk.
         """
         self.cpu_s += process.cpu_s
-        own = {name: value for name, value in (variables or {}).items() if os.environ.get(name) != value}
-        self.processes.append(CompilerProcess(process, own))
+        self.processes.append(CompilerProcess(process, variables))
         if not process.ok:
             has_less_disk = self.file_bytes < self.settings.file_bytes
             if process.lacked_resources or (has_less_disk and process.returncode == -signal.SIGXFSZ):

@@ -101,7 +101,8 @@ def _described(compilation: Compilation, failure: str) -> str:
     if failure:
         lines.append(f"failure: {failure}")
     for process in compilation.processes:
-        words = [f"{name}={value}" for name, value in process.variables.items()]
+        variables = (process.variables or {}).items()
+        words = [f"{name}={value}" for name, value in variables if os.environ.get(name) != value]
         words += process.result.command
         status = "timed out" if process.result.timed_out else f"exit status {process.result.returncode}"
         lines += ["", shlex.join(words), f"{status}, {process.result.cpu_s:.3f} CPU s"]

@@ -77,6 +77,7 @@ class DecisionSample:
         """
         self._policy.check(features)
         self.num_seen += len(default)
+        # A copy, so that what is not kept is freed.
         added = _Kept(
             self._rng.random(len(default)),
             {name: features[name] for name in self._policy.used_features(tuple(features))},

@@ -7,13 +7,12 @@ The policies must share their vocabulary and their number of layers. The result 
 
 from pathlib import Path
 
-from absl import flags
-
+from compiler_opt import pretrained
 from compiler_opt.export.average import save_average
 from compiler_opt.files import check_folder_writable
 from compiler_opt.tools import entry_point, shared_flags
 
-_POLICY_PATH = flags.DEFINE_multi_string("policy_path", None, "Folder of a policy; give two or more.", required=True)
+_POLICY_PATH = shared_flags.policies("policy_path", "A policy; give two or more.", required=True)
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder of the new policy, which is replaced if it exists.")
 
 
@@ -21,7 +20,7 @@ _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder of the new poli
 def entry() -> None:
     output: Path = _OUTPUT_PATH.value
     check_folder_writable(output.parent)
-    weights = save_average([Path(path) for path in _POLICY_PATH.value], output)
+    weights = save_average([pretrained.folder(path) for path in _POLICY_PATH.value], output)
     layers = "-".join(str(len(bias)) for bias in weights.biases)
     print(f"{output}: the mean of {len(_POLICY_PATH.value)} policies, dense layers {layers}")
 

@@ -17,9 +17,7 @@ from compiler_opt.export.combination import save_combination
 from compiler_opt.files import check_folder_writable
 from compiler_opt.tools import entry_point, shared_flags
 
-_POLICY_PATH = flags.DEFINE_multi_string(
-    "policy_path", None, "Folder of a policy, or pretrained:NAME; give two or more.", required=True
-)
+_POLICY_PATH = shared_flags.policies("policy_path", "A policy; give two or more.", required=True)
 _FEATURE = flags.DEFINE_string("feature", None, "The feature that chooses the policy.", required=True)
 _THRESHOLD = flags.DEFINE_multi_float(
     "threshold", None, "The value from which on the next policy decides; give one less than policies.", required=True

@@ -64,9 +64,11 @@ def policy(name: str, text: str, *, required: bool = False) -> "flags.FlagHolder
     return flags.DEFINE(_PolicyParser(), name, None, f"{text} {_POLICY_FORMS}", required=required)
 
 
-def policies(name: str, text: str) -> "flags.FlagHolder[Any]":
+def policies(name: str, text: str, *, required: bool = False) -> "flags.FlagHolder[Any]":
     """A flag for several policies, as `policy`; an empty list if none is given."""
-    return flags.DEFINE_multi(_PolicyParser(), flags.ArgumentSerializer(), name, [], f"{text} {_POLICY_FORMS}")
+    default: list[str] | None = None if required else []
+    text = f"{text} {_POLICY_FORMS}"
+    return flags.DEFINE_multi(_PolicyParser(), flags.ArgumentSerializer(), name, default, text, required=required)
 
 
 class CorpusFlags:

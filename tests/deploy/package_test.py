@@ -15,7 +15,6 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "deploy.md"
 
 
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
-@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
 def test_a_debian_package(compiler: Compiler, deployment: Deployment, tmp_path: Path) -> None:
     """Its first step, the deployment, is the tests' own."""
     blocks = re.findall(r"^```shell\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
