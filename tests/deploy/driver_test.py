@@ -124,6 +124,15 @@ def test_a_response_file_that_includes_itself_is_an_error_of_clangs(compiler: Co
     assert (driver.returncode, driver.stderr) == (plain.returncode, plain.stderr)
 
 
+@pytest.mark.parametrize(("mebibytes", "is_read"), [(15, True), (17, False)])
+def test_response_files_of_many_mebibytes_are_left_to_clang(
+    compiler: Compiler, place: Path, mebibytes: int, is_read: bool
+) -> None:
+    (place / "large.rsp").write_text("-Oz -c lean.c" + " " * (mebibytes << 20))
+    driver, plain = both(compiler, place, ["@large.rsp"])
+    assert (driver != plain) == is_read
+
+
 @pytest.mark.parametrize("name", LEAVES_ALONE)
 def test_the_policy_is_not_asked(damageable: Compiler, place: Path, name: str) -> None:
     (place / "objects").mkdir()

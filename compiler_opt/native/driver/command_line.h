@@ -53,6 +53,8 @@ inline std::vector<std::string> split_words(const std::string &text) {
 // The number of response or configuration files that are read for one command line. One that names itself never ends;
 // clang reports that.
 inline constexpr int kMaxFiles = 100;
+// The bytes of all response files of a command line, beyond which clang alone reads them.
+inline constexpr off_t kMaxResponseBytes = 16 << 20;
 
 // What clang's own configuration adds to a command line.
 struct Configuration {
@@ -162,7 +164,8 @@ class CommandLine {
       struct stat status;
       if (stat(path.c_str(), &status) != 0) {
         arguments_.push_back(argument);  // clang treats it as an input of that name
-      } else if (!S_ISREG(status.st_mode) || ++num_files_ > kMaxFiles) {
+      } else if (!S_ISREG(status.st_mode) || ++num_files_ > kMaxFiles ||
+                 (num_response_bytes_ += std::min(status.st_size, kMaxResponseBytes + 1)) > kMaxResponseBytes) {
         is_complete_ = false;
       } else {
         expand(split_words(read_file(path)));
@@ -334,6 +337,7 @@ class CommandLine {
 
   std::vector<std::string> arguments_;
   int num_files_ = 0;  // response files that were read
+  off_t num_response_bytes_ = 0;
   bool is_complete_ = true;
   bool only_inputs_ = false;
   bool stops_early_ = false;
