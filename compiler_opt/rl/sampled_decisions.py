@@ -105,29 +105,39 @@ class DecisionSampler:
             policy, context.config.rollouts_per_module, settings, min_decided=self._advantages.min_rollouts
         )
 
-    def batch(self, groups: Sequence[Group]) -> Batch:
-        """All decisions of the groups, of which there is at least one."""
-        with self._context.stopwatch.measure("credit"):
-            return self._batch(groups)
+    def batch(self, groups: Sequence[Group], rng: np.random.Generator, max_decisions: int | None = None) -> Batch:
+        """The decisions of the groups, of which there is at least one; at most so many, drawn without replacement.
 
-    def _batch(self, groups: Sequence[Group]) -> Batch:
+        Only these are encoded, but all of them define the scale of advantages.
+        """
+        with self._context.stopwatch.measure("credit"):
+            return self._batch(groups, rng, max_decisions)
+
+    def _batch(self, groups: Sequence[Group], rng: np.random.Generator, max_decisions: int | None) -> Batch:
         problem, head = self._context.problem, self._context.head
+        trajectories = [trajectory for group in groups for trajectory in group.trajectories()]
+        rows_of = iter(_drawn_rows([len(trajectory) for trajectory in trajectories], rng, max_decisions))
         observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
         actions, log_probs, values, returns, weights, is_last = [], [], [], [], [], []
         by_project = self._project_weights(groups)
         for group, group_advantages in zip(groups, self._advantages(groups, problem), strict=True):
             rewards = group.rewards(problem)
             for trajectory, advantage, reward in zip(group.trajectories(), group_advantages, rewards, strict=True):
-                for name, observed in head.observe(trajectory.features()).items():
+                rows = next(rows_of)
+                if not len(rows):
+                    continue
+                features = {name: feature[rows] for name, feature in trajectory.features().items()}
+                for name, observed in head.observe(features).items():
                     observations[name].append(observed)
                 sampled = trajectory.sampled_actions
-                actions.append(head.actions(trajectory.advice) if sampled is None else sampled)
+                actions.append((head.actions(trajectory.advice) if sampled is None else sampled)[rows])
                 assert trajectory.log_probs is not None
-                log_probs.append(trajectory.log_probs)
+                log_probs.append(trajectory.log_probs[rows])
+                advantage = advantage[rows]
                 values.append(advantage)
                 returns.append(advantage if self._advantages.uses_value_network else np.full_like(advantage, reward))
                 weights.append(np.full_like(advantage, by_project[group.project]))
-                is_last.append(np.arange(len(advantage)) == len(advantage) - 1)
+                is_last.append(rows == rows[-1])
         columns = (actions, log_probs, values, returns, weights, is_last)
         return Batch(
             {name: np.concatenate(parts) for name, parts in observations.items()},
@@ -152,3 +162,13 @@ class DecisionSampler:
         for group in groups:
             decisions[group.project] += sum(map(len, group.trajectories()))
         return project_weights(decisions, self._balance)
+
+
+def _drawn_rows(lengths: Sequence[int], rng: np.random.Generator, max_rows: int | None) -> list[np.ndarray]:
+    """Ascending indices of rows in each of several arrays of these lengths: all, or `max_rows` drawn at random."""
+    total = sum(lengths)
+    if max_rows is None or total <= max_rows:
+        return [np.arange(length) for length in lengths]
+    is_drawn = np.zeros(total, bool)
+    is_drawn[rng.choice(total, max_rows, replace=False, shuffle=False)] = True
+    return [np.flatnonzero(part) for part in np.split(is_drawn, np.cumsum(lengths)[:-1])]

@@ -29,7 +29,7 @@ from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 from compiler_opt.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
-    from compiler_opt.spaces.heads.categorical import RankedBinaryHead
+    from compiler_opt.spaces.heads.categorical import BinaryHead
 
 _MAX_TABLES = 8
 """Cached tables: a run has one policy at a time, an evaluation a few."""
@@ -45,11 +45,10 @@ class Binary(ActionSpace):
     ) -> "BinaryPolicy":
         return BinaryPolicy(weights, temperature=temperature, name=name, origin=origin)
 
-    def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "RankedBinaryHead":
-        from compiler_opt.spaces.heads.categorical import BinaryHead, RankedBinaryHead
+    def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "BinaryHead":
+        from compiler_opt.spaces.heads.categorical import BinaryHead
 
-        head_class = RankedBinaryHead if ir2vec.components(quantiles) else BinaryHead
-        return head_class(quantiles, compiler_features)
+        return BinaryHead(quantiles, compiler_features)
 
     def supported_features(self, feature_names: Sequence[str], compiler_features: Iterable[str]) -> tuple[str, ...]:
         """`feature_names`, and the embeddings or features of our plugin among those of the compiler."""

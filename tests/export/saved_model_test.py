@@ -71,7 +71,7 @@ def _saved_model_decisions(policy_dir: Path, observations: dict[str, np.ndarray]
 def _tensorflow_logits(weights: NetworkWeights, observations: dict[str, np.ndarray]) -> np.ndarray:
     head = BinaryHead(dict(zip(weights.features, weights.quantiles, strict=True)))
     actor = head.from_weights(weights, _ADVICE)
-    distribution, _ = actor(observations, step_type=(), network_state=())
+    distribution, _ = actor(head.observe(observations), step_type=(), network_state=())
     logits: np.ndarray = distribution.logits_parameter().numpy()
     return logits
 

@@ -22,6 +22,7 @@ from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.trace_files import Trace, TraceWriter
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.heads.categorical import BinaryHead
+from compiler_opt.spaces.heads.networks import RANKS
 from compiler_opt.tensor_spec import TensorSpec
 
 CONFIG = BehavioralCloningConfig(batch_size=64, num_epochs=20, learning_rate=1e-2, seed=3)
@@ -32,11 +33,17 @@ def examples(seed: int, count: int = 2000, costs: tuple[int, ...] = tuple(range(
     """Inline what costs less than 3."""
     rng = np.random.default_rng(seed)
     cost, noise = rng.choice(costs, count), rng.integers(0, 10, count)
-    return Examples({"cost": cost, "noise": noise}, (cost < 3).astype(np.int64), num_modules=1)
+    observations = BinaryHead(QUANTILES).observe({"cost": cost, "noise": noise})
+    return Examples(observations, (cost < 3).astype(np.int64), num_modules=1)
 
 
 def kind(*names: str) -> BinaryHead:
-    return BinaryHead(dict.fromkeys(names, np.arange(3.0)))
+    return BinaryHead(dict.fromkeys(names, np.arange(100.0)))
+
+
+def costs(examples: Examples) -> set[int]:
+    """Those of the last feature of a `kind`."""
+    return {round(100 * rank) - 1 for rank in examples.observations[RANKS][:, -1].tolist()}
 
 
 def clone(
@@ -56,7 +63,7 @@ def test_a_simple_rule_is_learnt() -> None:
 
 @pytest.mark.parametrize("smoothing", [0.03, 0.2])
 def test_probabilities_are_the_smoothed_labels(smoothing: float) -> None:
-    config = dataclasses.replace(CONFIG, label_smoothing=smoothing)
+    config = dataclasses.replace(CONFIG, label_smoothing=smoothing, num_epochs=60, patience=60)
     cloner = Cloner(BinaryHead(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
     cloned = cloner.clone(examples(1, costs=(-8, 8)), examples(2, costs=(-8, 8)))
     noise = np.arange(10)
@@ -75,7 +82,7 @@ def test_it_stops_early_and_keeps_the_best_epoch() -> None:
     assert cloned.best["iteration"] == len(losses) - 2
     # The network is that of the best epoch.
     held_out = examples(2)
-    logits = BinaryPolicy(cloned.weights).logits(held_out.observations)
+    logits = BinaryHead(QUANTILES).logits(cloned.weights, held_out.observations)
     assert ((logits[:, 1] > logits[:, 0]) == held_out.actions).mean() == cloned.best["accuracy"]
 
 
@@ -93,7 +100,7 @@ def test_the_measured_loss_is_the_one_that_is_trained() -> None:
     held_out = examples(1, 100)
     config = dataclasses.replace(CONFIG, num_epochs=1, batch_size=100)
     cloner = Cloner(BinaryHead(QUANTILES), "inlining_decision", NetworkConfig(fc_layer_params=(16,)), config)
-    logits = BinaryPolicy(cloner.weights()).logits(held_out.observations)
+    logits = BinaryHead(QUANTILES).logits(cloner.weights(), held_out.observations)
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     rows = np.arange(100)
     expected = -(0.97 * log_probs[rows, held_out.actions] + 0.03 * log_probs[rows, 1 - held_out.actions]).mean()
@@ -173,7 +180,7 @@ def test_all_examples_of_a_module_are_training_or_held_out(tmp_path: Path) -> No
     read: list[int] = []
     training, held_out = load_examples(trace, kind("other", "cost"), CONFIG, read.append)
     assert sum(read) == 20 * 21 / 2
-    sides = [set(part.observations["cost"].tolist()) for part in (training, held_out)]
+    sides = [costs(part) for part in (training, held_out)]
     assert not sides[0] & sides[1]
     assert sides[0] | sides[1] == set(range(20))
     assert {f"m{index}" for index in sides[1]} == held_out_modules({f"m{i}": "p" for i in range(20)}, 0.1, CONFIG.seed)
@@ -185,7 +192,7 @@ def test_a_long_trace_is_sampled(tmp_path: Path) -> None:
     trace = write(tmp_path / "trace", 60)
     training, held_out = load_examples(trace, kind("cost"), dataclasses.replace(CONFIG, max_decisions=400))
     assert 320 < len(training) + len(held_out) < 480
-    sides = [set(part.observations["cost"].tolist()) for part in (training, held_out)]
+    sides = [costs(part) for part in (training, held_out)]
     assert not sides[0] & sides[1]
 
 

@@ -17,7 +17,7 @@ from compiler_opt.rl.behavioral_cloning import Cloner, Examples
 from compiler_opt.rl.config import BehavioralCloningConfig, VocabularyConfig
 from compiler_opt.rl.quantiles import trace_quantiles
 from compiler_opt.rl.trace_files import Trace
-from compiler_opt.spaces.heads.categorical import RankedBinaryHead
+from compiler_opt.spaces.heads.categorical import BinaryHead
 from tests import programs
 from tests.ir2vec_vocabulary import write_vocabulary
 from tests.small_corpus import make_small_corpus
@@ -93,7 +93,7 @@ def test_what_only_embeddings_tell_is_cloned(place: Path) -> None:
     quantiles = load_vocabulary(place / "vocabulary", _INLINING.supported_features(batch.features))
     embeddings = {name: values for name, values in quantiles.items() if name.startswith("callee_embedding")}
     kind = _INLINING.head(embeddings, trace.features)
-    assert isinstance(kind, RankedBinaryHead) and kind.features == tuple(embeddings)
+    assert isinstance(kind, BinaryHead) and kind.features == tuple(embeddings)
     observations = kind.observe(batch.features)
     labels = (observations["quantile_ranks"][:, 3] > 0.5).astype(np.int64)
     examples = Examples(observations, labels, 2)

@@ -49,7 +49,7 @@ def test_a_decision_is_rewarded_for_what_comes_after_it_in_its_rollout() -> None
         novelty.rewarded(_batch(head, 2000, seed), rng)
     known, new = _batch(head, 400, 9), _batch(head, 400, 10, shift=10)
     # Only the third decision of each rollout leads to something new.
-    is_new = known.is_last
+    is_new = known.is_last[:, np.newaxis]
     observations = {
         name: np.where(is_new, new.observations[name], values) for name, values in known.observations.items()
     }

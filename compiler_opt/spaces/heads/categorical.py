@@ -9,9 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from tf_agents.networks import network
-from tf_agents.policies import actor_policy, greedy_policy, tf_policy
 from tf_agents.specs import tensor_spec
-from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
@@ -88,11 +86,17 @@ class CategoricalHead(Head):
         return tf.argmax(distribution.logits, axis=-1, output_type=tf.int64)
 
 
-class RankedBinaryHead(CategoricalHead):
-    """Advice 0 or 1, from scalar features of any type."""
+class BinaryHead(CategoricalHead):
+    """Advice 0 or 1, from scalar integers and elements of embeddings."""
 
     num_actions = 2
     noop_action = Binary.noop_action
+
+    def __init__(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec] = ()):
+        super().__init__(quantiles, compiler_features)
+        for name in self.features:
+            if ir2vec.tensor_and_place(name) is None:
+                self._dtypes.setdefault(name, np.dtype(np.int64))
 
     def check_examples(self, features: Sequence[TensorSpec], advice: TensorSpec) -> None:
         super().check_examples(features, advice)
@@ -100,34 +104,6 @@ class RankedBinaryHead(CategoricalHead):
             is_odd = spec.shape or (spec.dtype.kind == "f" and not ir2vec.components([spec.name]))
             if spec.name in self.features and is_odd:
                 raise PolicyError(f"expected the feature {spec.name} to be one integer, found {spec.to_json()}")
-
-
-class BinaryHead(RankedBinaryHead):
-    """Advice 0 or 1, from integer features.
-
-    Observations are the integers, `[N]` by feature; the first layer of the network encodes them.
-    """
-
-    def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {name: features[name].reshape(len(features[name])) for name in self.features}
-
-    def observation_spec(self) -> dict[str, tf.TensorSpec]:
-        return networks.integers_spec(self.features)
-
-    def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        values = np.stack([observations[name] for name in self.features], axis=-1)
-        return outputs(weights, self.encoder.ranks(values)).astype(np.float64)
-
-    def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
-        return networks.integers_actor(self.features, self.quantiles, self.action_spec(action_name), config, seed)
-
-    def encoding(self) -> tf.keras.layers.Layer:
-        return networks.QuantileInputs(self.features, self.quantiles)
-
-    def signature(self, weights: NetworkWeights, action_name: str) -> tf_policy.TFPolicy:
-        actor = self.from_weights(weights, action_name)
-        steps = ts.time_step_spec(self.observation_spec())
-        return greedy_policy.GreedyPolicy(actor_policy.ActorPolicy(steps, self.action_spec(action_name), actor))
 
 
 class MaskedCategoricalHead(CategoricalHead):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from tf_agents.networks import actor_distribution_network, network, value_network
+from tf_agents.networks import network, value_network
 from tf_agents.specs import distribution_spec, tensor_spec
 
 from compiler_opt.errors import PolicyError
@@ -45,26 +45,6 @@ class RankTable:
         return tf.transpose(tf.cast(reached, tf.float32) / self._lengths)
 
 
-class QuantileInputs(tf.keras.layers.Layer):
-    """Encodes integer features, by name int64 `[N]` or `[N, 1]`, as expanded quantile ranks `[N, 3 F]` float32."""
-
-    def __init__(self, features: Sequence[str], quantiles: Sequence[np.ndarray], **kwargs: Any):
-        super().__init__(**kwargs)
-        self._features = tuple(features)
-        # Arrays, because Keras wraps lists and walks all their numbers whenever it collects variables.
-        self._quantiles = tuple(np.asarray(column, np.float64) for column in quantiles)
-        self._table = RankTable(QuantileEncoder(quantiles).integer_thresholds)
-
-    def get_config(self) -> dict[str, Any]:
-        quantiles = [column.tolist() for column in self._quantiles]
-        return {**super().get_config(), "features": list(self._features), "quantiles": quantiles}
-
-    def call(self, inputs: Any) -> tf.Tensor:
-        by_name = inputs if isinstance(inputs, Mapping) else dict(zip(sorted(self._features), inputs, strict=True))
-        values = tf.reshape(tf.stack([by_name[name] for name in self._features]), [len(self._features), -1])  # [F, N]
-        return _expanded(self._table(values))
-
-
 class RankActor(network.DistributionNetwork):
     """Dense rectified layers over quantile ranks `[..., F]`, a linear layer, and a distribution of its outputs.
 
@@ -81,6 +61,7 @@ class RankActor(network.DistributionNetwork):
         seed: int,
     ):
         super().__init__(input_tensor_spec=observation, state_spec=(), output_spec=spec, name="actor")
+        # Keras ignores TensorFlow's global seed, so each layer gets one of its own.
         # Keras ignores TensorFlow's global seed, so each layer gets one of its own.
         units = config.fc_layer_params
         *hidden, last = (tf.keras.initializers.GlorotUniform(seed + layer) for layer in range(len(units) + 1))
@@ -140,26 +121,6 @@ def gaussian_actor(
         return tfp.distributions.Normal(mean, tf.exp(MIDDLE_LOG_DEVIATION + LOG_DEVIATION_RANGE * tf.tanh(raw)))
 
     return RankActor(observation, spec, config, 2, distribution, seed)
-
-
-def integers_actor(
-    features: Sequence[str],
-    quantiles: Sequence[np.ndarray],
-    action: tensor_spec.BoundedTensorSpec,
-    config: NetworkConfig,
-    seed: int,
-) -> actor_distribution_network.ActorDistributionNetwork:
-    """A categorical distribution over all actions, from integer features: TF-Agents' network on `QuantileInputs`."""
-    tf.random.set_seed(seed)
-    actor = actor_distribution_network.ActorDistributionNetwork(
-        integers_spec(features),
-        action,
-        preprocessing_combiner=QuantileInputs(features, quantiles),
-        fc_layer_params=config.fc_layer_params,
-        name="actor",
-    )
-    actor.create_variables()
-    return actor
 
 
 class ExpandedRanks(tf.keras.layers.Layer):
@@ -224,11 +185,6 @@ class AdviceNetwork(network.Network):
             columns.append(tf.cast(column, tf.float64))
         distribution, _ = self._actor({RANKS: self._table(tf.stack(columns))})
         return self._advice(distribution), network_state
-
-
-def integers_spec(features: Sequence[str]) -> dict[str, tf.TensorSpec]:
-    """Scalar int64 tensors by name."""
-    return {name: tf.TensorSpec((), tf.int64, name) for name in features}
 
 
 def assign(actor: network.DistributionNetwork, weights: NetworkWeights) -> None:

@@ -207,7 +207,7 @@ class DQN(Algorithm):
         return self._sampler.collection_policy(self._learner.weights(), self._learner.temperature)
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
-        batch = self._sampler.batch(groups)
+        batch = self._sampler.batch(groups, rng)
         value_correlation = self._learner.value_correlation(batch)
         self._num_updates += 1
         self._replay.add(self._num_updates, batch.sample_rollouts(self._config.max_decisions, rng).rows())

@@ -114,7 +114,8 @@ class SavingsLearner:
         return actor, loss
 
     def _columns(self, observations: np.ndarray) -> dict[str, tf.Tensor]:
-        return {name: tf.constant(observations[:, index]) for index, name in enumerate(self._head.features)}
+        features = {name: observations[:, index] for index, name in enumerate(self._head.features)}
+        return {name: tf.constant(values) for name, values in self._head.observe(features).items()}
 
     def _saved(self, actor: Any, observations: np.ndarray) -> np.ndarray:
         """`[N]` float32, as `Samples.saved`."""

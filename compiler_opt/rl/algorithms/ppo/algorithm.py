@@ -37,6 +37,8 @@ from compiler_opt.spaces.heads.head import Head
 
 _MAX_LOG_RATIO = 50.0
 """Log-ratios are clipped here so that exp() cannot overflow."""
+_MOVEMENT_SAMPLE = 20_000
+"""Most decisions from which the distance of an update is estimated."""
 _KL_PENALTY = {"initial_adaptive_kl_beta": 1.0, "adaptive_kl_tolerance": 0.5, "kl_cutoff_factor": 0.0}
 """The penalty's first weight, and the distance from the target, as a share of it, beyond which the weight changes."""
 
@@ -67,6 +69,9 @@ class PPOLearner:
         self._config = config
         action = head.action_spec(action_name)
         self.actor = head.actor(action_name, network, seed)
+        if not config.value_pred_loss_coef:
+            # The agent evaluates a critic all the same.
+            network = dataclasses.replace(network, value_fc_layer_params=())
         self._critic = head.critic(network, seed)
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=1e-5)
         specific, agent_class = {"importance_ratio_clipping": config.importance_ratio_clipping}, PPOClipAgent
@@ -133,7 +138,7 @@ class PPOLearner:
         """Updates the policy from the decisions of one iteration.
 
         Returns:
-          means over the iteration: `loss`, `gradient_norm` (before clipping) and, with a policy to start from,
+          means over the iteration: `loss`, `gradient_norm` (before clipping) and, with a weight of its own,
           `kl_to_start` of its minibatches; `gradient_steps`; `entropy`, and the distance from the policy that decided,
           as `kl` and `clip_fraction`; with `kl_target`, `kl_weight`, the penalty's weight in the next iteration.
           Nothing for an empty batch.
@@ -152,7 +157,7 @@ class PPOLearner:
                 steps.append(self._step(batch.take(order[start : start + size])))
         self.average.add()
         means = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
-        metrics = {**means, "gradient_steps": len(steps), **self._movement(batch.sample(visited, rng))}
+        metrics = {**means, "gradient_steps": len(steps), **self._movement(batch.sample(_MOVEMENT_SAMPLE, rng))}
         if self._before is not None:
             metrics["kl_weight"] = float(self.agent.update_adaptive_kl_beta(tf.constant(metrics["kl"], tf.float32)))
         return metrics
@@ -209,7 +214,7 @@ class PPOLearner:
                 training=True,
             ).loss
             kl_to_start = None
-            if self._start is not None:
+            if self._config.kl_to_start:
                 observation = {name: column[:, 0] for name, column in columns["observation"].items()}
                 step_type = tf.fill([count], int(ts.StepType.MID))
                 now, at_start = (
@@ -274,6 +279,7 @@ class PPO(Algorithm):
         self.description = f"{objective} (PPO), {type(advantages).__name__} advantages"
         self._sampler = DecisionSampler(context, advantages, config.project_balance)
         self._uses_value_network = advantages.uses_value_network
+        self._max_decisions = config.num_epochs * config.max_decisions
         start, seed = context.warm_start_weights(), context.config.seed
         self._learner = PPOLearner(context.head, context.action_name, context.network, config, seed, start)
         self._novelty = Novelty(context.head, novelty, seed) if novelty.weight else None
@@ -283,7 +289,7 @@ class PPO(Algorithm):
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         self._learner.set_learning_rate(self._sampler.learning_rate_share(progress))
-        batch = self._sampler.batch(groups)
+        batch = self._sampler.batch(groups, rng, self._max_decisions)
         if self._uses_value_network:
             advantages = batch.returns - self._learner.expected_returns(batch.observations)
             # Rewards are a few percent; the other advantages have unit variance already.

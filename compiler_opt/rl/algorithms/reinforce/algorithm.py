@@ -102,7 +102,6 @@ class ReinforceLearner:
         """
         if not len(batch):
             return {}
-        batch = batch.sample(self._config.max_decisions, rng)
         num_steps = -(-len(batch) // self._config.minibatch_size)
         losses = []
         for indices in np.array_split(rng.permutation(len(batch)), num_steps):
@@ -140,6 +139,7 @@ class Reinforce(Algorithm):
         """Raises PolicyError if the policy to start from does not suit the settings."""
         self.description = f"policy gradient (REINFORCE), {type(advantages).__name__} advantages"
         self._sampler = DecisionSampler(context, advantages, config.project_balance)
+        self._max_decisions = config.max_decisions
         self._learner = ReinforceLearner(
             context.head,
             context.action_name,
@@ -157,7 +157,7 @@ class Reinforce(Algorithm):
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         self._learner.set_learning_rate(self._sampler.learning_rate_share(progress))
-        return self._learner.update(self._sampler.batch(groups), rng)
+        return self._learner.update(self._sampler.batch(groups, rng, self._max_decisions), rng)
 
     def policy(self) -> NetworkWeights:
         return self._learner.average.weights()

@@ -83,7 +83,7 @@ def test_values_include_what_follows(double: bool) -> None:
     learner = _learner(head, discount=0.5, double=double, target_update_period=10)
     batch = sampled(head, learner.weights(), rng)
     place = np.arange(len(batch)) % 4
-    observations = {**batch.observations, "a": 5 * place - 8}
+    observations = head.observe({**features(head, rng, len(batch)), "a": 5 * place - 8})
     batch = dataclasses.replace(batch, observations=observations, advantages=np.ones(len(batch), "f4"))
     for _ in range(6):
         learner.update(batch, rng)

@@ -24,9 +24,13 @@ from compiler_opt.spaces.heads.categorical import BinaryHead  # noqa: E402
 _FEATURES = ("a", "b", "c")
 
 
+def _head() -> BinaryHead:
+    return BinaryHead(dict.fromkeys(_FEATURES, np.arange(-10.0, 10.0)))
+
+
 def _learner(seed: int = 1, start: NetworkWeights | None = None, **config: float) -> ppo.PPOLearner:
     return ppo.PPOLearner(
-        BinaryHead(dict.fromkeys(_FEATURES, np.arange(-10.0, 10.0))),
+        _head(),
         "decision",
         NetworkConfig((16,), (8,)),
         PPOConfig(learning_rate=0.01, minibatch_size=256, **config),  # type: ignore[arg-type]
@@ -44,7 +48,8 @@ def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) 
     log_probs = np.log(np.where(actions == 1, probability, 1 - probability))
     advantages = np.where(actions == (features["b"] > 0), 1.0, -1.0)
     log_probs, advantages = log_probs.astype("f4"), advantages.astype("f4")
-    return Batch(features, actions, log_probs, advantages, advantages, np.ones(size, "f4"), np.ones(size, bool))
+    observations, ones = _head().observe(features), np.ones(size, "f4")
+    return Batch(observations, actions, log_probs, advantages, advantages, ones, np.ones(size, bool))
 
 
 def test_it_learns_a_rule() -> None:
@@ -72,7 +77,7 @@ def test_the_tensorflow_network_is_the_numpy_network() -> None:
 
     learner, rng = _learner(), np.random.default_rng(2)
     features = {name: rng.integers(-(2**40), 2**40, 300) // 2 ** rng.integers(0, 40, 300) for name in _FEATURES}
-    observation = {name: tf.constant(values) for name, values in features.items()}
+    observation = {name: tf.constant(values) for name, values in _head().observe(features).items()}
     distribution, _ = learner.actor(observation, step_type=tf.ones(300, tf.int32), network_state=())
     np.testing.assert_allclose(distribution.logits.numpy(), BinaryPolicy(learner.weights()).logits(features), atol=1e-5)
 
@@ -99,7 +104,7 @@ def test_the_average_follows_the_weights() -> None:
 
 def _probabilities(learner: ppo.PPOLearner, batch: Batch) -> np.ndarray:
     """`[N, 2]`."""
-    logits = BinaryPolicy(learner.weights()).logits(batch.observations).astype(np.float64)
+    logits = _head().logits(learner.weights(), batch.observations)
     likelihood = np.exp(logits - logits.max(axis=1, keepdims=True))
     return likelihood / likelihood.sum(axis=1, keepdims=True)
 
@@ -155,7 +160,7 @@ def test_the_policy_is_drawn_towards_its_start() -> None:
         networks.assign(learner.actor, _learner(seed=9).weights())
     batch = _batch(with_kl, np.random.default_rng(3), 400)
     now = _probabilities(with_kl, batch)
-    logits = BinaryPolicy(start).logits(batch.observations).astype(np.float64)
+    logits = _head().logits(start, batch.observations)
     log_ratio = np.log(now) - logits + np.logaddexp(logits[:, 0], logits[:, 1])[:, np.newaxis]
     kl = (now * log_ratio).sum(axis=1, keepdims=True)
     # The gradient of KL(p || q) by a logit is p (log(p / q) - KL).
