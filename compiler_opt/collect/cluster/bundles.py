@@ -67,9 +67,9 @@ def module_files(module: Module) -> dict[str, bytes]:
       CorpusError: one is missing.
     """
     bitcode = module.bitcode_path
-    paths = {".bc": bitcode}
-    if module.command_override is None:
-        paths[".cmd"] = module.command_path
+    # As compilations do, it reads the options first.
+    paths = {".cmd": module.command_path} if module.command_override is None else {}
+    paths[".bc"] = bitcode
     if index_path(bitcode).is_file():
         paths[INDEX_SUFFIX] = index_path(bitcode)
     found = {}

@@ -505,11 +505,11 @@ def _actor_class(ray: Any) -> Any:
         def work(self, message, bundles):  # type: ignore[no-untyped-def]
             return self._worker.work(message, bundles)
 
-        @ray.method(concurrency_group="files")  # type: ignore[untyped-decorator]
+        @ray.method(concurrency_group="files")
         def missing(self, bundles):  # type: ignore[no-untyped-def]
             return self._worker.missing(bundles)
 
-        @ray.method(concurrency_group="files")  # type: ignore[untyped-decorator]
+        @ray.method(concurrency_group="files")
         def store(self, bundle, files):  # type: ignore[no-untyped-def]
             """Why the node cannot keep the files, or None."""
             from compiler_opt.errors import CompilerOptError
