@@ -189,7 +189,10 @@ def test_a_training_with_one_worker_has_the_history_of_a_local_one(
         command += [f"--data_path={corpus.root}", f"--warmstart_policy_dir={tmp_path / 'start'}", "--num_workers=1"]
         command += ["--clang_path=clang-22", "--seed=3", f"--gin_files={ROOT}/gin_configs/inlining/ppo_nn_agent.gin"]
         command += [f"--gin_bindings={setting}" for setting in _SETTINGS]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / f"cache of {name}")}
+        cache = tmp_path / f"cache of {name}"
+        (cache / "compiler_opt").mkdir(parents=True)
+        (cache / "compiler_opt/plugins").symlink_to(tmp_path / "plugins")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(cache)}
         done = subprocess.run(
             [*command, *flags], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400, check=False
         )
