@@ -33,12 +33,13 @@ _COUNT = flags.DEFINE_integer("count", 1000, "Compilations to measure.", 1)
 def entry() -> None:
     toolchain = probe(_CLANG_PATH.value)
     module = min(Corpus.load(_DATA_PATH.value).modules, key=lambda module: module.bitcode_bytes())
-    rows = []
-    for name, pool_of in (
+    pools: list[tuple[str, contextlib.AbstractContextManager[WorkerPool]]] = [
         ("local", WorkerPool(toolchain, PROBLEM, 1)),
         ("Ray", ray_pool(_ADDRESS.value, toolchain, PROBLEM, 1)),
-    ):
-        with pool_of as pool:
+    ]
+    rows = []
+    for name, opened in pools:
+        with opened as pool:
             rows.append(
                 [name, *(f"{1000 * seconds / _COUNT.value:.2f}" for seconds in _measure(pool, Job(module, None)))]
             )
@@ -59,16 +60,19 @@ def _measure(pool: WorkerPool, job: Job) -> tuple[float, float, float]:
 
 
 def _cpu_s() -> float:
-    """CPU seconds of this process and Ray's, with those of their children that have ended."""
+    """CPU seconds of this process, of Ray's, and of their descendants, also of those that have ended."""
     total = 0.0
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            family = [process.pid, *(parent.pid for parent in process.parents())]
-            is_of_ray = any(word in " ".join(process.cmdline()) for word in ("raylet", "ray::", "gcs_server"))
-            if is_of_ray or os.getpid() in family:
+            if any(_is_counted(member) for member in (process, *process.parents())):
                 times = process.cpu_times()
                 total += times.user + times.system + times.children_user + times.children_system
     return total
+
+
+def _is_counted(process: psutil.Process) -> bool:
+    words = " ".join(process.cmdline())
+    return process.pid == os.getpid() or any(word in words for word in ("raylet", "ray::", "gcs_server"))
 
 
 if __name__ == "__main__":
