@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -217,12 +218,11 @@ def _without_times(entry: dict[str, object]) -> dict[str, object]:
     ],
 )
 def test_an_address_nobody_answers(
-    address: str, message: str, newest: Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    address: str, message: str, newest: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if importlib.util.find_spec("ray") is None:
         # What is wrong with the address is found before Ray is used.
-        (tmp_path / "ray.py").write_text("def is_initialized(): return False\n")
-        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: False))
     with pytest.raises(ConfigError, match=f"--ray_address={address}: {message}"), ray_pool(address, newest, PROBLEM):
         pass
 
