@@ -3,9 +3,14 @@
 import contextlib
 import math
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+MIN_MEMORY_BYTES = 512 << 20
+"""With less memory available, no compilation begins."""
+
+_MIN_DISK_BYTES = 256 << 20
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -41,6 +46,11 @@ def available_memory_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
             usage = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             available = min(available, limit - used + int(usage.get("inactive_file", 0)))
     return available
+
+
+def has_room(scratch: Path, available_bytes: int) -> bool:
+    """Whether there is enough memory (so many bytes are available) and disk to begin a compilation in a folder."""
+    return shutil.disk_usage(scratch).free >= _MIN_DISK_BYTES and available_bytes >= MIN_MEMORY_BYTES
 
 
 def _groups(proc: Path, cgroups: Path, controller: str | None = None) -> Iterator[Path]:

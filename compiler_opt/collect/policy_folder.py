@@ -7,6 +7,7 @@
 KEY is `LearnedPolicy.key`. Between processes a learned policy travels as its key, also as a part of another policy.
 """
 
+import dataclasses
 import functools
 import io
 import os
@@ -25,15 +26,28 @@ MAX_POLICIES = 8
 _PICKLE_FILE = "policy.pickle"
 
 
+@dataclasses.dataclass(frozen=True)
+class PickledPolicy:
+    """A policy on its way to a worker.
+
+    Attributes:
+      content: pickled, with keys in place of learned policies.
+      keys: of these, whose files the worker reads.
+    """
+
+    content: bytes
+    keys: tuple[str, ...] = ()
+
+
 class PolicyFolder:
     """A folder of policies, made when the first one is written."""
 
     def __init__(self, path: Path):
         self._path = path
 
-    def path(self, policy: LearnedPolicy) -> Path:
-        """The folder of one policy; may not exist."""
-        return self._path / policy.key
+    def path(self, policy: LearnedPolicy | str) -> Path:
+        """The folder of one policy, or of its key; may not exist."""
+        return self._path / (policy if isinstance(policy, str) else policy.key)
 
     def file(self, policy: LearnedPolicy, name: str, make: Callable[[], bytes]) -> Path:
         """The path of a policy's file, which is written unless it exists.
@@ -56,7 +70,7 @@ class PolicyFolder:
         if self._path.exists():
             remove_oldest(self._path.iterdir(), MAX_POLICIES)
 
-    def dumps(self, policy: Policy | None, write: Callable[[LearnedPolicy], None]) -> bytes:
+    def dumps(self, policy: Policy | None, write: Callable[[LearnedPolicy], None]) -> PickledPolicy:
         """Pickles a policy, with keys in place of learned policies, which are written to the folder.
 
         `write` writes whatever else compilations under a learned policy read.
@@ -65,10 +79,11 @@ class PolicyFolder:
           OSError: a file cannot be written.
         """
         buffer = io.BytesIO()
-        _Pickler(buffer, self, write).dump(policy)
-        return buffer.getvalue()
+        pickler = _Pickler(buffer, self, write)
+        pickler.dump(policy)
+        return PickledPolicy(buffer.getvalue(), tuple(pickler.keys))
 
-    def reader(self) -> Callable[[bytes], Policy | None]:
+    def reader(self) -> Callable[[PickledPolicy], Policy | None]:
         """Returns a function that reads what `dumps` has returned.
 
         It returns the same object for the same policy, so that what a policy has computed is not lost. It raises
@@ -77,9 +92,9 @@ class PolicyFolder:
         learned = functools.lru_cache(MAX_POLICIES)(self._load)
 
         @functools.lru_cache(MAX_POLICIES)
-        def loads(content: bytes) -> Policy | None:
+        def loads(pickled: PickledPolicy) -> Policy | None:
             try:
-                return _Unpickler(io.BytesIO(content), learned).load()
+                return _Unpickler(io.BytesIO(pickled.content), learned).load()
             except (AttributeError, ImportError) as error:
                 raise PolicyError(
                     f"workers cannot import the class of a policy: {error}; define it in a module that they find, "
@@ -102,12 +117,14 @@ class _Pickler(pickle.Pickler):
         super().__init__(buffer)
         self._folder = folder
         self._write = write
+        self.keys: dict[str, None] = {}
 
     def persistent_id(self, obj: object) -> str | None:
         if not isinstance(obj, LearnedPolicy):
             return None
         self._folder.file(obj, _PICKLE_FILE, lambda: pickle.dumps(obj))
         self._write(obj)
+        self.keys[obj.key] = None
         return obj.key
 
 

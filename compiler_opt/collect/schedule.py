@@ -18,6 +18,7 @@ SetAside: TypeAlias = dict[tuple[Path, str], str]
 
 _LOG = logging.getLogger(__name__)
 _MAX_LOST = 2
+_MAX_MACHINES_LOST = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Task:
     Attributes:
       job: what to do.
       num_lost: how often it was lost, because resources ran out or the worker ended; the first death does not count.
+      num_machines_lost: how often the machine that did it has left.
       has_killed: whether its worker has died.
       lost_s: `time.monotonic()` when it was last lost.
     """
@@ -46,6 +48,7 @@ class Task:
     num_lost: int = 0
     lost_s: float = 0.0
     has_killed: bool = False
+    num_machines_lost: int = 0
 
 
 class Schedule(Generic[Measurement]):
@@ -53,7 +56,8 @@ class Schedule(Generic[Measurement]):
 
     A job whose worker dies is repeated next. If that dies, too, or if the job is lost in another way, it is a suspect:
     it is repeated alone, so that it affects no other job and no other job affects it. If it is lost again it has
-    failed, and unless resources ran out, its module is set aside.
+    failed, and unless resources ran out, its module is set aside. A job whose machine leaves is repeated next, too, and
+    is not to blame, unless that happens again and again.
 
     Attributes:
       waiting: tasks to do next.
@@ -118,6 +122,14 @@ class Schedule(Generic[Measurement]):
             reason = f"{rollout.failure}, alone and not for the first time: set aside"
             self._set_aside[task.job.module.root, task.job.module.name] = reason
         self.finish(task, rollout)
+
+    def lose_machine(self, task: Task, rollout: Rollout[Measurement]) -> None:
+        """Records that a task was lost with the machine that did it; `rollout` is its result if not repeated."""
+        task.num_machines_lost += 1
+        if task.num_machines_lost < _MAX_MACHINES_LOST:
+            self.waiting.appendleft(task)
+        else:
+            self.lose(task, rollout)
 
 
 def lost_rollout(job: Job, failure: str, *, is_transient: bool = False) -> Rollout[Any]:

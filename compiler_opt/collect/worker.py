@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from compiler_opt.collect.kept_files import KeptFiles
-from compiler_opt.collect.policy_folder import PolicyFolder
+from compiler_opt.collect.policy_folder import PickledPolicy, PolicyFolder
 from compiler_opt.collect.rollout import Rollout, rollout
 from compiler_opt.collect.schedule import Task, lost_rollout
 from compiler_opt.errors import CompilerOptError, ResourceError
@@ -34,6 +34,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems.problem import AnyProblem
 
 _IO_TIMEOUT_S = 30
+_START_TIMEOUT_S = 300.0
 _SMALL_BYTES = 1 << 16
 """A message of this size fits into the socket's buffer, so sending it does not block."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -63,15 +64,16 @@ class WorkerSettings:
 class WorkerProcess(Protocol):
     """What the pool needs of a worker's process: a part of `multiprocessing.Process`.
 
-    Over its connection it sends None when it has started, then receives `(job, pickled policy)` and answers each with a
-    `Rollout` or an exception.
+    Over its connection it sends None when it has started, or an exception if no worker can; then it receives
+    `(job, PickledPolicy)` and answers each with a `Rollout` or an exception.
     """
 
     @property
     def pid(self) -> int | None: ...
 
     @property
-    def exitcode(self) -> int | None: ...
+    def exitcode(self) -> int | None:
+        """The exit code, or minus the signal; after the end, None if its machine has left, and no job is to blame."""
 
     def kill(self) -> None: ...
 
@@ -88,11 +90,19 @@ class Worker:
       tasks: its tasks in order; it works on the first.
       is_ready: whether it has started.
       begun_s: `time.monotonic()` when it was started, or began its first task.
+      start_timeout_s: wall-clock seconds that it may take to start.
     """
 
-    def __init__(self, connection: Connection, process: WorkerProcess, scratch: Path):
+    def __init__(
+        self,
+        connection: Connection,
+        process: WorkerProcess,
+        scratch: Path,
+        start_timeout_s: float = _START_TIMEOUT_S,
+    ):
         """Takes over a process that was just started, the connection to it, and its folder; see `start_worker`."""
         self.connection = connection
+        self.start_timeout_s = start_timeout_s
         self._process = process
         self._scratch = scratch
         self.tasks: deque[Task] = deque()
@@ -100,7 +110,7 @@ class Worker:
         self._was_stopped = False
         self.begun_s = time.monotonic()
 
-    def offer(self, task: Task, policy: bytes) -> bool:
+    def offer(self, task: Task, policy: PickledPolicy) -> bool:
         """Sends a task with its pickled policy; False if the worker is busy and the socket might not hold the message.
 
         Raises:
@@ -119,19 +129,17 @@ class Worker:
         """Receives a result, or None when the worker has started.
 
         Raises:
-          CompilerOptError: a policy or the compiler itself is unusable.
+          CompilerOptError: a policy or the compiler itself is unusable, or no worker can start.
           EOFError, OSError: the worker is dead.
           RuntimeError: a bug; the message is the traceback.
         """
         answer = self.connection.recv()
         self.begun_s = time.monotonic()
-        if not self.is_ready:
-            self.is_ready = True
-            return None
-        task = self.tasks.popleft()
+        is_first, self.is_ready = not self.is_ready, True
+        task = None if is_first else self.tasks.popleft()
         if isinstance(answer, Exception):
             raise answer
-        return task, answer
+        return None if task is None else (task, answer)
 
     def check_stopped(self) -> bool:
         """Whether the process is stopped (SIGSTOP) now and was at the last check."""
@@ -154,10 +162,10 @@ class Worker:
         """Kills the process, and its compilers with it; `close` must follow."""
         self._process.kill()
 
-    def close(self) -> int:
-        """Waits for the process to end and removes its folder; returns the exit code, or minus the signal."""
+    def close(self) -> int | None:
+        """Waits for the process to end and removes its folder; returns `WorkerProcess.exitcode`."""
         self._process.join()
-        code = self._process.exitcode or 0
+        code = self._process.exitcode
         self._process.close()
         self.connection.close()
         remove_folder(self._scratch)

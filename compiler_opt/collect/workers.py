@@ -9,7 +9,6 @@ and is set aside.
 import contextlib
 import math
 import selectors
-import shutil
 import socket
 import time
 from collections import deque
@@ -19,7 +18,7 @@ from typing import Any, Generic
 
 from compiler_opt.collect import backends
 from compiler_opt.collect.kept_files import KeptFiles
-from compiler_opt.collect.machine import available_cpus, available_memory_bytes
+from compiler_opt.collect.machine import MIN_MEMORY_BYTES, available_cpus, available_memory_bytes, has_room
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.schedule import Job as Job
@@ -33,7 +32,6 @@ from compiler_opt.problems.problem import Measurement, Problem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 _TICK_S = 0.5
-_START_TIMEOUT_S = 300.0
 _MAX_FAILED_STARTS = 5
 _MAX_COMPILATIONS = 4
 """Compilations in one rollout, each with a timeout: default traces on old compilers take two, each by opt and clang."""
@@ -41,8 +39,6 @@ _SLACK_S = 1200.0
 """Extra time for a job, in which a plugin may be built or a module fetched."""
 _PATIENCE_S = 60.0
 _MAX_WAKES = 1 << 12
-_MIN_MEMORY_BYTES = 512 << 20
-_MIN_DISK_BYTES = 256 << 20
 
 
 class WorkerPool(Generic[Measurement]):
@@ -160,7 +156,9 @@ class WorkerPool(Generic[Measurement]):
     @property
     def has_idle_worker(self) -> bool:
         """Whether a worker that has started, or that could be started, has no task."""
-        return len(self._busy()) < self.num_workers
+        if len(self._workers) < self.num_workers:
+            return True
+        return any(worker.is_ready and not worker.tasks for worker in self._workers)
 
     def _busy(self) -> list[Worker]:
         return [worker for worker in self._workers if worker.tasks]
@@ -175,16 +173,16 @@ class WorkerPool(Generic[Measurement]):
         elif schedule.suspects and not busy:
             tasks = schedule.suspects
             self._start_workers(1)
-            workers = self._workers[:1]
+            workers = sorted(self._workers, key=lambda worker: not worker.is_ready)[:1]
         else:
             return
-        has_room = self._has_room()
+        there_is_room = has_room(self.scratch, self._available_bytes())
         for worker in workers:
             # With a second task a worker need not wait for us; the last tasks are for idle workers.
             if not tasks or len(worker.tasks) > (len(tasks) > self.num_workers):
                 return
             is_patient = time.monotonic() < tasks[0].lost_s + self._patience_s and tasks[0].num_lost
-            if not has_room and (is_patient or self._busy()):
+            if not there_is_room and (is_patient or self._busy()):
                 return
             if worker.is_ready:
                 self._offer(worker, tasks, schedule)
@@ -226,10 +224,6 @@ class WorkerPool(Generic[Measurement]):
             self._workers.append(worker)
             self._selector.register(worker.connection, selectors.EVENT_READ, worker)
 
-    def _has_room(self) -> bool:
-        has_disk = shutil.disk_usage(self.scratch).free >= _MIN_DISK_BYTES
-        return has_disk and self._available_bytes() >= _MIN_MEMORY_BYTES
-
     def _collect(self, schedule: Schedule[Measurement]) -> None:
         """Waits for workers, and takes their results."""
         for key, _ in self._selector.select(0 if schedule.finished else _TICK_S):
@@ -261,14 +255,14 @@ class WorkerPool(Generic[Measurement]):
             elif now_s > worker.begun_s + self._limit_s(worker):
                 self._lose(worker, schedule, f"did not answer for {now_s - worker.begun_s:.0f} s")
         busy = self._busy()
-        if len(busy) > 1 and self._available_bytes() < _MIN_MEMORY_BYTES // 2:
+        if len(busy) > 1 and self._available_bytes() < MIN_MEMORY_BYTES // 2:
             greediest = max(busy, key=Worker.memory_bytes)
             self._lose(greediest, schedule, "was ended: it took the most memory when that ran short", is_transient=True)
 
     def _limit_s(self, worker: Worker) -> float:
         """How long the worker may take until its next message."""
         if not worker.is_ready:
-            return _START_TIMEOUT_S
+            return worker.start_timeout_s
         if not worker.tasks:
             return math.inf
         return _MAX_COMPILATIONS * worker.tasks[0].job.settings.timeout_s + self._slack_s
@@ -282,7 +276,8 @@ class WorkerPool(Generic[Measurement]):
           ResourceError: too many workers have died while starting.
         """
         code, died = self._end(worker), not how
-        how = how or f"died ({describe_exit(code)})"
+        has_left = died and code is None
+        how = how or ("was lost: its machine has left" if code is None else f"died ({describe_exit(code)})")
         if not worker.is_ready:
             self._failed_starts += 1
             if self._failed_starts >= _MAX_FAILED_STARTS:
@@ -297,11 +292,13 @@ class WorkerPool(Generic[Measurement]):
         # Tasks that it had not begun.
         while worker.tasks:
             schedule.waiting.appendleft(worker.tasks.pop())
-        if lost is not None:
+        if lost is not None and has_left:
+            schedule.lose_machine(*lost)
+        elif lost is not None:
             schedule.lose(*lost, died=died)
 
-    def _end(self, *workers: Worker) -> int:
-        """Ends workers; returns the exit code of the last."""
+    def _end(self, *workers: Worker) -> int | None:
+        """Ends workers; returns the exit code of the last, see `Worker.close`."""
         for worker in workers:
             self._workers.remove(worker)
             self._selector.unregister(worker.connection)

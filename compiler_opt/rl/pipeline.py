@@ -7,6 +7,7 @@
 imports TensorFlow only after it has checked everything that a user may have got wrong.
 """
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -328,6 +329,7 @@ def train(
     niceness: int = 0,
     kept_files: KeptFiles | None = None,
     validation: Corpus | None = None,
+    open_pool: Callable[..., contextlib.AbstractContextManager[WorkerPool]] = WorkerPool,
 ) -> NetworkWeights:
     """Trains a policy on a corpus by reinforcement learning; killed at any moment, the same call resumes.
 
@@ -342,6 +344,7 @@ def train(
       niceness: of the compilers, so that the learner and other programs of the machine go first; 0 to 19.
       kept_files: where to keep the files of compilations; None removes them.
       validation: the modules by which the best policy is found, of other projects; by default the last policy is saved.
+      open_pool: opens the pool, with the arguments of `WorkerPool`; such as `ray_pool` with an address.
 
     Raises:
       ConfigError, PolicyError: the settings, vocabulary or policy do not suit each other or the compiler.
@@ -366,7 +369,7 @@ def train(
         from compiler_opt.rl import training_loop
 
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
-        with WorkerPool(toolchain, problem, num_workers, niceness=niceness, kept_files=kept_files) as pool:
+        with open_pool(toolchain, problem, num_workers, niceness=niceness, kept_files=kept_files) as pool:
             context = TrainingContext(
                 root_dir,
                 corpus,

@@ -1,4 +1,4 @@
-"""Trains a policy by reinforcement learning on this machine's threads.
+"""Trains a policy by reinforcement learning, on this machine's threads or on a Ray cluster (docs/cluster.md).
 
     PYTHONPATH=. python3 compiler_opt/rl/train_locally.py --root_dir=$OUTPUT_DIR --data_path=$CORPUS \
         --gin_files=gin_configs/inlining/ppo_nn_agent.gin --warmstart_policy_dir=$WARMSTART_OUTPUT_DIR/policy
@@ -30,6 +30,7 @@ _COMPILE_TASK = shared_flags.TaskFlag()
 _CLANG_PATH = shared_flags.clang_path()
 _LLVM_SIZE_PATH = shared_flags.llvm_size_path()
 _NUM_WORKERS = shared_flags.num_workers()
+_WORKER_MANAGER = shared_flags.WorkerManagerFlags()
 _NICENESS = flags.DEFINE_integer(
     "niceness", 0, "Niceness of the compilers, so that other programs, and the learner, go first.", 0, 19
 )
@@ -87,6 +88,7 @@ def entry() -> None:
         niceness=_NICENESS.value,
         kept_files=_EXPLICIT_TEMPS.kept_files(),
         validation=validation,
+        open_pool=_WORKER_MANAGER.open_pool(),
     )
     if weights.margin == ALWAYS_DEFAULT:
         print("The run is worse than the default on its validation corpus: its policy keeps the default's decisions")

@@ -4,13 +4,17 @@ _CORPUS = shared_flags.CorpusFlags()
 _CLANG_PATH = shared_flags.clang_path()
 """
 
+import contextlib
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 
+from compiler_opt.collect.cluster.ray_workers import ray_pool
 from compiler_opt.collect.kept_files import KeptFiles
+from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
@@ -178,6 +182,33 @@ class CheckFlag:
 def num_workers(what: str = "Compilers") -> "flags.FlagHolder[int | None]":
     """`--num_workers`; None for one per CPU."""
     return flags.DEFINE_integer("num_workers", None, f"{what} to run at a time; by default one per CPU.", 1)
+
+
+class WorkerManagerFlags:
+    """`--worker_manager` and `--ray_address`."""
+
+    def __init__(self) -> None:
+        self._manager = flags.DEFINE_enum(
+            "worker_manager",
+            "local",
+            ["local", "ray"],
+            "Where to compile: on this machine, or on the nodes of a Ray cluster (docs/cluster.md), with a worker for "
+            "each of its CPUs by default.",
+        )
+        self._address = flags.DEFINE_string(
+            "ray_address",
+            None,
+            "The Ray cluster: auto (the default) for the one that this machine belongs to, or HOST:PORT of its head.",
+        )
+
+    def open_pool(self) -> Callable[..., contextlib.AbstractContextManager[WorkerPool]]:
+        """What opens a pool, given the arguments of `WorkerPool`; raises ConfigError if the flags contradict."""
+        address = self._address.value
+        if self._manager.value == "ray":
+            return functools.partial(ray_pool, "auto" if address is None else address)
+        if address is not None:
+            raise ConfigError(f"--ray_address={address}: has a meaning with --worker_manager=ray only; give that, too")
+        return WorkerPool
 
 
 def clang(flag: "flags.FlagHolder[str | None]", in_gin: str | None) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 from compiler_opt.collect import backends
 from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.compilation import Compilation
-from compiler_opt.collect.policy_folder import MAX_POLICIES, PolicyFolder
+from compiler_opt.collect.policy_folder import MAX_POLICIES, PickledPolicy, PolicyFolder
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -46,18 +46,19 @@ def test_policies_survive_pickling_also_within_another(tmp_path: Path) -> None:
     nested = CounterfactualPolicy(network, {})
     read = folder.reader()
     for policy in (network, nested, ConstantPolicy(1), None):
-        content = folder.dumps(policy, written.append)
-        assert len(content) < 500
-        found = read(content)
-        assert type(found) is type(policy) and read(content) is found
+        pickled = folder.dumps(policy, written.append)
+        assert len(pickled.content) < 500
+        assert pickled.keys == ((network.key,) if policy in (network, nested) else ())
+        found = read(pickled)
+        assert type(found) is type(policy) and read(pickled) is found
         if policy is network:
             assert found == network and isinstance(found, BinaryPolicy) and found.temperature == 1.5
             np.testing.assert_array_equal(found.weights.kernels[0], network.weights.kernels[0])
     assert written == [network, network]
-    content = folder.dumps(nested, written.append)
+    pickled = folder.dumps(nested, written.append)
     shutil.rmtree(folder.path(network))
     with pytest.raises(ResourceError, match="cannot be read: No such file"):
-        folder.reader()(content)
+        folder.reader()(pickled)
 
 
 def test_old_policies_are_removed(tmp_path: Path) -> None:
@@ -137,4 +138,4 @@ def test_a_backend_is_one_object_in_a_list(corpus: Corpus, newest: Toolchain, tm
 
 def test_a_class_that_workers_cannot_import_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="No module named 'notebook'; define it in a module"):
-        PolicyFolder(tmp_path).reader()(b"cnotebook\nMine\n.")
+        PolicyFolder(tmp_path).reader()(PickledPolicy(b"cnotebook\nMine\n."))

@@ -46,3 +46,18 @@ def test_a_job_that_hangs_or_lacks_memory_is_repeated_alone() -> None:
     assert schedule.suspects.popleft() is task
     schedule.lose(task, lost)
     assert schedule.finished.pop() == (task.job, lost) and not set_aside
+
+
+def test_a_job_whose_machine_leaves_is_repeated_next_and_only_blamed_after_many() -> None:
+    set_aside: SetAside = {}
+    schedule: Schedule[float] = Schedule(_JOBS, set_aside)
+    schedule.refill(3)
+    task = schedule.waiting.popleft()
+    lost = lost_rollout(task.job, "a: its machine has left")
+    for _ in range(9):
+        schedule.lose_machine(task, lost)
+        assert schedule.waiting.popleft() is task and not schedule.suspects
+    schedule.lose_machine(task, lost)
+    assert schedule.suspects.popleft() is task
+    schedule.lose_machine(task, lost)
+    assert schedule.finished.pop() == (task.job, lost) and list(set_aside) == [(Path("/nowhere"), "a")]

@@ -45,6 +45,12 @@ MISTAKES = (
         ("--gin_files=unknown.gin", "colour", "fix the file"),
     ),
     Mistake(
+        "Ray's address without Ray",
+        ("train_locally",),
+        {"ray_address": "auto"},
+        ("--ray_address=auto", "--worker_manager=ray only; give that, too"),
+    ),
+    Mistake(
         "gin file missing",
         ("generate_default_trace", "train_bc", "train_locally"),
         {"gin_files": "no/such.gin"},

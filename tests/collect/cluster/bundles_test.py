@@ -1,0 +1,90 @@
+"""Bundles arrive whole and unchanged, and a node's cache stays within its disk."""
+
+import dataclasses
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.collect.cluster.bundles import BundleCache, digest_of, module_bundle, module_files, policy_bundle
+from compiler_opt.corpus.module import Module
+from compiler_opt.errors import CorpusError, OutputError, ResourceError
+
+
+def _module(folder: Path, content: bytes = b"BC\xc0\xde", name: str = "lib/a.o") -> Module:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.bc").write_bytes(content)
+    (folder / f"{name}.cmd").write_bytes(b"-cc1\0")
+    return Module(name, "lib", folder)
+
+
+def test_a_module_has_the_same_files_on_the_node(tmp_path: Path) -> None:
+    module = _module(tmp_path / "corpus")
+    (tmp_path / "corpus/lib/a.o.thinlto.bc").write_bytes(b"index")
+    files = module_files(module)
+    bundle, cache = module_bundle(files), BundleCache(tmp_path / "cache", 0)
+    assert not cache.has(bundle)
+    cache.put(bundle, files)
+    cache.put(bundle, files)
+    assert cache.has(bundle) and BundleCache(tmp_path / "cache").has(bundle)
+    there = dataclasses.replace(module, root=cache.path(bundle))
+    assert module_files(there) == files and len(files) == 3
+    assert there.content_digest() == module.content_digest()
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["modules"]
+
+
+def test_equal_content_is_one_bundle_and_other_content_another(tmp_path: Path) -> None:
+    one, same, other = (
+        module_bundle(module_files(_module(tmp_path / name, content)))
+        for name, content in (("1", b"x"), ("2", b"x"), ("3", b"y"))
+    )
+    assert one == same != other
+    assert digest_of({"a": b"bc"}) != digest_of({"ab": b"c"})
+
+
+def test_a_command_of_all_modules_needs_no_command_file(tmp_path: Path) -> None:
+    module = dataclasses.replace(_module(tmp_path), command_override=("-cc1",))
+    module.command_path.unlink()
+    assert list(module_files(module)) == ["lib/a.o.bc"]
+    with pytest.raises(CorpusError, match=r"a\.o\.cmd"):
+        module_files(dataclasses.replace(module, command_override=None))
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    files = {"policy.pickle": b"weights", "network.mlgo": b"native"}
+    bundle, cache = policy_bundle("key", files), BundleCache(tmp_path, 0)
+    with pytest.raises(ResourceError, match="policies/key"):
+        cache.put(bundle, {**files, "network.mlgo": b"natiwe"})
+    cache.put(bundle, files)
+    # What a worker adds is not a part of it.
+    (tmp_path / "policies/key/extra").touch()
+    assert BundleCache(tmp_path).has(bundle)
+    (tmp_path / "policies/key/network.mlgo").write_bytes(b"natiwe")
+    assert not BundleCache(tmp_path).has(bundle)
+    assert not (tmp_path / "policies/key").exists()
+    cache.put(bundle, files)
+    assert cache.has(bundle)
+
+
+def test_what_nobody_uses_makes_room_and_what_is_used_stays(tmp_path: Path) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    old, used, new = ({"m.bc": name} for name in (b"old", b"used", b"new"))
+    BundleCache(tmp_path, 0).put(module_bundle(old), old)
+    BundleCache(tmp_path, 0).put(module_bundle(used), used)
+    long_ago_s = time.time() - 1e6
+    for files in (old, used):
+        os.utime(tmp_path / module_bundle(files).path, (long_ago_s, long_ago_s))
+    # This disk can never have so much free.
+    cache = BundleCache(tmp_path, 2 * free)
+    assert cache.has(module_bundle(used))
+    with pytest.raises(OutputError, match=rf"{tmp_path}: cannot hold the corpus"):
+        cache.put(module_bundle(new), new)
+    assert not cache.has(module_bundle(old)) and cache.has(module_bundle(used)) and not cache.has(module_bundle(new))
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be written"):
+        BundleCache(tmp_path / "file" / "cache").put(policy_bundle("k", {"f": b""}), {"f": b""})

@@ -1,0 +1,115 @@
+"""A node does the jobs of the host with its own files, and says in what it differs."""
+
+import dataclasses
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.collect.cluster.bundles import module_bundle, module_files
+from compiler_opt.collect.cluster.node import NodeWorker, Setup, node_toolchain
+from compiler_opt.collect.policy_folder import PolicyFolder
+from compiler_opt.collect.rollout import Rollout, rollout
+from compiler_opt.collect.schedule import Job
+from compiler_opt.collect.worker import WorkerSettings
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import ToolchainError
+from compiler_opt.llvm import sandbox
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.policies.policy import RandomPolicy
+from compiler_opt.problems.inlining import PROBLEM
+from tests.small_corpus import make_small_corpus
+
+
+@pytest.fixture(scope="module")
+def newest() -> Toolchain:
+    return probe("clang-22")
+
+
+@pytest.fixture(scope="module")
+def corpus(newest: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_small_corpus(tmp_path_factory.mktemp("corpus"), str(newest.clang))
+
+
+@pytest.fixture(name="setup")
+def setup_fixture(newest: Toolchain, tmp_path: Path) -> Setup:
+    return Setup.of(WorkerSettings(newest, PROBLEM, 1, PolicyFolder(tmp_path / "of the host")))
+
+
+@pytest.fixture
+def node(setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NodeWorker]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    worker = NodeWorker()
+    yield worker
+    worker.close()
+
+
+def _offer(job: Job) -> bytes:
+    policies = PolicyFolder(Path("nowhere"))
+    return pickle.dumps((dataclasses.replace(job, policy=None), policies.dumps(job.policy, lambda _: None)))
+
+
+def test_a_job_has_the_result_of_the_host(node: NodeWorker, setup: Setup, corpus: Corpus, tmp_path: Path) -> None:
+    node.start(pickle.dumps(setup))
+    module = corpus.modules[0]
+    files = module_files(module)
+    bundle = module_bundle(files)
+    kept = tmp_path / "host" / "kept.o"
+    job = Job(dataclasses.replace(module, root=Path("/on/the/host")), RandomPolicy(), 7, keep_object=kept)
+    assert list(node.work(_offer(job), [bundle]).missing) == [bundle]
+    assert node.missing([bundle]) == [bundle]
+    node.store(bundle, files)
+    answer = node.work(_offer(job), [bundle])
+    assert answer.content is not None and answer.exit_code is None
+    found: Rollout = pickle.loads(answer.content)  # noqa: S301
+    expected = rollout(module, RandomPolicy(), PROBLEM, setup.settings.toolchain, seed=7, keep_object=tmp_path / "x.o")
+    assert found.failure is None and found.measurement == expected.measurement
+    assert answer.kept_object == (tmp_path / "x.o").read_bytes()
+    assert not kept.exists()
+
+
+def test_the_exit_of_the_worker_process_is_told(
+    node: NodeWorker, newest: Toolchain, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sandbox.VARIABLE, "0")
+    clang = tmp_path / "clang"
+    clang.write_text(f'#!/bin/bash\n[[ "$*" != *area* ]] || kill -KILL $PPID\nexec {newest.clang} "$@"\n')
+    clang.chmod(0o755)
+    toolchain = dataclasses.replace(newest, clang=clang)
+    node.start(pickle.dumps(Setup.of(WorkerSettings(toolchain, PROBLEM, 1, PolicyFolder(tmp_path)))))
+    module = next(module for module in corpus.modules if "area" in module.name)
+    files = module_files(module)
+    node.store(module_bundle(files), files)
+    assert node.work(_offer(Job(module, None)), [module_bundle(files)]).exit_code == -9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"version_text": "clang version 22.1.0 (other)"},
+            "expected the host's version_text, clang version 22.1.0 .oth",
+        ),
+        ({"target": "riscv64-unknown-linux-gnu"}, "expected the host's target, riscv64-unknown-linux-gnu; found"),
+        ({"clang": Path("/gone/clang-99")}, "clang-99"),
+    ],
+)
+def test_a_node_with_another_compiler_is_refused(newest: Toolchain, change: dict[str, object], message: str) -> None:
+    with pytest.raises(ToolchainError, match=message):
+        node_toolchain(dataclasses.replace(newest, **change))  # type: ignore[arg-type]
+
+
+def test_the_compiler_may_be_elsewhere(newest: Toolchain) -> None:
+    host = dataclasses.replace(newest, clang=Path("/opt/host/bin/clang-22"), tools={})
+    found = node_toolchain(host)
+    assert found.clang.exists() and found.tools == newest.tools
+
+
+def test_a_node_with_other_code_is_refused(node: NodeWorker, setup: Setup) -> None:
+    with pytest.raises(ToolchainError, match="another version"):
+        node.start(pickle.dumps(dataclasses.replace(setup, code="0")))
+    with pytest.raises(ToolchainError, match="No module named 'unheard_of'"):
+        node.start(b"cunheard_of\nSetup\n.")
+    with pytest.raises(ToolchainError, match="the host cannot"):
+        node.start(pickle.dumps(dataclasses.replace(setup, has_plugin=not setup.has_plugin)))
