@@ -13,9 +13,7 @@ leaves, the worker ends without an exit code, and the pool starts another.
 import asyncio
 import contextlib
 import dataclasses
-import importlib
 import logging
-import os
 import pickle
 import socket
 import struct
@@ -27,6 +25,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from compiler_opt.collect.cluster import connection
+from compiler_opt.collect.cluster.actor import actor_class
 from compiler_opt.collect.cluster.bundles import (
     Bundle,
     digest_of,
@@ -42,16 +42,13 @@ from compiler_opt.collect.schedule import Job, lost_rollout
 from compiler_opt.collect.worker import Worker, WorkerSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.module import Module
-from compiler_opt.errors import CompilerOptError, ConfigError, CorpusError, MissingPackageError, ResourceError
+from compiler_opt.errors import CompilerOptError, ConfigError, CorpusError, ResourceError
 from compiler_opt.files import one_line, printable
-from compiler_opt.llvm import processes
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems.problem import AnyProblem
 
 _LOG = logging.getLogger(__name__)
 
-_CONNECT_TIMEOUT_S = 10.0
-_CHECK_TIMEOUT_S = 90.0
 _PLACEMENT_LIMIT_S = 1800.0
 """How long to wait for a first free CPU: some clouds take minutes to start a machine."""
 _LOOK_S = 60.0
@@ -61,9 +58,6 @@ _MAX_FAILED_STARTS = 3
 """Of worker processes on a node."""
 _LENGTH, _LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")
 """What `multiprocessing.connection` sends before a message, the second after -1 if it has 2 GiB or more."""
-
-_OPTIONS = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
-_CHECK = f"import ray, sys; ray.init(address=sys.argv[1], **{_OPTIONS})"
 
 
 class RayWorkers:
@@ -97,14 +91,13 @@ class RayWorkers:
           MissingPackageError: Ray is not installed.
           ConfigError: no cluster answers.
         """
-        self.ray = _import_ray()
+        self.ray = connection.import_ray()
         with contextlib.ExitStack() as stack:
             if not self.ray.is_initialized():
-                _check_address(self._address)
-                self.ray.init(address=self._address, **_OPTIONS)
+                connection.connect(self.ray, self._address)
                 stack.callback(self.ray.shutdown)
             self.num_cpus = int(self.ray.cluster_resources().get("CPU", 0))
-            self._actor_class = _actor_class(self.ray)
+            self._actor_class = actor_class(self.ray)
             self.loop = asyncio.new_event_loop()
             thread = threading.Thread(target=self.loop.run_forever, name="ray workers", daemon=True)
             thread.start()
@@ -229,7 +222,7 @@ class RayWorkers:
         return files
 
     async def _await_start(self, actor: Any) -> tuple[str, str, str | None, bool]:
-        """Waits until the actor has a CPU and has started; see `start` of `_actor_class`."""
+        """Waits until the actor has a CPU and has started; see `start` of `actor_class`."""
         started = asyncio.ensure_future(_result(actor.start.remote(self._setup)))
         try:
             while True:
@@ -474,94 +467,6 @@ def ray_pool(
             start_worker=cluster.start,
         ) as pool:
             yield pool
-
-
-def _actor_class(ray: Any) -> Any:
-    """The class of actors. It is sent to the nodes as a whole, so that one without compiler_opt can say so."""
-
-    class CompilerWorker:
-        def start(self, setup):  # type: ignore[no-untyped-def]
-            """(node's id, its name, why it cannot work or None, whether that will last)."""
-            import socket
-
-            import ray
-
-            node_id = ray.get_runtime_context().get_node_id()
-            name = f"{socket.gethostname()} ({ray.util.get_node_ip_address()}, node {node_id[:8]})"
-            try:
-                from compiler_opt.collect.cluster.node import NodeWorker
-                from compiler_opt.errors import CompilerOptError, ResourceError
-            except ImportError as error:
-                return node_id, name, f"its Python cannot import compiler_opt: {error}; install it there", True
-            try:
-                self._worker = NodeWorker()
-                self._worker.start(setup)
-            except CompilerOptError as error:
-                return node_id, name, str(error), not isinstance(error, ResourceError)
-            except OSError as error:
-                return node_id, name, f"no worker process starts: {error}", False
-            return node_id, name, None, False
-
-        def work(self, message, bundles):  # type: ignore[no-untyped-def]
-            return self._worker.work(message, bundles)
-
-        @ray.method(concurrency_group="files")
-        def missing(self, bundles):  # type: ignore[no-untyped-def]
-            return self._worker.missing(bundles)
-
-        @ray.method(concurrency_group="files")
-        def store(self, bundle, files):  # type: ignore[no-untyped-def]
-            """Why the node cannot keep the files, or None."""
-            from compiler_opt.errors import CompilerOptError
-
-            try:
-                self._worker.store(bundle, files)
-            except CompilerOptError as error:
-                return str(error)
-            return None
-
-        def close(self):  # type: ignore[no-untyped-def]
-            self._worker.close()
-
-    options = {"num_cpus": 1, "max_restarts": 0, "concurrency_groups": {"files": 1}, "scheduling_strategy": "SPREAD"}
-    return ray.remote(**options)(CompilerWorker)
-
-
-def _import_ray() -> Any:
-    # Read when it is imported, and when a cluster is started.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        return importlib.import_module("ray")
-    except ImportError:
-        raise MissingPackageError(
-            "--worker_manager=ray needs the package ray; pip install 'compiler_opt[ray]' here and on each node"
-        ) from None
-
-
-def _check_address(address: str) -> None:
-    """Connects once in a process of its own: where nobody answers, Ray waits for minutes.
-
-    Raises:
-      ConfigError: no cluster answers.
-    """
-    where, remedy = f"--ray_address={printable(address)}", "see docs/cluster.md"
-    host, separator, port = address.rpartition(":")
-    if address != "auto" and not (separator and host and port.isdecimal() and "/" not in host):
-        raise ConfigError(
-            f"{where}: expected auto, or HOST:PORT of the head of a cluster that this machine belongs to; {remedy}"
-        )
-    if address != "auto":
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
-        except (OSError, OverflowError) as error:
-            raise ConfigError(f"{where}: nobody answers: {error}; start a cluster there, {remedy}") from None
-    command = [sys.executable, "-c", _CHECK, address]
-    result = processes.run(command, timeout_s=_CHECK_TIMEOUT_S, memory_bytes=None)
-    if result.timed_out:
-        raise ConfigError(f"{where}: nobody answered as Ray does for {_CHECK_TIMEOUT_S:.0f} s; {remedy}")
-    if not result.ok:
-        lines = [line for line in result.stderr_tail.splitlines() if line.strip()]
-        raise ConfigError(f"{where}: cannot be used: {printable(lines[-1] if lines else result.describe())}; {remedy}")
 
 
 def _write(path: Path, content: bytes) -> None:
