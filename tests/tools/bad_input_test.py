@@ -54,7 +54,7 @@ def cases() -> Iterator[object]:
             yield pytest.param(tool, mistake, id=f"{tool}: {mistake.name}", marks=marks)
 
 
-@pytest.mark.parametrize(("tool", "mistake"), cases())
+@pytest.mark.parametrize(("tool", "mistake"), [*cases()])
 def test_a_mistake_is_one_line_and_leaves_nothing(tool: str, mistake: Mistake, place: Path, tmp_path: Path) -> None:
     before = files(place)
     result = run(place, tmp_path, tool, {**GOOD[tool], **mistake.flags})
