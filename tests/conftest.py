@@ -63,5 +63,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(CpuTimes())
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if item.get_closest_marker("either_compiler") and callspec and callspec.params.get("clang_path") == "clang-19":
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("first") is None)

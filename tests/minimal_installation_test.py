@@ -121,7 +121,13 @@ WORKING = {
 }
 
 
-@pytest.mark.parametrize("command", WORKING)
+FIRST = ("deploy", "evaluate", "optimize", "export_policy")
+"""They import what the others import."""
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in WORKING]
+)
 def test_a_command_that_needs_none(command: str, python: Path, place: Path) -> None:
     module, flags, printed = WORKING[command]
     result = run(python, module, *flags, *_clang(command), cwd=place)

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import tensorflow as tf
 from tf_agents.policies import policy_saver, tf_policy
 
 from compiler_opt.errors import OutputError
@@ -60,8 +61,9 @@ def save_policy(
                 (partial / name).write_bytes(content)
             weights.save(partial)
             weights.card().save(partial)
-    except OSError as error:
-        raise OutputError(f"{directory}: the policy cannot be written: {error.strerror or error}") from error
+    except (OSError, tf.errors.OpError) as error:
+        reason = str(getattr(error, "strerror", None) or getattr(error, "message", error))
+        raise OutputError(f"{directory}: the policy cannot be written: {reason.splitlines()[0]}") from error
 
 
 def _save_tensorflow_policy(directory: Path, policy: tf_policy.TFPolicy) -> None:

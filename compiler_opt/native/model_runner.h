@@ -7,6 +7,11 @@
 #ifndef COMPILER_OPT_NATIVE_MODEL_RUNNER_H_
 #define COMPILER_OPT_NATIVE_MODEL_RUNNER_H_
 
+// Before all headers, which may not exist for another target.
+#if !defined(__x86_64__)
+#error "the register-allocation plugin needs x86-64, for the layout of its member pointers; use the channel"
+#endif
+
 #include "plugin_environment.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -23,10 +28,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
-
-#if !defined(__x86_64__)
-#error "the register-allocation plugin needs x86-64, for the layout of its member pointers; use the channel"
-#endif
 
 namespace compiler_opt {
 

@@ -200,6 +200,7 @@ def test_plugin_and_channel_give_the_same_rollouts(
     assert [path.name for path in scratch.glob("policies/*/*")] == ["network.mlgo"] * 5
 
 
+@pytest.mark.either_compiler
 def test_a_scratch_directory_keeps_few_policies(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
     start = rollout(_area(corpus), ConstantPolicy(0), _INLINING, toolchain, scratch=scratch).trajectory
     assert start is not None
@@ -252,6 +253,7 @@ def test_advice_matters(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> 
     assert len(none.functions) > len(every.functions) >= 1
 
 
+@pytest.mark.either_compiler
 @pytest.mark.parametrize("damage", ["truncated", "not bitcode", "no command", "bad option"])
 def test_a_bad_module_is_a_failure_that_names_it(
     damage: str, corpus: Corpus, toolchain: Toolchain, scratch: Path
@@ -274,6 +276,7 @@ def test_a_bad_module_is_a_failure_that_names_it(
         assert "\n" not in result.failure
 
 
+@pytest.mark.either_compiler
 def test_a_compilation_that_takes_too_long_is_a_failure(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
     settings = RolloutSettings(timeout_s=0.001)
     for policy in (None, ConstantPolicy(0), DefaultPolicy(_INLINING)):
@@ -285,6 +288,7 @@ def test_a_compilation_that_takes_too_long_is_a_failure(corpus: Corpus, toolchai
 _HUGE = "@global = global i8 1, align 4294967296\n"
 
 
+@pytest.mark.either_compiler
 @pytest.mark.parametrize("policy", [None, ConstantPolicy(1)])
 def test_an_endless_object_is_a_failure_and_is_removed(
     policy: ConstantPolicy | None, corpus: Corpus, toolchain: Toolchain, scratch: Path
@@ -303,6 +307,7 @@ def test_an_endless_object_is_a_failure_and_is_removed(
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.either_compiler
 def test_a_compiler_of_a_corpus_is_in_a_sandbox(
     corpus: Corpus, toolchain: Toolchain, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +331,7 @@ def test_a_compiler_of_a_corpus_is_in_a_sandbox(
             escaped.unlink()
 
 
+@pytest.mark.either_compiler
 @pytest.mark.parametrize(("leaves", "is_transient"), [("exit 1", False), ("kill -KILL $$", True)])
 def test_files_of_a_killed_compiler_are_removed(
     leaves: str, is_transient: bool, corpus: Corpus, toolchain: Toolchain, scratch: Path
@@ -339,6 +345,7 @@ def test_files_of_a_killed_compiler_are_removed(
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.either_compiler
 def test_a_policy_for_another_compiler_is_an_error(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
     with pytest.raises(PolicyError, match="'unheard_of'"):
         rollout(_area(corpus), FeaturePolicy("unheard_of"), _INLINING, toolchain, scratch=scratch)

@@ -7,9 +7,13 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
 from compiler_opt.deploy.cmake_toolchain import cmake_toolchain
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN
+
+pytestmark = pytest.mark.either_compiler
 
 MODULE = f"module;\n#include <cstddef>\nexport module lean;\nexport {{\n{LEAN.replace('static ', '')}\n}}\n"
 MAIN = "#include <cstddef>\nimport lean;\nint main() { return unit() + flat() == cube(); }\n"

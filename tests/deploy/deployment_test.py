@@ -155,6 +155,7 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, toolchain: Too
     assert run([str(deployment.driver()), "-Os", "-c", "a.c"], tmp_path, lenient).returncode == 0
 
 
+@pytest.mark.either_compiler
 def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     link = tmp_path / "clang"
     link.symlink_to(clang_path)
@@ -170,6 +171,7 @@ def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clang", "file"]
 
 
+@pytest.mark.either_compiler
 def test_headers_are_missing(
     policy_dir: Path, clang_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +212,7 @@ def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path)
     )
 
 
+@pytest.mark.either_compiler
 def test_the_command(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     command = ("compiler_opt/tools/deploy.py", f"--output={tmp_path / 'out'}")
     result = programs.run(*command, f"--policy={policy_dir}", f"--clang_path={clang_path}", "--versioned")

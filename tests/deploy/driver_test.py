@@ -116,6 +116,7 @@ def test_the_policy_decides(compiler: Compiler, place: Path, name: str) -> None:
     assert driver != plain
 
 
+@pytest.mark.either_compiler
 def test_a_response_file_that_includes_itself_is_an_error_of_clangs(compiler: Compiler, place: Path) -> None:
     (place / "self.rsp").write_text("@self.rsp\n" * 10)
     arguments = ["-Oz", "@self.rsp", "-c", "lean.c"]
@@ -124,6 +125,7 @@ def test_a_response_file_that_includes_itself_is_an_error_of_clangs(compiler: Co
     assert (driver.returncode, driver.stderr) == (plain.returncode, plain.stderr)
 
 
+@pytest.mark.either_compiler
 @pytest.mark.parametrize(("mebibytes", "is_read"), [(15, True), (17, False)])
 def test_response_files_of_many_mebibytes_are_left_to_clang(
     compiler: Compiler, place: Path, mebibytes: int, is_read: bool
@@ -133,6 +135,7 @@ def test_response_files_of_many_mebibytes_are_left_to_clang(
     assert (driver != plain) == is_read
 
 
+@pytest.mark.either_compiler
 @pytest.mark.parametrize("name", LEAVES_ALONE)
 def test_the_policy_is_not_asked(damageable: Compiler, place: Path, name: str) -> None:
     (place / "objects").mkdir()
@@ -154,6 +157,7 @@ def test_no_options_value_is_taken_for_a_source(compiler: Compiler, place: Path)
     assert {option for option in options - known if not option.startswith("-Xarch_")} == set()
 
 
+@pytest.mark.either_compiler
 def test_nothing_to_do(damageable: Compiler, place: Path) -> None:
     damageable.plugin.unlink()
     for arguments in ([], ["-Oz"]):
@@ -183,6 +187,7 @@ def test_the_names(compiler: Compiler, deployment: Deployment, place: Path) -> N
     assert result.stderr.startswith("error: mlgo: mlgo-clang-18: the policy was not deployed for clang-18")
 
 
+@pytest.mark.either_compiler
 def test_a_moved_prefix_works(damageable: Compiler, compiler: Compiler, place: Path) -> None:
     moved = dataclasses.replace(damageable, prefix=damageable.prefix.with_name("elsewhere, it is"))
     damageable.prefix.rename(moved.prefix)
@@ -194,6 +199,7 @@ def test_a_moved_prefix_works(damageable: Compiler, compiler: Compiler, place: P
     assert (place / "here.o").read_bytes() != (place / "plain.o").read_bytes()
 
 
+@pytest.mark.either_compiler
 def test_standard_input_and_output(compiler: Compiler, place: Path) -> None:
     """What can be read but once is compiled plainly; what is written to standard output comes whole and once."""
 
@@ -216,6 +222,7 @@ def test_standard_input_and_output(compiler: Compiler, place: Path) -> None:
     assert output.replace("pipe.c", "lean.c") == plain_output.stdout
 
 
+@pytest.mark.either_compiler
 @pytest.mark.parametrize("source", ["bad.c", "warns.c", "missing.c"])
 @pytest.mark.parametrize("options", ["-Oz -c", "-Oz -c -Werror -Wall", "-Oz -c -Wall -fno-such-option", "-Oz -flto -c"])
 @pytest.mark.parametrize("strict", ["0", "1"])
@@ -228,6 +235,7 @@ def test_messages_and_status_are_the_compilers(
     assert (driver.returncode, driver.stdout, driver.stderr) == (plain.returncode, plain.stdout, plain.stderr)
 
 
+@pytest.mark.either_compiler
 def test_a_failed_link_is_reported_once(compiler: Compiler, place: Path) -> None:
     arguments = ["-Oz", "fat.c", "-o", "program"]
     driver, plain = compiler.run(arguments, place), compiler.plain(arguments, place)
@@ -273,12 +281,14 @@ def test_the_linker_is_configured(damageable: Compiler, place: Path, configured:
     assert (place / "made").read_bytes() == (place / "expected").read_bytes() != (place / "plain").read_bytes()
 
 
+@pytest.mark.either_compiler
 def test_a_second_build_gives_the_same_bytes(compiler: Compiler, place: Path) -> None:
     for name in ("first.o", "second.o"):
         assert compiler.run(["-Oz", "-g", "-c", "lean.c", "-o", name], place).returncode == 0
     assert (place / "first.o").read_bytes() == (place / "second.o").read_bytes()
 
 
+@pytest.mark.either_compiler
 def test_the_environment_does_not_change_the_policy(compiler: Compiler, place: Path) -> None:
     meddling = {
         "MLGO_INLINER_POLICY": "/no/such/policy",
@@ -294,6 +304,7 @@ def test_the_environment_does_not_change_the_policy(compiler: Compiler, place: P
     assert not (place / "log").exists()
 
 
+@pytest.mark.either_compiler
 def test_it_can_be_switched_off(compiler: Compiler, place: Path) -> None:
     assert compiler.plain(["-Oz", "-c", "lean.c", "-o", "plain.o"], place).returncode == 0
     for word, off in {"1": True, "Yes": True, "on": True, "0": False, "no": False, "FALSE": False, "": False}.items():
@@ -303,6 +314,7 @@ def test_it_can_be_switched_off(compiler: Compiler, place: Path) -> None:
     assert (result.returncode, result.stderr) == (1, "error: mlgo: MLGO_DISABLE: expected 1 or 0, found maybe\n")
 
 
+@pytest.mark.either_compiler
 @pytest.mark.parametrize("never_worse", ["0", "1"])
 @pytest.mark.parametrize("option", ["-frecord-command-line", "-grecord-gcc-switches -g", "-MJ entry.json"])
 def test_a_recorded_command_line_is_the_users(compiler: Compiler, place: Path, option: str, never_worse: str) -> None:
@@ -322,6 +334,7 @@ def test_a_recorded_command_line_is_the_users(compiler: Compiler, place: Path, o
     assert (place / "lean.o").read_bytes() != plain_object
 
 
+@pytest.mark.either_compiler
 def test_info_tells_what_an_object_depends_on(damageable: Compiler, deployment: Deployment, place: Path) -> None:
     def info(**environment: str) -> str:
         result = damageable.run(["--mlgo-info"], place, environment)

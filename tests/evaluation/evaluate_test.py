@@ -21,6 +21,8 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.problems.inlining import PROBLEM as INLINING
 from compiler_opt.problems.inlining.comdats import larger_copies, weighted_text_bytes
 
+pytestmark = pytest.mark.either_compiler
+
 SETTINGS = EvaluationSettings(num_workers=2)
 
 

@@ -37,7 +37,16 @@ def _build_runner(toolchain: Toolchain, compiler: str, directory: Path, objects:
     return build([_RUNNER, *objects], directory / "runner", compiler, *options)
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["clang", "gcc"])
+@pytest.mark.parametrize(
+    ("clang_path", "own"),
+    [
+        pytest.param("clang-22", True, id="clang-22"),
+        pytest.param("clang-19", False, id="clang-19-gcc"),
+        pytest.param("clang-22", False, id="clang-22-gcc", marks=pytest.mark.slow),
+        pytest.param("clang-19", True, id="clang-19", marks=pytest.mark.slow),
+    ],
+    indirect=["clang_path"],
+)
 def test_llvms_runner_takes_it_and_decides_alike(
     own: bool, toolchain: Toolchain, observations: dict[str, np.ndarray], tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.collect.backends.development import LOGITS, OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed
+from compiler_opt.errors import OutputError
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.export.tflite import tflite_files
 from compiler_opt.llvm.toolchain import Toolchain
@@ -268,3 +270,17 @@ def test_killed_it_leaves_no_file_of_tensorflows(policy_dir: Path, tmp_path: Pat
     assert process.returncode == -signal.SIGKILL, process.stderr
     assert (tmp_path / "policy" / NATIVE_FILE).is_file()
     assert list(temporary.iterdir()) == []
+
+
+def test_a_file_that_tensorflow_cannot_write_is_one_line(tmp_path: Path) -> None:
+    """As on a full disk; the variables are the first file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OutputError, match="policy: the policy cannot be written: ") as caught:
+            save_policy(tmp_path / "policy", weights_for({"f": np.arange(9)}), Binary(), _ADVICE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert isinstance(caught.value.__cause__, tf.errors.OpError)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []

@@ -67,13 +67,53 @@ def test_features_are_those_of_llvms_advisor(toolchain: Toolchain, tmp_path: Pat
         assert len(seen[name]) > 3, name
 
 
-def _always() -> BinaryPolicy:
-    """A network that inlines every call."""
+def _constant(action: int) -> BinaryPolicy:
+    """A network that inlines every call, or none."""
     weights = weights_for({name: np.arange(9) for name in PROBLEM.feature_names}, hidden=(4,))
     kernels = (weights.kernels[0], np.zeros_like(weights.kernels[1]))
-    return BinaryPolicy(
-        dataclasses.replace(weights, kernels=kernels, biases=(weights.biases[0], np.array([0, 1], np.float32)))
-    )
+    biases = (weights.biases[0], np.array([1 - action, action], np.float32))
+    return BinaryPolicy(dataclasses.replace(weights, kernels=kernels, biases=biases))
+
+
+_NEVER_RETURNS = """
+int get(int);
+void put(int);
+__attribute__((noreturn)) void stop(int);
+static int hang(int x) { put(x); stop(x); return x; }
+static int late(int x) { return get(x) * 3 + get(x + 1); }
+int caller(int x) {
+  if (x > 3) {
+    int never = hang(x);
+    if (get(1)) put(never);
+    if (get(2)) put(x);
+  }
+  return late(x);
+}
+"""
+"""Once `hang` is inlined, what follows it cannot be reached any more."""
+
+
+def test_blocks_that_become_unreachable_are_counted_as_llvm_counts_them(toolchain: Toolchain, tmp_path: Path) -> None:
+    module = make_corpus(tmp_path, str(toolchain.clang), {"p/a.c": _NEVER_RETURNS}).modules[0]
+    blocks = []
+    for policy in (_constant(0), _constant(1)):
+        ours, theirs = (
+            rollout(
+                *(module, policy, PROBLEM, toolchain),
+                scratch=tmp_path,
+                settings=RolloutSettings(backend=backend, record_call_sites=True),
+            ).trajectory
+            for backend in ("plugin", "channel")
+        )
+        assert ours is not None and theirs is not None
+        assert _calls(ours) == _calls(theirs)
+        assert [callee for _, callee, _ in _calls(ours)] == ["hang", "late"]
+        for name in PROBLEM.feature_names:
+            np.testing.assert_array_equal(ours.features()[name], theirs.features()[name], err_msg=name)
+        blocks.append(ours.features()["caller_basic_block_count"].reshape(-1).tolist())
+    (before, without), (same, inlined) = blocks
+    # What the two later conditions guard, and the second of these; the first is in the block of the call.
+    assert before == without == same == inlined + 3
 
 
 def _module_with_users_of_a_function(count: int, toolchain: Toolchain, folder: Path, level: str) -> Module:
@@ -88,7 +128,7 @@ def test_a_module_may_grow_as_far_as_the_default_heuristic_grows_it(toolchain: T
     plain = rollout(module, None, PROBLEM, toolchain).measurement
     assert plain is not None and plain.functions["use_4"] >= plain.functions["work"]
     for backend in ("plugin", "channel"):
-        for policy in (DefaultPolicy(PROBLEM), _always()):
+        for policy in (DefaultPolicy(PROBLEM), _constant(1)):
             settings = RolloutSettings(backend=backend)
             assert rollout(module, policy, PROBLEM, toolchain, settings=settings).measurement == plain, backend
 
@@ -99,7 +139,7 @@ def test_a_module_stops_growing(toolchain: Toolchain, tmp_path: Path) -> None:
     lengths = []
     for backend in ("plugin", "channel"):
         settings = RolloutSettings(backend=backend)
-        trajectory = rollout(module, _always(), PROBLEM, toolchain, settings=settings).trajectory
+        trajectory = rollout(module, _constant(1), PROBLEM, toolchain, settings=settings).trajectory
         assert trajectory is not None
         lengths.append(len(trajectory))
     assert lengths[0] == lengths[1] and 5 < lengths[0] < 30

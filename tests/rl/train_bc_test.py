@@ -1,6 +1,8 @@
 """From a trace to a policy by the two commands, as a user starts them; and their errors for mistakes."""
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -51,19 +53,59 @@ def test_the_vocabulary_has_every_feature(vocabulary: Path) -> None:
     np.testing.assert_allclose(quantiles["threshold"], np.linspace(-0.5, 49.5, 64), atol=1.5)
 
 
-def test_a_policy_is_trained_in_place_of_an_earlier_one(trace: Path, vocabulary: Path, tmp_path: Path) -> None:
-    for num_epochs in (1, 8):
-        result = run(
-            "compiler_opt/rl/train_bc.py",
-            f"--root_dir={tmp_path}",
-            f"--data_path={trace}",
-            f"--vocab_path={vocabulary}",
-            _GIN,
-            "--gin_bindings=network.fc_layer_params=(32,)",
-            "--gin_bindings=train_eval.batch_size=128",
-            f"--gin_bindings=train_eval.num_epochs={num_epochs}",
-        )
-        assert result.returncode == 0, result.stderr
+@pytest.fixture(scope="module")
+def cloned(trace: Path) -> "tuple[Path, subprocess.CompletedProcess[str]]":
+    """The folder of a policy cloned from two traces as other tools write them, with the vocabulary that ships."""
+    place = trace.parent / "others"
+    place.mkdir()
+    records = list(tf.data.TFRecordDataset(str(trace)).as_numpy_iterator())
+    for name, part in (("one", records[:10]), ("two", records[10:])):
+        with tf.io.TFRecordWriter(str(place / name)) as file:
+            for record in part:
+                example = tf.train.SequenceExample.FromString(record)
+                example.ClearField("context")
+                file.write(example.SerializeToString())
+    result = run(
+        "compiler_opt/rl/train_bc.py",
+        f"--root_dir={place / 'run'}",
+        f"--data_path={place / 'one'}",
+        f"--data_path={place / 'two'}",
+        "--gin_files=compiler_opt/rl/inlining/gin_configs/behavioral_cloning_nn_agent.gin",
+        "--gin_bindings=train_eval.batch_size=128",
+        "--gin_bindings=train_eval.num_epochs=8",
+    )
+    assert result.returncode == 0, result.stderr
+    return place / "run", result
+
+
+def test_traces_of_other_tools_are_cloned_with_the_vocabulary_that_ships(
+    cloned: "tuple[Path, subprocess.CompletedProcess[str]]",
+) -> None:
+    """Without description and without names of modules. That vocabulary has few costs below 50."""
+    root, result = cloned
+    assert result.stderr.count("one: has no one.meta.json: its contexts are numbered, and taken for one project") == 1
+    assert "5400 decisions of 27 modules; 3 modules held out" in result.stdout
+    weights = NetworkWeights.load(root / "saved_policy")
+    assert weights.features == FEATURES
+    assert weights.metadata["problem"] == "inlining"
+    assert weights.metadata["accuracy"] > weights.metadata["majority_rate"] + 0.1
+
+
+def test_a_policy_is_trained_in_place_of_an_earlier_one(
+    trace: Path, vocabulary: Path, cloned: "tuple[Path, subprocess.CompletedProcess[str]]", tmp_path: Path
+) -> None:
+    shutil.copytree(cloned[0], tmp_path, dirs_exist_ok=True, symlinks=True)
+    result = run(
+        "compiler_opt/rl/train_bc.py",
+        f"--root_dir={tmp_path}",
+        f"--data_path={trace}",
+        f"--vocab_path={vocabulary}",
+        _GIN,
+        "--gin_bindings=network.fc_layer_params=(32,)",
+        "--gin_bindings=train_eval.batch_size=128",
+        "--gin_bindings=train_eval.num_epochs=8",
+    )
+    assert result.returncode == 0, result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["history.jsonl", "policy", "saved_policy", "summaries"]
     entries = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert [entry["iteration"] for entry in entries] == list(range(1, len(entries) + 1))
@@ -89,33 +131,6 @@ def test_the_folder_of_another_run_is_left_alone(trace: Path, tmp_path: Path) ->
     assert result.returncode == 2
     assert "holds a run of train_locally" in result.stderr
     assert (tmp_path / "history.jsonl").read_text() == "{}\n"
-
-
-def test_traces_of_other_tools_are_cloned_with_the_vocabulary_that_ships(trace: Path, tmp_path: Path) -> None:
-    """Several traces, without description and without names of modules. That vocabulary has few costs below 50."""
-    records = list(tf.data.TFRecordDataset(str(trace)).as_numpy_iterator())
-    for name, part in (("one", records[:10]), ("two", records[10:])):
-        with tf.io.TFRecordWriter(str(tmp_path / name)) as file:
-            for record in part:
-                example = tf.train.SequenceExample.FromString(record)
-                example.ClearField("context")
-                file.write(example.SerializeToString())
-    result = run(
-        "compiler_opt/rl/train_bc.py",
-        f"--root_dir={tmp_path / 'run'}",
-        f"--data_path={tmp_path / 'one'}",
-        f"--data_path={tmp_path / 'two'}",
-        "--gin_files=compiler_opt/rl/inlining/gin_configs/behavioral_cloning_nn_agent.gin",
-        "--gin_bindings=train_eval.batch_size=128",
-        "--gin_bindings=train_eval.num_epochs=8",
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stderr.count("one: has no one.meta.json: its contexts are numbered, and taken for one project") == 1
-    assert "5400 decisions of 27 modules; 3 modules held out" in result.stdout
-    weights = NetworkWeights.load(tmp_path / "run" / "saved_policy")
-    assert weights.features == FEATURES
-    assert weights.metadata["problem"] == "inlining"
-    assert weights.metadata["accuracy"] > weights.metadata["majority_rate"] + 0.1
 
 
 def test_settings_for_another_problem_than_the_trace_are_refused(trace: Path, tmp_path: Path) -> None:

@@ -46,10 +46,15 @@ def files(folder: Path) -> dict[str, int]:
     }
 
 
-CASES = [pytest.param(tool, mistake, id=f"{tool}: {mistake.name}") for mistake in MISTAKES for tool in mistake.tools]
+def cases() -> Iterator[object]:
+    """Each mistake at each of its entry points; all but one of them, another one each time, are slow."""
+    for number, mistake in enumerate(MISTAKES):
+        for index, tool in enumerate(mistake.tools):
+            marks = () if index == number % len(mistake.tools) else (pytest.mark.slow,)
+            yield pytest.param(tool, mistake, id=f"{tool}: {mistake.name}", marks=marks)
 
 
-@pytest.mark.parametrize(("tool", "mistake"), CASES)
+@pytest.mark.parametrize(("tool", "mistake"), [*cases()])
 def test_a_mistake_is_one_line_and_leaves_nothing(tool: str, mistake: Mistake, place: Path, tmp_path: Path) -> None:
     before = files(place)
     result = run(place, tmp_path, tool, {**GOOD[tool], **mistake.flags})

@@ -1,4 +1,4 @@
-"""The command, with both compilers: replaying its trace gives the objects of `clang -Oz`."""
+"""The command: replaying its trace gives the objects of `clang -Oz`."""
 
 import contextlib
 import csv
@@ -20,6 +20,8 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.rl.trace_files import Trace, TraceBatch
 from tests import programs
 from tests.small_corpus import make_small_corpus
+
+pytestmark = pytest.mark.either_compiler
 
 _INLINING = problems.load("inlining")
 

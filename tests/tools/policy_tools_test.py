@@ -27,7 +27,11 @@ def _run(program: str, *arguments: str) -> str:
     ("task", "advice", "types"),
     [
         ("inlining", ("inlining_decision", tf.int64), {"callsite_cost": tf.int64}),
-        ("regalloc_priority", ("priority", tf.float32), {"li_size": tf.int64, "stage": tf.int64, "weight": tf.float32}),
+        pytest.param(
+            *("regalloc_priority", ("priority", tf.float32)),
+            {"li_size": tf.int64, "stage": tf.int64, "weight": tf.float32},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_models_for_tests_and_their_combination(

@@ -2,19 +2,25 @@
 
 import dataclasses
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
+from compiler_opt.errors import ConfigError
+from compiler_opt.problems import problem as problems
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()
 
 from compiler_opt.llvm.interactive import FunctionOfDecisions  # noqa: E402
 from compiler_opt.policies.weights import NetworkConfig, mean_network  # noqa: E402
-from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig  # noqa: E402
+from compiler_opt.rl.algorithm import AlgorithmConfigs  # noqa: E402
+from compiler_opt.rl.algorithms.counterfactuals import ALGORITHM, CounterfactualsConfig  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals.algorithm import candidate_pairs, draw_counterfactuals  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, Samples, log_gain  # noqa: E402
+from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
@@ -188,3 +194,9 @@ def test_the_mean_network_has_the_mean_logits() -> None:
     observations = head.observe(_features(rng, 50))
     expected = np.mean([head.logits(network, observations) for network in networks], axis=0)
     np.testing.assert_allclose(head.logits(mean_network(networks), observations), expected, atol=1e-5)
+
+
+def test_problems_without_candidates_are_refused() -> None:
+    context = cast(TrainingContext, SimpleNamespace(problem=problems.load("regalloc_priority")))
+    with pytest.raises(ConfigError, match="regalloc_priority: counterfactuals are for problems that choose among"):
+        ALGORITHM.build(context, AlgorithmConfigs())

@@ -1,21 +1,26 @@
 """Evolution strategies: parameters follow the gradients of pairs of rollouts, as far as these are significant."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 import pytest
 
-from compiler_opt.errors import PolicyError
+from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()
 
-from compiler_opt.rl.algorithms.evolution import EvolutionConfig  # noqa: E402
+from compiler_opt.rl.algorithm import AlgorithmConfigs  # noqa: E402
+from compiler_opt.rl.algorithms.evolution import ALGORITHM, EvolutionConfig  # noqa: E402
 from compiler_opt.rl.algorithms.evolution.algorithm import (  # noqa: E402
     ParameterSearch,
     cloned_parameters,
     weighted_gain,
 )
+from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
 
 _SCALE = np.array([0.1, 1.0, 0.5])
 _BEST = np.array([0.3, -2.0, 0.0])
@@ -97,3 +102,9 @@ def test_it_resumes_from_the_parameters_of_an_earlier_policy() -> None:
         cloned_parameters(rule, _policy({"method": "behavioral cloning"}))
     with pytest.raises(PolicyError, match="they differ in eager"):
         cloned_parameters(rule, _policy({"rule": {name: value for name, value in found.items() if name != "eager"}}))
+
+
+def test_problems_without_a_rule_are_refused() -> None:
+    context = cast(TrainingContext, SimpleNamespace(problem=problems.load("regalloc_priority")))
+    with pytest.raises(ConfigError, match="regalloc_priority: has no rule whose parameters could be searched for"):
+        ALGORITHM.build(context, AlgorithmConfigs())

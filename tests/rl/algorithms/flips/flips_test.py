@@ -82,19 +82,23 @@ def test_other_problems_are_refused() -> None:
         ALGORITHM.build(context, AlgorithmConfigs())
 
 
-@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
-def test_from_flips_to_a_policy(clang_path: str, tmp_path: Path) -> None:
-    (tmp_path / "corpus").mkdir()
-    make_small_corpus(tmp_path / "corpus", clang_path)
-    save_vocabulary(tmp_path / "vocabulary", {name: np.arange(-5.0, 60.0) for name in FEATURES})
+class _Runs:
+    """Trainings on a small corpus, as a user starts them."""
 
-    def train(name: str, iterations: int, *more: str) -> tuple[list[dict[str, float]], NetworkWeights]:
+    def __init__(self, place: Path):
+        self.place = place
+        (place / "corpus").mkdir()
+        make_small_corpus(place / "corpus", "clang-22")
+        save_vocabulary(place / "vocabulary", {name: np.arange(-5.0, 60.0) for name in FEATURES})
+
+    def train(self, name: str, iterations: int, *more: str) -> tuple[list[dict[str, float]], NetworkWeights]:
+        """Its history and its policy."""
         result = programs.run(
             "compiler_opt/rl/train_locally.py",
-            f"--root_dir={tmp_path / name}",
-            f"--data_path={tmp_path / 'corpus'}",
-            f"--vocab_path={tmp_path / 'vocabulary'}",
-            f"--clang_path={clang_path}",
+            f"--root_dir={self.place / name}",
+            f"--data_path={self.place / 'corpus'}",
+            f"--vocab_path={self.place / 'vocabulary'}",
+            "--clang_path=clang-22",
             "--num_workers=2",
             "--gin_files=gin_configs/inlining/flips_nn_agent.gin",
             f"--gin_bindings=train_eval.num_iterations={iterations}",
@@ -104,26 +108,39 @@ def test_from_flips_to_a_policy(clang_path: str, tmp_path: Path) -> None:
             *(f"--gin_bindings=flips.{binding}" for binding in more),
         )
         assert result.returncode == 0, result.stderr
-        history = tmp_path / name / "history.jsonl"
+        history = self.place / name / "history.jsonl"
         lines = history.read_text().splitlines() if history.exists() else []
-        return [json.loads(line) for line in lines], NetworkWeights.load(tmp_path / name / "policy")
+        return [json.loads(line) for line in lines], NetworkWeights.load(self.place / name / "policy")
 
+    @property
+    def learning_from_the_first(self) -> tuple[str, str]:
+        return "first_samples=10", f"stores=('{self.place / 'run' / 'flips'}',)"
+
+
+def test_from_flips_to_a_policy(tmp_path: Path) -> None:
+    runs = _Runs(tmp_path)
     # Too few flips: the default decides.
-    history, weights = train("run", 1)
+    history, weights = runs.train("run", 1)
     assert weights.margin == ALWAYS_DEFAULT
     assert history[0]["flips"] > 5 and history[0]["reward_mean"] == 0
     # It goes on with them.
-    history, weights = train("run", 2, "first_samples=10")
+    history, weights = runs.train("run", 2, "first_samples=10")
     assert weights.margin == 0
     assert history[1]["samples"] == history[0]["flips"] + history[1]["flips"]
     [flips, _] = FlipStore(tmp_path / "run" / "flips").read("inlining", FEATURES)
     assert flips.base == "default" and set(flips.projects) == {"plain", "shapes"}
-    # Another run learns from them, too, and decides by what it has learned.
-    history, _ = train("other", 3, "first_samples=10", f"stores=('{tmp_path / 'run' / 'flips'}',)")
+    # Another one compiles nothing.
+    history, weights = runs.train("learned", 0, *runs.learning_from_the_first)
+    assert not history and weights.margin == 0 and weights.metadata["compiles"] == 0
+    assert not (tmp_path / "learned" / "flips").exists()
+
+
+@pytest.mark.slow
+def test_another_run_learns_from_them_too(tmp_path: Path) -> None:
+    """It decides by what it has learned."""
+    runs = _Runs(tmp_path)
+    runs.train("run", 2)
+    history, _ = runs.train("other", 3, *runs.learning_from_the_first)
     assert history[1]["samples"] > history[0]["flips"] + history[1]["flips"]
     bases = {each.base for each in FlipStore(tmp_path / "other" / "flips").read("inlining", FEATURES)}
     assert len(bases) == 2 and "default" in bases
-    # A third one compiles nothing.
-    history, weights = train("learned", 0, "first_samples=10", f"stores=('{tmp_path / 'run' / 'flips'}',)")
-    assert not history and weights.margin == 0 and weights.metadata["compiles"] == 0
-    assert not (tmp_path / "learned" / "flips").exists()
