@@ -96,7 +96,7 @@ class Decisions:
         return {name: self.records[name] for name in self.header.names}
 
     def random_weights(self, seed: int, hidden: tuple[int, ...] = (16, 16)) -> NetworkWeights:
-        """A random network over the quantiles of the inputs; its outputs vary about as much as those of trained ones."""
+        """A random network over the quantiles of the inputs; its outputs vary about as much as trained ones do."""
         rng, space = np.random.default_rng(seed), self.problem.action_space
         values = space.vocabulary_values(self.features)
         names = space.vocabulary_features(self.header.names)

@@ -54,7 +54,7 @@ def export_policy(
 
     Raises:
       PolicyError: there is no intact policy, or it has no such format.
-      ConfigError: a format is unknown, or the evaluation is of another policy.
+      ConfigError: a format is unknown, two write the same files, or the evaluation is of another policy.
       ToolchainError: a tool is missing or fails.
       OutputError: a file cannot be written.
     """
@@ -62,6 +62,8 @@ def export_policy(
     if unknown or not formats:
         found = repr(unknown[0]) if unknown else "none"
         raise ConfigError(f"--format: expected some of {', '.join(FORMATS)}; found {found}")
+    if {"release_model", "aot"} <= set(formats):
+        raise ConfigError("--format: release_model and aot write files of the same names; expected one of them")
     weights = NetworkWeights.load(policy_dir).with_margin(margin)
     card = weights.card()
     if evaluation is not None:

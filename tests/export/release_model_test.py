@@ -1,7 +1,6 @@
 """The classes for LLVM's ReleaseModeModelRunner: compiled against the real one, they decide as numpy does."""
 
 import dataclasses
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
