@@ -32,7 +32,8 @@ from compiler_opt.spaces.native import byte_rows, include_directory
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import require_tensorflow
 
-_INT64, _FLOAT = np.dtype("i8"), np.dtype("f4")
+_INT64: np.dtype = np.dtype("i8")
+_FLOAT: np.dtype = np.dtype("f4")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,7 +61,14 @@ def run_runner(
     (directory / "features").write_bytes(rows)
     shapes = [(spec, ",".join(map(str, spec.shape))) for spec in specs]
     arguments = [f"{spec.name}:{'f' if spec.dtype.kind == 'f' else 'i'}:{shape}" for spec, shape in shapes]
-    command = [runner, directory / "features", directory / "decisions", selector, model.advice.name, *arguments]
+    command: list[str | Path] = [
+        runner,
+        directory / "features",
+        directory / "decisions",
+        selector,
+        model.advice.name,
+        *arguments,
+    ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return np.fromfile(directory / "decisions", model.advice.dtype)

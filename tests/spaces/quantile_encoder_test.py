@@ -25,7 +25,7 @@ def test_a_rank_is_the_share_of_quantiles_up_to_the_value(columns: list[list[flo
     # The thresholds of the other forms: floating-point numbers as integers in the same order, and integers.
     for value, rank, thresholds in zip(values, expected, encoder.ordered_thresholds, strict=True):
         assert thresholds.ranks[(thresholds.values <= ordered(np.array(value))).sum()] == np.float32(rank)
-    for value, rank, thresholds in zip(np.float32(values), expected, encoder.float_thresholds, strict=True):
+    for value, rank, thresholds in zip(np.array(values, np.float32), expected, encoder.float_thresholds, strict=True):
         assert thresholds.ranks[(thresholds.values <= value).sum()] == np.float32(rank)
     whole = np.floor(np.clip(values, -(2.0**62), 2.0**62))
     for value, rank, thresholds in zip(whole, encoder.ranks(whole), encoder.integer_thresholds, strict=True):
