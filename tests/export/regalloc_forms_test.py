@@ -20,6 +20,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.regalloc_eviction.signature import PLUGIN_DEFAULT
+from compiler_opt.spaces.heads.networks import LEGAL
 from compiler_opt.spaces.native import NATIVE_FILE
 from compiler_opt.tensor_spec import TensorSpec
 from tests.native.release_models import build_runner, check_decisions, run_runner
@@ -123,6 +124,14 @@ def test_no_form_chooses_an_illegal_candidate(policy_dir: Path, evictions: Decis
     features["mask"][:] = 0
     features["mask"][np.arange(40), 0, legal] = 1
     np.testing.assert_array_equal(_tflite_advice(policy_dir, _EVICTION, features), legal)
+
+
+def test_no_weights_make_an_illegal_candidate_the_best(evictions: Decisions, weights: NetworkWeights) -> None:
+    quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
+    head = evictions.problem.head(quantiles, _EVICTION.features)
+    outputs, legal = tf.fill([2, 33, 1], -1e30), np.zeros((2, 33), np.float32)
+    legal[0, 7] = legal[1, 32] = 1
+    assert head.advice(outputs, {LEGAL: tf.constant(legal)}).numpy().tolist() == [7, 32]
 
 
 def test_priorities_in_tflite_are_numpys(priorities: Decisions, tmp_path: Path) -> None:

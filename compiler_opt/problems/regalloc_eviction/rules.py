@@ -93,7 +93,7 @@ def rebuilt_choices(features: Mapping[str, Any], arrays: Arrays = NUMPY) -> Any:
     takeable = takeable & (free | must_succeed | ~local | ~after(takeable))
     hints = arrays.where(free, 0.0, column["nr_broken_hints"] + URGENT_HINTS * column["nr_urgent"])
     cost = arrays.where(free, 0.0, weight)
-    # [T, C, C]: whether the first costs as much as the second, or more.
+    # [T, C, C]: whether the first costs less than the second.
     fewer = hints[:, :, np.newaxis] < hints[:, np.newaxis, :]
     as_many = hints[:, :, np.newaxis] == hints[:, np.newaxis, :]
     cheaper = fewer | (as_many & (cost[:, :, np.newaxis] < cost[:, np.newaxis, :]))

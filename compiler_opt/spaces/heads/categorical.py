@@ -200,4 +200,5 @@ class MaskedCategoricalHead(CategoricalHead):
         return {networks.RANKS: ranks(tf.unstack(values, axis=-1)), networks.LEGAL: tf.cast(legal, tf.float32)}
 
     def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return super().advice(networks.masked_logits(outputs, observations), observations)
+        # Whatever the weights are, no legal candidate's score is lower.
+        return super().advice(networks.masked_logits(outputs, observations, outputs.dtype.min), observations)

@@ -144,9 +144,11 @@ def categorical_actor(
     return RankActor(observation, spec, config, 1 if masked else num_actions, distribution, seed)
 
 
-def masked_logits(outputs: tf.Tensor, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Logits `[..., C]` of candidates from the network's outputs `[..., C, 1]`."""
-    return tf.where(observation[LEGAL] > 0, tf.squeeze(outputs, axis=-1), ILLEGAL_LOGIT)
+def masked_logits(
+    outputs: tf.Tensor, observation: Mapping[str, tf.Tensor], illegal: float = ILLEGAL_LOGIT
+) -> tf.Tensor:
+    """Logits `[..., C]` of candidates from the network's outputs `[..., C, 1]`; those of illegal ones are `illegal`."""
+    return tf.where(observation[LEGAL] > 0, tf.squeeze(outputs, axis=-1), illegal)
 
 
 def gaussian_actor(
