@@ -54,7 +54,7 @@ def _observations(clang_path: str) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def evictions(clang_path: str) -> Decisions:
-    """Some 2,000 real decisions about live-range eviction."""
+    """Over 2,000 real decisions about live-range eviction."""
     return _decisions("regalloc_eviction", clang_path)
 
 

@@ -16,9 +16,6 @@ from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests.small_corpus import BUSY_SOURCES, make_corpus
 
-_SHARES = np.linspace(0, 1, 40)
-"""The quantiles of a random network."""
-
 SOURCES = {
     "library/words.cpp": """
 #include <regex>
@@ -94,26 +91,6 @@ class Decisions:
     @property
     def features(self) -> dict[str, np.ndarray]:
         return {name: self.records[name] for name in self.header.names}
-
-    def random_weights(self, seed: int, hidden: tuple[int, ...] = (16, 16)) -> NetworkWeights:
-        """A random network over the quantiles of the inputs; its outputs vary about as much as trained ones do."""
-        rng, space = np.random.default_rng(seed), self.problem.action_space
-        values = space.vocabulary_values(self.features)
-        names = space.vocabulary_features(self.header.names)
-        sizes = (3 * len(names), *hidden, space.num_outputs)
-        return NetworkWeights(
-            tuple(names),
-            tuple(
-                np.quantile(np.nan_to_num(values[name].reshape(-1).astype("f8")), _SHARES, method="inverted_cdf")
-                for name in names
-            ),
-            tuple(
-                rng.normal(0, np.sqrt(2 / rows), (rows, width)).astype("f4")
-                for rows, width in itertools.pairwise(sizes)
-            ),
-            tuple(rng.normal(0, 0.3, size).astype("f4") for size in sizes[1:]),
-            {"problem": self.problem.name, "seed": seed},
-        )
 
 
 def real_decisions(name: str, toolchain: Toolchain, directory: Path) -> Decisions:

@@ -25,6 +25,7 @@ from compiler_opt.spaces.native import NATIVE_FILE
 from compiler_opt.tensor_spec import TensorSpec
 from tests.native.release_models import build_runner, check_decisions, run_runner
 from tests.real_observations import Decisions
+from tests.regalloc_networks import random_network_over
 
 # After `compiler_opt.export`, which says which Keras it is to use.
 tf: Any = importlib.import_module("tensorflow")
@@ -36,7 +37,7 @@ _EVICTION, _PRIORITY = EMBEDDED_MODELS["regalloc_eviction"], EMBEDDED_MODELS["re
 
 @pytest.fixture(scope="module")
 def weights(evictions: Decisions) -> NetworkWeights:
-    return evictions.random_weights(1)
+    return random_network_over(evictions.problem, evictions.features, 1)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_no_weights_make_an_illegal_candidate_the_best(evictions: Decisions, wei
 
 
 def test_priorities_in_tflite_are_numpys(priorities: Decisions, tmp_path: Path) -> None:
-    weights = priorities.random_weights(2)
+    weights = random_network_over(priorities.problem, priorities.features, 2)
     weights.save(tmp_path / "policy")
     written = export_policy(tmp_path / "policy", tmp_path / "out", ["tflite", "native", "cpp"])
     assert [path.name for path in written["cpp"]] == [

@@ -23,6 +23,7 @@ from compiler_opt.tensor_spec import TensorSpec
 from tests.native.cpp import COMPILERS, build
 from tests.native.release_models import build_runner, check_decisions, run_runner
 from tests.real_observations import Decisions, weights_for
+from tests.regalloc_networks import random_network_over
 
 _INLINING = problems.load("inlining")
 _MODEL = EMBEDDED_MODELS["inlining"]
@@ -70,7 +71,10 @@ def test_priorities_are_numpys(toolchain: Toolchain, priorities: Decisions, tmp_
 def _check_selected(decisions: Decisions, toolchain: Toolchain, directory: Path) -> None:
     """Two policies in one class, chosen by their names."""
     model = EMBEDDED_MODELS[decisions.problem.name]
-    policies = {name: decisions.random_weights(seed) for seed, name in enumerate(("small", "fast-2"))}
+    policies = {
+        name: random_network_over(decisions.problem, decisions.features, seed)
+        for seed, name in enumerate(("small", "fast-2"))
+    }
     write_release_model(policies, decisions.problem, model, directory)
     runner = build_runner(model, toolchain, str(toolchain.tool("clang++")), directory)
     specs, rows = decisions.header.features, decisions.records.tobytes()
