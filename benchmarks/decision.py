@@ -24,7 +24,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.spaces.binary import Binary, BinaryPolicy
 from compiler_opt.spaces.native import NATIVE_FILE, include_directory, native_blob
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import load_tensorflow, stderr_held
@@ -144,7 +144,7 @@ def _tflite(policy: BinaryPolicy, rows: np.ndarray) -> Run:
 
     with warnings.catch_warnings(), stderr_held():
         warnings.simplefilter("ignore")  # TensorFlow announces that the interpreter moves to another package
-        model = tflite_files(policy.weights, "advice")[TFLITE_FILE]
+        model = tflite_files(policy.weights, Binary(), "advice")[TFLITE_FILE]
         interpreter = tf.lite.Interpreter(model_content=model, num_threads=1)
         interpreter.allocate_tensors()
     places = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}

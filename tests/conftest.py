@@ -12,7 +12,7 @@ import pytest
 
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from tests.cpu_times import CpuTimes
-from tests.real_observations import real_observations
+from tests.real_observations import Decisions, real_decisions, real_observations
 
 # A deadline would be a timed test: on a busy machine it fails.
 hypothesis.settings.register_profile("tests", deadline=None)
@@ -50,6 +50,24 @@ def observations(clang_path: str) -> dict[str, np.ndarray]:
 def _observations(clang_path: str) -> dict[str, np.ndarray]:
     with tempfile.TemporaryDirectory() as directory:
         return real_observations(_probed(clang_path), Path(directory), at_least=2000)
+
+
+@pytest.fixture(scope="session")
+def evictions(clang_path: str) -> Decisions:
+    """Over 2,000 real decisions about live-range eviction."""
+    return _decisions("regalloc_eviction", clang_path)
+
+
+@pytest.fixture(scope="session")
+def priorities(clang_path: str) -> Decisions:
+    """Over 1,000 real decisions about allocation priority."""
+    return _decisions("regalloc_priority", clang_path)
+
+
+@functools.cache
+def _decisions(problem: str, clang_path: str) -> Decisions:
+    with tempfile.TemporaryDirectory() as directory:
+        return real_decisions(problem, _probed(clang_path), Path(directory))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,17 +1,20 @@
 """What a real compiler sees of real code: the C++ standard library's regular expressions and containers."""
 
+import dataclasses
 import itertools
 from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.collect.rollout import DefaultPolicy, rollout
+from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.policy import RandomPolicy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.binary import BinaryPolicy
-from tests.small_corpus import make_corpus
+from tests.small_corpus import BUSY_SOURCES, make_corpus
 
 SOURCES = {
     "library/words.cpp": """
@@ -69,6 +72,47 @@ def real_observations(toolchain: Toolchain, directory: Path, at_least: int) -> d
             parts.append({name: features[name].reshape(-1) for name in problem.feature_names})
         seed += 1
     return {name: np.concatenate([part[name] for part in parts]) for name in problem.feature_names}
+
+
+@dataclasses.dataclass(frozen=True)
+class Decisions:
+    """Real decisions of a problem of register allocation, as the compiler itself sends them.
+
+    Attributes:
+      problem: what is decided.
+      header: of the channel.
+      records: `[T]`, a field per feature.
+    """
+
+    problem: AnyProblem
+    header: Header
+    records: np.ndarray
+
+    @property
+    def features(self) -> dict[str, np.ndarray]:
+        return {name: self.records[name] for name in self.header.names}
+
+
+def real_decisions(name: str, toolchain: Toolchain, directory: Path) -> Decisions:
+    """Over a thousand decisions: the compiler's own, then those of compilations by the problem's simple policies."""
+    problem = problems.load(name)
+    scratch = directory / "scratch"
+    scratch.mkdir()
+    sources = {"library/report.cpp": SOURCES["library/report.cpp"], **BUSY_SOURCES}
+    corpus_dir = directory / "corpus"
+    corpus_dir.mkdir()
+    corpus = make_corpus(corpus_dir, str(toolchain.clang), sources, level="O2")
+    settings = RolloutSettings(backend="channel")
+    trajectories = []
+    for policy in (problem.default_policy, *problem.action_space.baselines().values()):
+        for module in corpus.modules:
+            result = rollout(module, policy, problem, toolchain, scratch=scratch, settings=settings)
+            assert result.failure is None
+            if result.trajectory is not None:
+                trajectories.append(result.trajectory)
+    header = trajectories[0].header
+    observations = b"".join(trajectory.observations for trajectory in trajectories)
+    return Decisions(problem, header, np.frombuffer(observations, record_dtype(header.features)))
 
 
 def weights_for(

@@ -1,5 +1,6 @@
 """Networks for the register allocator that decide otherwise than the compiler."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import FeaturePolicy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
-from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 
 def random_network(problem: Problem, corpus: Corpus, toolchain: Toolchain, place: Path, seed: int) -> NetworkWeights:
@@ -20,11 +20,16 @@ def random_network(problem: Problem, corpus: Corpus, toolchain: Toolchain, place
     results = [rollout(module, default, problem, toolchain, scratch=place) for module in corpus.modules]
     seen = [result.trajectory.features() for result in results if result.trajectory is not None]
     features = {name: np.concatenate([each[name] for each in seen]) for name in seen[0]}
+    return random_network_over(problem, features, seed)
+
+
+def random_network_over(problem: Problem, features: Mapping[str, np.ndarray], seed: int) -> NetworkWeights:
+    """The same, over quantiles of features as the compiler sends them."""
     seen_by_networks = problem.action_space.vocabulary_values(features)
     columns = [seen_by_networks[name].reshape(-1).astype("f8") for name in problem.feature_names]
     values = np.nan_to_num(np.stack(columns, axis=-1), posinf=9e9)
     rng = np.random.default_rng(seed)
-    sizes = (3 * len(problem.feature_names), 16, 16, 1 if isinstance(problem.action_space, MaskedCategorical) else 2)
+    sizes = (3 * len(problem.feature_names), 16, 16, problem.action_space.num_outputs)
     return NetworkWeights(
         problem.feature_names,
         tuple(np.quantile(column, np.linspace(0, 1, 50), method="inverted_cdf") for column in values.T),

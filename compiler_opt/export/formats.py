@@ -1,5 +1,6 @@
 """Writes policies in the formats that LLVM reads: to deploy (`docs/deploy.md`), or for rollouts in development mode."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -25,9 +26,12 @@ from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
-from compiler_opt.spaces.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory, native_blob
+from compiler_opt.spaces.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory
+from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 
@@ -50,7 +54,7 @@ def export_policy(
 
     Raises:
       PolicyError: there is no intact policy, or it has no such format.
-      ConfigError: a format is unknown, or the evaluation is of another policy.
+      ConfigError: a format is unknown, two write the same files, or the evaluation is of another policy.
       ToolchainError: a tool is missing or fails.
       OutputError: a file cannot be written.
     """
@@ -58,17 +62,59 @@ def export_policy(
     if unknown or not formats:
         found = repr(unknown[0]) if unknown else "none"
         raise ConfigError(f"--format: expected some of {', '.join(FORMATS)}; found {found}")
+    if {"release_model", "aot"} <= set(formats):
+        raise ConfigError("--format: release_model and aot write files of the same names; expected one of them")
     weights = NetworkWeights.load(policy_dir).with_margin(margin)
     card = weights.card()
     if evaluation is not None:
         card = card.with_results(evaluation_results(evaluation, weights.checksum()))
+    problem = _problem_with(formats, weights, policy_dir)
+    check_folder_writable(output)
+    export = _Export(policy_dir, weights, problem, output)
+    written = {name: FORMATS[name](export) for name in formats}
+    card.save(output)
+    return written
+
+
+def export_selectable(policies: Mapping[str, Path], output: Path, *, margin: float | None = None) -> list[Path]:
+    """Exports several policies as one release-mode class, in which the compiler selects one by its name.
+
+    Args:
+      policies: the folders by the policies' names. Each has its model card in a folder of its name.
+      output: the folder to write into; other files in it stay.
+      margin: replaces the policies' margins.
+
+    Returns:
+      the class's files.
+
+    Raises:
+      PolicyError: a policy is not intact, or has no such form; or they are for several problems.
+      ToolchainError: a tool is missing or fails.
+      OutputError: a file cannot be written.
+    """
+    weights = {name: NetworkWeights.load(folder).with_margin(margin) for name, folder in policies.items()}
+    by_name = {name: _problem_with(["release_model"], weights[name], folder) for name, folder in policies.items()}
+    found = {problem.name: problem for problem in by_name.values()}
+    if len(found) > 1:
+        raise PolicyError(f"--policy_path: expected policies for one problem, found some for {' and '.join(found)}")
+    [problem] = found.values()
+    check_folder_writable(output)
+    written = write_release_model(weights, problem, EMBEDDED_MODELS[problem.advisor.problem], output)
+    for name, each in weights.items():
+        (output / name).mkdir(exist_ok=True)
+        each.card().save(output / name)
+    return written
+
+
+def _problem_with(formats: Sequence[str], weights: NetworkWeights, policy_dir: Path) -> AnyProblem:
+    """A policy's problem. Raises PolicyError if it has none, or the policy cannot be exported in one of the formats."""
     problem = problems.recorded(weights.metadata, str(policy_dir))
-    model, possible = EMBEDDED_MODELS[problem.advisor.problem], problem.action_space.formats(weights)
+    possible = problem.action_space.formats(weights)
     impossible = [form for form in formats if form not in possible]
     if impossible and components(weights.features):
         raise PolicyError(
             f"{policy_dir}: observes IR2Vec embeddings, which the format {impossible[0]} cannot represent; expected "
-            "aot, or a policy that was trained without them"
+            "saved_model or aot, or a policy that was trained without them"
         )
     if impossible and (computed := plugin_features.among(weights.features)):
         raise PolicyError(
@@ -92,11 +138,7 @@ def export_policy(
         )
     # Refuses a network of another shape, or a margin that cannot be.
     problem.policy(weights, origin=str(policy_dir))
-    check_folder_writable(output)
-    export = _Export(policy_dir, weights, model, output, may_save=margin is not None)
-    written = {name: FORMATS[name](export) for name in formats}
-    card.save(output)
-    return written
+    return problem
 
 
 def evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
@@ -143,52 +185,73 @@ def _projects(projects: Sequence[Mapping[str, Any]], policy: str) -> Iterator[st
 
 @dataclasses.dataclass(frozen=True)
 class _Export:
-    """A policy to be written in one of the formats.
-
-    With `may_save`, a SavedModel that the folder does not have is made, as for a policy with a margin.
-    """
+    """A policy to be written in one of the formats."""
 
     policy_dir: Path
     weights: NetworkWeights
-    model: EmbeddedModel
+    problem: AnyProblem
     output: Path
-    may_save: bool
+
+    @property
+    def model(self) -> EmbeddedModel:
+        return EMBEDDED_MODELS[self.problem.advisor.problem]
 
     def write(self, contents: Mapping[str, bytes]) -> list[Path]:
         """Writes files by name; returns their paths."""
         for name, content in contents.items():
-            write_atomically(self.output / name, content)
+            path = self.output / name
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, content)
         return [self.output / name for name in contents]
 
     def native(self) -> list[Path]:
-        return self.write({NATIVE_FILE: native_blob(self.weights)})
+        return self.write({NATIVE_FILE: self.problem.native_form(self.weights)})
 
     def cpp(self) -> list[Path]:
-        header = include_directory() / "policy_network.h"
-        source = embedded_source(native_blob(self.weights)).encode()
-        return self.write({f"{BLOB_SYMBOL}.cpp": source, header.name: header.read_bytes()})
+        source = embedded_source(self.problem.native_form(self.weights)).encode()
+        headers = ("policy_network.h", *self.problem.action_space.native_model.headers)
+        contents = {header: (include_directory() / header).read_bytes() for header in headers}
+        return self.write({f"{BLOB_SYMBOL}.cpp": source, **contents})
 
     def release_model(self) -> list[Path]:
-        return write_release_model(self.weights, self.model, self.output)
+        return write_release_model({"": self.weights}, self.problem, self.model, self.output)
 
     def tflite(self) -> list[Path]:
-        return self.write(_tflite_files(self.weights, self.model.advice.name))
+        space, model = self.problem.action_space, self.model
+        return self.write(_tflite_files(self.weights, space, model.advice.name, model.features))
+
+    def saved_model(self) -> list[Path]:
+        with self._saved_model_folder() as folder:
+            files = {
+                str(path.relative_to(folder)): path.read_bytes()
+                for path in (folder / SAVED_MODEL_FILE, *sorted((folder / "variables").iterdir()))
+            }
+        return self.write(files)
 
     def aot(self) -> list[Path]:
-        if not self.may_save or (self.policy_dir / SAVED_MODEL_FILE).is_file():
-            return write_aot(self.policy_dir, self.model, self.output)
+        with self._saved_model_folder() as folder:
+            return write_aot(folder, self.model, self.output)
+
+    @contextlib.contextmanager
+    def _saved_model_folder(self) -> Iterator[Path]:
+        """The policy's folder if it has a SavedModel; else, as for one with another margin, one that is made."""
+        if (self.policy_dir / SAVED_MODEL_FILE).is_file():
+            yield self.policy_dir
+            return
         load_tensorflow()
         from compiler_opt.export.saved_model import save_policy
 
         with scratch_directory() as scratch:
-            save_policy(scratch / "policy", self.weights, Binary(), self.model.advice.name)
-            return write_aot(scratch / "policy", self.model, self.output)
+            space = self.problem.action_space
+            save_policy(scratch / "policy", self.weights, space, self.model.advice.name, self.model.features)
+            yield scratch / "policy"
 
 
 FORMATS: Mapping[str, Callable[[_Export], list[Path]]] = {
     "native": _Export.native,
     "cpp": _Export.cpp,
     "release_model": _Export.release_model,
+    "saved_model": _Export.saved_model,
     "tflite": _Export.tflite,
     "aot": _Export.aot,
 }
@@ -217,7 +280,7 @@ def write_development_model(policies: PolicyFolder, policy: Policy, action_name:
     check_no_margin(policy)
     if (policies.path(policy) / TFLITE_FILE).exists():
         return
-    files = _tflite_files(policy.weights, action_name, temperature=policy.temperature)
+    files = _tflite_files(policy.weights, Binary(), action_name, temperature=policy.temperature)
     try:
         # The model last: compilations look for it.
         for name in (OUTPUT_SPEC_FILE, TFLITE_FILE):
@@ -226,8 +289,15 @@ def write_development_model(policies: PolicyFolder, policy: Policy, action_name:
         raise OutputError(f"{policies.path(policy)}: the model cannot be written: {error.strerror}") from error
 
 
-def _tflite_files(weights: NetworkWeights, action_name: str, temperature: float = 0.0) -> dict[str, bytes]:
+def _tflite_files(
+    weights: NetworkWeights,
+    space: ActionSpace,
+    action_name: str,
+    compiler_features: Sequence[TensorSpec] = (),
+    *,
+    temperature: float = 0.0,
+) -> dict[str, bytes]:
     load_tensorflow()
     from compiler_opt.export.tflite import tflite_files
 
-    return tflite_files(weights, action_name, temperature=temperature)
+    return tflite_files(weights, space, action_name, compiler_features, temperature=temperature)

@@ -9,9 +9,6 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.problems.problem import AnyProblem
 
-_NUM_OUTPUTS = 2
-"""Of networks with binary or continuous actions, those that have a SavedModel."""
-
 
 def random_policy(
     problem: AnyProblem, quantiles: Mapping[str, np.ndarray], hidden_units: Sequence[int], *, seed: int
@@ -24,7 +21,7 @@ def random_policy(
       PolicyError: LLVM has no form in which it could load a policy for this problem.
     """
     rng = np.random.default_rng(seed)
-    sizes = (len(TRANSFORMS) * len(quantiles), *hidden_units, _NUM_OUTPUTS)
+    sizes = (len(TRANSFORMS) * len(quantiles), *hidden_units, problem.action_space.num_outputs)
     weights = NetworkWeights(
         tuple(quantiles),
         tuple(quantiles.values()),
@@ -34,6 +31,6 @@ def random_policy(
         tuple(np.zeros(width, np.float32) for width in sizes[1:]),
         {"problem": problem.name, "method": f"random weights, seed {seed}; not trained"},
     )
-    if "aot" not in problem.action_space.formats(weights):
+    if "saved_model" not in problem.action_space.formats(weights):
         raise PolicyError(f"{problem.name}: its policies have no SavedModel, so there is nothing that LLVM could load")
     return weights

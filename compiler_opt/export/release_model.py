@@ -1,14 +1,16 @@
-"""A policy as a C++ class to compile into LLVM, with our evaluator or compiled ahead of time (AOT) by TensorFlow.
+"""Policies as a C++ class to compile into LLVM, with our evaluator or compiled ahead of time (AOT) by TensorFlow.
 
     InlinerSizeModel.h      the class `llvm::InlinerSizeModel` with weights and evaluator; needs no other file
     InlinerSizeModel.cpp    instantiates it, for builds that expect header and object; not with TensorFlow
     InlinerSizeModel.o      that object
 
 LLVM's `ReleaseModeModelRunner` takes either class; docs/deploy.md describes how to build LLVM with it. TensorFlow's
-class needs TensorFlow's runtime sources to be linked; ours has the same interface and needs nothing else.
+class needs TensorFlow's runtime sources to be linked; ours has the same interface and needs nothing else. Ours may have
+several policies, one of which the compiler selects by the MD5 hash of its name, LLVM's argument `model_selector`.
 """
 
 import dataclasses
+import hashlib
 import os
 import platform
 import re
@@ -24,11 +26,14 @@ from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.spaces.native import byte_rows, include_directory, native_blob
+from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problems.regalloc_eviction import signature as eviction
+from compiler_opt.spaces.native import byte_rows, include_directory
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import require_tensorflow
 
-_INT64, _FLOAT = np.dtype("i8"), np.dtype("f4")
+_INT64: np.dtype = np.dtype("i8")
+_FLOAT: np.dtype = np.dtype("f4")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +57,17 @@ class EmbeddedModel:
 
 EMBEDDED_MODELS: Mapping[str, EmbeddedModel] = {
     "inlining": EmbeddedModel("InlinerSizeModel", TensorSpec("inlining_decision", _INT64, (1,))),
-    "regalloc_eviction": EmbeddedModel("RegAllocEvictModel", TensorSpec("index_to_evict", _INT64, (1,))),
+    "regalloc_eviction": EmbeddedModel(
+        "RegAllocEvictModel",
+        TensorSpec("index_to_evict", _INT64, (1,)),
+        (
+            *(
+                TensorSpec(name, _INT64 if name in eviction.INTEGERS else _FLOAT, (1, eviction.NUM_CANDIDATES))
+                for name in (eviction.MASK, *eviction.FEATURES)
+            ),
+            TensorSpec(eviction.PROGRESS, _FLOAT, (1,)),
+        ),
+    ),
     "regalloc_priority": EmbeddedModel(
         "RegAllocPriorityModel",
         TensorSpec("priority", _FLOAT, (1,)),
@@ -69,25 +84,36 @@ SAVED_MODEL_FILE = "saved_model.pb"
 _C_TYPES = {_INT64: "int64_t", _FLOAT: "float"}
 
 
-def header_text(weights: NetworkWeights, model: EmbeddedModel) -> str:
-    """The self-contained header of a policy whose features are scalar integers.
+def header_text(policies: Mapping[str, NetworkWeights], problem: AnyProblem, model: EmbeddedModel) -> str:
+    """The self-contained header of a problem's policies.
+
+    Args:
+      policies: by name, by which the compiler selects one; or a single one with the name "".
+      problem: of all policies.
+      model: the problem's names in LLVM.
 
     Raises:
-      PolicyError: a feature has an invalid name, or the network is too large.
+      PolicyError: a name is invalid, or a network is for another problem, or too large.
     """
-    for name in weights.features:
-        if not re.fullmatch(r"[\w.\-]+", name, re.ASCII):
-            raise PolicyError(f"release model: expected the name of a feature, found {name!r}")
-    blob = native_blob(weights)
-    arguments = "".join(f'      {{"{name}", sizeof(int64_t), 1}},\n' for name in weights.features)
-    name = model.class_name
+    learned = [problem.policy(weights, origin=name) for name, weights in policies.items()]
+    tensors = {spec.name: spec for spec in model.features}
+    arguments = {
+        name: tensors.get(name, TensorSpec(name, _INT64, (1,))) for policy in learned for name in policy.needed_features
+    }
+    for what, names in (("a feature", arguments), ("a policy", [name for name in policies if name])):
+        for each in names:
+            if not re.fullmatch(r"[\w.\-]+", each, re.ASCII):
+                raise PolicyError(f"release model: expected the name of {what}, found {each!r}")
+    blobs = [problem.native_form(weights) for weights in policies.values()]
+    native, name = problem.action_space.native_model, model.class_name
     guard = f"COMPILER_OPT_{name.upper()}_H_"
-    files = ("policy_network.h", "release_model.h")
+    files = ("policy_network.h", *native.headers, "release_model.h")
     headers = ((include_directory() / file).read_text(encoding="utf-8") for file in files)
-    # The second header includes the first.
-    sources = "\n".join(headers).replace('#include "policy_network.h"\n\n', "")
+    # Each header includes earlier ones.
+    sources = re.sub(rf'#include "(?:{"|".join(map(re.escape, files))})"\n+', "", "\n".join(headers))
+    checksums = ", ".join(filter(None, (f"{each} {weights.checksum()}".strip() for each, weights in policies.items())))
     return f"""// llvm::{name}: a trained policy for llvm::ReleaseModeModelRunner, without TensorFlow.
-// Made by compiler_opt (export/release_model.py); weights {weights.checksum()}.
+// Made by compiler_opt (export/release_model.py); weights {checksums}.
 
 #ifndef {guard}
 #define {guard}
@@ -95,24 +121,28 @@ def header_text(weights: NetworkWeights, model: EmbeddedModel) -> str:
 {sources}
 namespace compiler_opt {{
 
-struct {name}Policy {{
+struct {name}Policies {{
   using Result = {_C_TYPES[model.advice.dtype]};
+  static constexpr const char *kClass = "{name}";
   static constexpr Tensor kArguments[] = {{
-{arguments}  }};
+{"".join(map(_argument_row, arguments.values()))}  }};
   static constexpr const char *kResult = "{model.advice.name}";
-  static constexpr size_t kBlobSize = {len(blob)};
-  static const unsigned char *blob() {{
-    alignas(64) static constexpr unsigned char bytes[kBlobSize] = {{
-{byte_rows(blob)}    }};
-    return bytes;
+  static constexpr bool kHasSelector = {"false" if "" in policies else "true"};
+  static constexpr size_t kNumPolicies = {len(policies)};
+  static EmbeddedPolicy policy(size_t index) {{
+{"".join(_bytes_definition(index, blob) for index, blob in enumerate(blobs))}\
+    static constexpr EmbeddedPolicy policies[] = {{
+{"".join(_policy_row(index, each) for index, each in enumerate(policies))}    }};
+    return policies[index];
   }}
+  static auto model() {{ return {native.expression}; }}
 }};
 
 }}  // namespace compiler_opt
 
 namespace llvm {{
 
-class {name} final : public compiler_opt::ReleaseModel<compiler_opt::{name}Policy> {{}};
+class {name} final : public compiler_opt::ReleaseModel<compiler_opt::{name}Policies> {{}};
 
 }}  // namespace llvm
 
@@ -120,17 +150,34 @@ class {name} final : public compiler_opt::ReleaseModel<compiler_opt::{name}Polic
 """
 
 
+def _argument_row(spec: TensorSpec) -> str:
+    return f'      {{"{spec.name}", {str(spec.dtype == _FLOAT).lower()}, {spec.num_elements}}},\n'
+
+
+def _bytes_definition(index: int, blob: bytes) -> str:
+    return f"    alignas(64) static constexpr unsigned char bytes_{index}[] = {{\n{byte_rows(blob)}    }};\n"
+
+
+def _policy_row(index: int, name: str) -> str:
+    """The hash as `llvm::MD5` gives it: the last eight bytes, then the first ones, both little-endian."""
+    digest = hashlib.md5(name.encode(), usedforsecurity=False).digest() if name else bytes(16)
+    high, low = (int.from_bytes(half, "little") for half in (digest[8:], digest[:8]))
+    return f'        {{"{name}", {high:#018x}u, {low:#018x}u, bytes_{index}, sizeof(bytes_{index})}},\n'
+
+
 def source_text(model: EmbeddedModel) -> str:
     """The source of the object: instantiates the class of the header."""
     return (
         f'#include "{model.class_name}.h"\n\n'
         f"// The class is complete in its header; this is for builds that want an object as well.\n"
-        f"template class compiler_opt::ReleaseModel<compiler_opt::{model.class_name}Policy>;\n"
+        f"template class compiler_opt::ReleaseModel<compiler_opt::{model.class_name}Policies>;\n"
     )
 
 
-def write_release_model(weights: NetworkWeights, model: EmbeddedModel, directory: Path) -> list[Path]:
-    """Writes header, source and object; returns their paths.
+def write_release_model(
+    policies: Mapping[str, NetworkWeights], problem: AnyProblem, model: EmbeddedModel, directory: Path
+) -> list[Path]:
+    """Writes header, source and object; returns their paths. See `header_text` for the arguments.
 
     Raises:
       PolicyError: the policy has no such form.
@@ -138,7 +185,7 @@ def write_release_model(weights: NetworkWeights, model: EmbeddedModel, directory
       OutputError: a file cannot be written.
     """
     header, source, output = (directory / f"{model.class_name}{suffix}" for suffix in (".h", ".cpp", ".o"))
-    header_content, source_content = header_text(weights, model), source_text(model)
+    header_content, source_content = header_text(policies, problem, model), source_text(model)
     compiler = next(filter(None, map(shutil.which, _CPP_COMPILERS)), None)
     if compiler is None:
         raise ToolchainError("release model: found no C++ compiler on PATH; install the package g++")

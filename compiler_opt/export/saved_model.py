@@ -7,9 +7,9 @@ network.npz                     see `policies.weights`
 network.mlgo                    the native form, see `spaces.native`
 model_card.json, MODEL_CARD.md  see `policies.model_card`
 
-`ActionSpace.formats` says which of the forms for LLVM a policy has: the native form and TFLite are for binary policies
-of integer features only, and masked categorical policies have no SavedModel either. Neither has a binary policy with a
-margin, since LLVM does not give its models the default decision. The action is the advice.
+`ActionSpace.formats` says which of the forms for LLVM a policy has. A binary policy with a margin has our own only,
+since LLVM does not give its models the default decision; one that observes embeddings has the SavedModel only. The
+action is the advice.
 """
 
 import warnings
@@ -25,7 +25,7 @@ from compiler_opt.files import replaced_folder
 from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.action_space import ActionSpace
-from compiler_opt.spaces.native import NATIVE_FILE, native_blob
+from compiler_opt.spaces.native import NATIVE_FILE
 from compiler_opt.tensor_spec import TensorSpec
 
 
@@ -51,12 +51,12 @@ def save_policy(
     formats = space.formats(weights)
     try:
         with replaced_folder(directory) as partial:
-            if "aot" in formats:
+            if "saved_model" in formats:
                 head = space.head(dict(zip(weights.features, weights.quantiles, strict=True)), compiler_features)
                 _save_tensorflow_policy(partial, head.signature(weights, action_name))
-            files = tflite_files(weights, action_name) if "tflite" in formats else {}
+            files = tflite_files(weights, space, action_name, compiler_features) if "tflite" in formats else {}
             if "native" in formats:
-                files[NATIVE_FILE] = native_blob(weights)
+                files[NATIVE_FILE] = space.native_form(weights, str(weights.metadata.get("problem", "inlining")))
             for name, content in files.items():
                 (partial / name).write_bytes(content)
             weights.save(partial)

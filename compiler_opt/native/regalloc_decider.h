@@ -37,21 +37,11 @@ inline void useDefaultHeuristic(const std::string &Reason) {
   warnOrFail(Reason, "compiling with the default heuristic", "MLGO_REGALLOC_STRICT");
 }
 
-// Converts a network's output to a priority; see spaces/continuous.py.
-struct ActionQuantizer {
-  double Lowest = 0, Highest = 0, Steps = 0;
-
-  float advice(double Action) const {
-    const double Largest = std::rint((Highest - Lowest) * Steps);
-    return float(std::min(std::max(std::rint((Action - Lowest) * Steps), 0.0), Largest));
-  }
-};
-
 // A network and what its metadata say about it.
 struct LoadedPolicy {
   RegallocPolicy Network;
   std::string Problem;       // `regalloc_eviction` or `regalloc_priority`
-  ActionQuantizer Quantizer; // of `regalloc_priority`
+  ActionQuantizer Quantizer = {}; // of `regalloc_priority`
 
   // Reads the policy that the environment names, or else the built-in one. Returns null if there is neither, or on an
   // error, which it describes in `Error`.
@@ -88,7 +78,7 @@ private:
     if (const llvm::json::Object *Scale = Metadata->getObject("scale"))
       Quantizer = {Scale->getNumber("lowest").value_or(0), Scale->getNumber("highest").value_or(0),
                    Scale->getNumber("steps").value_or(0)};
-    return Quantizer.Lowest < Quantizer.Highest && Quantizer.Steps >= 1
+    return Quantizer.lowest < Quantizer.highest && Quantizer.steps >= 1
                ? ""
                : "expected a scale with lowest < highest and steps >= 1 in its metadata; export the policy again";
   }

@@ -42,6 +42,36 @@ inline int64_t ordered(double value) {
   return bits >= 0 ? bits : bits ^ std::numeric_limits<int64_t>::max();
 }
 
+// The index of a feature; their number if it is not among them.
+inline size_t find_feature(const std::vector<FeatureSpec> &specs, const std::string &name) {
+  size_t index = 0;
+  while (index < specs.size() && specs[index].name != name)
+    ++index;
+  return index;
+}
+
+// An element of a feature's values.
+inline double element(const FeatureSpec &spec, const void *content, size_t index) {
+  if (spec.is_float) {
+    float value;
+    std::memcpy(&value, static_cast<const char *>(content) + index * sizeof(value), sizeof(value));
+    return value;
+  }
+  int64_t value;
+  std::memcpy(&value, static_cast<const char *>(content) + index * sizeof(value), sizeof(value));
+  return double(value);
+}
+
+// Converts a network's output to a priority; see spaces/continuous.py.
+struct ActionQuantizer {
+  double lowest, highest, steps;
+
+  float advice(double action) const {
+    const double largest = std::rint((highest - lowest) * steps);
+    return float(std::min(std::max(std::rint((action - lowest) * steps), 0.0), largest));
+  }
+};
+
 class RegallocPolicy {
  public:
   // See PolicyNetwork::load.
@@ -133,12 +163,7 @@ class RegallocPolicy {
 
   static constexpr float kLargest = std::numeric_limits<float>::max();
 
-  size_t find(const std::string &name) const {
-    size_t index = 0;
-    while (index < specs_.size() && specs_[index].name != name)
-      ++index;
-    return index;
-  }
+  size_t find(const std::string &name) const { return find_feature(specs_, name); }
 
   bool has_extent(const FeatureSpec &spec) const {
     return spec.count == 1 || (has_candidates_ && spec.count == num_candidates_);
@@ -162,17 +187,6 @@ class RegallocPolicy {
     if (name.compare(0, 5, "less_") == 0)
       return {kLess, find(name.substr(5))};
     return {kCandidate, find(name)};
-  }
-
-  static double element(const FeatureSpec &spec, const void *content, size_t index) {
-    if (spec.is_float) {
-      float value;
-      std::memcpy(&value, static_cast<const char *>(content) + index * sizeof(value), sizeof(value));
-      return value;
-    }
-    int64_t value;
-    std::memcpy(&value, static_cast<const char *>(content) + index * sizeof(value), sizeof(value));
-    return double(value);
   }
 
   static float finite(float value) {

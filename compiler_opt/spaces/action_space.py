@@ -18,10 +18,14 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.learned_policy import LearnedPolicy
+from compiler_opt.spaces.native import NativeModel
 from compiler_opt.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
     from compiler_opt.spaces.heads.head import Head
+
+ALL_FORMATS = ("native", "cpp", "release_model", "saved_model", "tflite", "aot")
+"""Names of the formats that policies can be exported in, see `export.formats`."""
 
 
 class ActionSpace(abc.ABC):
@@ -29,6 +33,9 @@ class ActionSpace(abc.ABC):
 
     optional_features: tuple[str, ...] = ()
     """Features that policies use if the compiler sends them, and that traces therefore keep."""
+
+    num_outputs: int = 2
+    """Width of a network's last layer."""
 
     plugin_takes_default: bool = True
     """Whether traces can have the default decisions that a plugin records."""
@@ -94,6 +101,15 @@ class ActionSpace(abc.ABC):
         raise PolicyError(f"{problem}: its policies have no native form; use the backend channel")
 
     def formats(self, weights: NetworkWeights) -> tuple[str, ...]:
-        """Names of the formats that a policy can be exported in, see `export.formats`."""
+        """Those of `ALL_FORMATS` that a policy has."""
         del weights
         return ()
+
+    @property
+    def native_model(self) -> NativeModel:
+        """How C++ decides by a policy's native form, if `formats` has any of `native`, `cpp` and `release_model`.
+
+        Raises:
+          PolicyError: there is none.
+        """
+        raise PolicyError(f"{type(self).__name__}: has no evaluator in C++")

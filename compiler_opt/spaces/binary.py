@@ -21,10 +21,10 @@ from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.policy import ConstantPolicy, Decider, FeaturePolicy, Policy, RandomPolicy, uniforms
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
-from compiler_opt.spaces.action_space import ActionSpace
+from compiler_opt.spaces.action_space import ALL_FORMATS, ActionSpace
 from compiler_opt.spaces.distributions import bernoulli_log_probs
 from compiler_opt.spaces.learned_policy import GreedyDecisions, LearnedPolicy, NetworkInputs, outputs
-from compiler_opt.spaces.native import native_blob
+from compiler_opt.spaces.native import NativeModel, native_blob
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -70,11 +70,15 @@ class Binary(ActionSpace):
 
     def formats(self, weights: NetworkWeights) -> tuple[str, ...]:
         if ir2vec.components(weights.features):
-            return () if weights.margin else ("aot",)
+            return () if weights.margin else ("saved_model", "aot")
         if weights.margin or plugin_features.among(weights.features):
             # LLVM's own forms cannot ask for the default decision, and lack the plugin's features.
             return ("native", "cpp")
-        return ("native", "cpp", "release_model", "tflite", "aot")
+        return ALL_FORMATS
+
+    @property
+    def native_model(self) -> NativeModel:
+        return NativeModel("BinaryModel()")
 
 
 class BinaryPolicy(LearnedPolicy):

@@ -18,10 +18,10 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.policy import Decider
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.spaces.action_space import ActionSpace
+from compiler_opt.spaces.action_space import ALL_FORMATS, ActionSpace
 from compiler_opt.spaces.distributions import gaussian_log_density, mean_and_log_deviation, normals
 from compiler_opt.spaces.learned_policy import GreedyDecisions, LearnedPolicy, NetworkInputs, outputs
-from compiler_opt.spaces.native import native_blob
+from compiler_opt.spaces.native import NativeModel, native_blob
 from compiler_opt.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
@@ -106,7 +106,13 @@ class Continuous(ActionSpace):
 
     def formats(self, weights: NetworkWeights) -> tuple[str, ...]:
         del weights
-        return ("aot",)
+        return ALL_FORMATS
+
+    @property
+    def native_model(self) -> NativeModel:
+        numbers = (float(self.quantizer.lowest), float(self.quantizer.highest), float(self.quantizer.steps))
+        expression = f"PriorityModel(ActionQuantizer{{{', '.join(map(repr, numbers))}}})"
+        return NativeModel(expression, ("regalloc_policy.h", "regalloc_models.h"))
 
 
 @dataclasses.dataclass(eq=False, repr=False)

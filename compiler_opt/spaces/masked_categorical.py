@@ -9,7 +9,7 @@ Illegal candidates have probability 0 whatever the weights are.
 import abc
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,13 +17,16 @@ from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.policy import Decider, Policy, UsesFeatures, deciding_by, uniforms
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.spaces.action_space import ActionSpace
+from compiler_opt.spaces.action_space import ALL_FORMATS, ActionSpace
+from compiler_opt.spaces.arrays import NUMPY, Arrays
 from compiler_opt.spaces.learned_policy import GreedyDecisions, LearnedPolicy, NetworkInputs, outputs
-from compiler_opt.spaces.native import native_blob
+from compiler_opt.spaces.native import NativeModel, native_blob
 from compiler_opt.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
     from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
+
+_CHUNK = 1024
 
 
 class CandidateInputs(UsesFeatures, abc.ABC):
@@ -47,6 +50,32 @@ class CandidateInputs(UsesFeatures, abc.ABC):
         """The inputs: features by name, as the compiler sends them, to `[T, C, F]` float32, finite."""
 
 
+class PortableInputs(CandidateInputs):
+    """Inputs that are computed elsewhere, too: in C++, and in TensorFlow."""
+
+    native_model: NativeModel
+    """How a network over these inputs decides in C++."""
+
+    @abc.abstractmethod
+    def compute(self, features: Mapping[str, Any], arrays: Arrays) -> Any:
+        """`values`, by the functions of a library of arrays."""
+
+    def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
+        legal: np.ndarray = NUMPY.rows(features[self.mask]) != 0
+        return legal
+
+    def values(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
+        """As `compute`, a part of the decisions at a time, so that comparisons `[T, F, C, C]` stay small."""
+        count = len(features[self.mask])
+        parts = [
+            {name: values[start : start + _CHUNK] for name, values in features.items()}
+            for start in range(0, max(count, 1), _CHUNK)
+        ]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            computed = [self.compute(part, NUMPY) for part in parts]
+        return computed[0] if len(computed) == 1 else np.concatenate(computed)
+
+
 class MaskedCategorical(ActionSpace):
     """The advice is a candidate's position; the compiler determines their number. The last one changes nothing.
 
@@ -54,6 +83,8 @@ class MaskedCategorical(ActionSpace):
       inputs: computes a network's inputs, and which candidates are legal.
       further_baselines: a problem's own, besides `random` and `first`.
     """
+
+    num_outputs = 1
 
     def __init__(self, inputs: CandidateInputs, further_baselines: Sequence[Policy] = ()):
         self.inputs = inputs
@@ -97,6 +128,14 @@ class MaskedCategorical(ActionSpace):
 
     def native_form(self, weights: NetworkWeights, problem: str) -> bytes:
         return native_blob(weights, of_integers=False, about={"problem": problem})
+
+    def formats(self, weights: NetworkWeights) -> tuple[str, ...]:
+        del weights
+        return ALL_FORMATS if isinstance(self.inputs, PortableInputs) else ()
+
+    @property
+    def native_model(self) -> NativeModel:
+        return self.inputs.native_model if isinstance(self.inputs, PortableInputs) else super().native_model
 
 
 class FirstCandidate(Policy):
@@ -145,7 +184,7 @@ def _legal_places(inputs: CandidateInputs, features: Mapping[str, np.ndarray]) -
 class MaskedCategoricalPolicy(LearnedPolicy):
     """Chooses the legal candidate with the highest score, or samples one."""
 
-    num_outputs = 1
+    num_outputs = MaskedCategorical.num_outputs
 
     inputs: CandidateInputs
 

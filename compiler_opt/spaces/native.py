@@ -18,6 +18,7 @@ W is the layer's width, padded with zeros to a multiple of 16. A policy with a m
 2, so that no evaluator ignores it; all others have version 1.
 """
 
+import dataclasses
 import json
 import struct
 import zlib
@@ -42,6 +43,19 @@ _CHECKSUMMED_FROM = 16
 _ALIGNMENT = 8
 # As in policy_network.h.
 _MAX_FEATURES, MAX_WIDTH, _MAX_LAYERS = 512, 1024, 16
+
+
+@dataclasses.dataclass(frozen=True)
+class NativeModel:
+    """How C++ decides by a native form.
+
+    Attributes:
+      expression: makes a model for `native/release_model.h`, which describes models.
+      headers: in `native/`, of the model's class, each after those that it includes; all need `policy_network.h`.
+    """
+
+    expression: str
+    headers: tuple[str, ...] = ()
 
 
 def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Mapping[str, Json] | None = None) -> bytes:

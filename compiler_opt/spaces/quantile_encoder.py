@@ -93,6 +93,11 @@ class QuantileEncoder:
         return tuple(_rounded_up(thresholds) for thresholds in self.thresholds)
 
     @property
+    def float_thresholds(self) -> tuple[Thresholds, ...]:
+        """Thresholds of features that are float32, as float32."""
+        return tuple(_rounded_up_to_float(thresholds) for thresholds in self.thresholds)
+
+    @property
     def ordered_thresholds(self) -> tuple[Thresholds, ...]:
         """Thresholds of features that are float64, as int64 by `ordered`."""
         return tuple(dataclasses.replace(each, values=ordered(each.values)) for each in self.thresholds)
@@ -116,7 +121,20 @@ def _rounded_up(thresholds: Thresholds) -> Thresholds:
     limits = np.iinfo(np.int64)
     ceilings = [max(int(ceiling), limits.min) for ceiling in np.ceil(thresholds.values).tolist()]
     reachable = [ceiling for ceiling in ceilings if ceiling <= limits.max]
-    values, where = np.unique(np.array(reachable, np.int64), return_inverse=True)
-    counts = np.zeros(len(values), np.int64)
-    np.add.at(counts, where, thresholds.counts[: len(reachable)])
-    return Thresholds(values, counts, thresholds.num_quantiles)
+    return _merged(np.array(reachable, np.int64), thresholds)
+
+
+def _rounded_up_to_float(thresholds: Thresholds) -> Thresholds:
+    # For float32, v >= q means v >= the smallest float32 that is not below q; beyond all of them it is infinity.
+    with np.errstate(over="ignore"):
+        nearest = thresholds.values.astype(np.float32)
+        above = np.nextafter(nearest, np.float32(np.inf))
+    return _merged(np.where(nearest.astype(np.float64) < thresholds.values, above, nearest), thresholds)
+
+
+def _merged(values: np.ndarray, thresholds: Thresholds) -> Thresholds:
+    """Thresholds at other values, some of which may be equal; those without a value are never reached."""
+    merged, where = np.unique(values, return_inverse=True)
+    counts = np.zeros(len(merged), np.int64)
+    np.add.at(counts, where, thresholds.counts[: len(values)])
+    return Thresholds(merged, counts, thresholds.num_quantiles)

@@ -97,7 +97,7 @@ def test_forms_of_integers_are_refused(saved: Path, tmp_path: Path) -> None:
     assert components(NetworkWeights.load(saved).features)
     for form in ("native", "cpp", "release_model", "tflite"):
         with pytest.raises(PolicyError, match=f"observes IR2Vec embeddings, which the format {form} cannot"):
-            export_policy(saved, tmp_path, ["aot", form])
+            export_policy(saved, tmp_path, ["saved_model", form])
     with pytest.raises(PolicyError, match="observes IR2Vec embeddings, so it has no native form"):
         _INLINING.native_form(NetworkWeights.load(saved))
     assert list(tmp_path.iterdir()) == []

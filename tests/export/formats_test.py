@@ -1,5 +1,6 @@
 """Every format by the command, as a user starts it; and the model card, with the results of an evaluation."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.export.formats import export_policy, write_development_model
+from compiler_opt.export.formats import export_policy, export_selectable, write_development_model
 from compiler_opt.export.release_model import EMBEDDED_MODELS, write_aot
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.model_card import ModelCard
@@ -110,10 +111,53 @@ def test_aot_keeps_to_its_time(policy: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_aot_wants_a_saved_model(policy: Path, tmp_path: Path) -> None:
+def test_a_saved_model_is_made_where_a_folder_has_none(policy: Path, tmp_path: Path) -> None:
     NetworkWeights.load(policy).save(tmp_path / "policy")
     with pytest.raises(PolicyError, match=r"expected saved_model\.pb in it, found none"):
-        export_policy(tmp_path / "policy", tmp_path / "out", ["aot"])
+        write_aot(tmp_path / "policy", EMBEDDED_MODELS["inlining"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    files = {"saved_model.pb", "variables/variables.data-00000-of-00001", "variables/variables.index"}
+    for folder in (policy, tmp_path / "policy"):
+        written = export_policy(folder, tmp_path / "out", ["saved_model"])["saved_model"]
+        assert {str(path.relative_to(tmp_path / "out")) for path in written} == files
+        graph = (tmp_path / "out" / "saved_model.pb").read_bytes()
+        assert all(name in graph for name in (b"action_callsite_cost", b"action_node_count"))
+
+
+def test_several_policies_in_one_class(policy: Path, tmp_path: Path) -> None:
+    more = (f"--policy_path={policy}", "--name=small", "--name=fast")
+    result = _export(policy, tmp_path / "out", "--format=release_model", *more)
+    assert result.returncode == 0, result.stderr
+    header = (tmp_path / "out" / "InlinerSizeModel.h").read_text()
+    # MD5 of the names, as in `printf small | md5sum`.
+    assert "kHasSelector = true" in header
+    for name in ("small", "fast"):
+        digest = hashlib.md5(name.encode()).hexdigest()
+        low, high = (bytes.fromhex(half)[::-1].hex() for half in (digest[:16], digest[16:]))
+        assert f'{{"{name}", 0x{high}u, 0x{low}u, ' in header
+        assert ModelCard.load(tmp_path / "out" / name) is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--format=native", "--name=small"], "--name: expected with --format=release_model alone"),
+        (["--format=release_model", "--name=a", "--name=b"], "found 1 policies and 2 names"),
+        (["--format=release_model,aot"], "release_model and aot write files of the same names"),
+    ],
+)
+def test_formats_that_do_not_fit(policy: Path, tmp_path: Path, arguments: list[str], words: str) -> None:
+    result = _export(policy, tmp_path / "out", *arguments)
+    assert result.returncode == 2 and words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_policies_for_different_problems_are_refused(policy: Path, tmp_path: Path) -> None:
+    weights = NetworkWeights.load(policy)
+    object.__setattr__(weights, "metadata", {"problem": "regalloc_priority"})
+    weights.save(tmp_path / "policy")
+    with pytest.raises(PolicyError, match="expected policies for one problem, found some for inlining and regalloc_pr"):
+        export_selectable({"a": policy, "b": tmp_path / "policy"}, tmp_path / "out")
 
 
 def test_a_policy_of_another_problem_is_refused(policy: Path, tmp_path: Path) -> None:
@@ -128,7 +172,7 @@ def test_only_our_own_forms_can_have_a_margin(policy: Path, tmp_path: Path) -> N
     weights = NetworkWeights.load(policy)
     save_policy(tmp_path / "policy", weights.with_margin(0.5), Binary(), "inlining_decision")
     assert {path.name for path in (tmp_path / "policy").iterdir()} == {"network.npz", "network.mlgo", *_CARDS}
-    for form in ("release_model", "tflite", "aot"):
+    for form in ("release_model", "saved_model", "tflite", "aot"):
         with pytest.raises(PolicyError, match=f"has the margin 0.5, but the format {form} cannot.*--margin=0"):
             export_policy(tmp_path / "policy", tmp_path / "out", [form])
     written = export_policy(tmp_path / "policy", tmp_path / "out", ["native", "tflite"], margin=0.0)

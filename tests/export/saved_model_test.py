@@ -170,7 +170,7 @@ def test_tflite_and_extreme_values() -> None:
     columns = {"f0": np.array([-1e300, -3.5, 0.0, 1e300]), "f1": np.array([float(limits.min), 2.0, 2.0**62, 2.0**63])}
     weights = weights_for(columns, hidden=(4,))
     weights = NetworkWeights(("f0", "f1"), tuple(columns.values()), weights.kernels, weights.biases)
-    _, decide = _interpreter(tflite_files(weights, _ADVICE)[TFLITE_FILE])
+    _, decide = _interpreter(tflite_files(weights, Binary(), _ADVICE)[TFLITE_FILE])
     for f0 in (limits.min, -4, -3, 0, limits.max):
         for f1 in (limits.min, 1, 2, 2**62 - 1, 2**62, limits.max):
             # Compared as Python's integers, of any size.
@@ -188,7 +188,7 @@ def test_tflite_and_extreme_values() -> None:
 def test_tflite_draws_as_often_as_its_logits_say(weights: NetworkWeights, observations: dict[str, np.ndarray]) -> None:
     """The same observation many times over: the share of ones, and streams that differ by their seeds alone."""
     temperature = 5.0
-    files = tflite_files(weights, _ADVICE, temperature=temperature)
+    files = tflite_files(weights, Binary(), _ADVICE, temperature=temperature)
     specs = {entry["logging_name"]: entry["tensor_spec"] for entry in json.loads(files[OUTPUT_SPEC_FILE])}
     assert list(specs) == [_ADVICE, LOGITS]
     assert (specs[LOGITS]["type"], specs[LOGITS]["shape"]) == ("float", [1, 2])

@@ -2,11 +2,12 @@
 //
 //   driver choose_candidate BLOB OBSERVATIONS SPEC...   prints an integer for each decision: the index of the candidate
 //   driver mean_action BLOB OBSERVATIONS SPEC...        prints a floating-point number for each decision
+//   driver rebuilt_default - OBSERVATIONS SPEC...       prints the index of the default's candidate for each decision
 //
 // A SPEC is NAME:f:COUNT (float) or NAME:i:COUNT (int64). An observation consists of these tensors, in this order, and
 // the default decision (int64).
 
-#include "regalloc_policy.h"
+#include "regalloc_models.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -34,12 +35,15 @@ int main(int argc, char **argv) {
     sizes.push_back(count * (is_float ? sizeof(float) : sizeof(int64_t)));
     size += sizes.back();
   }
+  const bool rebuilds = std::strcmp(argv[1], "rebuilt_default") == 0;
+  compiler_opt::RebuiltDefaultEviction rebuilt;
   compiler_opt::RegallocPolicy policy;
-  if (const char *error = policy.load(blob.data(), blob.size())) {
-    std::puts(error);
+  const char *damage = rebuilds ? nullptr : policy.load(blob.data(), blob.size());
+  if (damage != nullptr) {
+    std::puts(damage);
     return 0;
   }
-  const std::string error = policy.bind(features);
+  const std::string error = rebuilds ? rebuilt.bind(features) : policy.bind(features);
   if (!error.empty()) {
     std::puts(error.c_str());
     return 0;
@@ -58,7 +62,9 @@ int main(int argc, char **argv) {
       tensors.push_back(copy.data());
     int64_t default_candidate;
     std::memcpy(&default_candidate, content.data() + begin, sizeof(default_candidate));
-    if (std::strcmp(argv[1], "choose_candidate") == 0)
+    if (rebuilds)
+      std::printf("%lld\n", static_cast<long long>(rebuilt.choose(tensors)));
+    else if (std::strcmp(argv[1], "choose_candidate") == 0)
       std::printf("%lld\n", static_cast<long long>(policy.choose_candidate(tensors, default_candidate)));
     else
       std::printf("%.9g\n", policy.mean_action(tensors));

@@ -11,6 +11,7 @@ from compiler_opt.llvm.training_log import record_dtype
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.regalloc_eviction import signature
+from compiler_opt.problems.regalloc_eviction.rules import rebuilt_choices
 from compiler_opt.spaces.continuous import ContinuousPolicy
 from compiler_opt.spaces.learned_policy import outputs
 from compiler_opt.spaces.masked_categorical import MaskedCategorical, MaskedCategoricalPolicy
@@ -18,6 +19,7 @@ from compiler_opt.spaces.native import native_blob
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, ordered
 from compiler_opt.tensor_spec import TensorSpec
 from tests.native.cpp import build, run_driver
+from tests.real_observations import Decisions
 
 _DRIVER = Path(__file__).with_name("regalloc_policy_driver.cpp")
 _EVICTION, _PRIORITY = problems.load("regalloc_eviction"), problems.load("regalloc_priority")
@@ -71,7 +73,6 @@ def _arguments(specs: Sequence[TensorSpec]) -> list[str]:
     return [f"{spec.name}:{'i' if spec.dtype.kind == 'i' else 'f'}:{spec.num_elements}" for spec in specs]
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in divide:RuntimeWarning")
 @pytest.mark.parametrize("num_candidates", [2, 7, 33])
 def test_evictions_equal_numpys(num_candidates: int, driver: Path, tmp_path: Path) -> None:
     assert isinstance(_EVICTION.action_space, MaskedCategorical)
@@ -96,6 +97,40 @@ def test_evictions_equal_numpys(num_candidates: int, driver: Path, tmp_path: Pat
     np.testing.assert_allclose(scores[some, found[some]], scores[some].max(axis=-1), rtol=1e-4, atol=1e-4)
     assert (found[some] == scores[some].argmax(axis=-1)).mean() > 0.98
     assert isinstance(_EVICTION.policy(weights), MaskedCategoricalPolicy)
+
+
+@pytest.mark.parametrize("num_candidates", [2, 7, 33])
+def test_the_rebuilt_default_equals_pythons(num_candidates: int, driver: Path, tmp_path: Path) -> None:
+    specs, records = _decisions(num_candidates, 2000, num_candidates)
+    rng = np.random.default_rng(num_candidates)
+    for spec in specs:
+        if spec.name in ("is_free", "is_hint", "is_local"):
+            records[spec.name] = rng.random(records[spec.name].shape) < 0.1
+        elif spec.name in ("nr_urgent", "nr_broken_hints"):
+            records[spec.name] = rng.integers(0, 3, records[spec.name].shape)
+        elif spec.name == "use_def_density":
+            records[spec.name] = np.abs(records[spec.name])
+    _check_rebuilt(specs, records, driver, tmp_path)
+
+
+def test_the_rebuilt_default_equals_pythons_on_real_decisions(
+    evictions: Decisions, driver: Path, tmp_path: Path
+) -> None:
+    specs = [*evictions.header.features, TensorSpec(signature.PLUGIN_DEFAULT, np.dtype("i8"), (1,))]
+    records = np.zeros(len(evictions.records), record_dtype(tuple(specs)))
+    for name in evictions.header.names:
+        records[name] = evictions.records[name]
+    assert len(records) > 1000
+    _check_rebuilt(specs, records, driver, tmp_path)
+
+
+def _check_rebuilt(specs: Sequence[TensorSpec], records: np.ndarray, driver: Path, directory: Path) -> None:
+    """The observations end with the plugin's default, which is not used."""
+    (directory / "observations").write_bytes(records.tobytes())
+    printed = run_driver(driver, "rebuilt_default", "-", directory / "observations", *_arguments(specs[:-1]))
+    expected = rebuilt_choices({spec.name: records[spec.name] for spec in specs[:-1]})
+    assert len(set(expected.tolist())) > 1
+    np.testing.assert_array_equal(np.array(printed, np.int64), expected)
 
 
 def test_mean_actions_equal_numpys(driver: Path, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ def test_a_rank_is_the_share_of_quantiles_up_to_the_value(columns: list[list[flo
     # The thresholds of the other forms: floating-point numbers as integers in the same order, and integers.
     for value, rank, thresholds in zip(values, expected, encoder.ordered_thresholds, strict=True):
         assert thresholds.ranks[(thresholds.values <= ordered(np.array(value))).sum()] == np.float32(rank)
+    for value, rank, thresholds in zip(np.array(values, np.float32), expected, encoder.float_thresholds, strict=True):
+        assert thresholds.ranks[(thresholds.values <= value).sum()] == np.float32(rank)
     whole = np.floor(np.clip(values, -(2.0**62), 2.0**62))
     for value, rank, thresholds in zip(whole, encoder.ranks(whole), encoder.integer_thresholds, strict=True):
         assert thresholds.ranks[(thresholds.values <= int(value)).sum()] == rank
@@ -45,6 +47,16 @@ def test_shapes_types_and_odd_values() -> None:
     # NaN comes last, as in C++.
     assert encoder.ranks(np.array([np.nan, np.nan])).tolist() == [1, 1]
     assert encoder.ranks(np.empty((0, 2))).shape == (0, 2)
+
+
+def test_float_thresholds_between_and_beyond_the_numbers_of_32_bits() -> None:
+    above_one = 1 + 2.0**-30
+    encoder = QuantileEncoder([np.array([-1e300, above_one, 1 + 2.0**-29, 1e300])])
+    [thresholds] = encoder.float_thresholds
+    # The two just over 1 are one number of 32 bits, and so are 1e300 and infinity.
+    assert thresholds.values.dtype == np.float32
+    assert thresholds.values.tolist() == [float(np.finfo("f4").min), 1 + 2.0**-23, np.inf]
+    assert thresholds.counts.tolist() == [1, 2, 1]
 
 
 def test_many_values_are_encoded_like_one() -> None:

@@ -8,13 +8,16 @@ whether the compiler's own rules would choose it.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from compiler_opt.problems.regalloc_eviction import signature
-from compiler_opt.problems.regalloc_eviction.rules import default_choices
+from compiler_opt.problems.regalloc_eviction.rules import rebuilt_choices
 from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
-from compiler_opt.spaces.masked_categorical import CandidateInputs
+from compiler_opt.spaces.arrays import Arrays
+from compiler_opt.spaces.masked_categorical import PortableInputs
+from compiler_opt.spaces.native import NativeModel
 
 RELATIVE = ("place", "is_itself", "is_default", "is_lighter", "weight_over_itself", "rank", "nr_lighter", "nr_legal")
 """Comparisons: position; whether it is the interval itself; whether the default chooses it; whether it is lighter than
@@ -27,14 +30,13 @@ COMPARED = tuple(name for name in signature.FEATURES if name not in (*_FLAGS_AND
 """Features that are also inputs for the interval itself (`own_...`) and as ranks: the number of legal candidates with a
 smaller value (`less_...`)."""
 
+_FIRST_COMPARED = signature.FEATURES.index(COMPARED[0])
+"""`COMPARED` are side by side in `signature.FEATURES`."""
+
 _LARGEST = float(np.finfo(np.float32).max)
 
-_COMPARED_COLUMNS = [signature.FEATURES.index(name) for name in COMPARED]
 
-_CHUNK = 1024
-
-
-class EvictionInputs(CandidateInputs):
+class EvictionInputs(PortableInputs):
     """`signature.FEATURES`, `progress`, `RELATIVE`, and `COMPARED` for the interval itself and as ranks."""
 
     mask = signature.MASK
@@ -48,65 +50,68 @@ class EvictionInputs(CandidateInputs):
         *(f"own_{name}" for name in COMPARED),
         *(f"less_{name}" for name in COMPARED),
     )
+    native_model = NativeModel("EvictionModel()", ("regalloc_policy.h", "regalloc_models.h"))
 
-    def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        return by_candidate(features, signature.MASK) != 0
-
-    def values(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        legal = self.legal(features)
-        weight = spill_weights(features)
-        by_name = {name: by_candidate(features, name) for name in signature.FEATURES} | {"use_def_density": weight}
-        # [T, C, ...]
-        candidates = _finite(np.stack([by_name[name] for name in signature.FEATURES], axis=-1, dtype=np.float32))
-        progress = _finite(np.broadcast_to(features[signature.PROGRESS].reshape(-1, 1, 1), (*legal.shape, 1)))
-        compared = candidates[:, :, _COMPARED_COLUMNS]
-        own = np.broadcast_to(compared[:, -1:], compared.shape)
-        relative = np.stack(
-            _relative(legal, weight, by_name["nr_broken_hints"], default_choices(features)), axis=-1, dtype=np.float32
+    def compute(self, features: Mapping[str, Any], arrays: Arrays) -> Any:
+        legal = by_candidate(features, signature.MASK, arrays) != 0
+        weight = spill_weights(features, arrays)
+        column = {name: arrays.float32(by_candidate(features, name, arrays)) for name in signature.FEATURES}
+        broken_hints = column["nr_broken_hints"]
+        default = (
+            arrays.float32(arrays.rows(features[signature.PLUGIN_DEFAULT]))
+            if signature.PLUGIN_DEFAULT in features
+            else rebuilt_choices(features, arrays)[:, np.newaxis]
         )
-        return np.concatenate([candidates, progress, relative, own, _number_of_less(compared, legal)], axis=-1)
+        # Adding zeros makes each [T, C]; a graph knows T only when it runs.
+        zeros = 0.0 * arrays.float32(legal)
+        progress = arrays.float32(arrays.rows(features[signature.PROGRESS]))
+        sent = [*(column | {"use_def_density": weight}).values(), progress + zeros]
+        relative = _relative(legal, weight, broken_hints, default, arrays)
+        # Each [T, ..., C]
+        candidates = _finite(arrays.stack(sent, axis=1), arrays)
+        comparisons = arrays.stack([arrays.float32(each) + zeros for each in relative], axis=1)
+        compared = candidates[:, _FIRST_COMPARED : _FIRST_COMPARED + len(COMPARED)]
+        own = compared[:, :, -1:] + zeros[:, np.newaxis, :]
+        less = _number_of_less(compared, legal, arrays)
+        return arrays.swap_last(arrays.concatenate([candidates, comparisons, own, less], axis=1))
 
 
-def _finite(values: np.ndarray) -> np.ndarray:
-    return np.nan_to_num(values.astype(np.float32), posinf=_LARGEST)
+def _finite(values: Any, arrays: Arrays) -> Any:
+    """Numbers instead of NaN (0) and infinity (the largest)."""
+    numbers = arrays.where(arrays.is_nan(values), 0.0, values)
+    return arrays.where(numbers > _LARGEST, _LARGEST, arrays.where(numbers < -_LARGEST, -_LARGEST, numbers))
 
 
-def _number_of_less(values: np.ndarray, legal: np.ndarray) -> np.ndarray:
-    """How many legal candidates have a smaller value: `[T, C, F]` and `[T, C]` to `[T, C, F]` float32."""
+def _number_of_less(values: Any, legal: Any, arrays: Arrays) -> Any:
+    """How many legal candidates have a smaller value: `[T, F, C]` and `[T, C]` to `[T, F, C]` float32."""
     # An illegal candidate is not smaller than anything.
-    by_feature = np.where(legal[..., np.newaxis], values, np.inf).swapaxes(1, 2)
-    result = np.empty_like(by_feature)
-    # In chunks, so that [T, F, C, C] stays small.
-    for start in range(0, len(values), _CHUNK):
-        chunk = by_feature[start : start + _CHUNK]
-        less = chunk[..., np.newaxis, :] < values[start : start + _CHUNK].swapaxes(1, 2)[..., np.newaxis]
-        result[start : start + _CHUNK] = np.count_nonzero(less, axis=-1)
-    return result.swapaxes(1, 2)
+    others = arrays.where(legal[:, np.newaxis, :], values, float("inf"))
+    # [T, F, C, C]
+    return arrays.float32(arrays.count(others[:, :, np.newaxis, :] < values[:, :, :, np.newaxis], axis=3))
 
 
-def _relative(legal: np.ndarray, weight: np.ndarray, broken_hints: np.ndarray, default: np.ndarray) -> list[np.ndarray]:
-    """`RELATIVE`, each `[T, C]`; `default` is `[T]`, the others `[T, C]`."""
-    shape = legal.shape
-    places = np.broadcast_to(np.arange(shape[1]), shape)
-    itself = places == shape[1] - 1
+def _relative(legal: Any, weight: Any, broken_hints: Any, default: Any, arrays: Arrays) -> list[Any]:
+    """`RELATIVE`, each `[T, C]`, `[T, 1]` or `[C]`; `default` is `[T, 1]`, the others `[T, C]`."""
+    place = np.arange(legal.shape[1], dtype=np.float32)
+    itself = place == len(place) - 1
     others = legal & ~itself
-    own = weight[:, -1:]
+    own, may_fail = weight[:, -1:], legal[:, -1:]
     # An interval that must get a register is heavier than all.
-    lighter = others & ((weight < own) | ~legal[:, -1:])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.nan_to_num(np.where(legal[:, -1:], weight / own, 0.0), nan=1.0, posinf=_LARGEST)
+    lighter = others & ((weight < own) | ~may_fail)
+    ratio = arrays.where(may_fail, weight / own, 0.0)
+    ratio = arrays.where(arrays.is_nan(ratio), 1.0, ratio)
     # [T, C, C]: whether the second costs less than the first.
     fewer = broken_hints[:, np.newaxis, :] < broken_hints[:, :, np.newaxis]
     as_many = broken_hints[:, np.newaxis, :] == broken_hints[:, :, np.newaxis]
     cheaper = fewer | (as_many & (weight[:, np.newaxis, :] < weight[:, :, np.newaxis]))
-    rank = (cheaper & others[:, np.newaxis, :]).sum(axis=-1)
+    rank = arrays.float32(arrays.count(cheaper & others[:, np.newaxis, :], axis=2))
     return [
-        places,
+        place,
         itself,
-        places == default[:, np.newaxis],
+        place == default,
         lighter,
-        ratio,
-        np.where(itself, 0, rank),
-        np.broadcast_to(lighter.sum(axis=-1, keepdims=True), shape),
-        np.broadcast_to(legal.sum(axis=-1, keepdims=True), shape),
+        _finite(ratio, arrays),
+        arrays.where(itself, 0.0, rank),
+        arrays.float32(arrays.count(lighter, axis=1))[:, np.newaxis],
+        arrays.float32(arrays.count(legal, axis=1))[:, np.newaxis],
     ]

@@ -29,6 +29,7 @@ candidates, as the compiler sends them.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from compiler_opt.policies.policy import Decider, Policy, deciding_by
 from compiler_opt.policies.rule import Rule, RuleParameter
 from compiler_opt.problems.regalloc_eviction import signature
 from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
+from compiler_opt.spaces.arrays import NUMPY, Arrays
 
 URGENT_HINTS = 10.0
 """An urgent eviction counts as this many broken hints."""
@@ -65,47 +67,40 @@ def default_choices(features: Mapping[str, np.ndarray]) -> np.ndarray:
     """The default's choices: features by name, as the compiler sends them, to `[T]` int64."""
     if signature.PLUGIN_DEFAULT in features:
         return features[signature.PLUGIN_DEFAULT].reshape(-1).astype(np.int64)
-    return rebuilt_choices(features)
+    choices: np.ndarray = rebuilt_choices(features).astype(np.int64)
+    return choices
 
 
-def rebuilt_choices(features: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The same, rebuilt from the features without the plugin's."""
-    columns = [by_candidate(features, name).tolist() for name in _DEFAULT_FEATURES]
-    weights = spill_weights(features).tolist()
-    return np.array([_choose(*decision) for decision in zip(*columns, weights, strict=True)], np.int64)
+def rebuilt_choices(features: Mapping[str, Any], arrays: Arrays = NUMPY) -> Any:
+    """The same, rebuilt from the features without the plugin's: positions `[T]` float32.
 
+    The loop above as comparisons of all candidates with all earlier ones; `native/regalloc_models.h` has the loop.
+    """
+    column = {name: by_candidate(features, name, arrays) for name in _DEFAULT_FEATURES}
+    weight = spill_weights(features, arrays)
+    legal, free, hint, local = (column[name] != 0 for name in (signature.MASK, "is_free", "is_hint", "is_local"))
+    size = legal.shape[1]
+    place = np.arange(size, dtype=np.float32)
+    # [C, C]: whether the second comes before the first.
+    earlier = place[np.newaxis, :] < place[:, np.newaxis]
 
-def _choose(
-    mask: list[float],
-    is_free: list[float],
-    urgent: list[float],
-    broken: list[float],
-    is_hint: list[float],
-    is_local: list[float],
-    weight: list[float],
-) -> int:
-    """The position chosen in one decision, given the features of each candidate."""
-    itself = len(mask) - 1
-    may_fail = mask[itself] != 0
-    cheapest = (float("inf"), float("inf"))
-    chosen = itself
-    for place in range(itself):
-        if not mask[place]:
-            continue
-        if is_free[place]:
-            cost = (0.0, 0.0)
-        else:
-            cost = (broken[place] + URGENT_HINTS * urgent[place], weight[place])
-            if cost >= cheapest:
-                continue
-            if may_fail and weight[place] >= weight[itself]:
-                continue
-            if may_fail and chosen != itself and is_local[place]:
-                continue
-        chosen, cheapest = place, cost
-        if is_hint[place]:
-            break
-    return chosen
+    def after(flags: Any) -> Any:
+        """Whether any earlier candidate has its flag set: `[T, C]` or `[T, C, C]` to `[T, C]`."""
+        return arrays.any(earlier & (flags if len(flags.shape) == 3 else flags[:, np.newaxis, :]), axis=2)
+
+    must_succeed = ~legal[:, -1:]
+    takeable = legal & (place < size - 1) & (free | must_succeed | (weight < weight[:, -1:]))
+    takeable = takeable & (free | must_succeed | ~local | ~after(takeable))
+    hints = arrays.where(free, 0.0, column["nr_broken_hints"] + URGENT_HINTS * column["nr_urgent"])
+    cost = arrays.where(free, 0.0, weight)
+    # [T, C, C]: whether the first costs less than the second.
+    fewer = hints[:, :, np.newaxis] < hints[:, np.newaxis, :]
+    as_many = hints[:, :, np.newaxis] == hints[:, np.newaxis, :]
+    cheaper = fewer | (as_many & (cost[:, :, np.newaxis] < cost[:, np.newaxis, :]))
+    taken = takeable & (free | ~after(takeable[:, np.newaxis, :] & ~cheaper))
+    taken = taken & ~after(taken & hint)
+    last = arrays.max(arrays.where(taken, place, -1.0), axis=1)
+    return arrays.where(last < 0, float(size - 1), last)
 
 
 class DefaultEviction(Policy):

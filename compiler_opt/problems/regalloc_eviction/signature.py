@@ -6,10 +6,10 @@ and choosing it evicts nothing. The advice is the candidate's position.
 """
 
 from collections.abc import Mapping
-
-import numpy as np
+from typing import Any
 
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
+from compiler_opt.spaces.arrays import NUMPY, Arrays
 
 MASK = "mask"
 """1 where a candidate may be chosen."""
@@ -37,6 +37,12 @@ FEATURES = (
 )
 """Features of each candidate."""
 
+INTEGERS = (MASK, "is_free", "is_hint", "is_local", "max_stage", "min_stage")
+"""Those of the features that are int64, with LLVM 19 and 22; the others are float32. Channels' headers say so, too."""
+
+NUM_CANDIDATES = 33
+"""C, likewise. Both are for models that are compiled into LLVM, which have no header."""
+
 PLUGIN_DEFAULT = REGALLOC_EVICTION.plugin_default_feature or ""
 """The default's choice, a feature that our plugin adds (see `llvm.regalloc_plugin`)."""
 
@@ -44,17 +50,16 @@ PROGRESS = "progress"
 """The share of the function that is allocated; the same for all candidates."""
 
 
-def by_candidate(features: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+def by_candidate(features: Mapping[str, Any], name: str, arrays: Arrays = NUMPY) -> Any:
     """A feature as `[T, C]`; the compiler sends `[T, 1, C]`."""
-    values = features[name]
-    return values.reshape(len(values), -1)
+    return arrays.rows(features[name])
 
 
-def spill_weights(features: Mapping[str, np.ndarray]) -> np.ndarray:
+def spill_weights(features: Mapping[str, Any], arrays: Arrays = NUMPY) -> Any:
     """The spill weight of each candidate, relative to the decision's largest; `[T, C]`.
 
     An interval that must not be spilled has infinite weight, which the compiler sends as NaN (infinity / infinity), and
     all finite weights beside it as 0, so how these compare is lost.
     """
-    weight = by_candidate(features, "use_def_density")
-    return np.where(np.isnan(weight), np.float32(np.inf), weight)
+    weight = by_candidate(features, "use_def_density", arrays)
+    return arrays.where(arrays.is_nan(weight), float("inf"), weight)

@@ -19,7 +19,7 @@ from compiler_opt.spaces.distributions import categorical_entropy, log_softmax, 
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.learned_policy import outputs
-from compiler_opt.spaces.masked_categorical import CandidateInputs
+from compiler_opt.spaces.masked_categorical import CandidateInputs, PortableInputs
 from compiler_opt.tensor_spec import TensorSpec
 
 
@@ -82,8 +82,9 @@ class CategoricalHead(Head):
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
         return networks.categorical_actor(self.observation_spec(), self.action_spec(action_name), config, seed)
 
-    def advice(self, distribution: tfp.distributions.Distribution) -> tf.Tensor:
-        return tf.argmax(distribution.logits, axis=-1, output_type=tf.int64)
+    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        del observations
+        return tf.argmax(outputs, axis=-1, output_type=tf.int64)
 
 
 class BinaryHead(CategoricalHead):
@@ -124,6 +125,7 @@ class MaskedCategoricalHead(CategoricalHead):
             odd = sorted(set(self.features) ^ set(inputs.names))
             raise PolicyError(f"vocabulary: is for other inputs than this problem's: {', '.join(odd) or 'order'}")
         self.inputs = inputs
+        self._specs = {spec.name: spec for spec in compiler_features}
         self._used = inputs.used([spec.name for spec in compiler_features])
         self.num_actions = places.pop()
         self.noop_action = self.num_actions - 1
@@ -153,3 +155,23 @@ class MaskedCategoricalHead(CategoricalHead):
 
     def encoding(self) -> tf.keras.layers.Layer:
         return networks.MeanOfLegal()
+
+    def compiler_tensors(self) -> dict[str, tf.TensorSpec]:
+        if missing := [name for name in self.inputs.features if name not in self._specs]:
+            raise PolicyError(f"policy: needs features that this compiler does not send: {', '.join(missing)}")
+        sizes = {name: self._specs[name].num_elements for name in self.inputs.features}
+        return {
+            name: tf.TensorSpec((size,) if size > 1 else (), tf.as_dtype(self._specs[name].dtype), name)
+            for name, size in sizes.items()
+        }
+
+    def observe_tensors(self, tensors: Mapping[str, tf.Tensor], ranks: networks.Ranks) -> dict[str, tf.Tensor]:
+        if not isinstance(self.inputs, PortableInputs):
+            raise PolicyError(f"{type(self.inputs).__name__}: these inputs cannot be computed in TensorFlow")
+        values = self.inputs.compute(tensors, networks.TENSORFLOW)
+        legal = networks.TENSORFLOW.rows(tensors[self.inputs.mask]) != 0
+        return {networks.RANKS: ranks(tf.unstack(values, axis=-1)), networks.LEGAL: tf.cast(legal, tf.float32)}
+
+    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        # Whatever the weights are, no legal candidate's score is lower.
+        return super().advice(networks.masked_logits(outputs, observations, outputs.dtype.min), observations)

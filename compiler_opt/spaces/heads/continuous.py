@@ -77,10 +77,12 @@ class ContinuousHead(Head):
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
         return networks.gaussian_actor(self.observation_spec(), self.action_spec(action_name), config, seed)
 
-    def advice(self, distribution: tfp.distributions.Distribution) -> tf.Tensor:
+    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        del observations
         quantizer = self.quantizer
-        steps = tf.round((tf.cast(distribution.loc, tf.float64) - quantizer.lowest) * quantizer.steps)
-        return tf.cast(tf.clip_by_value(steps, 0, quantizer.largest_advice), tf.float32)
+        # In this order, float32 is exact if there are a power of two steps, and an even number of them below 0.
+        steps = tf.round(outputs[..., 0] * quantizer.steps) - quantizer.lowest * quantizer.steps
+        return tf.clip_by_value(steps, 0.0, float(quantizer.largest_advice))
 
     def _gaussian(
         self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]

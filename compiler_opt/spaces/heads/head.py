@@ -140,9 +140,10 @@ class Head(abc.ABC):
         Raises:
           PolicyError: the compiler does not provide a feature.
         """
-        inputs = self._signature_inputs()
+        inputs = self.compiler_tensors()
         actor = self.from_weights(weights, "action")
-        advising = networks.AdviceNetwork(inputs, self.features, self.encoder, actor, self.advice)
+        assert isinstance(actor, networks.RankActor)
+        advising = networks.AdviceNetwork(inputs, self.encoder, actor, self.observe_tensors, self.advice)
         return actor_policy.ActorPolicy(ts.time_step_spec(inputs), self.advice_spec(action_name), advising)
 
     def advice_spec(self, action_name: str) -> tensor_spec.BoundedTensorSpec:
@@ -150,11 +151,23 @@ class Head(abc.ABC):
         return self.action_spec(action_name)
 
     @abc.abstractmethod
-    def advice(self, distribution: tfp.distributions.Distribution) -> tf.Tensor:
-        """The greedy advice of the actor's distribution, `[N]`."""
+    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """The greedy advice of the network's outputs `[N, ...]` for observations, in TensorFlow: `[N]`."""
 
-    def _signature_inputs(self) -> dict[str, tf.TensorSpec]:
-        """The compiler's tensors; an embedding is one tensor, each of whose elements is a feature."""
+    def observe_tensors(self, tensors: Mapping[str, tf.Tensor], ranks: networks.Ranks) -> dict[str, tf.Tensor]:
+        """As `observe`, in TensorFlow: the observations of `compiler_tensors`, given a way to rank features."""
+        columns = []
+        for name in self.features:
+            place = ir2vec.tensor_and_place(name)
+            columns.append(tensors[name] if place is None else tensors[place[0]][..., place[1]])
+        return {networks.RANKS: ranks(columns)}
+
+    def compiler_tensors(self) -> dict[str, tf.TensorSpec]:
+        """The compiler's tensors of one decision; an embedding is one tensor, each of whose elements is a feature.
+
+        Raises:
+          PolicyError: the compiler does not send a feature.
+        """
         missing = [name for name in self.features if name not in self._dtypes]
         if missing:
             raise PolicyError(f"policy: needs features that this compiler does not send: {', '.join(missing)}")

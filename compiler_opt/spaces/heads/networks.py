@@ -3,8 +3,9 @@
 Legend: N decisions, F features, Q quantiles (the longest list), C candidates.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -13,13 +14,29 @@ from tf_agents.networks import network, value_network
 from tf_agents.specs import distribution_spec, tensor_spec
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.llvm import ir2vec
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
+from compiler_opt.spaces.arrays import Arrays
 from compiler_opt.spaces.distributions import LOG_DEVIATION_RANGE, MIDDLE_LOG_DEVIATION
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, Thresholds
 
 ILLEGAL_LOGIT = -1e9
 """The logit of an illegal candidate; minus infinity times a probability of 0 would be NaN."""
+
+Ranks: TypeAlias = Callable[[Sequence[tf.Tensor]], tf.Tensor]
+"""From the values of F features, `[...]` each, to their quantile ranks `[..., F]` float32."""
+
+TENSORFLOW = Arrays(
+    rows=lambda tensor: tf.reshape(tensor, [-1, math.prod(tensor.shape[1:])]),
+    float32=lambda tensor: tf.cast(tensor, tf.float32),
+    is_nan=tf.math.is_nan,
+    where=tf.where,
+    stack=tf.stack,
+    concatenate=tf.concat,
+    swap_last=lambda tensor: tf.transpose(tensor, [0, 2, 1]),
+    any=tf.reduce_any,
+    count=lambda flags, axis: tf.reduce_sum(tf.cast(flags, tf.float32), axis),
+    max=tf.reduce_max,
+)
 
 RANKS, LEGAL = "quantile_ranks", "legal"
 """Keys of observations: `[..., F]`, or of candidates `[..., C, F]` with `[..., C]`, 1 for legal candidates."""
@@ -75,7 +92,7 @@ class RankActor(network.DistributionNetwork):
 
     def outputs(self, ranks: tf.Tensor) -> tf.Tensor:
         """`[..., F]` to `[..., num_outputs]`."""
-        activations = _expanded(ranks)
+        activations = expanded(ranks)
         for layer in self._hidden:
             activations = layer(activations)
         return self._last(activations)
@@ -102,10 +119,17 @@ def categorical_actor(
 
     def distribution(outputs: tf.Tensor, observation: Mapping[str, tf.Tensor]) -> tfp.distributions.Categorical:
         if masked:
-            outputs = tf.where(observation[LEGAL] > 0, tf.squeeze(outputs, axis=-1), ILLEGAL_LOGIT)
+            outputs = masked_logits(outputs, observation)
         return categorical(logits=outputs, dtype=action.dtype)
 
     return RankActor(observation, spec, config, 1 if masked else num_actions, distribution, seed)
+
+
+def masked_logits(
+    outputs: tf.Tensor, observation: Mapping[str, tf.Tensor], illegal: float = ILLEGAL_LOGIT
+) -> tf.Tensor:
+    """Logits `[..., C]` of candidates from the network's outputs `[..., C, 1]`; those of illegal ones are `illegal`."""
+    return tf.where(observation[LEGAL] > 0, tf.squeeze(outputs, axis=-1), illegal)
 
 
 def gaussian_actor(
@@ -127,7 +151,7 @@ class ExpandedRanks(tf.keras.layers.Layer):
     """Encodes `quantile_ranks` `[N, F]` as `[N, 3 F]`."""
 
     def call(self, inputs: Any) -> tf.Tensor:
-        return _expanded(inputs[RANKS] if isinstance(inputs, Mapping) else tf.nest.flatten(inputs)[0])
+        return expanded(inputs[RANKS] if isinstance(inputs, Mapping) else tf.nest.flatten(inputs)[0])
 
 
 class MeanOfLegal(tf.keras.layers.Layer):
@@ -136,7 +160,7 @@ class MeanOfLegal(tf.keras.layers.Layer):
     def call(self, inputs: Any) -> tf.Tensor:
         observation = inputs if isinstance(inputs, Mapping) else dict(zip((LEGAL, RANKS), inputs, strict=True))
         legal = observation[LEGAL][..., tf.newaxis]
-        total = tf.reduce_sum(_expanded(observation[RANKS]) * legal, axis=-2)
+        total = tf.reduce_sum(expanded(observation[RANKS]) * legal, axis=-2)
         return total / tf.maximum(tf.reduce_sum(legal, axis=-2), 1)
 
 
@@ -156,35 +180,35 @@ def critic_network(
 
 
 class AdviceNetwork(network.Network):
-    """Computes a policy's greedy advice from scalar features and embeddings as the compiler sends them."""
+    """Computes a policy's greedy advice from tensors as the compiler sends them."""
 
     def __init__(
         self,
-        inputs: Mapping[str, tf.TensorSpec],
-        features: Sequence[str],
+        tensors: Mapping[str, tf.TensorSpec],
         encoder: QuantileEncoder,
-        actor: network.DistributionNetwork,
-        advice: Callable[[tfp.distributions.Distribution], tf.Tensor],
+        actor: RankActor,
+        observe: Callable[[Mapping[str, tf.Tensor], Ranks], Mapping[str, tf.Tensor]],
+        advice: Callable[[tf.Tensor, Mapping[str, tf.Tensor]], tf.Tensor],
     ):
-        """Wraps an actor over quantile ranks of `features`, each a scalar of `inputs` or an element of an embedding."""
-        super().__init__(input_tensor_spec=inputs, state_spec=(), name="advice")
-        self._features = tuple(features)
+        """Wraps an actor, with its head's `observe_tensors` and `advice`."""
+        super().__init__(input_tensor_spec=tensors, state_spec=(), name="advice")
         self._table = RankTable(encoder.thresholds)
         self._actor = actor
+        self._observe = observe
         self._advice = advice
 
     def call(
         self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False
     ) -> tuple[Any, Any]:
         del step_type, training
-        columns = []
-        for name in self._features:
-            place = ir2vec.tensor_and_place(name)
-            column = observation[name] if place is None else observation[place[0]][..., place[1]]
-            # As doubles, all values that compilers send compare exactly, infinity included.
-            columns.append(tf.cast(column, tf.float64))
-        distribution, _ = self._actor({RANKS: self._table(tf.stack(columns))})
-        return self._advice(distribution), network_state
+        observed = self._observe(observation, self._ranks)
+        return self._advice(self._actor.outputs(observed[RANKS]), observed), network_state
+
+    def _ranks(self, columns: Sequence[tf.Tensor]) -> tf.Tensor:
+        # As doubles, all values that compilers send compare exactly, infinity included.
+        values = tf.stack([tf.cast(column, tf.float64) for column in columns])  # [F, ...]
+        ranks = self._table(tf.reshape(values, [len(columns), -1]))
+        return tf.reshape(ranks, [*tf.unstack(tf.shape(values))[1:], len(columns)])
 
 
 def assign(actor: network.DistributionNetwork, weights: NetworkWeights) -> None:
@@ -205,7 +229,7 @@ def assign(actor: network.DistributionNetwork, weights: NetworkWeights) -> None:
         variable.assign(value)
 
 
-def _expanded(ranks: tf.Tensor) -> tf.Tensor:
+def expanded(ranks: tf.Tensor) -> tf.Tensor:
     """The same as `quantile_encoder.expand`: `[..., F]` to `[..., 3 F]`."""
     stacked = tf.stack([ranks, tf.sqrt(ranks), tf.square(ranks)], axis=-1)
     return tf.reshape(stacked, [*tf.unstack(tf.shape(ranks))[:-1], 3 * ranks.shape[-1]])

@@ -180,6 +180,36 @@ def test_a_parameter(expected: int, parameters: dict[str, float], columns: dict[
     assert _choose(parameters, **columns) == expected
 
 
+_flags = st.lists(st.booleans(), min_size=_PLACES, max_size=_PLACES)
+_counts = st.lists(st.integers(0, 2), min_size=_PLACES, max_size=_PLACES)
+_weights = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, float("inf"), _NAN]), min_size=_PLACES, max_size=_PLACES)
+
+
+@settings(max_examples=400)
+@given(
+    st.fixed_dictionaries(
+        dict.fromkeys(("mask", "is_free", "is_hint", "is_local"), _flags)
+        | dict.fromkeys(("nr_urgent", "nr_broken_hints"), _counts)
+        | {"use_def_density": _weights}
+    )
+)
+def test_the_default_is_that_of_a_loop_over_the_candidates(columns: dict[str, list[float]]) -> None:
+    weight = [float("inf") if value != value else value for value in columns["use_def_density"]]
+    must_succeed = not columns["mask"][_ITSELF]
+    chosen, cheapest = _ITSELF, (float("inf"), float("inf"))
+    for place in range(_ITSELF):
+        free = columns["is_free"][place]
+        cost = (columns["nr_broken_hints"][place] + 10.0 * columns["nr_urgent"][place], weight[place])
+        too_heavy = not must_succeed and weight[place] >= weight[_ITSELF]
+        too_late = not must_succeed and chosen != _ITSELF and columns["is_local"][place]
+        if columns["mask"][place] and (free or not (cost >= cheapest or too_heavy or too_late)):
+            chosen, cheapest = place, (0.0, 0.0) if free else cost
+            if columns["is_hint"][place]:
+                break
+    features = {name: np.array([[column]], np.float32) for name, column in columns.items()}
+    assert default_choices(features).tolist() == [chosen]
+
+
 def test_where_weights_are_lost_the_default_decides() -> None:
     columns = {"use_def_density": [0.0, 0.0, _NAN, 0.0], signature.PLUGIN_DEFAULT: [1.0]}
     assert _choose({"eager": -9.0}, **columns) == 1

@@ -135,7 +135,7 @@ MISTAKES = (
         "no such format",
         ("export_policy",),
         {"format": "native,onnx"},
-        ("--format: expected some of native, cpp, release_model, tflite, aot", "found 'onnx'"),
+        ("--format: expected some of native, cpp, release_model, saved_model, tflite, aot", "found 'onnx'"),
     ),
     Mistake(
         "evaluation missing",
