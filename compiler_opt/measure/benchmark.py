@@ -91,8 +91,10 @@ class Benchmark:
                 )
         return Reference(outputs, wall_s)
 
-    def measure(self, folder: Path, reference: Reference) -> Profile:
+    def measure(self, folder: Path, reference: Reference, *, simulate: bool = True) -> Profile:
         """Runs the benchmark under callgrind, in a folder with another build of the program.
+
+        Without `simulate`, only instructions are counted.
 
         Raises:
           BenchmarkError: a command fails, runs for too long, or prints something else than before.
@@ -104,7 +106,9 @@ class Benchmark:
         with scratch_directory() as scratch:
             for command, expected in zip(self.commands, reference.outputs, strict=True):
                 _check_program(command, folder)
-                run = callgrind.run_profiled(command, scratch=scratch, timeout_s=timeout_s, cwd=folder)
+                run = callgrind.run_profiled(
+                    command, scratch=scratch, simulate=simulate, timeout_s=timeout_s, cwd=folder
+                )
                 _check_end(command, folder, run.result, timeout_s)
                 _check_output(command, folder, expected, run.result.stdout)
                 assert run.profile is not None
@@ -129,7 +133,7 @@ class Benchmark:
 
 def _check_program(command: Sequence[str], folder: Path) -> None:
     """Relative programs are relative to the folder; the others are found on PATH, or absolute."""
-    program = shutil.which(folder / command[0] if "/" in command[0] else command[0])
+    program = shutil.which(str(folder / command[0]) if "/" in command[0] else command[0])
     if program is None:
         raise BenchmarkError(
             f"{shlex.join(command)}: expected a program, found none, in {folder}; the command runs there"

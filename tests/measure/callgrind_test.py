@@ -160,6 +160,9 @@ def test_counts_a_real_program(tmp_path: Path) -> None:
     assert runs[0].result.stdout.startswith(b"1000 ")
     own = {f.symbol: c.instructions for f, c in profile.functions.items() if f.object == str(program)}
     assert own["hot"] > 100 * own["cold"] > 0
+    without = run_profiled([str(program), "1000"], scratch=tmp_path, simulate=False).profile
+    assert without is not None
+    assert without.functions[Function(str(program), "hot")] == Counts(own["hot"])
     calls = {(a.symbol, b.symbol): each.number for (a, b), each in profile.calls.items()}
     assert calls["main", "hot"] == 1000
     assert calls["main", "cold"] == 1
