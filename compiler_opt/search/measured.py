@@ -112,6 +112,8 @@ class MeasuredCompiler:
         Raises:
           BenchmarkError: it is wrong under the base policy.
         """
+        if not requests:
+            return {}
         is_base = self._base is None
         compiled = self._compiler.compile(requests, self._object)
         objects = {module: self._object(module) for module, each in compiled.items() if isinstance(each, Compiled)}
