@@ -6,7 +6,7 @@ from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.files import check_folder_writable, write_json, write_text
 from compiler_opt.measure.wall_time import Median
 from compiler_opt.optimize.speed import SpeedResult
-from compiler_opt.report.formatting import change_text
+from compiler_opt.report.formatting import change_text, count_text
 from compiler_opt.report.table import Cell, Change, Table, csv_text
 
 
@@ -47,8 +47,9 @@ def terminal_table(result: SpeedResult) -> str:
     ]
     lines += result.verdict.lines() if result.verdict is not None else []
     lines.append(
-        f"{result.num_decisions} decisions are replayed; {result.hot_functions} functions are hot; the search took "
-        f"{result.measurements} measurements"
+        f"the build replays {count_text(result.num_decisions, 'decision')}; "
+        f"hot: {count_text(result.hot_functions, 'function')}; "
+        f"the search took {count_text(result.measurements, 'measurement')}"
     )
     if not result.kept:
         lines.append(
