@@ -48,7 +48,7 @@ def decisions_for(pairs: set[tuple[str, str]], build: Build) -> dict[Site, int]:
     callees: dict[str, list[str]] = collections.defaultdict(list)
     for caller_name, callee in sorted(pairs):
         callees[caller_name].append(callee)
-    decisions = {}
+    decisions: dict[Site, int] = {}
     for caller, calls in build.calls.items():
         known = collections.Counter(call.callee for call in calls)
         for callee in callees.get(caller[0], ()):

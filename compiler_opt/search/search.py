@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compiler_opt.errors import CorpusError
 from compiler_opt.policies.decisions import Site
-from compiler_opt.search.builds import Build, Compiled, Compiler, build_of, comdat_groups
+from compiler_opt.search.builds import Build, Caller, Compiled, Compiler, build_of, comdat_groups
 from compiler_opt.search.found import Found, Progress
 from compiler_opt.search.hot_calls import decisions_for, hot_pairs
 from compiler_opt.search.moves import Hotness, Move, MoveMaker
@@ -111,6 +111,7 @@ class Search:
         self._others: list[Program] = []
         self._groups: dict[str, str] = {}
         self._failures: dict[int, str] = {}
+        self._unpinned: frozenset[Caller] = frozenset()
         self._moves: dict[int, tuple[Build, list[Move]]] = {}
         self._exposed: dict[int, list[Move]] = collections.defaultdict(list)
         self._since_confirmed = 0
@@ -163,7 +164,11 @@ class Search:
         builds = {}
         for module, each in compiled.items():
             previous = self._program.builds[module].calls if module in self._program.builds else {}
-            builds[module] = build_of(each, module, self._groups, previous)
+            build = build_of(each, module, self._groups, previous)
+            if not self._unpinned.isdisjoint(build.calls):
+                kept = {caller: calls for caller, calls in build.calls.items() if caller not in self._unpinned}
+                build = dataclasses.replace(build, calls=kept)
+            builds[module] = build
         return builds
 
     def _start(self) -> None:
@@ -180,6 +185,10 @@ class Search:
             sizes.update(compiled.sizes.functions)
         self._maker = MoveMaker(sizes, Hotness() if self._hotness is None else self._hotness())
         self._base = Program(self._build(base).values())
+        if self._hotness is not None:
+            # Decisions that the default takes differently in other modules cannot be pinned for all of them.
+            self._unpinned = self._base.differing_callers()
+            self._base = Program(self._build(base).values())
         self._best = self._base.copy()
         self._program = self._base.copy()
         self._limits = {m: self._limits.get(m, self._settings.max_moves) for m in base}
@@ -195,6 +204,8 @@ class Search:
                 self._confirm()
         else:
             for start in starts:
+                if self._hotness is not None:
+                    self._adopt_whole_if_better(start)
                 self._adopt(start, compare(self._program, start)[0])
         self._failures = excluded
         self.has_started = True
@@ -319,6 +330,13 @@ class Search:
         """Lets the moves of a component's functions be tried again."""
         names = {name for name, _ in component.callers} | {name for _, name in component.units}
         self._versions.update(names)
+
+    def _adopt_whole_if_better(self, builds: Mapping[int, Build]) -> None:
+        """Takes builds as they are if they are better together than the best state."""
+        whole = self._base.copy()
+        whole.adopt(builds, (), whole=True)
+        if not whole.inexact and whole.linked_bytes < self._best.linked_bytes:
+            self._best, self._program = whole.copy(), whole
 
     def _adopt_whole(self, builds: Mapping[int, Build]) -> None:
         self._program.adopt(builds, (), whole=True)

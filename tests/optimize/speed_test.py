@@ -27,9 +27,8 @@ def optimized(tmp_path: Path, speed: SpeedSettings, echoed: list[str] | None = N
         database(path.parent)
     program = DatabaseProgram(path, [link_command()], 2)
     settings = OptimizeSettings(tmp_path / "out", PipelineSettings(), trains=False, level="-O2", jobs=2)
-    return optimize_for_speed(
-        program, probe("clang-22"), settings, speed, [].append if echoed is None else echoed.append
-    )
+    lines = [] if echoed is None else echoed
+    return optimize_for_speed(program, probe("clang-22"), settings, speed, lines.append)
 
 
 @pytest.mark.slow
