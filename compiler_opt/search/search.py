@@ -21,15 +21,12 @@ from compiler_opt.errors import CorpusError
 from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Build, Caller, Compiled, Compiler, build_of, comdat_groups
 from compiler_opt.search.found import Found, Progress
-from compiler_opt.search.hot_calls import decisions_for, hot_pairs
 from compiler_opt.search.moves import Hotness, Move, MoveMaker
 from compiler_opt.search.planning import Expectations, Plan, plan
 from compiler_opt.search.program import Component, Program, compare
 from compiler_opt.search.saved_state import SavedState, pins_from
 
 _CONFIRM_ATTEMPTS = 3
-_HOT_RATIOS = (1.0, 4.0)
-"""Starts inline calls that are expected to save what they add, divided by this."""
 _FEW_MOVES = 16
 """With fewer untried moves, random pairs are tried as well."""
 _MAX_SHARE = 8
@@ -85,8 +82,7 @@ class Search:
           settings: how to search.
           other_starts: compilers with other base policies, from whose builds the search takes what is smaller.
           hotness: where the program spends its time, once it is compiled under the base policy. The search then
-            changes only what is hot, and starts from builds in which hot calls are inlined, instead of those in which
-            nothing is.
+            changes only what is hot, and does not start from what is smaller with nothing inlined.
           on_progress: called after each round; `state` then has all that is needed to resume.
           resume: an earlier search, which is continued.
         """
@@ -192,7 +188,7 @@ class Search:
         self._best = self._base.copy()
         self._program = self._base.copy()
         self._limits = {m: self._limits.get(m, self._settings.max_moves) for m in base}
-        starts = [self._build(without)] if self._hotness is None else self._hot_starts(sizes)
+        starts = [self._build(without)]
         for compiler in self._other_starts:
             starts.append(self._build(self._compile({m: {} for m in base}, compiler)))
             self._others.append(Program(starts[-1].values()))
@@ -204,24 +200,11 @@ class Search:
                 self._confirm()
         else:
             for start in starts:
-                if self._hotness is not None:
-                    self._adopt_whole_if_better(start)
                 self._adopt(start, compare(self._program, start)[0])
         self._failures = excluded
         self.has_started = True
         self._confirm()
         self._report()
-
-    def _hot_starts(self, sizes: Mapping[str, int]) -> list[dict[int, Build]]:
-        """Builds in which calls that run often are inlined, with more and more of them."""
-        if self._resumed is not None:
-            return []
-        starts = []
-        for ratio in _HOT_RATIOS:
-            pairs = hot_pairs(self._maker.hotness, sizes, ratio)
-            requests = {module: decisions_for(pairs, build) for module, build in self._base.builds.items()}
-            starts.append(self._build(self._compile({m: decisions for m, decisions in requests.items() if decisions})))
-        return starts
 
     def _pinned(self, module: int, pins: Mapping[str, Sequence[tuple[Site, int]]]) -> dict[Site, int]:
         return {site: advice for name in self._base.builds[module].by_name for site, advice in pins.get(name, ())}
@@ -330,13 +313,6 @@ class Search:
         """Lets the moves of a component's functions be tried again."""
         names = {name for name, _ in component.callers} | {name for _, name in component.units}
         self._versions.update(names)
-
-    def _adopt_whole_if_better(self, builds: Mapping[int, Build]) -> None:
-        """Takes builds as they are if they are better together than the best state."""
-        whole = self._base.copy()
-        whole.adopt(builds, (), whole=True)
-        if not whole.inexact and whole.linked_bytes < self._best.linked_bytes:
-            self._best, self._program = whole.copy(), whole
 
     def _adopt_whole(self, builds: Mapping[int, Build]) -> None:
         self._program.adopt(builds, (), whole=True)

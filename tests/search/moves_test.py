@@ -94,3 +94,16 @@ def test_a_search_where_it_is_hot_leaves_the_rest_to_the_default() -> None:
     assert [call.inlined for call in calls["cold"] if call.callee == "leaf"] == [
         call.inlined for call in before["cold"] if call.callee == "leaf"
     ]
+
+
+def test_callers_on_which_modules_differ_by_default_are_left_alone() -> None:
+    """Only one module has a small `leaf`, so only there `shared` inlines it; decisions would hold in both."""
+    shared = Function("shared", 30, ("leaf", "other"), "comdat")
+    other, user = Function("other", 60, (), "local"), Function("user", 50, ("shared",))
+    modules = [[Function("leaf", size, (), "local"), other, shared, user] for size in (10, 60)]
+    found = Search(Simulator(modules), 2, SearchSettings(budget=40), hotness=lambda: Hotness()).run()
+    for build in found.best.builds.values():
+        assert {name for name, _ in build.calls} == {"user"}
+    assert not found.best.inexact
+    unlike = Search(Simulator(modules), 2, SearchSettings(budget=40)).run()
+    assert any(name == "shared" for name, _ in unlike.best.builds[0].calls)
