@@ -240,13 +240,13 @@ see_to_cpp_headers() {
 }
 
 # What the tests build with besides clang: C++ by g++, and CMake projects (CMake itself is in .venv) by Make and Ninja,
-# through ccache. Builds of C++20 modules run clang-scan-deps, which some versions have in a package of its own; the
+# through ccache, and measure with valgrind. Builds of C++20 modules run clang-scan-deps, which some versions have in a package of its own; the
 # newest clang builds the fuzzers, with libFuzzer and AddressSanitizer.
 see_to_test_tools() {
   local tool version packages=()
-  for tool in ninja make ccache g++; do
+  for tool in ninja make ccache g++ valgrind; do
     if ! command -v "$tool" >/dev/null; then
-      packages+=(ninja-build make ccache g++)
+      packages+=(ninja-build make ccache g++ valgrind)
       break
     fi
   done

@@ -20,10 +20,11 @@ from tqdm import tqdm
 
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.errors import CompileError, ConfigError, ProtocolError, ToolchainError
+from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.measure.callgrind import run_profiled, valgrind
 from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point, shared_flags
 
@@ -54,9 +55,7 @@ def entry() -> int:
     policy = problem.load_policy(Path(_POLICY_PATH.value))
     corpus = Corpus.load(_DATA_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    valgrind = shutil.which("valgrind")
-    if valgrind is None:
-        raise ToolchainError("valgrind: not found; install it (apt-get install valgrind)")
+    valgrind()
     programs = [path for path in sorted(_PROGRAMS.glob("*.c")) if path.stem.split("_")[0] in corpus.projects()]
     if not programs:
         raise ConfigError(f"{corpus.root}: holds none of the projects of {_PROGRAMS}")
@@ -76,16 +75,16 @@ def entry() -> int:
             objects[job.keep_object.parent.name, job.module.project].append(job.keep_object)
         for path in tqdm(programs, "programs", unit="program", disable=None):
             results[path.stem] = {
-                name: _count(path, sorted(objects[name, path.stem.split("_")[0]]), toolchain, valgrind, scratch)
+                name: _count(path, sorted(objects[name, path.stem.split("_")[0]]), toolchain, scratch)
                 for name in (_PLAIN, _POLICY)
             }
     _report(results)
     return 0 if all(run[_PLAIN].printed == run[_POLICY].printed for run in results.values()) else 1
 
 
-def _count(source: Path, objects: Sequence[Path], toolchain: Toolchain, valgrind: str, scratch: Path) -> Counts:
+def _count(source: Path, objects: Sequence[Path], toolchain: Toolchain, scratch: Path) -> Counts:
     # Each program receives an empty directory as its argument; most ignore it.
-    program, profile, place = scratch / "program", scratch / "profile", scratch / "place"
+    program, place = scratch / "program", scratch / "place"
     # Functions missing from the corpus are never called; the first of several mains is ours.
     missing = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,muldefs"]
     libraries = ["-lstdc++", "-lm", "-lpthread"]
@@ -94,26 +93,18 @@ def _count(source: Path, objects: Sequence[Path], toolchain: Toolchain, valgrind
         [str(toolchain.clang), linker, "-O2", str(source), *map(str, objects), *missing, *libraries, "-o", str(program)]
     )
     place.mkdir()
-    tool = [valgrind, "--tool=callgrind", "--cache-sim=yes", f"--callgrind-out-file={profile}", "-q"]
-    printed = _run([*tool, str(program), str(place)])
+    run = run_profiled([str(program), str(place)], scratch=scratch, timeout_s=_TIMEOUT_S)
     shutil.rmtree(place)
-    counts = _totals(profile.read_text())
-    return Counts(counts["Ir"], counts["Dr"], counts["Dw"], printed)
+    if run.profile is None:
+        raise CompileError(f"{source.name}: {run.result.describe()}")
+    total = run.profile.total
+    return Counts(total.instructions, total.reads, total.writes, run.result.stdout.decode(errors="replace"))
 
 
-def _totals(profile: str) -> Mapping[str, int]:
-    """The sums at the end of a callgrind profile, by event."""
-    lines = dict(line.split(": ", 1) for line in profile.splitlines() if line.startswith(("events: ", "totals: ")))
-    if set(lines) != {"events", "totals"}:
-        raise ProtocolError("callgrind: expected a profile with lines `events` and `totals`")
-    return dict(zip(lines["events"].split(), map(int, lines["totals"].split()), strict=False))
-
-
-def _run(command: Sequence[str]) -> str:
+def _run(command: Sequence[str]) -> None:
     result = processes.run(command, timeout_s=_TIMEOUT_S)
     if not result.ok:
         raise CompileError(f"{command[0]}: {result.describe()}")
-    return result.stdout.decode(errors="replace")
 
 
 def _report(results: Mapping[str, Mapping[str, Counts]]) -> None:

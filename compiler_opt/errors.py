@@ -27,6 +27,10 @@ class CompileError(CompilerOptError):
     """A compilation failed; the message has command, exit status or signal, and the tail of stderr."""
 
 
+class BenchmarkError(CompilerOptError):
+    """A program that is measured fails, does not end, or prints something else than it should."""
+
+
 class ResourceError(CompilerOptError):
     """The machine ran short of memory, disk or processes; trying again may help."""
 

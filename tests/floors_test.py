@@ -19,7 +19,7 @@ FLOORS = {
             ("compiler_opt.files", "compiler_opt.tensor_spec", "compiler_opt.tensorflow_loading"),
             ("compiler_opt.array_files", "compiler_opt.checked_values"),
             ("compiler_opt.llvm",),
-            ("compiler_opt.corpus",),
+            ("compiler_opt.corpus", "compiler_opt.measure"),
             ("compiler_opt.policies",),
             ("compiler_opt.spaces",),
             ("compiler_opt.problems",),

@@ -79,12 +79,12 @@ class CMakeProgram(Program):
             "CMake settings": json.dumps(settings | {"CMAKE_BUILD_TYPE": self._cache.build_type}),
         }
 
-    def notes(self) -> Sequence[str]:
+    def notes(self, level: str) -> Sequence[str]:
         build_type = self._cache.build_type
         flags = self._flags()
         levels = ", ".join(dict.fromkeys(re.findall(r"(?<!\S)-O\w*", flags))) or "-O0"
         notes = [
-            "Every file is compiled at -Oz, whatever level the project asks for (the given build, of type "
+            f"Every file is compiled at {level}, whatever level the project asks for (the given build, of type "
             f"{build_type or '(none)'}: {levels})."
         ]
         if self._cache.is_on("CMAKE_INTERPROCEDURAL_OPTIMIZATION") or "-flto" in flags:

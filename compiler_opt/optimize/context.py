@@ -19,9 +19,6 @@ from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
 from compiler_opt.search.report import DECISIONS_FILE
 
-OPTIONS = (OPTIMISATION, "-fno-lto")
-"""Added to every compilation of every variant."""
-
 STATE_NAME = "state.json"
 SEARCH = "search"
 """The step, and folder, of the search for single decisions."""
@@ -31,7 +28,6 @@ REPETITION, BISECTION = "tests again", "bisection"
 """The steps that find out why tests fail."""
 
 _MAX_STATE_BYTES = 1 << 24
-_NUM_STEPS = 7
 _AFTER_LEARNING = ("deployment", "build-optimized", "tests of build-optimized", REPETITION, BISECTION, "report")
 """The steps that depend on the policy and the decisions."""
 
@@ -139,6 +135,7 @@ class OptimizeSettings:
       search_minutes: how long to search from the policy for single decisions; 0 for no search.
       test_command: runs the project's tests, in the build folder; None for the tests registered with CTest.
       verdict_minutes: after this time, no further build or run of tests begins to find out why tests fail.
+      level: optimisation level of every file in every build, whatever the project asks for.
       jobs: compilers at a time.
       trust_corpus: train with all options of the build, see `corpus.command_line`.
     """
@@ -151,8 +148,14 @@ class OptimizeSettings:
     search_minutes: float = 0.0
     test_command: tuple[str, ...] | None = None
     verdict_minutes: float = 60.0
+    level: str = OPTIMISATION
     jobs: int = 1
     trust_corpus: bool = False
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Added to every compilation of every variant."""
+        return self.level, "-fno-lto"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,6 +195,7 @@ class OptimizationContext:
       folder: the absolute path of `settings.output`.
       reused: the earlier policy to use, instead of training one.
       echo: prints a line.
+      num_steps: that the user sees.
     """
 
     program: Program
@@ -202,16 +206,17 @@ class OptimizationContext:
     reused: ReusedPolicy | None
     state: State
     echo: Callable[[str], Any]
+    num_steps: int = 7
 
     def heading(self, number: int, text: str) -> None:
-        self.echo(f"\n== {number}/{_NUM_STEPS} {text}")
+        self.echo(f"\n== {number}/{self.num_steps} {text}")
 
     def forget_results(self, *names: str) -> None:
         """Makes some steps, and all that depend on policy and decisions, to be done again."""
         self.state.forget(*names, *_AFTER_LEARNING)
 
     def variant(self, name: str, compilers: Compilers, *options: str) -> Variant:
-        return Variant(self.folder / f"build-{name}", compilers, (*OPTIONS, *options))
+        return Variant(self.folder / f"build-{name}", compilers, (*self.settings.options, *options))
 
     def once(self, name: str, work: Callable[[Step], dict[str, Any]], *, message: str = "") -> dict[str, Any]:
         """Does a step unless it is done, and otherwise prints the message; returns its result, JSON values.

@@ -105,8 +105,8 @@ class DatabaseProgram(Program):
             "link commands": json.dumps([link.words for link in self._links]),
         }
 
-    def notes(self) -> Sequence[str]:
-        return ["Every file is compiled at -Oz, whatever level its command asks for."]
+    def notes(self, level: str) -> Sequence[str]:
+        return [f"Every file is compiled at {level}, whatever level its command asks for."]
 
     def compilers(self) -> tuple[str, ...]:
         """The compilers of the user's build."""

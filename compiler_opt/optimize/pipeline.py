@@ -26,7 +26,7 @@ from compiler_opt.llvm.plugin_features import check_observed
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.changes import Changes, Reference
-from compiler_opt.optimize.context import OPTIONS, OptimizationContext, OptimizeSettings, ReusedPolicy, State, Step
+from compiler_opt.optimize.context import OptimizationContext, OptimizeSettings, ReusedPolicy, State, Step
 from compiler_opt.optimize.program import EMBED_BITCODE, Program, TestRun, Variant
 from compiler_opt.optimize.results import Cost, Result, TargetSize, measure
 from compiler_opt.optimize.searching import search_decisions
@@ -86,7 +86,7 @@ def _identity(
 def _run(context: OptimizationContext) -> Result:
     plain = steps.plain_compilers(context.toolchain)
     default = context.variant("default", plain)
-    for note in context.program.notes():
+    for note in context.program.notes(context.settings.level):
         context.echo(note)
     context.heading(1, f"Bitcode: {context.program.name}, built with {context.toolchain.version_text}")
     corpus = steps.make_corpus(context, context.variant("bitcode", plain, *EMBED_BITCODE))
@@ -131,7 +131,7 @@ def _report(
         raise CorpusError(f"{default.folder}: the build made no program or library")
     recorded = context.state.steps["trace"].result
     reference = context.reused.reference if context.reused is not None else None
-    notes = list(context.program.notes())
+    notes = list(context.program.notes(context.settings.level))
     if warning := context.state.steps[optimized.folder.name].result.get("warning"):
         notes.append(f"Parts of the optimised build were compiled without the policy: {warning}")
     result = Result(
@@ -169,7 +169,7 @@ def _costs(context: OptimizationContext) -> tuple[Cost, ...]:
 def _provenance(context: OptimizationContext, corpus: Corpus, policy_dir: Path) -> Mapping[str, str]:
     facts = {
         "Compiler": f"{context.toolchain.version_text} ({context.toolchain.target})",
-        "Options": " ".join(OPTIONS),
+        "Options": " ".join(context.settings.options),
         "Corpus": f"{len(corpus.modules)} modules, linked into {', '.join(corpus.projects())}",
         "Policy": str(policy_dir),
     }

@@ -20,7 +20,7 @@ from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.llvm.processes import BUILD_TIMEOUT_S
 
 OPTIMISATION = "-Oz"
-"""The optimisation level of every variant, for which policies are trained; it overrides the project's."""
+"""The optimisation level for which policies for size are trained."""
 
 EMBED_BITCODE = ("-Xclang", "-fembed-bitcode=all")
 
@@ -159,8 +159,8 @@ class Program(abc.ABC):
         """The properties that must be the same for an optimisation to continue."""
 
     @abc.abstractmethod
-    def notes(self) -> Sequence[str]:
-        """Sentences about differences from the user's own build."""
+    def notes(self, level: str) -> Sequence[str]:
+        """Sentences about differences from the user's own build, at the optimisation level of all variants."""
 
     @abc.abstractmethod
     def prepare(self, variant: Variant) -> None:

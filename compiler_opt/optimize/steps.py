@@ -215,7 +215,12 @@ def deploy_policy(context: OptimizationContext, policy_dir: Path, decisions: Pat
         return {}
 
     context.once("deployment", work, message=_DONE)
-    drivers = output / "bin"
+    return deployed_compilers(context)
+
+
+def deployed_compilers(context: OptimizationContext) -> Compilers:
+    """The compiler drivers that were deployed; raises ToolchainError if they are gone."""
+    drivers = context.folder / "deployed" / "bin"
     compilers = Compilers(drivers / "mlgo-clang", drivers / "mlgo-clang++", context.toolchain.tool("llvm-ar"))
     for path in (compilers.c, compilers.cxx):
         if not path.is_file():

@@ -29,7 +29,7 @@ class Move:
         or `pair` (two random ones).
       flips: the changed decisions.
       features: what its gain is estimated from, the most telling first.
-      scale_bytes: code that is copied or no longer copied.
+      scale_bytes: code that is copied or no longer copied, and what calls may save by being inlined (`Hotness`).
       freed: callers whose other decisions are not kept: they were taken for what the flips change.
     """
 
@@ -58,24 +58,39 @@ class Move:
         return frozenset(name for site, _ in self.flips for name in (site.caller, site.callee))
 
 
+@dataclasses.dataclass(frozen=True)
+class Hotness:
+    """Where a program spends its time.
+
+    Attributes:
+      functions: those that are worth a move: their calls, and calls of them; None for all.
+      call_bytes: by caller and callee, what all calls may save by being inlined, priced in bytes.
+    """
+
+    functions: frozenset[str] | None = None
+    call_bytes: Mapping[tuple[str, str], float] = dataclasses.field(default_factory=dict)
+
+
 class MoveMaker:
     """Makes the moves of a module; those of callers in several modules belong to the first.
 
     Attributes:
       standalone_bytes: by function, its size when nothing is inlined.
+      hotness: of the program.
     """
 
-    def __init__(self, standalone_bytes: Mapping[str, int]):
+    def __init__(self, standalone_bytes: Mapping[str, int], hotness: Hotness = Hotness()):
         self.standalone_bytes = standalone_bytes
+        self.hotness = hotness
 
     def moves(self, program: Program, module: int) -> list[Move]:
         """All moves of a module, except pairs."""
         build = program.builds[module]
-        own = [caller for caller in build.calls if program.owner(caller) == module]
-        moves = [self._move("call", build, [(caller, call)]) for caller in own for call in build.calls[caller]]
-        for caller in own:
-            moves += self._of_caller(build, caller)
-            moves += self._freeing(build, caller)
+        own = self._own_calls(program, module)
+        moves = [self._move("call", build, [(caller, call)]) for caller, calls in own.items() for call in calls]
+        for caller, calls in own.items():
+            moves += self._of_caller(build, caller, calls)
+            moves += self._freeing(build, caller, calls)
         return moves + self._of_callees(build, own)
 
     def exposed(self, build: Build, move: Move, trial: Build) -> list[Move]:
@@ -97,23 +112,32 @@ class MoveMaker:
     def pairs(self, program: Program, module: int, generator: random.Random, count: int) -> list[Move]:
         """Random pairs of calls in a module that share their caller, or their callee."""
         build = program.builds[module]
-        own = [caller for caller in build.calls if program.owner(caller) == module]
-        groups: list[list[tuple[Caller, Call]]] = [[(caller, call) for call in build.calls[caller]] for caller in own]
+        own = self._own_calls(program, module)
+        groups: list[list[tuple[Caller, Call]]] = [[(caller, call) for call in calls] for caller, calls in own.items()]
         by_callee: dict[str, list[tuple[Caller, Call]]] = collections.defaultdict(list)
         for caller, call in list(itertools.chain.from_iterable(groups)):
             by_callee[call.callee].append((caller, call))
             # A call in the callee: its body then changes as well.
             inner = build.by_name.get(call.callee)
-            if inner is not None and program.owner(inner) == module and inner != caller:
-                groups.append([(caller, call), *((inner, each) for each in build.calls[inner][:4])])
+            if inner is not None and inner in own and inner != caller:
+                groups.append([(caller, call), *((inner, each) for each in own[inner][:4])])
         groups = [group for group in (*groups, *by_callee.values()) if len(group) > 1]
         if not groups:
             return []
         chosen = (generator.sample(generator.choice(groups), 2) for _ in range(count))
         return [self._move("pair", build, pair) for pair in chosen]
 
-    def _of_caller(self, build: Build, caller: Caller) -> Iterator[Move]:
-        calls = build.calls[caller]
+    def _own_calls(self, program: Program, module: int) -> dict[Caller, list[Call]]:
+        """The calls of the callers that belong to a module, as far as they are worth a move."""
+        build, hot = program.builds[module], self.hotness.functions
+        own: dict[Caller, list[Call]] = {}
+        for caller, calls in build.calls.items():
+            if program.owner(caller) == module:
+                all_hot = hot is None or not hot.isdisjoint(build.holders(caller[0]))
+                own[caller] = [call for call in calls if hot is None or all_hot or call.callee in hot]
+        return own
+
+    def _of_caller(self, build: Build, caller: Caller, calls: Sequence[Call]) -> Iterator[Move]:
         for advice in (0, 1):
             group = [(caller, call) for call in calls if call.advice != advice]
             if 2 <= len(group) <= _MAX_GROUP:
@@ -122,17 +146,17 @@ class MoveMaker:
         if 2 <= len(group) <= _MAX_GROUP:
             yield self._move("default", build, group)
 
-    def _freeing(self, build: Build, caller: Caller) -> Iterator[Move]:
+    def _freeing(self, build: Build, caller: Caller, calls: Sequence[Call]) -> Iterator[Move]:
         callers = build.holders(caller[0]) | {name for name, _ in build.callers_of.get(caller[0], ())}
         freed = frozenset(build.by_name[name] for name in callers - {caller[0]} if name in build.by_name)
         if 1 <= len(freed) <= _MAX_GROUP:
-            for call in build.calls[caller]:
+            for call in calls:
                 yield dataclasses.replace(self._move("free", build, [(caller, call)]), freed=freed)
 
-    def _of_callees(self, build: Build, own: Sequence[Caller]) -> list[Move]:
+    def _of_callees(self, build: Build, own: Mapping[Caller, Sequence[Call]]) -> list[Move]:
         by_callee: dict[str, list[tuple[Caller, Call]]] = collections.defaultdict(list)
-        for caller in own:
-            for call in build.calls[caller]:
+        for caller, calls in own.items():
+            for call in calls:
                 by_callee[call.callee].append((caller, call))
         moves = []
         for group in by_callee.values():
@@ -144,7 +168,8 @@ class MoveMaker:
 
     def _move(self, kind: str, build: Build, calls: Sequence[tuple[Caller, Call]]) -> Move:
         inlines = {1 - call.advice for _, call in calls}
-        scale = sum(self._bytes(call.callee) * min(8, len(build.holders(caller[0]))) for caller, call in calls)
+        scale: float = sum(self._bytes(call.callee) * min(8, len(build.holders(caller[0]))) for caller, call in calls)
+        scale += sum(self.hotness.call_bytes.get((c[0], call.callee), 0.0) for c, call in calls if not call.advice)
         _, call = calls[0]
         features = (
             inlines.pop() if len(inlines) == 1 else 2,

@@ -93,6 +93,10 @@ class Program:
         """Modules whose builds are composed, or older than decisions in them."""
         return [m for m, build in self.builds.items() if not build.is_exact or self.stale.get(m)]
 
+    def differing_callers(self) -> frozenset[Caller]:
+        """Callers in several modules that do not have the same decisions in all of them."""
+        return frozenset(caller for callers in self.stale.values() for caller in callers)
+
     def decisions(self, module: int, freed: Collection[Caller] = ()) -> dict[Site, int]:
         """All decisions in a module's callers, except the freed ones."""
         return dict(self._sites(caller for caller in self.builds[module].calls if caller not in freed))

@@ -16,9 +16,11 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, provenance
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.search.builds import Compiler
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.confirmation import Confirmed, confirm, needed_decisions
 from compiler_opt.search.found import Found, Progress
+from compiler_opt.search.moves import Hotness
 from compiler_opt.search.saved_state import SavedState
 from compiler_opt.search.search import Search, SearchSettings
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -109,28 +111,12 @@ def search(
     if native is None and not base.is_default:
         raise PolicyError(f"policy {base.name!r}: a search starts from the default or a learned policy")
     about = provenance(problem.name, toolchain.version, native)
-    identity = {"compiler": str(about["llvm"]), "policy": str(about["policy"]), **_identity(modules, settings)}
-    path = None if folder is None else folder / STATE_FILE
     others = [] if base.is_default else [PoolCompiler(pool, modules, DefaultPolicy(problem), rollout_settings)]
     compiler = PoolCompiler(pool, modules, base, rollout_settings)
-    saver = _Saver(path, identity)
-
-    def report(progress: Progress) -> None:
-        saver.save(run)
-        on_progress(progress)
-
-    run = Search(
-        compiler,
-        len(modules),
-        settings,
-        other_starts=others,
-        on_progress=report,
-        resume=None if path is None else SavedState.load(path, identity),
+    identity = identity_of(modules, settings, about)
+    found = resumable_search(
+        compiler, len(modules), settings, folder, identity, other_starts=others, on_progress=on_progress
     )
-    try:
-        found = run.run()
-    finally:
-        saver.save(run, at_once=True)
     numbers = {module.name: number for number, module in enumerate(modules)}
     if targets is None:
         targets = {name: [module.name for module in modules]}
@@ -157,14 +143,55 @@ def search(
     )
 
 
-def _identity(modules: Sequence[Module], settings: SearchSettings) -> dict[str, str]:
+def resumable_search(
+    compiler: Compiler,
+    num_modules: int,
+    settings: SearchSettings,
+    folder: Path | None,
+    identity: Mapping[str, str],
+    *,
+    other_starts: Sequence[Compiler] = (),
+    hotness: Callable[[], Hotness] | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Found:
+    """Runs a `Search` whose state is kept in a folder, from which it continues after an interruption.
+
+    Raises:
+      ConfigError: the folder has the state of a search with another identity.
+      CorpusError: no module compiles.
+    """
+    path = None if folder is None else folder / STATE_FILE
+    saver = _Saver(path, identity)
+
+    def report(progress: Progress) -> None:
+        saver.save(run)
+        on_progress(progress)
+
+    run = Search(
+        compiler,
+        num_modules,
+        settings,
+        other_starts=other_starts,
+        hotness=hotness,
+        on_progress=report,
+        resume=None if path is None else SavedState.load(path, identity),
+    )
+    try:
+        return run.run()
+    finally:
+        saver.save(run, at_once=True)
+
+
+def identity_of(modules: Sequence[Module], settings: SearchSettings, about: Mapping[str, object]) -> dict[str, str]:
+    """What must be the same for a search to continue; `about` is the `provenance` of its decisions."""
     digest = hashlib.sha256()
     for module in modules:
         digest.update(f"{module.name}\0".encode("utf-8", "surrogateescape"))
         digest.update(module.bitcode_path.read_bytes())
         digest.update("\0".join(module.options()).encode("utf-8", "surrogateescape"))
     lasting = dataclasses.replace(settings, budget=0, max_minutes=None, min_modules=1)
-    return {"program": digest.hexdigest()[:16], "setting": repr(lasting)}
+    program = {"program": digest.hexdigest()[:16], "setting": repr(lasting)}
+    return {"compiler": str(about["llvm"]), "policy": str(about["policy"]), **program}
 
 
 class _Saver:

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compiler_opt.errors import CorpusError
 from compiler_opt.policies.decisions import Site
-from compiler_opt.search.builds import Build, Compiled, Compiler, build_of, comdat_groups
+from compiler_opt.search.builds import Build, Caller, Compiled, Compiler, build_of, comdat_groups
 from compiler_opt.search.found import Found, Progress
-from compiler_opt.search.moves import Move, MoveMaker
+from compiler_opt.search.moves import Hotness, Move, MoveMaker
 from compiler_opt.search.planning import Expectations, Plan, plan
 from compiler_opt.search.program import Component, Program, compare
 from compiler_opt.search.saved_state import SavedState, pins_from
@@ -70,6 +70,7 @@ class Search:
         settings: SearchSettings = SearchSettings(),
         *,
         other_starts: Sequence[Compiler] = (),
+        hotness: Callable[[], Hotness] | None = None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
         resume: SavedState | None = None,
     ):
@@ -80,6 +81,8 @@ class Search:
           num_modules: of the program.
           settings: how to search.
           other_starts: compilers with other base policies, from whose builds the search takes what is smaller.
+          hotness: where the program spends its time, once it is compiled under the base policy. The search then
+            changes only what is hot, and does not start from what is smaller with nothing inlined.
           on_progress: called after each round; `state` then has all that is needed to resume.
           resume: an earlier search, which is continued.
         """
@@ -88,6 +91,7 @@ class Search:
         self._num_modules = num_modules
         self._settings = settings
         self._other_starts = other_starts
+        self._hotness = hotness
         self._on_progress = on_progress
         self._resumed = resume
         state = resume or SavedState()
@@ -103,6 +107,7 @@ class Search:
         self._others: list[Program] = []
         self._groups: dict[str, str] = {}
         self._failures: dict[int, str] = {}
+        self._unpinned: frozenset[Caller] = frozenset()
         self._moves: dict[int, tuple[Build, list[Move]]] = {}
         self._exposed: dict[int, list[Move]] = collections.defaultdict(list)
         self._since_confirmed = 0
@@ -155,7 +160,11 @@ class Search:
         builds = {}
         for module, each in compiled.items():
             previous = self._program.builds[module].calls if module in self._program.builds else {}
-            builds[module] = build_of(each, module, self._groups, previous)
+            build = build_of(each, module, self._groups, previous)
+            if not self._unpinned.isdisjoint(build.calls):
+                kept = {caller: calls for caller, calls in build.calls.items() if caller not in self._unpinned}
+                build = dataclasses.replace(build, calls=kept)
+            builds[module] = build
         return builds
 
     def _start(self) -> None:
@@ -165,13 +174,17 @@ class Search:
             raise CorpusError(f"no module compiles; the first: {next(iter(self._failures.values()), 'there is none')}")
         excluded = dict(self._failures)
         nothing = {m: dict.fromkeys(compiled.sites, 0) for m, compiled in base.items()}
-        without = self._compile(nothing)
+        without = self._compile(nothing) if self._hotness is None else {}
         self._groups = {**comdat_groups(without.values()), **comdat_groups(base.values())}
         sizes: dict[str, int] = {}
         for compiled in (*base.values(), *without.values()):
             sizes.update(compiled.sizes.functions)
-        self._maker = MoveMaker(sizes)
+        self._maker = MoveMaker(sizes, Hotness() if self._hotness is None else self._hotness())
         self._base = Program(self._build(base).values())
+        if self._hotness is not None:
+            # Decisions that the default takes differently in other modules cannot be pinned for all of them.
+            self._unpinned = self._base.differing_callers()
+            self._base = Program(self._build(base).values())
         self._best = self._base.copy()
         self._program = self._base.copy()
         self._limits = {m: self._limits.get(m, self._settings.max_moves) for m in base}

@@ -1,4 +1,4 @@
-"""Makes one program smaller: finds inlining decisions that suit it, builds it with them, and reports the saving.
+"""Makes one program smaller, or faster: finds inlining decisions that suit it, and builds it with them.
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --minutes=60 --output=DIR
 
@@ -17,6 +17,10 @@ builds; DIR/report/report.html is the report. A nightly build can reuse the poli
 
     python -m compiler_opt.tools.optimize --build_dir=BUILD --reuse_policy=DIR --output=NIGHTLY
 
+For speed, it searches where a benchmark spends its time, and keeps what makes that run fewer instructions:
+
+    python -m compiler_opt.tools.optimize --build_dir=BUILD --objective=speed --benchmark='./bench args' --output=DIR
+
 Exit status: 0 for success, 2 for an error that the user can fix, 3 if the policy breaks one of the project's tests.
 """
 
@@ -34,11 +38,13 @@ from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.optimize import output
+from compiler_opt.measure.benchmark import Benchmark
+from compiler_opt.optimize import output, speed_output
 from compiler_opt.optimize.cmake_program import CMakeProgram
 from compiler_opt.optimize.context import OptimizeSettings
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.pipeline import optimize
+from compiler_opt.optimize.speed import METRICS, SpeedSettings, optimize_for_speed
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import algorithms
@@ -80,6 +86,23 @@ _VERDICT_MINUTES = flags.DEFINE_float(
     "Minutes for finding out why tests fail: to run them again, and to find the modules that the policy breaks.",
     0.0,
 )
+_OBJECTIVE = flags.DEFINE_enum("objective", "size", ["size", "speed"], "What to make less: bytes, or what runs.")
+_BENCHMARK = flags.DEFINE_multi_string(
+    "benchmark",
+    [],
+    "For speed: a command that runs the program, in the build folder; it always prints the same. Several are added up.",
+)
+_BENCHMARK_TIMEOUT_S = flags.DEFINE_float("benchmark_timeout_s", 60.0, "Limit of each run of it, in seconds.", 0.1)
+_SPEED_METRIC = flags.DEFINE_enum(
+    "speed_metric", "instructions", list(METRICS), "For speed: what to make less; cycles are callgrind's estimate."
+)
+_BYTES_PER_PERCENT = flags.DEFINE_float(
+    "bytes_per_percent",
+    None,
+    "For speed: how many bytes of text one percent of the metric is worth; by default a twentieth of the text.",
+    0.0,
+)
+_LEVEL = flags.DEFINE_enum("level", "O2", ["O2", "O3"], "For speed: the optimisation level of all files.")
 _TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORPUS)
 _CLANG_PATH = shared_flags.clang_path(
     "The clang to use; by default the build's own if it can run policies, otherwise the newest one installed."
@@ -103,6 +126,14 @@ def entry() -> int:
             f"--search_minutes={search_minutes:g}: expected at most --minutes={minutes:g}, which include them; raise "
             "--minutes"
         )
+    is_speed = _OBJECTIVE.value == "speed"
+    for_speed = (_BENCHMARK, _BENCHMARK_TIMEOUT_S, _SPEED_METRIC, _BYTES_PER_PERCENT, _LEVEL)
+    for_size = (_SEARCH_MINUTES, _WARMSTART_POLICY_DIR, _REUSE_POLICY)
+    for flag in for_size if is_speed else for_speed:
+        if flag.present:
+            raise ConfigError(f"--{flag.name}: not with --objective={_OBJECTIVE.value}; leave it out")
+    if is_speed and not _BENCHMARK.value:
+        raise ConfigError("--objective=speed needs --benchmark='./program arguments', which runs in the build folder")
     learning, inlining, clang_path = _learning_settings()
     try:
         test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
@@ -116,6 +147,8 @@ def entry() -> int:
         program = DatabaseProgram(_COMPILE_COMMANDS.value, _LINK_COMMAND.value, jobs)
     else:
         raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
+    if is_speed:
+        return _optimize_for_speed(program, _toolchain(program.compilers(), clang_path), learning, test_command, jobs)
     toolchain = inlining.extend(_toolchain(program.compilers(), clang_path), INLINING)
     named = learning.training.warmstart_policy_dir
     if _REUSE_POLICY.value is None:
@@ -144,6 +177,41 @@ def entry() -> int:
     echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for -Oz")
     echo(f"report: {report}")
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
+
+
+def _optimize_for_speed(
+    program: CMakeProgram | DatabaseProgram,
+    toolchain: Toolchain,
+    learning: PipelineSettings,
+    test_command: tuple[str, ...] | None,
+    jobs: int,
+) -> int:
+    folder, level = _OUTPUT.value, f"-{_LEVEL.value}"
+    settings = OptimizeSettings(
+        output=folder,
+        learning=learning,
+        trains=False,
+        test_command=test_command,
+        verdict_minutes=_VERDICT_MINUTES.value,
+        level=level,
+        jobs=jobs,
+        trust_corpus=_TRUST_CORPUS.value,
+    )
+    speed = SpeedSettings(
+        Benchmark.of(_BENCHMARK.value, _BENCHMARK_TIMEOUT_S.value),
+        metric=_SPEED_METRIC.value,
+        bytes_per_percent=_BYTES_PER_PERCENT.value,
+        minutes=_MINUTES.value,
+        seed=learning.training.seed,
+    )
+    result = optimize_for_speed(program, toolchain, settings, speed, echo)
+    summary = speed_output.write(result, folder / "report")
+    echo(speed_output.terminal_table(result))
+    if result.kept:
+        drivers = (folder / "deployed" / "bin").absolute()
+        echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for {level}")
+    echo(f"report: {summary}")
+    return _EXIT_TESTS_BROKEN if result.verdict is not None and result.verdict.broken else 0
 
 
 def _learning_settings() -> tuple[PipelineSettings, InliningConfig, str | None]:

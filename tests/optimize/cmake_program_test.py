@@ -39,7 +39,7 @@ def test_a_copy_of_the_build(build_dir: Path, toolchain: Toolchain, tmp_path: Pa
     before = files(build_dir), files(tmp_path / "source")
     program = CMakeProgram(build_dir, 2)
     assert program.name == "shapes"
-    assert "compiled at -Oz" in program.notes()[0]
+    assert "compiled at -Oz" in program.notes("-Oz")[0]
     copy = variant(toolchain, tmp_path / "out" / "copy", "-Oz", *EMBED_BITCODE)
     program.prepare(copy)
     progress: list[tuple[int, int]] = []

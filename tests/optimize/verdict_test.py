@@ -12,7 +12,7 @@ from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.cmake_program import CMakeProgram
-from compiler_opt.optimize.context import BISECTION, OPTIONS, REPETITION, OptimizationContext, OptimizeSettings, State
+from compiler_opt.optimize.context import BISECTION, REPETITION, OptimizationContext, OptimizeSettings, State
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.program import Built, Compilers, Program, Variant
 from compiler_opt.optimize.suites import COMMAND_NAME
@@ -95,8 +95,8 @@ class Optimization:
             State(self.folder, {}),
             self.echoed.append,
         )
-        default = Variant(self.folder / "build-default", steps.plain_compilers(self.toolchain), OPTIONS)
-        optimized = Variant(self.folder / "build-optimized", self.drivers, OPTIONS)
+        default = Variant(self.folder / "build-default", steps.plain_compilers(self.toolchain), self.settings.options)
+        optimized = Variant(self.folder / "build-optimized", self.drivers, self.settings.options)
         for variant in (default, optimized):
             steps.build(context, variant)
         return steps.run_tests(context, default, optimized)[1]

@@ -249,6 +249,13 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"build_dir": "build", "output": "/proc/out"}, ("/proc/out", "cannot be written")),
         ({"build_dir": "build", "minutes": "5", "search_minutes": "6"}, ("=6: expected at most --minutes=5",)),
         ({"build_dir": "build", "test_command": "'a"}, ("--test_command='a: cannot be split into words",)),
+        ({"build_dir": "build", "objective": "speed"}, ("--objective=speed needs --benchmark=",)),
+        ({"build_dir": "build", "benchmark": "./x"}, ("--benchmark: not with --objective=size; leave it out",)),
+        (
+            {"build_dir": "build", "objective": "speed", "benchmark": "./x", "reuse_policy": "absent"},
+            ("--reuse_policy: not with --objective=speed",),
+        ),
+        ({"build_dir": "build", "objective": "speed", "benchmark": "./x 'a"}, ("./x 'a: cannot be split into words",)),
         ({"build_dir": "build", "gin_bindings": "ppo.colour=1"}, ("ppo.colour=1", "expected name.parameter=value")),
         ({"compile_commands": "absent.json"}, ("absent.json: cannot be read",)),
         ({"compile_commands": "not.json"}, ("not.json: expected JSON",)),

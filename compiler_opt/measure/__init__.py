@@ -1,0 +1,1 @@
+"""Measures programs that run: instructions, cache misses, mispredicted branches, and wall time."""

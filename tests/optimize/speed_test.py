@@ -1,0 +1,89 @@
+"""A program made faster: found where a benchmark runs, replayed by the deployed compilers, measured again."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.errors import BenchmarkError, ConfigError, ToolchainError
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.measure.benchmark import Benchmark
+from compiler_opt.optimize import speed_output
+from compiler_opt.optimize.context import DECISIONS, OptimizeSettings
+from compiler_opt.optimize.database_program import DatabaseProgram
+from compiler_opt.optimize.speed import SpeedResult, SpeedSettings, optimize_for_speed
+from compiler_opt.policies.decisions import Decisions
+from compiler_opt.rl.pipeline import PipelineSettings
+from tests.optimize.speed_programs import database, link_command
+
+SPEED = SpeedSettings(Benchmark.of(["linked/bench"]), bytes_per_percent=100, minutes=0.5, wall_rounds=6)
+
+
+def optimized(tmp_path: Path, speed: SpeedSettings, echoed: list[str] | None = None) -> SpeedResult:
+    path = tmp_path / "source" / "compile_commands.json"
+    if not path.exists():
+        database(path.parent)
+    program = DatabaseProgram(path, [link_command()], 2)
+    settings = OptimizeSettings(tmp_path / "out", PipelineSettings(), trains=False, level="-O2", jobs=2)
+    lines = [] if echoed is None else echoed
+    return optimize_for_speed(program, probe("clang-22"), settings, speed, lines.append)
+
+
+@pytest.mark.slow
+def test_inlines_what_runs_often_and_nothing_else(tmp_path: Path) -> None:
+    result = optimized(tmp_path, SPEED)
+    assert result.kept
+    assert result.optimized.instructions < 0.98 * result.default.instructions
+    # Of the same program, libraries run the same.
+    assert result.optimized_own - result.default_own == pytest.approx(
+        result.optimized.instructions - result.default.instructions, abs=2000
+    )
+    decisions = Decisions.load(tmp_path / "out" / DECISIONS)
+    assert {(site.callee, advice) for site, advice in decisions.items()} == {("often", 1)}
+    # `loop`, or `work`, into which it is inlined.
+    assert min(result.functions, key=lambda symbol: result.functions[symbol]) == "work"
+    assert (tmp_path / "out" / "deployed" / "bin" / "mlgo-clang").is_file()
+    before, after = result.text_bytes
+    assert 0 < after - before < 3000  # The loop is vectorised, once the call is gone.
+    table = speed_output.terminal_table(result)
+    assert "wall time" in table and f"replays {len(decisions)} decision" in table
+    summary = json.loads(speed_output.write(result, tmp_path / "report").read_text())
+    assert summary["optimized"]["cycles"] == result.optimized.cycles
+
+    # With as many minutes, the search is not repeated; with a benchmark that is another one, it is refused.
+    echoed: list[str] = []
+    again = optimized(tmp_path, SPEED, echoed)
+    assert again.optimized == result.optimized and "done before" in echoed
+    with pytest.raises(ConfigError, match="another objective"):
+        optimized(tmp_path, dataclasses.replace(SPEED, metric="cycles"))
+
+
+@pytest.mark.slow
+def test_nothing_is_kept_that_costs_more_than_it_saves(tmp_path: Path) -> None:
+    """A byte is worth 100 percent."""
+    result = optimized(tmp_path, dataclasses.replace(SPEED, bytes_per_percent=0.01))
+    assert not result.kept
+    assert result.default == result.optimized
+    assert not (tmp_path / "out" / "deployed").exists()
+    assert "nothing is kept" in speed_output.terminal_table(result)
+
+
+def test_a_benchmark_that_is_wrong_is_refused_before_the_search(tmp_path: Path) -> None:
+    speed = dataclasses.replace(SPEED, benchmark=Benchmark.of(["linked/no-bench"]))
+    with pytest.raises(BenchmarkError, match="linked/no-bench: expected a program, found none"):
+        optimized(tmp_path, speed)
+    assert not (tmp_path / "out" / "search").exists()
+
+
+def test_valgrind_is_needed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clang = shutil.which("clang-22")
+    assert clang is not None
+    toolchain = probe(clang)
+    program = DatabaseProgram(database(tmp_path / "source"), [link_command()], 2)
+    settings = OptimizeSettings(tmp_path / "out", PipelineSettings(), trains=False, level="-O2")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(ToolchainError, match="install the package valgrind"):
+        optimize_for_speed(program, toolchain, settings, SPEED, lambda line: None)
+    assert not (tmp_path / "out").exists()
