@@ -216,7 +216,7 @@ def _run(context: OptimizationContext, speed: SpeedSettings) -> SpeedResult:
     try:
         after = speed.benchmark.measure(optimized.folder, reference)
     except BenchmarkError as error:
-        shutil.rmtree(context.folder / "deployed")
+        _withdraw(context)
         raise BenchmarkError(f"the optimised build is wrong, and its compilers are removed: {error}") from None
     sizes = measure(context.program, default, optimized, lld)
     result = dataclasses.replace(
@@ -232,8 +232,7 @@ def _run(context: OptimizationContext, speed: SpeedSettings) -> SpeedResult:
     percent = 100 * relative_change(metric(before.total), metric(after.total))
     text_before, text_after = result.text_bytes
     if percent * price + text_after - text_before >= 0:
-        shutil.rmtree(context.folder / "deployed")
-        context.forget_results()
+        _withdraw(context)
         return result
     with tqdm(total=speed.wall_rounds, desc="timing", unit="round", disable=None) as bar:
         first, second = wall_times(
@@ -326,6 +325,12 @@ def _deploy(context: OptimizationContext) -> Compilers:
 
     context.once("deployment", work, message="done before")
     return steps.deployed_compilers(context)
+
+
+def _withdraw(context: OptimizationContext) -> None:
+    """Removes the compilers."""
+    shutil.rmtree(context.folder / "deployed")
+    context.forget_results()
 
 
 def _largest(attribution: Attribution, profile: Profile, count: int = 50) -> dict[str, float]:
