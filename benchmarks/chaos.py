@@ -274,9 +274,11 @@ def sample(host: psutil.Process, temporary: Path) -> Resources:
         found.descriptors = host.num_fds()
         found.host_bytes = host.memory_info().rss
         found.processes = 1 + len(host.children(recursive=True))
-    for path in temporary.rglob("*"):
-        with contextlib.suppress(OSError):
-            found.scratch_bytes += path.lstat().st_size
+    # Unlike `Path.rglob`, goes on where a folder has just been removed.
+    for folder, _, names in os.walk(temporary):
+        for name in names:
+            with contextlib.suppress(OSError):
+                found.scratch_bytes += (Path(folder) / name).lstat().st_size
     return found
 
 
