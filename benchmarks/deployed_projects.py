@@ -1,8 +1,11 @@
 """Builds two held-out projects with `mlgo-clang++` and CMake, runs their tests, and compares the objects with rollouts.
 
-For each project and compiler: a clean build; the project's own tests; a second clean build, whose objects must be
+For each project and compiler: a clean build; the project's own tests; a second clean build, which must be
 byte-identical; and a plain build with embedded bitcode, from which `rollout` compiles every module under the same
-policy, as training and evaluation do. These objects must be identical, too. Sizes are printed.
+policy, as training and evaluation do. These objects must be identical, too. So must those of a deployment in another
+prefix; two builds with -g, and two with CMake's interprocedural optimisation; 20 links by lld in 8 partitions; and
+what comes from ccache when it misses, when it hits, and after compilers have died. With MLGO_DISABLE, ccache must give
+plain clang's objects. Sizes are printed.
 
     python -m benchmarks.deployed_projects --policy_path=$POLICY --clang_path=clang-19 --clang_path=clang-22
 
@@ -25,7 +28,7 @@ from compiler_opt.corpus.ready_made import archives, manifest
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import CompileError, ConfigError
-from compiler_opt.files import default_cache_dir, one_line
+from compiler_opt.files import default_cache_dir, one_line, size_and_sha256
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -40,6 +43,8 @@ _PROJECTS = flags.DEFINE_list("projects", ["leveldb", "opentimelineio"], "Which 
 _NUM_WORKERS = shared_flags.num_workers()
 
 _TIMEOUT_S = 3600.0
+_LINKS, _PARTITIONS = 20, 8
+_IPO = "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON"
 
 _LEVELDB = """
 cmake_minimum_required(VERSION 3.13)
@@ -90,101 +95,222 @@ BUILDS: Mapping[str, _Build] = {
 
 
 @dataclasses.dataclass(frozen=True)
+class _Way:
+    """One way to build a project.
+
+    Attributes:
+      compilers: for C and C++.
+      options: more options of both, when they compile or link.
+      settings: more options of CMake.
+      environment: more environment variables.
+    """
+
+    compilers: Sequence[Path]
+    options: str = ""
+    settings: tuple[str, ...] = ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+Files = Mapping[str, str]
+"""Digests of a build's objects, programs and shared libraries, by path in its folder."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Findings:
     """The result of one project with one compiler.
 
     Attributes:
       tests: the last lines of ctest.
       num_objects: objects of the build.
-      unlike_again: names of those that differ in the second build.
-      unlike_rollout: names of those that differ from the rollout's, with the reason if the rollout failed.
-      unlike_plain: how many differ from plain clang's, so that there was something to show.
+      unlike: by what the build was compared with, the names of the files that differ, or the reason why none could.
+      unlike_plain: how many objects differ from plain clang's, so that there was something to show.
       plain_text_bytes: of all linked programs and shared libraries together, built with plain clang.
       policy_text_bytes: the same with the policy.
     """
 
     tests: str
     num_objects: int
-    unlike_again: tuple[str, ...]
-    unlike_rollout: tuple[str, ...]
+    unlike: Mapping[str, tuple[str, ...]]
     unlike_plain: int
     plain_text_bytes: int
     policy_text_bytes: int
 
 
-def check(
-    name: str, deployment: Deployment, toolchain: Toolchain, policy: BinaryPolicy, scratch: Path, num_workers: int
-) -> Findings:
-    """Builds and compares one project.
+class Project:
+    """A project, and the builds of it with one compiler.
 
     Args:
       name: one of `BUILDS`.
-      deployment: of `policy`, for this compiler.
       toolchain: the compiler.
-      policy: the deployed policy.
-      scratch: a folder of the caller's own.
-      num_workers: compilers at a time.
-
-    Raises:
-      CompileError: a build or a test fails.
+      scratch: a folder of the caller's own, for sources and builds.
+      workers: compilers at a time.
     """
-    source = scratch / "source"
-    archives.unpack(archives.fetch(manifest.load().projects[name].archive, default_cache_dir()), source)
-    source /= BUILDS[name].root
-    if (text := BUILDS[name].cmake_lists) is not None:
-        (source / "CMakeLists.txt").write_text(text)
-    major = toolchain.version[0]
-    drivers = [deployment.driver(cpp=cpp, major=major) for cpp in (False, True)]
-    plain = [toolchain.clang, toolchain.tool("clang++")]
-    policy_dir, again_dir, plain_dir, bitcode_dir = (scratch / each for each in ("policy", "again", "plain", "bitcode"))
-    strictly = {**os.environ, "MLGO_STRICT": "1"}
-    _cmake(name, source, policy_dir, drivers, num_workers, environment=strictly)
-    # Sequentially: some tests depend on time. leveldb's db_test fails occasionally, also with plain clang.
-    repeated = ["--repeat", "until-pass:6", "--output-on-failure"]
-    tests = _run(["ctest", "--test-dir", str(policy_dir), *repeated], strictly)
-    _cmake(name, source, again_dir, drivers, num_workers, environment=strictly)
-    _cmake(name, source, plain_dir, plain, num_workers)
-    _cmake(name, source, bitcode_dir, plain, num_workers, "-Xclang -fembed-bitcode=all")
-    objects = sorted(str(path.relative_to(policy_dir)) for path in policy_dir.rglob("*.o"))
 
-    def unlike(other: Path) -> tuple[str, ...]:
-        return tuple(each for each in objects if (policy_dir / each).read_bytes() != (other / each).read_bytes())
+    def __init__(self, name: str, toolchain: Toolchain, scratch: Path, workers: int):
+        self._name, self._toolchain, self._scratch, self._workers = name, toolchain, scratch, workers
+        source = scratch / "source"
+        archives.unpack(archives.fetch(manifest.load().projects[name].archive, default_cache_dir()), source)
+        self._source = source / BUILDS[name].root
+        if (text := BUILDS[name].cmake_lists) is not None:
+            (self._source / "CMakeLists.txt").write_text(text)
 
-    failures = _rollouts(bitcode_dir, scratch / "rollouts", toolchain, policy, num_workers)
-    return Findings(
-        tests=" ".join(line.strip() for line in tests.splitlines()[-4:] if "tests passed" in line),
-        num_objects=len(objects),
-        unlike_again=unlike(again_dir),
-        unlike_rollout=failures or unlike(scratch / "rollouts"),
-        unlike_plain=len(unlike(plain_dir)),
-        plain_text_bytes=_text_bytes(plain_dir, toolchain),
-        policy_text_bytes=_text_bytes(policy_dir, toolchain),
+    def check(self, deployments: Sequence[Deployment], policy: BinaryPolicy) -> Findings:
+        """Builds and compares; `deployments` are two of the policy, in different prefixes.
+
+        Raises:
+          CompileError: a build or a test fails.
+        """
+        strictly = {"MLGO_STRICT": "1"}
+        ways = [
+            _Way([deployment.driver(cpp=cpp, major=self._toolchain.version[0]) for cpp in (False, True)])
+            for deployment in deployments
+        ]
+        way, elsewhere = (dataclasses.replace(way, environment=strictly) for way in ways)
+        plainly = _Way([self._toolchain.clang, self._toolchain.tool("clang++")])
+        folder = self._build(way, "policy")
+        # Sequentially: some tests depend on time. leveldb's db_test fails occasionally, also with plain clang.
+        repeated = ["--repeat", "until-pass:6", "--output-on-failure"]
+        tests = _run(["ctest", "--test-dir", str(folder), *repeated], strictly)
+        files, text_bytes = _files(folder), _text_bytes(folder, self._toolchain)
+        objects = {path: digest for path, digest in files.items() if path.endswith(".o")}
+        plain_folder = self._build(plainly, "plain")
+        plain, plain_text_bytes = _files(plain_folder), _text_bytes(plain_folder, self._toolchain)
+        bitcode = self._build(dataclasses.replace(plainly, options="-Xclang -fembed-bitcode=all"), "bitcode")
+        kept = self._scratch / "rollouts"
+        failures = _rollouts(bitcode, kept, self._toolchain, policy, self._workers)
+        unlike = {
+            "the second build's": _unlike(files, _files(self._build(way, "policy"))),
+            "the rollouts'": failures or _unlike(objects, _files(kept)),
+            "those of another prefix": _unlike(objects, _files(self._build(elsewhere, "elsewhere"))),
+            "the second build's, with -g": self._twice(dataclasses.replace(way, options="-g")),
+            "the second build's, with CMake's IPO": self._twice(dataclasses.replace(way, settings=(_IPO,))),
+            f"the first of {_LINKS} links in {_PARTITIONS} partitions": self._links(way),
+            **self._cached(way, objects, plain),
+        }
+        return Findings(
+            tests=" ".join(line.strip() for line in tests.splitlines()[-4:] if "tests passed" in line),
+            num_objects=len(objects),
+            unlike=unlike,
+            unlike_plain=len(_unlike(objects, plain)),
+            plain_text_bytes=plain_text_bytes,
+            policy_text_bytes=text_bytes,
+        )
+
+    def _build(self, way: _Way, name: str) -> Path:
+        """Builds from scratch in the folder of a name, and returns it."""
+        folder = self._scratch / name
+        shutil.rmtree(folder, ignore_errors=True)
+        languages = zip(("C", "CXX"), way.compilers, strict=True)
+        settings = [f"-DCMAKE_{language}_COMPILER={compiler}" for language, compiler in languages]
+        for language in ("C", "CXX"):
+            # CMake's own level for this build type is -Os.
+            settings += [f"-DCMAKE_{language}_FLAGS_MINSIZEREL=-Oz -DNDEBUG", f"-DCMAKE_{language}_FLAGS={way.options}"]
+        settings += ["-DCMAKE_BUILD_TYPE=MinSizeRel", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *way.settings]
+        _run(
+            ["cmake", "-S", str(self._source), "-B", str(folder), *settings, *BUILDS[self._name].options],
+            way.environment,
+        )
+        self._continue(way, folder)
+        return folder
+
+    def _continue(self, way: _Way, folder: Path) -> None:
+        output = _run(["cmake", "--build", str(folder), f"-j{self._workers}"], way.environment)
+        if "mlgo:" in output:
+            said = output[output.index("mlgo:") :][:300]
+            raise CompileError(f"{self._name}: the driver has something to say: {said}")
+
+    def _twice(self, way: _Way) -> tuple[str, ...]:
+        # In one folder: debug information names it.
+        first, second = (_files(self._build(way, "twice")) for _ in range(2))
+        return _unlike(first, second)
+
+    def _links(self, way: _Way) -> tuple[str, ...]:
+        """Links the first program again and again by a linker that optimises in threads."""
+        tools = tuple(
+            f"-DCMAKE_{tool.upper()}={way.compilers[0].with_name(f'mlgo-llvm-{tool}-{self._toolchain.version[0]}')}"
+            for tool in ("ar", "ranlib")
+        )
+        link_options = f"-fuse-ld=lld -Wl,--lto-partitions={_PARTITIONS}"
+        settings = tuple(f"-DCMAKE_{kind}_LINKER_FLAGS={link_options}" for kind in ("EXE", "SHARED", "MODULE"))
+        way = dataclasses.replace(way, options="-flto", settings=(*tools, *settings))
+        folder = self._build(way, "links")
+        program = _programs(folder)[0]
+        digests = [size_and_sha256(program)[1]]
+        for _ in range(_LINKS - 1):
+            program.unlink()
+            self._continue(way, folder)
+            digests.append(size_and_sha256(program)[1])
+        return tuple(f"link {number}" for number, digest in enumerate(digests, 1) if digest != digests[0])
+
+    def _cached(self, way: _Way, objects: Files, plain: Files) -> dict[str, tuple[str, ...]]:
+        """Builds through ccache: into an empty cache, from it, without the policy, and after compilers that died."""
+        dying, marker = self._scratch / "dying-clang", self._scratch / "dying"
+        dying.write_text(f'#!/bin/sh\n{_DYING.format(marker=marker)}exec {self._toolchain.clang} "$@"\n')
+        dying.chmod(0o755)
+        cache = {"CCACHE_DIR": str(self._scratch / "ccache"), "CCACHE_COMPILERCHECK": "%compiler% --mlgo-info"}
+        launchers = tuple(f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in ("C", "CXX"))
+        way = dataclasses.replace(way, settings=launchers, environment=cache)
+        unlike = {"those that ccache missed": _unlike(objects, _files(self._build(way, "cached")))}
+        before = _hits(way)
+        found = _files(self._build(way, "cached"))
+        missed = len(objects) - (_hits(way) - before)
+        unlike["those from ccache"] = _unlike(objects, found) + (f"{missed} not found there",) * (missed > 0)
+        disabled = dataclasses.replace(way, environment={**cache, "MLGO_DISABLE": "1"})
+        unlike["plain clang's, with ccache and MLGO_DISABLE"] = _unlike(
+            {path: plain[path] for path in objects}, _files(self._build(disabled, "cached"))
+        )
+        mortal = dataclasses.replace(way, environment={**cache, "MLGO_CLANG": str(dying)})
+        folder = self._build(mortal, "cached")
+        shutil.rmtree(self._scratch / "ccache")
+        for path in objects:
+            (folder / path).unlink()
+        marker.touch()
+        try:
+            self._continue(mortal, folder)
+            raise CompileError(
+                f"{self._name}: a build in which every compiler with a policy dies succeeded with ccache"
+            )
+        except CompileError as error:
+            if "the compiler died" not in str(error):
+                raise
+        marker.unlink()
+        self._continue(mortal, folder)
+        unlike["those that ccache got after compilers had died"] = _unlike(objects, _files(folder))
+        return unlike
+
+
+_DYING = 'case "$*" in *-fpass-plugin=*) [ -e {marker} ] && kill -KILL $$;; esac\n'
+
+
+def _hits(way: _Way) -> int:
+    counts = dict(line.split() for line in _run(["ccache", "--print-stats"], way.environment).splitlines())
+    return int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
+
+
+def _unlike(expected: Files, found: Files) -> tuple[str, ...]:
+    return tuple(path for path, digest in expected.items() if found.get(path) != digest)
+
+
+def _files(folder: Path) -> Files:
+    paths = [*sorted(folder.rglob("*.o")), *_programs(folder)]
+    return {str(path.relative_to(folder)): size_and_sha256(path)[1] for path in paths}
+
+
+def _programs(folder: Path) -> list[Path]:
+    """Linked programs and shared libraries."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and not path.is_symlink()
+        and "CMakeFiles" not in path.parts
+        and path.suffix != ".o"
+        and os.access(path, os.X_OK)
     )
 
 
-def _cmake(
-    name: str,
-    source: Path,
-    build: Path,
-    compilers: Sequence[Path],
-    num_workers: int,
-    options: str = "",
-    environment: Mapping[str, str] | None = None,
-) -> None:
-    languages = zip(("C", "CXX"), compilers, strict=True)
-    settings = [f"-DCMAKE_{language}_COMPILER={compiler}" for language, compiler in languages]
-    for language in ("C", "CXX"):
-        # CMake's own level for this build type is -Os.
-        settings += [f"-DCMAKE_{language}_FLAGS_MINSIZEREL=-Oz -DNDEBUG", f"-DCMAKE_{language}_FLAGS={options}"]
-    settings += ["-DCMAKE_BUILD_TYPE=MinSizeRel", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *BUILDS[name].options]
-    _run(["cmake", "-S", str(source), "-B", str(build), *settings], environment)
-    output = _run(["cmake", "--build", str(build), f"-j{num_workers}"], environment)
-    if "mlgo:" in output:
-        raise CompileError(f"{name}: the driver has something to say: {output[output.index('mlgo:') :][:300]}")
-
-
-def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
-    result = processes.run(command, timeout_s=_TIMEOUT_S, environment=environment)
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    result = processes.run(command, timeout_s=_TIMEOUT_S, environment={**os.environ, **environment})
     if not result.ok:
         said = result.stdout.decode("utf-8", "replace")[-2000:]
         raise CompileError(f"{result.describe()}; it said: {one_line(said)}")
@@ -202,21 +328,16 @@ def _rollouts(build: Path, kept: Path, toolchain: Toolchain, policy: BinaryPolic
 
 
 def _text_bytes(build: Path, toolchain: Toolchain) -> int:
-    programs = [
-        path
-        for path in build.rglob("*")
-        if path.is_file() and not path.is_symlink() and "CMakeFiles" not in path.parts and os.access(path, os.X_OK)
-    ]
-    result = processes.run([str(toolchain.tool("llvm-size")), *map(str, programs)])
+    result = processes.run([str(toolchain.tool("llvm-size")), *map(str, _programs(build))])
     lines = result.stdout.decode().splitlines()[1:]
     return sum(int(line.split()[0]) for line in lines)
 
 
 @entry_point.command
 def entry() -> int:
-    for tool in ("cmake", "ctest"):
+    for tool, package in {"cmake": "cmake", "ctest": "cmake", "ccache": "ccache"}.items():
         if shutil.which(tool) is None:
-            raise ConfigError(f"{tool}: not found on PATH; install the package cmake")
+            raise ConfigError(f"{tool}: not found on PATH; install the package {package}")
     unknown = [name for name in _PROJECTS.value if name not in BUILDS]
     if unknown:
         raise ConfigError(f"--projects: expected some of {', '.join(BUILDS)}; found {unknown[0]!r}")
@@ -225,12 +346,13 @@ def entry() -> int:
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     good = True
     with scratch_directory() as scratch:
-        deployment = deploy([PolicyRequest(Path(_POLICY_PATH.value))], scratch / "prefix", _CLANG_PATH.value)
+        request = PolicyRequest(Path(_POLICY_PATH.value))
+        deployments = [deploy([request], scratch / prefix, _CLANG_PATH.value) for prefix in ("prefix", "another")]
         for name in _PROJECTS.value:
             for toolchain in toolchains:
                 folder = scratch / f"{name}-{toolchain.version[0]}"
-                found = check(name, deployment, toolchain, policy, folder, num_workers)
-                good &= not found.unlike_again and not found.unlike_rollout
+                found = Project(name, toolchain, folder, num_workers).check(deployments, policy)
+                good &= not any(found.unlike.values())
                 _report(name, toolchain, found)
                 shutil.rmtree(folder)
     return 0 if good else 1
@@ -241,7 +363,7 @@ def _report(name: str, toolchain: Toolchain, found: Findings) -> None:
     print(f"{name}, {toolchain.version_text}, -Oz")
     print(f"  its own tests: {found.tests}")
     print(f"  {found.num_objects} objects, {found.unlike_plain} of them other than plain clang's")
-    for what, unlike in {"the second build's": found.unlike_again, "the rollouts'": found.unlike_rollout}.items():
+    for what, unlike in found.unlike.items():
         print(f"  other than {what}: {len(unlike)}{' ' if unlike else ''}{', '.join(unlike[:3])}")
     print(
         f"  linked text, tests included: {found.plain_text_bytes} bytes by plain clang, "

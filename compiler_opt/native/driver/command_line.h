@@ -12,6 +12,7 @@
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace mlgo {
@@ -50,11 +51,28 @@ inline std::vector<std::string> split_words(const std::string &text) {
   return words;
 }
 
-// The number of response or configuration files that are read for one command line. One that names itself never ends;
-// clang reports that.
+// The number of response or configuration files that are read for one command line.
 inline constexpr int kMaxFiles = 100;
 // The bytes of all response files of a command line, beyond which clang alone reads them.
 inline constexpr off_t kMaxResponseBytes = 16 << 20;
+
+// Files that are being read, each because the one before names it. One that names itself would never end; clang reports
+// that.
+class Inclusions {
+ public:
+  // Whether the file, which exists, is not being read yet; then it is until `leave`.
+  bool enter(const struct stat &file) {
+    const std::pair id(file.st_dev, file.st_ino);
+    if (std::find(files_.begin(), files_.end(), id) != files_.end())
+      return false;
+    files_.push_back(id);
+    return true;
+  }
+  void leave() { files_.pop_back(); }
+
+ private:
+  std::vector<std::pair<dev_t, ino_t>> files_;
+};
 
 // What clang's own configuration adds to a command line.
 struct Configuration {
@@ -82,7 +100,10 @@ struct Configuration {
 
  private:
   void read_options(const std::string &path) {
-    const std::string text = ++num_files_ > kMaxFiles ? "" : read_file(path);
+    struct stat status;
+    if (++num_files_ > kMaxFiles || stat(path.c_str(), &status) != 0 || !inclusions_.enter(status))
+      return;
+    const std::string text = read_file(path);
     for (size_t start = 0; start < text.size();) {
       const size_t end = std::min(text.find('\n', start), text.size());
       for (const std::string &word : split_words(text.substr(start, end - start))) {
@@ -96,9 +117,11 @@ struct Configuration {
       }
       start = end + 1;
     }
+    inclusions_.leave();
   }
 
   int num_files_ = 0;
+  Inclusions inclusions_;
 };
 
 // A parsed command line.
@@ -165,10 +188,12 @@ class CommandLine {
       if (stat(path.c_str(), &status) != 0) {
         arguments_.push_back(argument);  // clang treats it as an input of that name
       } else if (!S_ISREG(status.st_mode) || ++num_files_ > kMaxFiles ||
-                 (num_response_bytes_ += std::min(status.st_size, kMaxResponseBytes + 1)) > kMaxResponseBytes) {
+                 (num_response_bytes_ += std::min(status.st_size, kMaxResponseBytes + 1)) > kMaxResponseBytes ||
+                 !inclusions_.enter(status)) {
         is_complete_ = false;
       } else {
         expand(split_words(read_file(path)));
+        inclusions_.leave();
       }
     }
   }
@@ -338,6 +363,7 @@ class CommandLine {
   std::vector<std::string> arguments_;
   int num_files_ = 0;  // response files that were read
   off_t num_response_bytes_ = 0;
+  Inclusions inclusions_;
   bool is_complete_ = true;
   bool only_inputs_ = false;
   bool stops_early_ = false;
