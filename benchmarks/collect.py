@@ -6,6 +6,9 @@ object is measured. Its CPU time is that of the compiler and of this process. 1.
 higher value means that it is faster than compiling: a worker forks compilers from a loaded one (`llvm/fork_server.py`),
 whereas plain compilation starts clang each time, as a build does.
 
+Beside this ratio stands clang's share of all CPU time of collecting, clang's and Python's, which leaves plain
+compilation out: 1.0 means that Python costs nothing.
+
 A network that explores makes different objects, mostly larger ones, which take the compiler longer; this is included.
 Three more ways are measured: the plugin with the default's decisions, whose objects are those of plain compilation;
 forked compilation without a policy; and the same without a sandbox. The first two differ by the cost of features and
@@ -100,7 +103,7 @@ def entry() -> None:
                     continue
                 for way, result in collected.items():
                     costs[way].add(repetition, plain_cpu_s, result)
-    print("plain compilation / collecting, CPU seconds; medians over the repetitions")
+    print("plain compilation / collecting, CPU seconds; clang's share of collecting; medians over the repetitions")
     for way, cost in costs.items():
         cost.report(way)
     print(f"  {len(chosen)} modules, {failures} failures")
@@ -136,8 +139,13 @@ class _Cost:
         self.decisions += len(collected.trajectory or ())
 
     def report(self, way: str) -> None:
-        ratios = self.plain_cpu_s / (self.compiler_cpu_s + self.host_cpu_s)
-        print(f"{way}: {statistics.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in ratios)})")
+        collecting_cpu_s = self.compiler_cpu_s + self.host_cpu_s
+        ratios = self.plain_cpu_s / collecting_cpu_s
+        share = np.median(self.compiler_cpu_s / collecting_cpu_s)
+        print(
+            f"{way}: {statistics.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in ratios)}); "
+            f"clang's share {share:.3f}"
+        )
         print(
             f"  plain clang {np.median(self.plain_cpu_s):.2f} s; collecting {np.median(self.compiler_cpu_s):.2f} s in "
             f"clang and {np.median(self.host_cpu_s):.2f} s in Python; {self.decisions // len(ratios)} decisions"

@@ -133,8 +133,14 @@ def _checked(command: list[str]) -> str:
 def _numpy(policy: BinaryPolicy, rows: np.ndarray) -> Run:
     int64 = np.dtype("i8")
     specs = tuple(TensorSpec(name, int64, (1,)) for name in policy.weights.features)
-    decider = policy.start(Header(specs, TensorSpec("advice", int64, (1,))), seed=0)
-    return _timed(lambda observation: int(decider(observation)), [row.tobytes() for row in rows])
+    header, observations = Header(specs, TensorSpec("advice", int64, (1,))), [row.tobytes() for row in rows]
+
+    def run() -> tuple[float, np.ndarray]:
+        # A decider remembers what it has computed.
+        decider = policy.start(header, seed=0)
+        return _timed(lambda observation: int(decider(observation)), observations)()
+
+    return run
 
 
 def _tflite(policy: BinaryPolicy, rows: np.ndarray) -> Run:

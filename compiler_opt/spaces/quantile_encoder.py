@@ -9,7 +9,7 @@ layer (`spaces.heads.networks`) and TFLite (`export.tflite`).
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -75,6 +75,19 @@ class QuantileEncoder:
         buckets = self._line.searchsorted(keys, "right") + self._places
         # NaN is sorted after the thresholds of all features.
         return np.minimum(buckets, self._last_buckets)
+
+    def buckets_of_one(self) -> Callable[[np.ndarray], np.ndarray]:
+        """`buckets` for one observation `[F]` after another, none of them NaN, a third faster; for one thread."""
+        keys = self._keys.astype(np.complex128)
+        compared = keys.imag
+
+        def buckets(values: np.ndarray) -> np.ndarray:
+            compared[:] = values
+            found = self._line.searchsorted(keys, "right")
+            found += self._places
+            return found
+
+        return buckets
 
     def ranks(self, values: np.ndarray) -> np.ndarray:
         """The quantile ranks of values: `[..., F]` to `[..., F]` float32."""

@@ -102,6 +102,18 @@ def test_the_same_seed_decides_the_same() -> None:
     assert decide(1) != decide(2)
 
 
+def test_what_was_decided_before_changes_no_decision() -> None:
+    policy = BinaryPolicy(_weights(1))
+    rng = np.random.default_rng(1)
+    distinct = [np.array([rng.choice(each) for each in policy.weights.quantiles], np.int64) for _ in range(20)]
+    observations = [values.tobytes() for values in distinct] * 5
+    decider = policy.start(_header(policy.weights.features), seed=0)
+    decided = [decider(observation) for observation in observations]
+    alone = [policy.start(_header(policy.weights.features), seed=0)(observation) for observation in observations]
+    assert decided == alone
+    assert set(decided) == {0, 1}
+
+
 def test_a_feature_that_the_compiler_lacks_is_named() -> None:
     policy = BinaryPolicy(_weights(1))
     with pytest.raises(PolicyError, match=r"does not send: f3, f4;"):

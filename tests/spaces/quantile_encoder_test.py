@@ -49,6 +49,15 @@ def test_shapes_types_and_odd_values() -> None:
     assert encoder.ranks(np.empty((0, 2))).shape == (0, 2)
 
 
+def test_the_buckets_of_one_observation_after_another() -> None:
+    encoder = QuantileEncoder([np.array([-1.0, 0.0, 0.0, 5.0]), np.array([2.0]), np.array([-(2.0**63), 2.0**62])])
+    limits = np.iinfo(np.int64)
+    buckets = encoder.buckets_of_one()
+    observations = np.array([[-2, 1, limits.min], [-1, 2, 0], [0, 3, 2**62 - 1], [5, 9, limits.max], [-2, 1, 0]])
+    found = [buckets(values) for values in observations]
+    np.testing.assert_array_equal(found, encoder.buckets(observations))
+
+
 def test_float_thresholds_between_and_beyond_the_numbers_of_32_bits() -> None:
     above_one = 1 + 2.0**-30
     encoder = QuantileEncoder([np.array([-1e300, above_one, 1 + 2.0**-29, 1e300])])
