@@ -9,6 +9,7 @@ import numpy as np
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header, record_dtype
+from compiler_opt.policies.lstm import LSTM
 from compiler_opt.policies.policy import RandomPolicy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
@@ -141,3 +142,16 @@ def weights_for(
     gap = int(np.argmax(np.diff(leanings))) if len(leanings) > 1 else 0
     weights.biases[-1][1] -= leanings[gap : gap + 2].mean()
     return weights
+
+
+def recurrent(weights: NetworkWeights, units: int, seed: int = 0) -> NetworkWeights:
+    """A network of the same dense layers behind an LSTM, random but as large as training makes it."""
+    rng = np.random.default_rng(seed)
+    inputs, outputs = 3 * len(weights.features), len(weights.biases[0])
+
+    def normal(rows: int, columns: int) -> np.ndarray:
+        return rng.normal(0, np.sqrt(2 / rows), (rows, columns)).astype(np.float32)
+
+    bias = np.repeat([0, 1, 0, 0], units).astype(np.float32)
+    lstm = LSTM(normal(inputs, 4 * units), normal(units, 4 * units), bias)
+    return dataclasses.replace(weights, kernels=(normal(units, outputs), *weights.kernels[1:]), lstm=lstm)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from compiler_opt.collect.traces import TraceContext
-from compiler_opt.errors import ProtocolError
+from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.evaluation.statistics import Estimate, percentile_interval
 from compiler_opt.report.table import Table
 from compiler_opt.spaces.learned_policy import LearnedPolicy, NetworkInputs
@@ -62,7 +62,16 @@ class DecisionSample:
     """
 
     def __init__(self, policy: LearnedPolicy, decisions_per_project: int, *, seed: int):
-        """`decisions_per_project` is D."""
+        """`decisions_per_project` is D.
+
+        Raises:
+          PolicyError: the policy is recurrent.
+        """
+        if policy.weights.is_recurrent:
+            raise PolicyError(
+                f"{policy.origin}: has a recurrent layer (LSTM), so its decisions depend on earlier ones, which are "
+                "not in a sample; expected a policy that was trained with network.lstm_units = 0"
+            )
         self._policy = policy
         self._limit = decisions_per_project
         self._rng = np.random.default_rng(seed)

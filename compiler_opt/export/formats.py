@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.collect.backends.development import OUTPUT_SPEC_FILE, TFLITE_FILE, check_no_margin
+from compiler_opt.collect.backends.development import OUTPUT_SPEC_FILE, TFLITE_FILE, check_representable
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.errors import ConfigError, OutputError, PolicyError
 from compiler_opt.export.release_model import (
@@ -115,6 +115,12 @@ def _problem_with(formats: Sequence[str], weights: NetworkWeights, policy_dir: P
         raise PolicyError(
             f"{policy_dir}: observes IR2Vec embeddings, which the format {impossible[0]} cannot represent; expected "
             "saved_model or aot, or a policy that was trained without them"
+        )
+    if impossible and weights.is_recurrent:
+        raise PolicyError(
+            f"{policy_dir}: has a recurrent layer (LSTM), but LLVM does not tell a model in the format {impossible[0]} "
+            "where a module begins; expected native or cpp, compiler_opt/tools/deploy.py, or a policy that was trained "
+            "with network.lstm_units = 0"
         )
     if impossible and (computed := plugin_features.among(weights.features)):
         raise PolicyError(
@@ -277,7 +283,7 @@ def write_development_model(policies: PolicyFolder, policy: Policy, action_name:
             f"policy {policy.name!r}: only binary policies are converted for the development mode; use the backend "
             "auto, which hands such decisions over the channel"
         )
-    check_no_margin(policy)
+    check_representable(policy)
     if (policies.path(policy) / TFLITE_FILE).exists():
         return
     files = _tflite_files(policy.weights, Binary(), action_name, temperature=policy.temperature)

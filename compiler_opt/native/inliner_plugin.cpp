@@ -123,9 +123,10 @@ private:
   std::unique_ptr<InlineAdvice> decide(CallBase &CB, OptimizationRemarkEmitter &ORE) override {
     const std::optional<bool> Replayed = Replay ? Replay->next(CB) : std::nullopt;
     const bool IsLogged = Log || Differences;
-    if (Replayed && !IsLogged)
-      return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, *Replayed);
     const bool HasPolicy = Settings.Mode == InlinerMode::Policy;
+    // A recurrent policy remembers what it saw in decisions that are not its own, too.
+    if (Replayed && !IsLogged && !(HasPolicy && Settings.Network.is_recurrent()))
+      return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, *Replayed);
     float Logits[kNumActions] = {0, 0};
     const bool NeedsDefault =
         !HasPolicy || Settings.NeedsDefaultFeature || Differences || (Log && Settings.Log->HasDefault);
@@ -135,7 +136,8 @@ private:
                                         countsOf(*CB.getCalledFunction()).Counts,
                                         &Features[compiler_opt::llvmFeatures().size()]);
     Features.back() = DefaultDecision;
-    const bool Decision = Replayed.value_or(HasPolicy ? decideByPolicy(CB, Logits) : DefaultDecision);
+    const bool Own = HasPolicy ? decideByPolicy(CB, Logits) : DefaultDecision;
+    const bool Decision = Replayed.value_or(Own);
     if (!IsLogged)
       return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, Decision);
     if (Log)
@@ -148,7 +150,7 @@ private:
   bool decideByPolicy(CallBase &CB, float *Logits) {
     for (size_t Index = 0; Index < Inputs.size(); ++Index)
       Inputs[Index] = Features[Settings.Columns[Index]];
-    Settings.Network.logits(Inputs.data(), Logits);
+    Settings.Network.logits(Inputs.data(), Logits, Memory);
     // The same formulas as in spaces/binary.py, bit for bit.
     const double Difference = double(Logits[1]) - double(Logits[0]);
     if (Settings.Temperature == 0)
@@ -160,6 +162,7 @@ private:
 
   const InlinerSettings &Settings;
   std::vector<int64_t> Inputs; // the policy's features, in its order
+  compiler_opt::PolicyNetwork::State Memory; // of the module's decisions so far
   compiler_opt::SplitMix64 Random;
   std::optional<ModuleLog> Log;
   std::optional<DifferenceLog> Differences;

@@ -14,6 +14,12 @@
 // feature, adds the rows, and evaluates the remaining dense layers, with a ReLU before each. Where several networks are
 // side by side in one, most of a layer's weights are zero; the inputs that no column of a lane uses are skipped.
 //
+// In a recurrent network, the first layer is an LSTM, whose state the caller keeps from one decision of a module to the
+// next, beginning with an empty one:
+//
+//   compiler_opt::PolicyNetwork::State state;
+//   network.logits(features, logits, state);                      // for each decision of the module, in order
+//
 // All sums have a fixed order and no fused multiply-adds, with any compiler: the same blob and features give the same
 // bits on every x86-64 machine.
 
@@ -78,13 +84,20 @@ inline uint32_t crc32(const unsigned char *bytes, size_t size) {
 // A network in a blob, which must outlive it. Cheap to copy; several threads may use one concurrently.
 class PolicyNetwork {
  public:
-  static constexpr uint32_t kVersion = 1, kVersionWithMargin = 2;
+  static constexpr uint32_t kVersion = 1, kVersionWithMargin = 2, kVersionWithLstm = 3;
   static constexpr size_t kMaxFeatures = 512;
   static constexpr size_t kMaxWidth = 1024;  // outputs of a layer
   static constexpr size_t kMaxActions = kMaxWidth;
   static constexpr size_t kMaxLayers = 16;  // including the first, whose products are a table
   static constexpr size_t kLane = 16;       // rows are zero-padded to a multiple of this number of floats
   static constexpr size_t kNarrow = 4;      // columns evaluated for a layer with no more outputs than this
+  static constexpr size_t kMaxUnits = kMaxWidth / 4;  // of the LSTM, which has four gates per unit
+
+  // What a recurrent network remembers of a module's earlier decisions. A new one remembers nothing.
+  struct State {
+    alignas(64) float output[kMaxUnits] = {};
+    alignas(64) float cell[kMaxUnits] = {};
+  };
 
   // Uses a blob of `size` bytes in place. Returns nullptr, or a one-line error message; the network is then empty: it
   // has no features, and logits() must not be called.
@@ -116,13 +129,37 @@ class PolicyNetwork {
   // A JSON text about the policy's origin, which this class does not interpret.
   const char *metadata() const { return metadata_; }
 
-  // Maps num_features() values, in the policy's order, to num_actions() unnormalised log-probabilities.
+  // Whether decisions depend on the module's earlier ones.
+  bool is_recurrent() const { return lstm_units_ != 0; }
+
+  // Maps num_features() values, in the policy's order, to num_actions() unnormalised log-probabilities. A recurrent
+  // network evaluates them as a module's first decision.
   void logits(const int64_t *features, float *out) const {
+    if (is_recurrent()) {
+      State state;
+      evaluate(features, out, &state);
+    } else {
+      evaluate(features, out, nullptr);
+    }
+  }
+
+  // The same for the next decision of a module, whose state is updated. Other networks leave the state alone.
+  void logits(const int64_t *features, float *out, State &state) const {
+    evaluate(features, out, is_recurrent() ? &state : nullptr);
+  }
+
+ private:
+  // `state` is null unless the network is recurrent.
+  void evaluate(const int64_t *features, float *out, State *state) const {
     alignas(64) float buffers[2][kMaxWidth];
     const float *rows[kMaxFeatures];
     find_rows(features, rows);
     float *activations = buffers[0], *next = buffers[1];
     add_rows(rows, activations);
+    if (state != nullptr) {
+      remember(activations, *state);
+      std::memcpy(activations, state->output, lstm_units_ * sizeof(float));
+    }
     const float *parameters = layers_;
     for (size_t layer = 1; layer < num_layers_; ++layer) {
       parameters = dense(activations, layer, parameters, next);
@@ -133,7 +170,6 @@ class PolicyNetwork {
     std::memcpy(out, activations, num_actions() * sizeof(float));
   }
 
- private:
   // The blob's header; little-endian.
   struct Prologue {
     unsigned char magic[8];
@@ -160,8 +196,9 @@ class PolicyNetwork {
     std::memcpy(&prologue, blob, sizeof(prologue));
     if (std::memcmp(prologue.magic, "mlgo-net", sizeof(prologue.magic)) != 0)
       return "not a policy network: expected it to begin with `mlgo-net`";
-    if (prologue.version != kVersion && prologue.version != kVersionWithMargin)
-      return prologue.version == kVersion << 24 || prologue.version == kVersionWithMargin << 24
+    if (prologue.version < kVersion || prologue.version > kVersionWithLstm)
+      return prologue.version == kVersion << 24 || prologue.version == kVersionWithMargin << 24 ||
+                     prologue.version == kVersionWithLstm << 24
                  ? "the policy network needs a little-endian machine"
                  : "the policy network has another format version; export it again";
     if (prologue.size != size)
@@ -182,14 +219,25 @@ class PolicyNetwork {
     num_layers_ = prologue.num_layers;
 
     uint64_t end = sizeof(Prologue);
-    if (prologue.version == kVersionWithMargin) {
+    if (prologue.version != kVersion) {
       end += sizeof margin_;
       if (end > size)
         return "the policy network's sections exceed its size";
       std::memcpy(&margin_, blob + sizeof(Prologue), sizeof margin_);
       // No comparison with NaN is true.
-      if (!(margin_ > 0 && margin_ <= std::numeric_limits<double>::max()))
+      const bool in_range = prologue.version == kVersionWithLstm ? margin_ >= 0 : margin_ > 0;
+      if (!(in_range && margin_ <= std::numeric_limits<double>::max()))
         return "the policy network's margin is not a positive number";
+    }
+    if (prologue.version == kVersionWithLstm) {
+      uint32_t units[2];
+      if (end + sizeof units > size)
+        return "the policy network's sections exceed its size";
+      std::memcpy(units, blob + end, sizeof units);
+      end += sizeof units;
+      if (units[0] == 0 || units[0] > kMaxUnits || units[1] != 0 || num_layers_ < 2)
+        return "the policy network's number of recurrent units is out of range";
+      lstm_units_ = units[0];
     }
     auto section = [&](uint64_t bytes) -> const unsigned char * {
       const uint64_t begin = end;
@@ -206,6 +254,8 @@ class PolicyNetwork {
     for (size_t layer = 0; layer < num_layers_; ++layer)
       if (widths_[layer] == 0 || widths_[layer] > kMaxWidth)
         return "the width of one of the policy network's layers is out of range";
+    if (is_recurrent() && widths_[0] != 4 * lstm_units_)
+      return "the policy network's first layer does not have four gates for each recurrent unit";
     uint64_t num_boundaries = 0;
     for (size_t feature = 0; feature < num_features_; ++feature)
       num_boundaries += counts_[feature];
@@ -214,9 +264,10 @@ class PolicyNetwork {
     const unsigned char *boundaries = section(num_boundaries * sizeof(int64_t));
     const unsigned char *bias = section(first_row);
     const unsigned char *table = section((num_boundaries + num_features_) * first_row);
+    const unsigned char *recurrent = section(lstm_units_ * first_row);
     uint64_t rows = 0;  // floats of all dense layers
     for (size_t layer = 1; layer < num_layers_; ++layer)
-      rows += (uint64_t{1} + widths_[layer - 1]) * padded(widths_[layer]);
+      rows += (uint64_t{1} + inputs_of(layer)) * padded(widths_[layer]);
     const unsigned char *layers = section(rows * sizeof(float));
     const unsigned char *names = section(prologue.names_bytes);
     const unsigned char *metadata = section(prologue.metadata_bytes);
@@ -226,6 +277,7 @@ class PolicyNetwork {
     boundaries_ = reinterpret_cast<const int64_t *>(boundaries);
     bias_ = reinterpret_cast<const float *>(bias);
     table_ = reinterpret_cast<const float *>(table);
+    recurrent_ = reinterpret_cast<const float *>(recurrent);
     layers_ = reinterpret_cast<const float *>(layers);
     names_ = reinterpret_cast<const char *>(names);
     metadata_ = reinterpret_cast<const char *>(metadata);
@@ -245,6 +297,9 @@ class PolicyNetwork {
     return nullptr;
   }
 
+  // The number of inputs of a layer from the second on.
+  size_t inputs_of(size_t layer) const { return layer == 1 && is_recurrent() ? lstm_units_ : widths_[layer - 1]; }
+
   // The inputs of a layer that its lane of columns has weights for: the range from the first to the last of them.
   struct UsedInputs {
     uint16_t begin, end;
@@ -253,7 +308,7 @@ class PolicyNetwork {
   void find_used_inputs() {
     const float *parameters = layers_;
     for (size_t layer = 1; layer < num_layers_; ++layer) {
-      const size_t in_width = widths_[layer - 1], stride = padded(widths_[layer]);
+      const size_t in_width = inputs_of(layer), stride = padded(widths_[layer]);
       const float *kernel = parameters + stride;
       for (size_t column = 0; column < stride; column += kLane) {
         size_t begin = 0, end = in_width;
@@ -314,9 +369,60 @@ class PolicyNetwork {
     }
   }
 
-  // Computes relu(in) * kernel + bias; returns the address of the next layer's parameters.
+  // 1 / (1 + exp(-x)), to 10 digits. Our own, because those of C libraries differ in their last bits. NaN is like -40.
+  COMPILER_OPT_KERNEL static double sigmoid(double x) {
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#endif
+    x = x > -40.0 ? x : -40.0;
+    x = x < 40.0 ? x : 40.0;
+    // exp(-x) = 2^power * exp(rest), and |rest| <= ln(2) / 2.
+    const int64_t power = static_cast<int64_t>(-x * 1.4426950408889634 + 1024.5) - 1024;
+    const double rest = -x - static_cast<double>(power) * 0.6931471805599453;
+    double sum = 1.0;
+    for (int term = 10; term > 0; --term)
+      sum = 1.0 + sum * rest / term;
+    const uint64_t bits = static_cast<uint64_t>(power + 1023) << 52;
+    double scale;
+    std::memcpy(&scale, &bits, sizeof scale);
+    return 1.0 / (1.0 + sum * scale);
+  }
+
+  static double tanh(double x) { return 2.0 * sigmoid(2.0 * x) - 1.0; }
+
+  // The LSTM's step, see policies/lstm.py: `gates` has the products of the features, and is overwritten.
+  COMPILER_OPT_KERNEL void remember(float *gates, State &state) const {
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#endif
+    const size_t units = lstm_units_, stride = padded(4 * units);
+    for (size_t column = 0; column < stride; column += kLane) {
+      float sums[kLane];
+      for (size_t k = 0; k < kLane; ++k)
+        sums[k] = gates[column + k];
+      for (size_t unit = 0; unit < units; ++unit) {
+        const float output = state.output[unit];
+        const float *row = recurrent_ + unit * stride + column;
+        for (size_t k = 0; k < kLane; ++k)
+          sums[k] += output * row[k];
+      }
+      for (size_t k = 0; k < kLane; ++k)
+        gates[column + k] = sums[k];
+    }
+    for (size_t unit = 0; unit < units; ++unit) {
+      const double kept = sigmoid(double(gates[units + unit])) * double(state.cell[unit]);
+      const double added = sigmoid(double(gates[unit])) * tanh(double(gates[2 * units + unit]));
+      state.cell[unit] = static_cast<float>(kept + added);
+      state.output[unit] =
+          static_cast<float>(sigmoid(double(gates[3 * units + unit])) * tanh(double(state.cell[unit])));
+    }
+  }
+
+  // Computes relu(in) * kernel + bias, without the ReLU for an LSTM's outputs; returns the address of the next layer's
+  // parameters.
   COMPILER_OPT_KERNEL const float *dense(const float *in, size_t layer, const float *parameters, float *out) const {
-    const size_t in_width = widths_[layer - 1], out_width = widths_[layer];
+    const size_t in_width = inputs_of(layer), out_width = widths_[layer];
+    const bool takes_all = layer == 1 && is_recurrent();
     const size_t stride = padded(out_width);
     const float *kernel = parameters + stride;
     // About half of the activations are zero after the ReLU; they are skipped.
@@ -328,7 +434,7 @@ class PolicyNetwork {
       activations[count] = in[i];
       offsets[count] = i * stride;
       positive_before[i] = static_cast<uint16_t>(count);
-      count += in[i] > 0.0f ? 1 : 0;
+      count += in[i] > 0.0f || takes_all ? 1 : 0;
     }
     positive_before[in_width] = static_cast<uint16_t>(count);
     for (size_t column = 0; column < out_width; column += kLane) {
@@ -363,12 +469,14 @@ class PolicyNetwork {
   double margin_ = 0;
   size_t num_features_ = 0;
   size_t num_layers_ = 0;
+  size_t lstm_units_ = 0;                 // 0 unless the network is recurrent
   uint32_t widths_[kMaxLayers] = {};      // outputs of each layer
   UsedInputs used_inputs_[kMaxLayers][kMaxWidth / kLane] = {};  // from the second layer on
   const uint32_t *counts_ = nullptr;      // number of boundaries per feature
   const int64_t *boundaries_ = nullptr;   // of all features, in ascending order for each
   const float *bias_ = nullptr;           // of the first layer
   const float *table_ = nullptr;          // products of the first layer: a row per feature and rank
+  const float *recurrent_ = nullptr;      // of the LSTM: a row of gates per unit
   const float *layers_ = nullptr;         // of each further layer: bias, then kernel, row-major by input
   const char *names_ = "";
   const char *metadata_ = "{}";

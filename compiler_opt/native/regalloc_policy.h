@@ -96,6 +96,8 @@ class RegallocPolicy {
     }
     if (network_.margin() != 0)
       return "the network has a margin, which only inlining policies may have";
+    if (network_.is_recurrent())
+      return "the network is recurrent, which only inlining policies may be";
     if (network_.num_actions() != (has_candidates_ ? 1 : 2))
       return "the network is for another problem";
     for (size_t index = 0; index < network_.num_features(); ++index) {

@@ -65,6 +65,8 @@ class BinaryModel {
       return "the network is for another problem";
     if (network_.margin() != 0)
       return "the network has a margin, but LLVM does not offer the default decision";
+    if (network_.is_recurrent())
+      return "the network is recurrent, but LLVM does not say where a module begins";
     arguments_.clear();
     for (size_t i = 0; i < network_.num_features(); ++i) {
       size_t index = 0;

@@ -17,13 +17,17 @@ from compiler_opt.checked_values import Json
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import shown
 from compiler_opt.policies import model_card
+from compiler_opt.policies.lstm import LSTM, MAX_UNITS
 
 NETWORK_FILE = "network.npz"
-FORMAT, FORMAT_WITH_MARGIN = 1, 2
-"""Of the file. Versions of compiler_opt that do not know margins refuse the second, rather than ignore the margin."""
+FORMAT, FORMAT_WITH_MARGIN, FORMAT_WITH_LSTM = 1, 2, 3
+"""Of the file. Versions of compiler_opt that know neither margins nor LSTMs refuse these, rather than ignore them."""
 ALWAYS_DEFAULT = 1e30
 """A margin that no network reaches: the policy takes the default's decisions only."""
 _MAX_FILE_BYTES = 1 << 28
+_LSTM_PREFIX = "lstm_"
+"""Begins the names of an LSTM's arrays in the file."""
+_MAX_STEPS = 1024
 
 TRANSFORMS = ("x", "sqrt(x)", "x^2")
 """The first layer's inputs for a feature with quantile rank x: 3 per feature, in this order."""
@@ -36,12 +40,22 @@ class NetworkConfig:
     Attributes:
       fc_layer_params: units of each hidden layer of the policy.
       value_fc_layer_params: units of each hidden layer of the value network, which only learns.
+      lstm_units: units of a recurrent layer (LSTM) between the features and the hidden layers, by which the policy
+        remembers the earlier decisions of a module; 0 for none. For inlining, with `ppo`, `reinforce`, `dqn`, `es` and
+        behavioural cloning.
+      lstm_steps: consecutive decisions that are learned from together: what the policy remembers is credited with what
+        it was good for at most so many decisions later. It may remember for longer.
     """
 
     fc_layer_params: tuple[int, ...] = (64, 64)
     value_fc_layer_params: tuple[int, ...] = (32,)
+    lstm_units: int = 0
+    lstm_steps: int = 32
 
     def __post_init__(self) -> None:
+        for name, lowest, highest in (("lstm_units", 0, MAX_UNITS), ("lstm_steps", 1, _MAX_STEPS)):
+            if not lowest <= getattr(self, name) <= highest:
+                raise ValueError(f"{name}: expected {lowest} to {highest}, found {getattr(self, name)}")
         for name in ("fc_layer_params", "value_fc_layer_params"):
             if any(units < 1 for units in getattr(self, name)):
                 raise ValueError(f"{name}: expected units of at least 1, found {getattr(self, name)}")
@@ -49,16 +63,18 @@ class NetworkConfig:
 
 @dataclasses.dataclass(frozen=True)
 class NetworkWeights:
-    """Vocabulary and weights of a feed-forward policy.
+    """Vocabulary and weights of a policy.
 
     Attributes:
       features: the F features' names, in input order.
       quantiles: of each feature, ascending, with repetitions.
       kernels: one per dense layer; the first is `[3 F, H]`, the last `[..., A]`. All layers but the last are rectified.
+        With an LSTM of U units, the first is `[U, H]`.
       biases: one per dense layer.
       metadata: how it was trained; recorded, not interpreted.
       margin: a greedy binary policy leaves the default only where its two logits differ by at least this; elsewhere it
         takes the default decision. 0: the network alone decides. Sampling ignores it.
+      lstm: a recurrent layer before the dense ones, if any, with the inputs `[3 F]`.
     """
 
     features: tuple[str, ...]
@@ -67,6 +83,7 @@ class NetworkWeights:
     biases: tuple[np.ndarray, ...]
     metadata: Mapping[str, Json] = dataclasses.field(default_factory=dict)
     margin: float = 0.0
+    lstm: LSTM | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.margin < math.inf:
@@ -74,6 +91,13 @@ class NetworkWeights:
         width = len(TRANSFORMS) * len(self.features)
         if len(self.quantiles) != len(self.features) or len(self.kernels) != len(self.biases) or not self.kernels:
             raise PolicyError("policy network: the numbers of features, quantiles, kernels and biases disagree")
+        if self.lstm is not None:
+            if len(self.lstm.kernel) != width:
+                raise PolicyError(
+                    f"policy network: expected an LSTM with {width} inputs, found {len(self.lstm.kernel)}; "
+                    "vocabulary and weights do not belong together"
+                )
+            width = self.lstm.units
         for kernel, bias in zip(self.kernels, self.biases, strict=True):
             if bias.ndim != 1:
                 raise PolicyError(f"policy network: expected biases in one dimension, found {bias.ndim}")
@@ -105,11 +129,30 @@ class NetworkWeights:
                 digest.update(f"{content.shape}".encode() + content.tobytes())
         if self.margin:
             digest.update(f"margin {float(self.margin)!r}".encode())
+        if self.lstm is not None:
+            for name, array in self.lstm.arrays().items():
+                content = np.ascontiguousarray(array, "<f4")
+                digest.update(f"{_LSTM_PREFIX}{name} {content.shape}".encode() + content.tobytes())
         return digest.hexdigest()
 
-    def forward(self, inputs: np.ndarray) -> np.ndarray:
-        """Transformed quantile ranks `[..., 3 F]` to outputs `[..., A]` float32."""
-        activations = inputs
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether decisions depend on the earlier ones of the module."""
+        return self.lstm is not None
+
+    def forward(self, inputs: np.ndarray, is_first: np.ndarray | None = None) -> np.ndarray:
+        """Transformed quantile ranks `[..., 3 F]` to outputs `[..., A]` float32.
+
+        Of a recurrent network, the inputs are `[T, 3 F]`, the decisions of modules in order; `is_first` `[T]` says with
+        which of them a module begins, by default only with the first.
+        """
+        if self.lstm is None:
+            return self.dense(inputs)
+        begins = np.zeros(len(inputs)) if is_first is None else is_first
+        return self.dense(self.lstm.unroll(inputs, begins)[:, : self.lstm.units])
+
+    def dense(self, activations: np.ndarray) -> np.ndarray:
+        """The inputs of the first dense layer to outputs `[..., A]` float32."""
         *hidden, last = zip(self.kernels, self.biases, strict=True)
         for kernel, bias in hidden:
             activations = np.maximum(activations @ kernel + bias, 0)
@@ -128,7 +171,11 @@ class NetworkWeights:
     def card(self) -> model_card.ModelCard:
         """Its model card, without results."""
         widths = [len(bias) for bias in self.biases]
-        facts = {**self.metadata, "margin": self.margin} if self.margin else self.metadata
+        facts = dict(self.metadata)
+        if self.margin:
+            facts["margin"] = self.margin
+        if self.lstm is not None:
+            facts["lstm_units"] = self.lstm.units
         return model_card.ModelCard.from_metadata(self.checksum(), self.features, widths, facts)
 
     def save(self, directory: Path, *, compressed: bool = False) -> None:
@@ -136,10 +183,14 @@ class NetworkWeights:
         header = {"format": FORMAT, "features": list(self.features), "metadata": dict(self.metadata)}
         if self.margin:
             header |= {"format": FORMAT_WITH_MARGIN, "margin": self.margin}
+        if self.lstm is not None:
+            header |= {"format": FORMAT_WITH_LSTM, "margin": self.margin}
         arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
         arrays |= {f"quantiles_{index}": value for index, value in enumerate(self.quantiles)}
         arrays |= {f"kernel_{index}": value for index, value in enumerate(self.kernels)}
         arrays |= {f"bias_{index}": value for index, value in enumerate(self.biases)}
+        if self.lstm is not None:
+            arrays |= {_LSTM_PREFIX + name: value for name, value in self.lstm.arrays().items()}
         save_arrays(directory / NETWORK_FILE, arrays, compressed=compressed)
 
     @classmethod
@@ -163,7 +214,7 @@ class NetworkWeights:
         try:
             arrays = load_arrays(path, _MAX_FILE_BYTES)
             header = json.loads(arrays["header"].tobytes())
-            if header["format"] in (FORMAT, FORMAT_WITH_MARGIN):
+            if header["format"] in (FORMAT, FORMAT_WITH_MARGIN, FORMAT_WITH_LSTM):
                 return cls._of_arrays(header, arrays)
         except OSError as error:
             raise PolicyError(f"{path}: cannot be read ({error.strerror}); export the policy again") from error
@@ -172,7 +223,8 @@ class NetworkWeights:
         except PolicyError as error:
             raise PolicyError(f"{path}: {error}; export the policy again") from error
         raise PolicyError(
-            f"{path}: expected format {FORMAT} or {FORMAT_WITH_MARGIN}, found {shown(header['format'])}; export again"
+            f"{path}: expected a format from {FORMAT} to {FORMAT_WITH_LSTM}, found {shown(header['format'])}; "
+            "export again"
         )
 
     @classmethod
@@ -183,12 +235,16 @@ class NetworkWeights:
                 raise PolicyError(f"policy network: expected the name of a feature, once, found {shown(name)}")
         if not isinstance(header["metadata"], dict):
             raise PolicyError(f"policy network: expected metadata by name, found {shown(header['metadata'])}")
-        margin = header["margin"] if header["format"] == FORMAT_WITH_MARGIN else 0.0
+        margin = 0.0 if header["format"] == FORMAT else header["margin"]
         if not isinstance(margin, int | float) or isinstance(margin, bool):
             raise PolicyError(f"margin: expected a number, found {shown(margin)}")
         num_layers = sum(name.startswith("kernel_") for name in arrays)
         # Weights that overflow float32 become infinite, and are refused.
         with np.errstate(over="ignore"):
+            lstm = None
+            if header["format"] == FORMAT_WITH_LSTM:
+                names = [field.name for field in dataclasses.fields(LSTM)]
+                lstm = LSTM(**{name: arrays[_LSTM_PREFIX + name].astype(np.float32) for name in names})
             weights = cls(
                 tuple(features),
                 tuple(arrays[f"quantiles_{index}"].astype(np.float64) for index in range(len(features))),
@@ -196,6 +252,7 @@ class NetworkWeights:
                 tuple(arrays[f"bias_{index}"].astype(np.float32) for index in range(num_layers)),
                 header["metadata"],
                 float(margin),
+                lstm,
             )
         weights.card().check()
         return weights
@@ -207,7 +264,7 @@ def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
     The margin is 0: the mean differs less from the default than each network does.
 
     Raises:
-      PolicyError: the networks differ in features, quantiles or number of layers.
+      PolicyError: the networks differ in features, quantiles or number of layers, or one is recurrent.
     """
     first, count = networks[0], len(networks)
     _check_alike(networks, "mean of policies")
@@ -296,6 +353,8 @@ def gated_network(networks: Sequence[NetworkWeights], feature: str, thresholds: 
 
 def _check_alike(networks: Sequence[NetworkWeights], what: str) -> None:
     first = networks[0]
+    if any(network.is_recurrent for network in networks):
+        raise PolicyError(f"{what}: expected networks without a recurrent layer (network.lstm_units = 0), found one")
     for other in networks[1:]:
         for differing, is_same in (
             ("features", other.features == first.features),

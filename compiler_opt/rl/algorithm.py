@@ -92,8 +92,10 @@ class AlgorithmEntry:
       build: creates the algorithm, before it has learned anything. Only this may import TensorFlow. Raises ConfigError
         if the algorithm cannot train in the given context.
       clones_default: whether a pipeline starts it from a clone of the default policy.
+      takes_recurrence: whether it can train recurrent networks (`NetworkConfig.lstm_units`).
     """
 
     configs: Mapping[str, type]
     build: Callable[[TrainingContext, AlgorithmConfigs], Algorithm]
     clones_default: bool = True
+    takes_recurrence: bool = False

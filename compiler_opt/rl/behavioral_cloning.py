@@ -1,6 +1,7 @@
 """Behavioural cloning: supervised learning of another policy's decisions, such as those of the default heuristic.
 
-Legend: N examples (decisions of a trace), B examples of a minibatch, S minibatches of an epoch.
+Legend: N examples (decisions of a trace), R pieces of them with T decisions each (see `rl.pieces`), P pieces and B
+examples of a minibatch, S minibatches of an epoch.
 
 Labels are smoothed: a policy that is certain of every decision never explores, which leaves reinforcement learning
 nothing to compare.
@@ -25,7 +26,9 @@ from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.history import History
 from compiler_opt.rl.learning import mean_loss, save_run_policy
+from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.trace_files import Trace
+from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 
 
@@ -34,7 +37,7 @@ class Examples:
     """N decisions to learn from or to measure by.
 
     Attributes:
-      observations: by name `[N, ...]`, see `Head.observe`.
+      observations: by name `[N, ...]`, see `Head.observe`; for recurrent networks also `networks.FIRST`.
       actions: `[N]`, see `Head.actions`.
       num_modules: modules that they come from.
       weights: `[N]` float32, of mean 1, how much each counts in the loss; None if all count alike.
@@ -93,10 +96,17 @@ def load_examples(
     head: Head,
     config: BehavioralCloningConfig,
     on_decisions: Callable[[int], object] = lambda count: None,
+    *,
+    is_recurrent: bool = False,
 ) -> tuple[Examples, Examples]:
     """Reads a trace as training examples and held-out examples, see `split_by_module`.
 
-    `on_decisions` is called with the number of decisions read since the last call, for progress bars.
+    Args:
+      trace: of the decisions.
+      head: encodes them.
+      config: how many to read, and how to split them.
+      on_decisions: called with the number of decisions read since the last call, for progress bars.
+      is_recurrent: whether the examples are for a recurrent network, which needs all decisions of a module.
 
     Raises:
       PolicyError: the head cannot clone such decisions.
@@ -112,13 +122,21 @@ def load_examples(
     lengths: list[int] = []
     for batch in trace.batches(head.compiler_features):
         on_decisions(len(batch))
-        kept = np.ones(len(batch), bool) if share >= 1 else rng.random(len(batch)) < share
+        kept = np.ones(len(batch), bool)
+        if share < 1:
+            kept = (
+                np.repeat(rng.random(len(batch.modules)) < share, batch.lengths)
+                if is_recurrent
+                else (rng.random(len(batch)) < share)
+            )
         for name, observed in head.observe({name: values[kept] for name, values in batch.features.items()}).items():
             observations[name].append(observed)
         actions.append(batch.action[kept])
         names.extend(batch.modules)
         projects.update(zip(batch.modules, batch.projects, strict=True))
         owners = np.repeat(np.arange(len(batch.modules)), batch.lengths)
+        if is_recurrent:
+            observations[networks.FIRST].append(np.diff(owners, prepend=-1)[kept].astype(np.float32))
         lengths.extend(np.bincount(owners[kept], minlength=len(batch.modules)).tolist())
     if len(set(names)) < 2:
         raise ProtocolError(f"{trace.path}: expected at least 2 modules, one of them held out, found {len(set(names))}")
@@ -172,6 +190,7 @@ class Cloner:
         """Creates the network for advice of a name, such as `inlining_decision`."""
         self._head = head
         self._config = config
+        self._network = network
         self._actor = head.actor(action_name, network, config.seed)
         self._optimizer = tf.keras.optimizers.Adam(config.learning_rate)
         self._epoch = tf.function(self._train_epoch, reduce_retracing=True, autograph=False)
@@ -188,15 +207,17 @@ class Cloner:
         observations = {name: tf.constant(values) for name, values in training.observations.items()}
         labels = tf.constant(self._labels(training))
         examples_weights = tf.ones(len(training)) if training.weights is None else tf.constant(training.weights)
-        batch_size = min(config.batch_size, len(training))
         best: dict[str, float] = {}
         best_weights = self.weights()
         for epoch in range(1, config.num_epochs + 1):
             start_s = time.monotonic()
             self._optimizer.learning_rate.assign(config.learning_rate * 0.1 ** ((epoch - 1) / config.num_epochs))
-            # [S, B]: drops the incomplete last minibatch; reshuffling varies what is dropped.
-            order = rng.permutation(len(training))[: len(training) // batch_size * batch_size].reshape(-1, batch_size)
-            loss = float(self._epoch(observations, labels, examples_weights, tf.constant(order)))
+            pieces = cut(self.weights(), training.observations, self._network, rng)
+            size = min(pieces_per_step(config.batch_size, self._network), len(pieces))
+            # [S, P]: drops the incomplete last minibatch; reshuffling varies what is dropped.
+            order = rng.permutation(len(pieces))[: len(pieces) // size * size].reshape(-1, size)
+            parts = (tf.constant(pieces.decisions), tf.constant(pieces.states), tf.constant(order))
+            loss = float(self._epoch(observations, labels, examples_weights, *parts))
             weights = self.weights()
             entry = {
                 "iteration": epoch,
@@ -220,7 +241,13 @@ class Cloner:
         return self._head.labels(examples.observations, examples.actions, self._config.label_smoothing)
 
     def _train_epoch(
-        self, observations: Mapping[str, tf.Tensor], labels: tf.Tensor, weights: tf.Tensor, order: tf.Tensor
+        self,
+        observations: Mapping[str, tf.Tensor],
+        labels: tf.Tensor,
+        weights: tf.Tensor,
+        decisions: tf.Tensor,
+        states: tf.Tensor,
+        order: tf.Tensor,
     ) -> tf.Tensor:
         """Does the steps of an epoch.
 
@@ -228,15 +255,20 @@ class Cloner:
           observations: `[N, ...]` by name.
           labels: `[N, ...]`.
           weights: `[N]`.
-          order: indices `[S, B]` of the minibatches.
+          decisions: `[R, T]`, those of each piece, see `Pieces`.
+          states: `[R, 2 U]`, before each piece.
+          order: indices `[S, P]` of the pieces of minibatches.
 
         Returns:
           the mean loss before the steps.
         """
         variables = self._actor.trainable_variables
 
-        def step(batch: tf.Tensor) -> tf.Tensor:
+        def step(chosen: tf.Tensor) -> tf.Tensor:
+            batch = tf.reshape(tf.gather(decisions, chosen), [-1])  # [B]
             observation = {name: tf.gather(values, batch) for name, values in observations.items()}
+            if self._network.lstm_units:
+                observation[networks.STATE] = tf.repeat(tf.gather(states, chosen), decisions.shape[1], axis=0)
             step_type = tf.ones(tf.shape(batch), tf.int32)
             with tf.GradientTape() as tape:
                 distribution, _ = self._actor(observation, step_type=step_type, network_state=())
@@ -262,7 +294,9 @@ def clone(
     head = problem.head(quantiles, trace.features)
     with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
         try:
-            training, held_out = load_examples(trace, head, config, progress.update)
+            training, held_out = load_examples(
+                trace, head, config, progress.update, is_recurrent=network.lstm_units > 0
+            )
         except PolicyError as error:
             raise PolicyError(f"{trace.path}: {error}") from error
     echo(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")

@@ -4,7 +4,6 @@ Legend: S minibatches, B examples of each.
 """
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -90,6 +89,4 @@ class AveragedWeights:
 
     def weights(self) -> NetworkWeights:
         """The average, in the form that decides."""
-        values = [variable.numpy() for variable in self.variables]
-        current = self._head.to_weights(self._actor)
-        return dataclasses.replace(current, kernels=tuple(values[0::2]), biases=tuple(values[1::2]))
+        return self._head.to_weights(self._actor, [variable.numpy() for variable in self.variables])

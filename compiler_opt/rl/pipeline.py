@@ -301,6 +301,7 @@ def clone_default(
     else:
         trace = describe_trace(*((trace_path,) if isinstance(trace_path, Path) else trace_path))
     problem = problem or problems.recorded(trace.about, str(trace.path))
+    _check_recurrence(settings.network, problem)
     embeddings = inlining.vocabulary(problem.advisor) if inlining is not None else None
     if embeddings is not None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace.path))
@@ -352,6 +353,12 @@ def train(
       OutputError: something cannot be written.
     """
     algorithm = algorithms.load(settings.training.algorithm)
+    _check_recurrence(settings.network, problem)
+    if settings.network.lstm_units and not algorithm.takes_recurrence:
+        raise ConfigError(
+            f"network.lstm_units: expected 0 with train_eval.algorithm = {settings.training.algorithm!r}, which learns "
+            f"from single decisions, found {settings.network.lstm_units}; use ppo, reinforce, dqn or es"
+        )
     quantiles = _training_vocabulary(vocabulary_dir, settings.training.warmstart_policy_dir, problem, toolchain)
     if problem.advisor == INLINING:
         toolchain = with_plugin_features(toolchain, quantiles)
@@ -383,6 +390,15 @@ def train(
                 validation,
             )
             return training_loop.train(context, algorithm.build(context, settings.algorithms))
+
+
+def _check_recurrence(network: NetworkConfig, problem: Problem) -> None:
+    """Raises ConfigError if the problem's policies cannot be recurrent."""
+    if network.lstm_units and not problem.action_space.takes_recurrence:
+        raise ConfigError(
+            f"network.lstm_units: expected 0 for {problem.name}, found {network.lstm_units}; only policies with binary "
+            "actions, such as those for inlining, can have a recurrent layer"
+        )
 
 
 def check_apart(corpus: Corpus, validation: Corpus) -> None:

@@ -14,8 +14,9 @@ from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.export.formats import write_development_model
-from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 
 _OBSERVATION = "observation "
@@ -27,7 +28,7 @@ class Batch:
     """N decisions of an iteration, those of each rollout in order.
 
     Attributes:
-      observations: by name `[N, ...]`, see `Head.observe`.
+      observations: by name `[N, ...]`, see `Head.observe`; for recurrent networks also `networks.FIRST`.
       actions: `[N]`, see `Head.actions`.
       log_probs: `[N]` float32, of the actions under the policy that sampled them.
       advantages: `[N]` float32.
@@ -45,13 +46,15 @@ class Batch:
     is_last: np.ndarray
 
     @classmethod
-    def empty(cls, head: Head) -> "Batch":
-        """No decisions, in the types and shapes of a head."""
+    def empty(cls, head: Head, network: NetworkConfig | None = None) -> "Batch":
+        """No decisions, in the types and shapes of a head, for a network; a feed-forward one by default."""
         observations = {
             name: np.empty((0, *spec.shape), spec.dtype.as_numpy_dtype)
             for name, spec in head.observation_spec().items()
         }
         actions, nothing = np.empty(0, head.action_spec("action").dtype.as_numpy_dtype), np.empty(0, np.float32)
+        if network is not None and network.lstm_units:
+            observations[networks.FIRST] = nothing
         return cls(observations, actions, nothing, nothing, nothing, nothing, np.empty(0, bool))
 
     @classmethod
@@ -108,6 +111,8 @@ class DecisionSampler:
     def batch(self, groups: Sequence[Group], rng: np.random.Generator, max_decisions: int | None = None) -> Batch:
         """The decisions of the groups, of which there is at least one; at most so many, drawn without replacement.
 
+        For a recurrent network, whole rollouts are drawn; the last one may lack its end.
+
         Only these are encoded, but all of them define the scale of advantages.
         """
         with self._context.stopwatch.measure("credit"):
@@ -116,7 +121,9 @@ class DecisionSampler:
     def _batch(self, groups: Sequence[Group], rng: np.random.Generator, max_decisions: int | None) -> Batch:
         problem, head = self._context.problem, self._context.head
         trajectories = [trajectory for group in groups for trajectory in group.trajectories()]
-        rows_of = iter(_drawn_rows([len(trajectory) for trajectory in trajectories], rng, max_decisions))
+        is_recurrent = self._context.network.lstm_units > 0
+        draw = _drawn_beginnings if is_recurrent else _drawn_rows
+        rows_of = iter(draw([len(trajectory) for trajectory in trajectories], rng, max_decisions))
         observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
         actions, log_probs, values, returns, weights, is_last = [], [], [], [], [], []
         by_project = self._project_weights(groups)
@@ -129,6 +136,8 @@ class DecisionSampler:
                 features = {name: feature[rows] for name, feature in trajectory.features().items()}
                 for name, observed in head.observe(features).items():
                     observations[name].append(observed)
+                if is_recurrent:
+                    observations[networks.FIRST].append((rows == 0).astype(np.float32))
                 sampled = trajectory.sampled_actions
                 actions.append((head.actions(trajectory.advice) if sampled is None else sampled)[rows])
                 assert trajectory.log_probs is not None
@@ -172,3 +181,13 @@ def _drawn_rows(lengths: Sequence[int], rng: np.random.Generator, max_rows: int 
     is_drawn = np.zeros(total, bool)
     is_drawn[rng.choice(total, max_rows, replace=False, shuffle=False)] = True
     return [np.flatnonzero(part) for part in np.split(is_drawn, np.cumsum(lengths)[:-1])]
+
+
+def _drawn_beginnings(lengths: Sequence[int], rng: np.random.Generator, max_rows: int | None) -> list[np.ndarray]:
+    """As `_drawn_rows`, but whole arrays in random order until there are `max_rows`; the last one may lack its end."""
+    kept = np.array(lengths, np.int64)
+    if max_rows is not None and kept.sum() > max_rows:
+        order = rng.permutation(len(kept))
+        before = np.cumsum(kept[order]) - kept[order]
+        kept[order] = np.minimum(kept[order], np.maximum(0, max_rows - before))
+    return [np.arange(length) for length in kept]

@@ -40,6 +40,9 @@ class ActionSpace(abc.ABC):
     plugin_takes_default: bool = True
     """Whether traces can have the default decisions that a plugin records."""
 
+    takes_recurrence: bool = False
+    """Whether policies can remember earlier decisions, see `NetworkWeights.lstm`."""
+
     @abc.abstractmethod
     def policy(
         self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""

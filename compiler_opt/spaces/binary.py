@@ -3,9 +3,9 @@
 Legend: F features, B buckets of all features together, H units of the first layer, T decisions.
 
 A network observes the quantile rank of each feature, one of a few values. If all features are integers, the products of
-the first dense layer are computed once, as a table `[B, H]`; a decision then adds F rows of it instead of multiplying.
-The result equals the dense layer's up to rounding. Half of a module's decisions have the buckets of an earlier one, and
-take its logits.
+the first layer are computed once, as a table `[B, H]`; a decision then adds F rows of it instead of multiplying. The
+result equals the layer's up to rounding. The first layer is a dense one or, in a recurrent network, the gates of its
+LSTM. Without one, the half of a module's decisions that have the buckets of an earlier one take its logits.
 """
 
 import abc
@@ -20,6 +20,7 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec, plugin_features
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.training_log import Header, record_dtype
+from compiler_opt.policies.lstm import LSTM
 from compiler_opt.policies.policy import ConstantPolicy, Decider, FeaturePolicy, Policy, RandomPolicy, uniforms
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.spaces.action_space import ALL_FORMATS, ActionSpace
@@ -40,6 +41,7 @@ class Binary(ActionSpace):
     """Advice 0 or 1; the features are scalar integers, and optionally IR2Vec embeddings or features of our plugin."""
 
     noop_action = 0
+    takes_recurrence = True
 
     def policy(
         self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""
@@ -71,9 +73,9 @@ class Binary(ActionSpace):
 
     def formats(self, weights: NetworkWeights) -> tuple[str, ...]:
         if ir2vec.components(weights.features):
-            return () if weights.margin else ("saved_model", "aot")
-        if weights.margin or plugin_features.among(weights.features):
-            # LLVM's own forms cannot ask for the default decision, and lack the plugin's features.
+            return () if weights.margin or weights.is_recurrent else ("saved_model", "aot")
+        if weights.margin or weights.is_recurrent or plugin_features.among(weights.features):
+            # LLVM's own forms cannot ask for the default decision, forget earlier ones, and lack the plugin's features.
             return ("native", "cpp")
         return ALL_FORMATS
 
@@ -91,6 +93,7 @@ class BinaryPolicy(LearnedPolicy):
     num_outputs = 2
     runs_in_development_mode = True
     takes_margin = True
+    takes_recurrence = True
 
     @property
     def runs_in_plugin(self) -> bool:
@@ -123,7 +126,10 @@ class BinaryPolicy(LearnedPolicy):
         return bernoulli_log_probs(actions, (logits[:, 1] - logits[:, 0]) / self.temperature)
 
     def logits(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Logits of many decisions: features `[T]` by name to `[T, 2]` float32."""
+        """Logits of many decisions: features `[T]` by name to `[T, 2]` float32.
+
+        Of a recurrent policy, they are the decisions of one module in order.
+        """
         return outputs(self.weights, self.network_inputs(features).ranks)
 
     def greedy_decisions(self, inputs: NetworkInputs, default: np.ndarray) -> GreedyDecisions:
@@ -136,18 +142,35 @@ class BinaryPolicy(LearnedPolicy):
 @functools.lru_cache(_MAX_TABLES)
 def _first_layer(policy: BinaryPolicy) -> np.ndarray:
     """`[B, H]` float32, the contribution of each bucket of each feature to the first layer."""
-    encoder, kernel = policy.encoder, policy.weights.kernels[0]
+    encoder, weights = policy.encoder, policy.weights
+    kernel, bias = (weights.kernels[0], weights.biases[0])
+    if weights.lstm is not None:
+        kernel, bias = weights.lstm.kernel, weights.lstm.bias
     rows = []
     for index, ranks in enumerate(np.split(encoder.bucket_ranks, encoder.first_buckets[1:])):
         inputs = expand(ranks[:, np.newaxis])
         rows.append(inputs @ kernel[len(TRANSFORMS) * index : len(TRANSFORMS) * (index + 1)])
     # The bias is in the first feature's rows, exactly one of which each decision adds.
-    rows[0] = rows[0] + policy.weights.biases[0]
+    rows[0] = rows[0] + bias
     return np.ascontiguousarray(np.concatenate(rows), np.float32)
+
+
+class _Memory:
+    """The state of an LSTM in one compilation."""
+
+    def __init__(self, lstm: LSTM):
+        self._lstm = lstm
+        self._state = lstm.zero_state()
+
+    def __call__(self, gates: np.ndarray) -> np.ndarray:
+        """The output `[U]` for the next decision, from the products of its inputs `[4 U]`."""
+        self._state = self._lstm.step(gates, self._state)
+        return self._state[: self._lstm.units]
 
 
 class _BinaryDecider(Decider):
     def __init__(self, policy: BinaryPolicy, header: Header, seed: int):
+        self._memory = None if policy.weights.lstm is None else _Memory(policy.weights.lstm)
         self._margin = policy.weights.margin
         self._default: Decider | None = None
         if policy.needs_default:
@@ -187,20 +210,27 @@ class _IntegerDecider(_BinaryDecider):
         super().__init__(policy, header, seed)
         self._table = _first_layer(policy)
         self._columns = np.array([header.names.index(name) for name in policy.weights.features])
+        self._weights = policy.weights
         self._layers = list(zip(policy.weights.kernels, policy.weights.biases, strict=True))[1:]
         self._buckets = self._encoder.buckets_of_one()
         self._differences: dict[bytes, float] = {}  # by the bytes of the buckets
 
     def _difference(self, observation: bytes) -> float:
         rows = self._buckets(np.frombuffer(observation, np.int64).take(self._columns))
+        if self._memory is not None:
+            return _difference(self._weights.dense(self._memory(self._first(rows))))
         key = rows.tobytes()
         difference = self._differences.get(key)
         if difference is None:
             difference = self._differences[key] = self._network(rows)
         return difference
 
+    def _first(self, rows: np.ndarray) -> np.ndarray:
+        activations: np.ndarray = np.add.reduce(self._table.take(rows, axis=0), axis=0)
+        return activations
+
     def _network(self, rows: np.ndarray) -> float:
-        activations = np.add.reduce(self._table.take(rows, axis=0), axis=0)
+        activations = self._first(rows)
         for kernel, bias in self._layers:
             np.maximum(activations, 0, out=activations)
             activations = activations.dot(kernel)
@@ -229,7 +259,12 @@ class _NumberDecider(_BinaryDecider):
         values = np.empty(len(self._weights.features))
         for dtype, places, sources in self._gathered:
             values[places] = content[sources].view(dtype)
-        return _difference(outputs(self._weights, self._encoder.ranks(values)))
+        ranks = self._encoder.ranks(values)
+        if self._memory is None:
+            return _difference(outputs(self._weights, ranks))
+        assert self._weights.lstm is not None
+        gates = expand(ranks) @ self._weights.lstm.kernel + self._weights.lstm.bias
+        return _difference(self._weights.dense(self._memory(gates)))
 
 
 def _difference(logits: np.ndarray) -> float:

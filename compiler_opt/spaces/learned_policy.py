@@ -84,6 +84,9 @@ class LearnedPolicy(Policy):
     takes_margin: ClassVar[bool] = False
     """Whether the policy can take the default decision where its network is uncertain, see `NetworkWeights.margin`."""
 
+    takes_recurrence: ClassVar[bool] = False
+    """Whether the policy can remember earlier decisions, see `NetworkWeights.lstm`."""
+
     weights: NetworkWeights
     _: dataclasses.KW_ONLY
     temperature: float = 0.0
@@ -103,6 +106,11 @@ class LearnedPolicy(Policy):
             raise PolicyError(
                 f"{self.origin}: expected margin 0, found {self.weights.margin:g}; only policies with binary actions, "
                 "such as those for inlining, can have a margin"
+            )
+        if self.weights.is_recurrent and not self.takes_recurrence:
+            raise PolicyError(
+                f"{self.origin}: expected a network without a recurrent layer, found an LSTM; only policies with "
+                "binary actions, such as those for inlining, can have one"
             )
         self.needs_default = bool(self.weights.margin) and not self.temperature
 
@@ -164,7 +172,7 @@ class LearnedPolicy(Policy):
         """What the policy decides, whatever its temperature.
 
         Args:
-          inputs: of T decisions.
+          inputs: of T decisions; of a recurrent policy, those of one module in order.
           default: `[T]`, the compiler's own decisions, which a policy with a margin takes where it is uncertain.
 
         Raises:
@@ -190,6 +198,6 @@ def _encoder(policy: LearnedPolicy) -> QuantileEncoder:
     return QuantileEncoder(policy.weights.quantiles)
 
 
-def outputs(weights: NetworkWeights, ranks: np.ndarray) -> np.ndarray:
-    """A network's outputs: quantile ranks `[..., F]` to `[..., A]` float32."""
-    return weights.forward(expand(ranks))
+def outputs(weights: NetworkWeights, ranks: np.ndarray, is_first: np.ndarray | None = None) -> np.ndarray:
+    """A network's outputs: quantile ranks `[..., F]` to `[..., A]` float32; for `is_first` see `forward`."""
+    return weights.forward(expand(ranks), is_first)

@@ -4,18 +4,21 @@ Little-endian; every section starts at a multiple of 8 bytes, and so does the en
 
     "mlgo-net", u32 version, u32 CRC-32 of all that follows, u64 size of the file,
     u32 features F, u32 layers L, u32 bytes of names, u32 bytes of metadata
-    f64 margin, in version 2 only
+    f64 margin, from version 2 on
+    u32 units of the LSTM U, u32 zero, in version 3 only
     u32[L]      width of each layer
     u32[F]      boundaries of each feature
     i64[...]    the boundaries, feature after feature, ascending; those of floating-point features by `ordered`
     f32[W]      the first layer's bias
     f32[..., W] the first layer's products: per feature a row for each bucket between its boundaries
+    f32[U, W]   the LSTM's recurrent kernel, in version 3 only
     f32[...]    each further layer: bias [W'], then kernel [inputs, W']
     names       of the features, each with a NUL
     metadata    JSON, with a NUL
 
-W is the layer's width, padded with zeros to a multiple of 16. A policy with a margin (see `NetworkWeights`) has version
-2, so that no evaluator ignores it; all others have version 1.
+W is the layer's width, padded with zeros to a multiple of 16. A recurrent policy (see `NetworkWeights`) has version 3:
+its first layer is that of the LSTM, with 4 U gates. Another policy with a margin has version 2, and all others have
+version 1, so that no evaluator ignores what it does not know.
 """
 
 import dataclasses
@@ -33,7 +36,7 @@ from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 
 NATIVE_FILE = "network.mlgo"
-VERSION, VERSION_WITH_MARGIN = 1, 2
+VERSION, VERSION_WITH_MARGIN, VERSION_WITH_LSTM = 1, 2, 3
 BLOB_SYMBOL = "mlgo_policy_blob"
 """The symbol in a generated source; its size has the suffix `_size`."""
 
@@ -69,12 +72,17 @@ def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Map
     Raises:
       PolicyError: the network is larger than the evaluator allows, or its products overflow.
     """
-    widths = [len(bias) for bias in weights.biases]
+    if weights.lstm is not None and not of_integers:
+        raise PolicyError("policy network: is recurrent (an LSTM), which only policies for inlining may be")
+    kernels, biases = list(weights.kernels), list(weights.biases)
+    if weights.lstm is not None:
+        kernels, biases = [weights.lstm.kernel, *kernels], [weights.lstm.bias, *biases]
+    widths = [len(bias) for bias in biases]
     _check_limits(weights, widths)
     encoder = QuantileEncoder(weights.quantiles)
     boundaries, rows = [], []
     for index, thresholds in enumerate(encoder.integer_thresholds if of_integers else encoder.ordered_thresholds):
-        kernel = weights.kernels[0][len(TRANSFORMS) * index : len(TRANSFORMS) * (index + 1)]
+        kernel = kernels[0][len(TRANSFORMS) * index : len(TRANSFORMS) * (index + 1)]
         boundaries.append(thresholds.values)
         rows.append(expand(thresholds.ranks[:, np.newaxis]).astype(np.float64) @ kernel.astype(np.float64))
     table = _lanes(np.concatenate(rows))
@@ -86,22 +94,27 @@ def native_blob(weights: NetworkWeights, *, of_integers: bool = True, about: Map
         np.array(widths, "<u4").tobytes(),
         np.array([len(values) for values in boundaries], "<u4").tobytes(),
         np.concatenate(boundaries).astype("<i8").tobytes(),
-        _lanes(weights.biases[0]).tobytes(),
+        _lanes(biases[0]).tobytes(),
         table.tobytes(),
+        _lanes(weights.lstm.recurrent_kernel).tobytes() if weights.lstm is not None else b"",
         b"".join(
             _lanes(bias).tobytes() + _lanes(kernel).tobytes()
-            for kernel, bias in zip(weights.kernels[1:], weights.biases[1:], strict=True)
+            for kernel, bias in zip(kernels[1:], biases[1:], strict=True)
         ),
         names,
         metadata,
     ]
     content = b"".join(section + bytes(-len(section) % _ALIGNMENT) for section in sections)
     head = struct.pack("<IIII", len(weights.features), len(widths), len(names), len(metadata))
-    if weights.margin:
+    if weights.margin or weights.lstm is not None:
         head += struct.pack("<d", weights.margin)
+    if weights.lstm is not None:
+        head += struct.pack("<II", weights.lstm.units, 0)
     size = _CHECKSUMMED_FROM + 8 + len(head) + len(content)
     checked = struct.pack("<Q", size) + head + content
     version = VERSION_WITH_MARGIN if weights.margin else VERSION
+    if weights.lstm is not None:
+        version = VERSION_WITH_LSTM
     return _MAGIC + struct.pack("<II", version, zlib.crc32(checked)) + checked
 
 

@@ -26,7 +26,7 @@ from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPo
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
-from tests.real_observations import weights_for
+from tests.real_observations import recurrent, weights_for
 from tests.small_corpus import make_small_corpus
 
 _INLINING = problems.load("inlining")
@@ -157,6 +157,8 @@ def test_plugin_and_channel_give_the_same_rollouts(
         BinaryPolicy(weights),
         *(BinaryPolicy(weights, temperature=temperature) for temperature in (1.0, 40.0)),
         *(BinaryPolicy(dataclasses.replace(weights, margin=margin)) for margin in (_MARGIN, ALWAYS_DEFAULT)),
+        *(BinaryPolicy(recurrent(weights, 8), temperature=temperature) for temperature in (0.0, 1.0)),
+        BinaryPolicy(recurrent(weights, 8).with_margin(_MARGIN)),
     ]
     advice = set()
     for module, policy in itertools.product(corpus.modules, policies):
@@ -197,7 +199,7 @@ def test_plugin_and_channel_give_the_same_rollouts(
     assert len(advice) > 4
     # Only the network stays for the next rollout, once for each policy.
     assert [path.name for path in scratch.iterdir()] == ["policies"]
-    assert [path.name for path in scratch.glob("policies/*/*")] == ["network.mlgo"] * 5
+    assert [path.name for path in scratch.glob("policies/*/*")] == ["network.mlgo"] * 8
 
 
 @pytest.mark.either_compiler

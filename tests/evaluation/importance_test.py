@@ -15,6 +15,7 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec
+from tests.real_observations import recurrent
 
 
 def _linear(features: tuple[str, ...], weights: dict[str, float], outputs: int, **changes: object) -> NetworkWeights:
@@ -75,6 +76,12 @@ def test_a_margin_leaves_the_default() -> None:
     policy = BinaryPolicy(_linear(("coin",), {"coin": 1}, 2, margin=1.5))
     found = _measured(policy, {"all": {"coin": _coins(500, 0)}})["coin"]
     assert found.changed.value == 0 and found.log_prob_change.value > 0.1
+
+
+def test_a_recurrent_policy_is_refused() -> None:
+    policy = BinaryPolicy(recurrent(_linear(("coin",), {"coin": 1}, 2), 2))
+    with pytest.raises(PolicyError, match="decisions depend on earlier ones"):
+        _measured(policy, {"all": {"coin": _coins(500, 0)}})
 
 
 def test_continuous_actions() -> None:

@@ -22,7 +22,7 @@ from compiler_opt.spaces.binary import Binary, BinaryPolicy
 from compiler_opt.spaces.native import native_blob
 from tests import programs
 from tests.native.cpp import build
-from tests.real_observations import weights_for
+from tests.real_observations import recurrent, weights_for
 
 _ROOT = Path(__file__).parents[2]
 _CARDS = {"MODEL_CARD.md", "model_card.json"}
@@ -242,3 +242,19 @@ def test_an_evaluation_of_something_else_is_refused(
     with pytest.raises(ConfigError, match=words):
         export_policy(policy, tmp_path / "out", ["native"], evaluation=tmp_path)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", ["release_model", "saved_model", "tflite", "aot"])
+def test_llvms_own_forms_of_a_recurrent_policy_are_refused(form: str, policy: Path, tmp_path: Path) -> None:
+    weights = recurrent(NetworkWeights.load(policy), 2)
+    weights.save(tmp_path / "recurrent")
+    with pytest.raises(PolicyError, match=f"LLVM does not tell a model in the format {form} where a module begins"):
+        export_policy(tmp_path / "recurrent", tmp_path / "out", [form])
+    [path] = export_policy(tmp_path / "recurrent", tmp_path / "out", ["native"])["native"]
+    assert path.read_bytes() == native_blob(weights)
+
+
+def test_a_recurrent_policy_is_not_converted_for_the_development_mode(policy: Path, tmp_path: Path) -> None:
+    recurring = BinaryPolicy(recurrent(NetworkWeights.load(policy), 2))
+    with pytest.raises(PolicyError, match="LLVM does not tell a TFLite model where a module begins"):
+        write_development_model(PolicyFolder(tmp_path), recurring, "inlining_decision", "development")

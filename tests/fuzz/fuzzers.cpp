@@ -84,6 +84,10 @@ void use(const compiler_opt::PolicyNetwork &network) {
     network.logits(features.data(), logits.data());
     network.logits(features.data(), again.data());
     check(std::memcmp(logits.data(), again.data(), logits.size() * sizeof(float)) == 0, "logits are deterministic");
+    compiler_opt::PolicyNetwork::State state;
+    network.logits(features.data(), again.data(), state);
+    check(std::memcmp(logits.data(), again.data(), logits.size() * sizeof(float)) == 0, "an empty state is a module's start");
+    network.logits(features.data(), again.data(), state);
   }
   volatile size_t sink = length;
   (void)sink;

@@ -12,7 +12,7 @@ from compiler_opt.policies.decisions import DEFAULT_BASE, Decisions, Site
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.spaces.native import native_blob
 from tests.llvm.training_log_samples import TensorSpec, write
-from tests.real_observations import weights_for
+from tests.real_observations import recurrent, weights_for
 
 _SOURCE = """
 static int local(int x) { return x * 3; }
@@ -80,6 +80,7 @@ def seeds(clang: Path, folder: Path) -> Mapping[str, list[bytes]]:
     columns = {f"f{index}": np.arange(20) % (5 + index) - 2 for index in range(3)}
     network = weights_for(columns, hidden=(5,))
     networks = [network, network.with_margin(0.5), weights_for(columns, hidden=())]
+    networks += [recurrent(network, units=3), recurrent(network, units=3).with_margin(0.5)]
     networks += [_small_network(("is_hint", "own_use_def_density", "less_nr_broken_hints", "rank"), 1)]
     networks += [_small_network(("li_size", "weight"), 2)]
     sites = {Site(f, body, "callee", n): n % 2 for f in "ab" for body in (1, 2) for n in range(3)}

@@ -33,11 +33,13 @@ def run_driver(driver: Path, *arguments: object) -> list[str]:
     return result.stdout.splitlines()
 
 
-def driver_logits(driver: Path, weights: NetworkWeights, features: np.ndarray, directory: Path) -> np.ndarray:
-    """The logits of the C++ evaluator: `[T, F]` int64 -> `[T, A]` float32."""
+def driver_logits(
+    driver: Path, weights: NetworkWeights, features: np.ndarray, directory: Path, length: int = 0
+) -> np.ndarray:
+    """The logits of the C++ evaluator: `[T, F]` int64 -> `[T, A]` float32; a module has `length` decisions, or all."""
     blob = directory / NATIVE_FILE
     blob.write_bytes(native_blob(weights))
     features.tofile(directory / "features")
-    printed = run_driver(driver, "logits", blob, directory / "features", directory / "logits")
+    printed = run_driver(driver, "logits", blob, directory / "features", directory / "logits", length)
     assert printed[:-1] == list(weights.features)
     return np.fromfile(directory / "logits", np.float32).reshape(len(features), -1)

@@ -4,6 +4,7 @@ import dataclasses
 import struct
 import subprocess
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,23 @@ from compiler_opt.llvm import inliner_plugin
 from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.decisions import DEFAULT_BASE, Decisions, OverridingPolicy, Site, sites_of
+from compiler_opt.llvm.training_log import record_dtype
+from compiler_opt.policies.decisions import (
+    DEFAULT_BASE,
+    Decisions,
+    OverridingPolicy,
+    Site,
+    policy_checksum,
+    sites_of,
+)
 from compiler_opt.policies.policy import ConstantPolicy, Policy, RandomPolicy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.problems.inlining import FEATURES, PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.spaces.native import native_blob
+from compiler_opt.tensor_spec import TensorSpec
 from tests.deploy.sources import save_policy
+from tests.real_observations import recurrent, weights_for
 from tests.small_corpus import SOURCES, make_corpus
 
 
@@ -36,6 +48,12 @@ def corpus(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Co
 def learned(tmp_path: Path) -> BinaryPolicy:
     save_policy(tmp_path / "policy")
     return BinaryPolicy(NetworkWeights.load(tmp_path / "policy"))
+
+
+def _decode(features: Sequence[TensorSpec], observations: bytes) -> dict[str, np.ndarray]:
+    """Scalar features `[T]` by name."""
+    records = np.frombuffer(observations, record_dtype(tuple(features)))
+    return {spec.name: records[spec.name].reshape(-1) for spec in features}
 
 
 class _Compiler:
@@ -108,6 +126,42 @@ def test_any_decisions_can_be_replayed(compiler: _Compiler, learned: BinaryPolic
                 assert all(_replayed(result)) and _decisions(result) == decisions
             made.add(expected)
         assert len(made) > 1
+
+
+def test_a_recurrent_base_remembers_decisions_that_are_not_its_own(toolchain: Toolchain, tmp_path: Path) -> None:
+    """Also where nothing is logged, and the plugin computes no more than it needs."""
+    features = toolchain.require("inlining").features
+    source, log, made = tmp_path / "source.cpp", tmp_path / "log", tmp_path / "made.o"
+    source.write_text(SOURCES["shapes/area.cpp"])
+    load = load_option(inliner_plugin.inliner_plugin(toolchain))
+    command = [str(toolchain.clang), "-Oz", "-c", str(source), "-o", str(made), load]
+
+    def compile_with(**settings: Path | None) -> tuple[bytes, inliner_plugin.InlinerLog | None]:
+        log.unlink(missing_ok=True)
+        variables = inliner_plugin.environment(**settings, strict=True)  # type: ignore[arg-type]
+        subprocess.run(command, env=variables, check=True)
+        return made.read_bytes(), inliner_plugin.read_log(log, features) if log.exists() else None
+
+    _, read = compile_with(policy=None, log=log)
+    assert read is not None
+    seen = _decode(features, read.observations)
+    weights = recurrent(weights_for({name: seen[name] for name in FEATURES}, hidden=(4,)), 8)
+    weights.biases[-1][1] -= np.median(np.diff(BinaryPolicy(weights).logits(seen)))
+    policy, path = tmp_path / "network.mlgo", tmp_path / "decisions.mlgo"
+    policy.write_bytes(native_blob(weights))
+    _, read = compile_with(policy=policy, log=log)
+    assert read is not None
+    changed = dict(list(zip(sites_of(read.call_sites), (1 - read.advice).tolist(), strict=True))[::2])
+    checksum = policy_checksum(policy.read_bytes())
+    path.write_bytes(Decisions(changed).native_form(major=toolchain.version[0], policy=checksum))
+    logged, read = compile_with(policy=policy, decisions=path, log=log)
+    assert read is not None and read.call_sites.replayed is not None and read.logits is not None
+    replayed = read.call_sites.replayed
+    assert replayed.any() and not replayed.all()
+    expected = BinaryPolicy(weights).logits(_decode(features, read.observations))
+    np.testing.assert_allclose(read.logits, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(read.advice[~replayed], expected.argmax(axis=1)[~replayed])
+    assert compile_with(policy=policy, decisions=path)[0] == logged
 
 
 _CHANGED = """

@@ -1,6 +1,7 @@
 // Runs policy_network.h for tests:
 //
-//   driver logits BLOB FEATURES LOGITS   rows of int64 in, rows of float out; prints names and metadata
+//   driver logits BLOB FEATURES LOGITS [LENGTH]   rows of int64 in, rows of float out; prints names and metadata; a
+//                                                 module begins every LENGTH rows, or with the first one only
 //   driver load BLOB                     prints the error message, or `good`
 //   driver damage BLOB                   flips every bit, and truncates to every length: load() must fail
 //   driver fuzz BLOB SEED ROUNDS         damages it but corrects the checksum: load() must fail, or logits() be safe
@@ -52,16 +53,19 @@ void use(const PolicyNetwork &network, SplitMix64 &random) {
   const int64_t extremes[] = {std::numeric_limits<int64_t>::min(), -1, 0, 1, 100, std::numeric_limits<int64_t>::max()};
   std::vector<int64_t> features(network.num_features());
   std::vector<float> logits(network.num_actions());
+  PolicyNetwork::State state;
   for (int round = 0; round < 8; ++round) {
     for (int64_t &feature : features)
       feature = round < 6 ? extremes[round] : extremes[static_cast<size_t>(random.uniform() * 6)];
     network.logits(features.data(), logits.data());
+    network.logits(features.data(), logits.data(), state);
   }
   volatile float sink = logits[0] + static_cast<float>(length);
   (void)sink;
 }
 
-int run_logits(const std::vector<unsigned char> &blob, const char *features_path, const char *logits_path) {
+int run_logits(const std::vector<unsigned char> &blob, const char *features_path, const char *logits_path,
+               size_t length) {
   PolicyNetwork network;
   if (const char *problem = network.load(blob.data(), blob.size())) {
     std::puts(problem);
@@ -74,8 +78,12 @@ int run_logits(const std::vector<unsigned char> &blob, const char *features_path
   std::vector<int64_t> features(raw.size() / sizeof(int64_t));
   std::memcpy(features.data(), raw.data(), raw.size());
   std::vector<float> logits(features.size() / network.num_features() * network.num_actions());
-  for (size_t row = 0; row < features.size() / network.num_features(); ++row)
-    network.logits(&features[row * network.num_features()], &logits[row * network.num_actions()]);
+  PolicyNetwork::State state;
+  for (size_t row = 0; row < features.size() / network.num_features(); ++row) {
+    if (length != 0 && row % length == 0)
+      state = PolicyNetwork::State();
+    network.logits(&features[row * network.num_features()], &logits[row * network.num_actions()], state);
+  }
   std::ofstream(logits_path, std::ios::binary)
       .write(reinterpret_cast<const char *>(logits.data()), static_cast<std::streamsize>(logits.size() * sizeof(float)));
   return 0;
@@ -142,7 +150,7 @@ int main(int argc, char **argv) {
   }
   const std::vector<unsigned char> blob = read(argv[2]);
   if (what == "logits")
-    return run_logits(blob, argv[3], argv[4]);
+    return run_logits(blob, argv[3], argv[4], argc > 5 ? std::strtoull(argv[5], nullptr, 10) : 0);
   if (what == "damage")
     return run_damage(blob);
   if (what == "fuzz")

@@ -13,7 +13,7 @@ from compiler_opt.policies.weights import NetworkWeights, mean_network
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import NATIVE_FILE, native_blob
 from tests.native.cpp import COMPILERS, DRIVER, build, driver_logits, run_driver
-from tests.real_observations import weights_for
+from tests.real_observations import recurrent, weights_for
 
 _SANITIZERS = {
     "g++": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
@@ -33,10 +33,10 @@ def sanitized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return build([DRIVER], output, request.param, "-O1", "-g", *_SANITIZERS[request.param])
 
 
-@pytest.fixture
-def small_blob(tmp_path: Path) -> Path:
+@pytest.fixture(params=["feed-forward", "recurrent"])
+def small_blob(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / NATIVE_FILE
-    path.write_bytes(native_blob(_small()))
+    path.write_bytes(native_blob(_small() if request.param == "feed-forward" else recurrent(_small(), 2)))
     return path
 
 
@@ -53,6 +53,36 @@ def test_logits_equal_numpys_for_any_network_shape(driver: Path, hidden: tuple[i
     features = np.stack(np.meshgrid(values, values, values), axis=-1).reshape(-1, 3)
     expected = BinaryPolicy(weights).logits({f"f{index}": features[:, index] for index in range(3)})
     np.testing.assert_allclose(driver_logits(driver, weights, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("units", "hidden"), [(1, ()), (3, (5,)), (16, (17, 3)), (33, (64,)), (256, ())], ids=str)
+def test_a_recurrent_network_remembers_like_numpys(
+    driver: Path, units: int, hidden: tuple[int, ...], tmp_path: Path
+) -> None:
+    """10,000 decisions, in modules of 400."""
+    weights = recurrent(_small(hidden), units)
+    features = np.random.default_rng(0).integers(-4, 7, (10_000, 3))
+    modules = (
+        BinaryPolicy(weights).logits({f"f{index}": part[:, index] for index in range(3)})
+        for part in np.split(features, 25)
+    )
+    expected = np.concatenate(list(modules))
+    found = driver_logits(driver, weights, features, tmp_path, length=400)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    on, expected_on = (np.diff(logits)[:, 0] > 0 for logits in (found, expected))
+    np.testing.assert_array_equal(on, expected_on)
+    alone = driver_logits(driver, weights, features, tmp_path, length=1)
+    assert np.mean(np.abs(alone - expected).max(axis=1) > 1e-3) > 0.9
+
+
+def test_saturated_gates_stay_exact(driver: Path, tmp_path: Path) -> None:
+    weights = recurrent(_small((5,)), 4)
+    assert weights.lstm is not None
+    lstm = dataclasses.replace(weights.lstm, kernel=1000 * weights.lstm.kernel)
+    weights = dataclasses.replace(weights, lstm=lstm)
+    features = np.random.default_rng(0).integers(-4, 7, (1000, 3))
+    expected = BinaryPolicy(weights).logits({f"f{index}": features[:, index] for index in range(3)})
+    np.testing.assert_allclose(driver_logits(driver, weights, features, tmp_path), expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("hidden", [(8, 8), (16, 16, 16), (40, 33)], ids=str)
@@ -86,13 +116,16 @@ def test_uniform_numbers_equal_pythons(driver: Path) -> None:
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_compilers_agree_to_the_last_bit(observations: dict[str, np.ndarray], tmp_path: Path) -> None:
     features = np.stack(list(observations.values()), axis=-1)
-    weights = weights_for(observations)
-    results = {}
+    feed_forward = weights_for(observations)
+    results: dict[tuple[str, tuple[str, ...]], bytes] = {}
     for compiler in COMPILERS:
         # -mfma allows the compiler to fuse multiply-adds.
         for options in (("-O0",), ("-O2",), ("-O3", "-mfma")):
             driver = build([DRIVER], tmp_path / "driver", compiler, *options)
-            results[compiler, options] = driver_logits(driver, weights, features, tmp_path).tobytes()
+            results[compiler, options] = b"".join(
+                driver_logits(driver, weights, features, tmp_path).tobytes()
+                for weights in (feed_forward, recurrent(feed_forward, 16))
+            )
     assert len(set(results.values())) == 1, results.keys()
 
 
@@ -116,7 +149,8 @@ def _forge(blob: bytes, place: int, value: bytes) -> bytes:
     ("place", "value", "problem"),
     [
         (0, b"x", "expected it to begin with `mlgo-net`"),
-        (8, struct.pack("<I", 3), "another format version"),
+        (8, struct.pack("<I", 4), "another format version"),
+        (8, struct.pack("<I", 0), "another format version"),
         (8, struct.pack(">I", 1), "little-endian"),
         (16, struct.pack("<Q", 1 << 40), "truncated"),
         (16, struct.pack("<Q", 40), "longer than its header says"),
@@ -153,6 +187,30 @@ def test_a_margin_in_the_header_is_a_positive_number(driver: Path, tmp_path: Pat
     # Without its margin the file is shorter than its sections.
     path.write_bytes(_forge(blob, 8, struct.pack("<I", 1)))
     assert run_driver(driver, "load", path) != ["good"]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "problem"),
+    [
+        (40, struct.pack("<d", -1.0), "margin"),
+        (48, struct.pack("<I", 0), "recurrent units"),
+        (48, struct.pack("<I", 257), "recurrent units"),
+        (48, struct.pack("<I", 3), "four gates"),
+        (52, struct.pack("<I", 1), "recurrent units"),
+        (28, struct.pack("<I", 1), "recurrent units"),
+        (56, struct.pack("<I", 12), "four gates"),
+    ],
+)
+def test_the_sizes_of_a_recurrent_network_are_checked(
+    driver: Path, tmp_path: Path, place: int, value: bytes, problem: str
+) -> None:
+    path = tmp_path / NATIVE_FILE
+    blob = native_blob(recurrent(_small(), 2))
+    path.write_bytes(blob)
+    assert run_driver(driver, "load", path) == ["good"]
+    path.write_bytes(_forge(blob, place, value))
+    [message] = run_driver(driver, "load", path)
+    assert problem in message
 
 
 def test_logits_do_not_depend_on_the_margin(driver: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The file of a policy network, damage to it, and weights that do not belong together."""
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from compiler_opt.array_files import save_arrays
 from compiler_opt.errors import OutputError, PolicyError
-from compiler_opt.policies.weights import NETWORK_FILE, NetworkWeights
+from compiler_opt.policies.weights import NETWORK_FILE, NetworkWeights, gated_network, mean_network
+from tests.real_observations import recurrent
 
 
 def _weights(seed: int, num_features: int = 5, hidden: tuple[int, ...] = (7, 4)) -> NetworkWeights:
@@ -53,6 +55,38 @@ def test_the_margin_survives_the_disk_and_is_part_of_the_checksum(tmp_path: Path
     assert "| margin | 0.1 |" in weights.card().to_markdown()
 
 
+def test_the_lstm_survives_the_disk_and_is_part_of_the_checksum(tmp_path: Path) -> None:
+    weights = recurrent(_weights(7), 3).with_margin(0.1)
+    weights.save(tmp_path)
+    loaded = NetworkWeights.load(tmp_path)
+    assert loaded.lstm is not None and weights.lstm is not None and loaded.margin == 0.1
+    for name, array in weights.lstm.arrays().items():
+        np.testing.assert_array_equal(loaded.lstm.arrays()[name], array)
+        changed = dataclasses.replace(weights.lstm, **{name: array + np.float32(0.5)})
+        assert dataclasses.replace(weights, lstm=changed).checksum() != weights.checksum()
+    assert loaded.checksum() == weights.checksum() != dataclasses.replace(weights, margin=0.0).checksum()
+    # Versions that do not know LSTMs must not ignore it.
+    assert b'"format": 3' in (tmp_path / NETWORK_FILE).read_bytes()
+    assert "| lstm units | 3 |" in weights.card().to_markdown()
+
+
+def test_an_lstm_that_does_not_fit_is_refused() -> None:
+    good = recurrent(_weights(7), 3)
+    assert good.lstm is not None
+    wide = dataclasses.replace(good.lstm, kernel=np.ones((16, 12), "f4"))
+    with pytest.raises(PolicyError, match="expected an LSTM with 15 inputs, found 16"):
+        dataclasses.replace(good, lstm=wide)
+    with pytest.raises(PolicyError, match=r"expected a kernel of shape \(15, 3\), found \(3, 7\)|expected a kernel"):
+        dataclasses.replace(good, lstm=None)
+
+
+def test_recurrent_networks_are_not_put_side_by_side() -> None:
+    networks = [recurrent(_weights(7), 3), _weights(7)]
+    for combine in (mean_network, lambda both: gated_network(both, "f0", [1.0])):
+        with pytest.raises(PolicyError, match="expected networks without a recurrent layer"):
+            combine(networks)
+
+
 @pytest.mark.parametrize("margin", [-0.1, float("inf"), float("nan")])
 def test_a_margin_is_a_finite_number_of_at_least_zero(margin: float) -> None:
     with pytest.raises(PolicyError, match="margin: expected a finite number of at least 0"):
@@ -80,6 +114,12 @@ def test_a_damaged_file_is_refused(data: st.DataObject) -> None:
 
 
 _GOOD_HEADER: Mapping[str, Any] = {"format": 1, "features": ["a", "b"], "metadata": {"seed": 1}}
+_LSTM = {
+    "lstm_kernel": np.zeros((6, 4), "f4"),
+    "lstm_recurrent_kernel": np.zeros((1, 4), "f4"),
+    "lstm_bias": np.zeros(4, "f4"),
+    "kernel_0": np.ones((1, 3), "f4"),
+}
 _GOOD_ARRAYS = {
     "quantiles_0": np.arange(4.0),
     "quantiles_1": np.arange(3.0),
@@ -106,6 +146,14 @@ _GOOD_ARRAYS = {
         {"features": 5},
         {"format": "x" * 999},
         {"format": 2},
+        {"format": 3},
+        {"format": 3, "margin": 0.0, "lstm_kernel": np.zeros((6, 4), "f4")},
+        {"format": 3, "margin": 0.0, **_LSTM, "lstm_kernel": np.zeros((5, 4), "f4")},
+        {"format": 3, "margin": 0.0, **_LSTM, "lstm_bias": np.zeros(3, "f4")},
+        {"format": 3, "margin": 0.0, **_LSTM, "lstm_bias": np.full(4, np.nan, "f4")},
+        {"format": 3, "margin": 0.0, **_LSTM, "lstm_recurrent_kernel": np.zeros((0, 4), "f4")},
+        {"format": 3, "margin": 0.0, **_LSTM, "lstm_recurrent_kernel": np.zeros((300, 1200), "f4")},
+        {"format": 3, "margin": 0.0, **_LSTM, "lstm_recurrent_kernel": np.zeros(4, "f4")},
         {"format": 2, "margin": "1"},
         {"format": 2, "margin": True},
         {"format": 2, "margin": -1},
@@ -122,7 +170,9 @@ _GOOD_ARRAYS = {
 )
 def test_a_file_with_wrong_values_is_refused(header: dict[str, Any], tmp_path: Path) -> None:
     """On loading, not half-way through an evaluation."""
-    arrays = {**_GOOD_ARRAYS, **{name: header.pop(name) for name in list(header) if name in _GOOD_ARRAYS}}
+    given = {name: value for name, value in header.items() if isinstance(value, np.ndarray)}
+    arrays = {**_GOOD_ARRAYS, **given}
+    header = {name: value for name, value in header.items() if name not in given}
     text = json.dumps({**_GOOD_HEADER, **header})
     save_arrays(tmp_path / NETWORK_FILE, {**arrays, "header": np.frombuffer(text.encode(), np.uint8)})
     with pytest.raises(PolicyError) as error:
@@ -130,9 +180,14 @@ def test_a_file_with_wrong_values_is_refused(header: dict[str, Any], tmp_path: P
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
 
 
-def test_the_undamaged_file_is_loaded(tmp_path: Path) -> None:
-    header = {"header": np.frombuffer(json.dumps(_GOOD_HEADER).encode(), np.uint8)}
-    save_arrays(tmp_path / NETWORK_FILE, {**_GOOD_ARRAYS, **header})
+@pytest.mark.parametrize(
+    ("values", "arrays"), [({}, _GOOD_ARRAYS), ({"format": 3, "margin": 0.0}, {**_GOOD_ARRAYS, **_LSTM})]
+)
+def test_the_undamaged_file_is_loaded(
+    values: Mapping[str, Any], arrays: Mapping[str, np.ndarray], tmp_path: Path
+) -> None:
+    header = {"header": np.frombuffer(json.dumps({**_GOOD_HEADER, **values}).encode(), np.uint8)}
+    save_arrays(tmp_path / NETWORK_FILE, {**arrays, **header})
     assert NetworkWeights.load(tmp_path).features == ("a", "b")
 
 

@@ -22,7 +22,7 @@ from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.trace_files import Trace, TraceWriter
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.heads.categorical import BinaryHead
-from compiler_opt.spaces.heads.networks import RANKS
+from compiler_opt.spaces.heads.networks import FIRST, RANKS
 from compiler_opt.tensor_spec import TensorSpec
 
 CONFIG = BehavioralCloningConfig(batch_size=64, num_epochs=20, learning_rate=1e-2, seed=3)
@@ -194,6 +194,23 @@ def test_a_long_trace_is_sampled(tmp_path: Path) -> None:
     assert 320 < len(training) + len(held_out) < 480
     sides = [costs(part) for part in (training, held_out)]
     assert not sides[0] & sides[1]
+
+
+def test_a_recurrent_network_gets_whole_modules(tmp_path: Path) -> None:
+    trace = write(tmp_path / "trace", 60)
+    for max_decisions in (400, 10_000):
+        config = dataclasses.replace(CONFIG, max_decisions=max_decisions)
+        parts = load_examples(trace, kind("cost"), config, is_recurrent=True)
+        modules = 0
+        for part in parts:
+            found = np.rint(100 * part.observations[RANKS][:, -1]).astype(int) - 1
+            starts = np.flatnonzero(part.observations[FIRST])
+            assert starts[0] == 0 and len(set(found[starts])) == len(starts)
+            for module in np.split(found, starts[1:]):
+                assert set(module) == {len(module) - 1}
+            modules += len(starts)
+        assert modules == 60 if max_decisions == 10_000 else 5 < modules < 35
+    assert FIRST not in load_examples(trace, kind("cost"), CONFIG)[0].observations
 
 
 def test_traces_that_cannot_be_cloned_are_refused(tmp_path: Path) -> None:

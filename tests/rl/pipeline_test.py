@@ -9,6 +9,7 @@ import pytest
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import probe
+from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import TrainingConfig
@@ -61,3 +62,21 @@ def test_one_seed_for_all_steps() -> None:
     settings = PipelineSettings().with_seed(7)
     assert (settings.cloning.seed, settings.training.seed) == (7, 7)
     assert dataclasses.replace(settings.training, seed=1) == TrainingConfig()
+
+
+@pytest.mark.parametrize(
+    ("problem", "algorithm", "words"),
+    [
+        ("inlining", "flips", "expected 0 with train_eval.algorithm = 'flips', which learns from single decisions"),
+        ("inlining", "bc_max", "expected 0 with train_eval.algorithm = 'bc_max'"),
+        ("regalloc_priority", "ppo", "expected 0 for regalloc_priority, found 8; only policies with binary actions"),
+    ],
+)
+def test_a_recurrent_network_is_refused_where_nothing_can_train_it(
+    problem: str, algorithm: str, words: str, tmp_path: Path
+) -> None:
+    settings = PipelineSettings(network=NetworkConfig(lstm_units=8), training=TrainingConfig(algorithm=algorithm))
+    corpus = Corpus(tmp_path, ())
+    with pytest.raises(ConfigError, match=f"network.lstm_units: {words}"):
+        pipeline.train(tmp_path / "run", corpus, problems.load(problem), probe("clang-22"), settings)
+    assert not (tmp_path / "run").exists()

@@ -10,10 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler_opt.errors import PolicyError
+from compiler_opt.llvm import ir2vec
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.policy import uniforms
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.problems import problem as problems
+from compiler_opt.spaces.binary import Binary, BinaryPolicy
+from compiler_opt.spaces.distributions import bernoulli_log_probs
 from compiler_opt.tensor_spec import TensorSpec
+from tests.real_observations import recurrent
 
 _INT64 = np.dtype("i8")
 _ADVICE = TensorSpec("inlining_decision", _INT64, (1,))
@@ -118,3 +123,56 @@ def test_a_feature_that_the_compiler_lacks_is_named() -> None:
     policy = BinaryPolicy(_weights(1))
     with pytest.raises(PolicyError, match=r"does not send: f3, f4;"):
         policy.start(_header(("f0", "f1", "f2")), seed=0)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_recurrent_policy_decides_a_module_in_order(temperature: float) -> None:
+    """One decision at a time as all at once; and each compilation begins anew."""
+    weights = recurrent(_weights(4), 6)
+    values = np.random.default_rng(1).integers(-9, 9, (300, 5))
+    features = {f"f{index}": values[:, index] for index in range(5)}
+    # About half of the decisions are taken either way.
+    weights.biases[-1][1] -= np.median(np.diff(BinaryPolicy(weights).logits(features)))
+    policy = BinaryPolicy(weights, temperature=temperature)
+    logits = policy.logits(features).astype(np.float64)
+    difference = logits[:, 1] - logits[:, 0]
+    for _ in range(2):
+        decider = policy.start(_header(weights.features), seed=2)
+        advice = np.array([decider(row.tobytes()) for row in values])
+        if temperature:
+            draw = uniforms(2)
+            np.testing.assert_array_equal(advice, np.array([draw() for _ in values]) < 1 / (1 + np.exp(-difference)))
+            log_probs = decider.log_probs()
+            assert log_probs is not None
+            np.testing.assert_allclose(log_probs, bernoulli_log_probs(advice, difference), atol=1e-4)
+        else:
+            np.testing.assert_array_equal(advice, difference > 0)
+    assert 30 < advice.sum() < 270
+    alone = np.concatenate([policy.logits({f"f{i}": row[i : i + 1] for i in range(5)}) for row in values])
+    assert np.mean((alone[:, 1] > alone[:, 0]) != (difference > 0)) > 0.02
+
+
+def test_a_recurrent_policy_has_our_forms_only() -> None:
+    assert Binary().formats(recurrent(_weights(1), 2)) == ("native", "cpp")
+    with pytest.raises(PolicyError, match="expected a network without a recurrent layer, found an LSTM"):
+        problems.load("regalloc_priority").policy(recurrent(_weights(1), 2))
+
+
+def test_a_recurrent_policy_may_observe_embeddings() -> None:
+    names = (f"{ir2vec.TENSORS[0]}_0", f"{ir2vec.TENSORS[0]}_1", "f2")
+    weights = dataclasses.replace(recurrent(_weights(4, num_features=3), 6), features=names)
+    dtypes: tuple[np.dtype, ...] = (np.dtype("f4"), np.dtype("f4"), _INT64)
+    header = Header(tuple(TensorSpec(name, dtype, (1,)) for name, dtype in zip(names, dtypes, strict=True)), _ADVICE)
+    values = np.zeros(200, [(name, dtype) for name, dtype in zip(names, dtypes, strict=True)])
+    for name in names:
+        values[name] = np.random.default_rng(len(name)).integers(-20, 100, 200)
+    features = {name: values[name] for name in names}
+    weights.biases[-1][1] -= np.median(np.diff(BinaryPolicy(weights).logits(features)))
+    policy = BinaryPolicy(weights)
+    decider = policy.start(header, seed=2)
+    expected = np.diff(policy.logits(features))[:, 0]
+    found = np.array([decider(row.tobytes()) for row in values])
+    clear = np.abs(expected) > 1e-4
+    np.testing.assert_array_equal(found[clear], expected[clear] > 0)
+    assert 20 < found.sum() < 180
+    assert Binary().formats(weights) == ()

@@ -68,7 +68,7 @@ class DevelopmentBackend(Backend):
                     "use the backend auto"
                 )
             return functools.partial(_compile, compilation, policy, None)
-        check_no_margin(policy)
+        check_representable(policy)
         if not (isinstance(policy, LearnedPolicy) and policy.runs_in_development_mode):
             raise PolicyError(f"policy {policy.name!r} cannot decide as a TFLite model; use the backend auto")
         assert support.advice is not None
@@ -81,8 +81,13 @@ class DevelopmentBackend(Backend):
         return functools.partial(_compile, compilation, policy, model)
 
 
-def check_no_margin(policy: Policy) -> None:
-    """Raises PolicyError if the policy needs the default decision, which a TFLite model cannot ask for."""
+def check_representable(policy: Policy) -> None:
+    """Raises PolicyError if the policy needs the default or earlier decisions, which a TFLite model does not get."""
+    if isinstance(policy, LearnedPolicy) and policy.weights.is_recurrent:
+        raise PolicyError(
+            f"policy {policy.name!r}: has a recurrent layer (LSTM), but LLVM does not tell a TFLite model where a "
+            "module begins; use the backend auto, or a policy that was trained with network.lstm_units = 0"
+        )
     if policy.needs_default and isinstance(policy, LearnedPolicy):
         raise PolicyError(
             f"policy {policy.name!r}: has the margin {policy.weights.margin:g}, but a TFLite model cannot take the "

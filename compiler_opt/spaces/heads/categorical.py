@@ -39,8 +39,11 @@ class CategoricalHead(Head):
         return np.ones((len(next(iter(observations.values()))), self.num_actions), bool)
 
     def logits(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Logits in numpy as the policy will decide, `[N, A]` float64; minus infinity for illegal actions."""
-        return outputs(weights, observations[networks.RANKS]).astype(np.float64)
+        """Logits in numpy as the policy will decide, `[N, A]` float64; minus infinity for illegal actions.
+
+        Of a recurrent network, the observations are whole modules, and `FIRST` says where each begins.
+        """
+        return outputs(weights, observations[networks.RANKS], observations.get(networks.FIRST)).astype(np.float64)
 
     def actions(self, advice: np.ndarray) -> np.ndarray:
         if len(advice) and (advice.min() < 0 or advice.max() >= self.num_actions):

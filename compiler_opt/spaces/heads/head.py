@@ -7,6 +7,8 @@ Legend: N decisions, F features that the network sees.
     actor = head.actor(action_name, config, seed)             # the policy network
     log_probs, entropy = head.evaluate_actions(head.to_weights(actor), observations, actions)
 
+A recurrent actor's observations are pieces of modules, see `networks.RankActor`.
+
 An *observation* is the input of the trained network: arrays by name. An *action* is what the network learns to choose,
 *advice* what the compiler receives: for a choice they are the same, a real number is quantized.
 """
@@ -24,6 +26,7 @@ from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
+from compiler_opt.policies.lstm import LSTM
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder
@@ -119,14 +122,23 @@ class Head(abc.ABC):
         """The value network, see `networks.critic_network`."""
         return networks.critic_network(self.observation_spec(), self.encoding(), config, seed)
 
-    def to_weights(self, actor: network.DistributionNetwork) -> NetworkWeights:
-        """The actor's current weights, in the form that decides."""
-        variables = [variable.numpy() for variable in actor.trainable_weights]
-        return NetworkWeights(self.features, self.quantiles, tuple(variables[0::2]), tuple(variables[1::2]), {})
+    def to_weights(
+        self, actor: network.DistributionNetwork, values: Sequence[np.ndarray] | None = None
+    ) -> NetworkWeights:
+        """An actor's weights in the form that decides: its current ones, or other values of its trainable weights."""
+        values = [variable.numpy() for variable in actor.trainable_weights] if values is None else list(values)
+        # Dense layers have two variables each; an LSTM has three, and comes first.
+        lstm = LSTM(*values[:3]) if len(values) % 2 else None
+        dense = values[3:] if lstm is not None else values
+        return NetworkWeights(
+            self.features, self.quantiles, tuple(dense[0::2]), tuple(dense[1::2]), metadata={}, lstm=lstm
+        )
 
     def from_weights(self, weights: NetworkWeights, action_name: str) -> network.DistributionNetwork:
         """An actor with these weights."""
-        actor = self.actor(action_name, NetworkConfig(tuple(len(bias) for bias in weights.biases[:-1])), seed=0)
+        units = 0 if weights.lstm is None else weights.lstm.units
+        config = NetworkConfig(tuple(len(bias) for bias in weights.biases[:-1]), lstm_units=units)
+        actor = self.actor(action_name, config, seed=0)
         networks.assign(actor, weights)
         return actor
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
+from tf_agents.keras_layers import dynamic_unroll_layer
 from tf_agents.networks import network, value_network
 from tf_agents.specs import distribution_spec, tensor_spec
 
@@ -41,6 +42,10 @@ TENSORFLOW = Arrays(
 RANKS, LEGAL = "quantile_ranks", "legal"
 """Keys of observations: `[..., F]`, or of candidates `[..., C, F]` with `[..., C]`, 1 for legal candidates."""
 
+FIRST, STATE = "is_first", "lstm_state"
+"""Further keys for recurrent networks: `[...]`, 1 for a module's first decision, and `[..., 2 U]`, see `policies.lstm`,
+the state before the decision, of which only those that begin a piece are read."""
+
 
 class RankTable:
     """Quantile ranks in TensorFlow, the same as `QuantileEncoder.ranks`, of features of one type."""
@@ -66,6 +71,11 @@ class RankActor(network.DistributionNetwork):
     """Dense rectified layers over quantile ranks `[..., F]`, a linear layer, and a distribution of its outputs.
 
     `distribution` makes the distribution, described by `spec`, from outputs `[..., num_outputs]` and the observation.
+
+    With `config.lstm_units`, an LSTM comes first. Its observations are *pieces* of `config.lstm_steps` consecutive
+    decisions each (or one piece of fewer), laid end to end: so agents see decisions, which they may weight one by one,
+    and need not know of sequences. A piece begins with its `STATE`, or with zeros where `FIRST` says that a module
+    begins, as it may within a piece, too. (TF-Agents' `LSTMEncodingNetwork` is the same layer without a seed.)
     """
 
     def __init__(
@@ -77,10 +87,20 @@ class RankActor(network.DistributionNetwork):
         distribution: Callable[[tf.Tensor, Mapping[str, tf.Tensor]], tfp.distributions.Distribution],
         seed: int,
     ):
-        super().__init__(input_tensor_spec=observation, state_spec=(), output_spec=spec, name="actor")
-        # Keras ignores TensorFlow's global seed, so each layer gets one of its own.
+        super().__init__(
+            input_tensor_spec={**observation, **_recurrent_spec(config)}, state_spec=(), output_spec=spec, name="actor"
+        )
         # Keras ignores TensorFlow's global seed, so each layer gets one of its own.
         units = config.fc_layer_params
+        self._steps = config.lstm_steps
+        self._lstm: Any = None
+        if config.lstm_units:
+            cell = tf.keras.layers.LSTMCell(
+                config.lstm_units,
+                kernel_initializer=tf.keras.initializers.GlorotUniform(seed + len(units) + 1),
+                recurrent_initializer=tf.keras.initializers.Orthogonal(seed=seed + len(units) + 2),
+            )
+            self._lstm = dynamic_unroll_layer.DynamicUnroll(cell)
         *hidden, last = (tf.keras.initializers.GlorotUniform(seed + layer) for layer in range(len(units) + 1))
         self._hidden = [
             tf.keras.layers.Dense(count, activation="relu", kernel_initializer=initializer)
@@ -91,8 +111,28 @@ class RankActor(network.DistributionNetwork):
         self.create_variables()
 
     def outputs(self, ranks: tf.Tensor) -> tf.Tensor:
-        """`[..., F]` to `[..., num_outputs]`."""
-        activations = expanded(ranks)
+        """`[..., F]` to `[..., num_outputs]`, without an LSTM."""
+        assert self._lstm is None
+        return self._dense(expanded(ranks))
+
+    def _remembered(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """The LSTM's outputs, `[..., U]`."""
+        inputs = expanded(observation[RANKS])
+        shape = tf.shape(inputs)[:-1]
+        steps = tf.minimum(self._steps, tf.reduce_prod(shape))
+
+        def in_pieces(values: tf.Tensor, *elements: int) -> tf.Tensor:
+            return tf.reshape(values, [-1, steps, *elements])
+
+        states = in_pieces(observation[STATE], observation[STATE].shape[-1])
+        remembered, _ = self._lstm(
+            in_pieces(inputs, inputs.shape[-1]),
+            initial_state=tf.split(states[:, 0], 2, axis=-1),
+            reset_mask=in_pieces(observation[FIRST]) > 0,
+        )
+        return tf.reshape(remembered, tf.concat([shape, [remembered.shape[-1]]], 0))
+
+    def _dense(self, activations: tf.Tensor) -> tf.Tensor:
         for layer in self._hidden:
             activations = layer(activations)
         return self._last(activations)
@@ -101,7 +141,18 @@ class RankActor(network.DistributionNetwork):
         self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False, mask: Any = None
     ) -> tuple[Any, Any]:
         del step_type, training, mask
-        return self._distribution(self.outputs(observation[RANKS]), observation), network_state
+        activations = expanded(observation[RANKS]) if self._lstm is None else self._remembered(observation)
+        return self._distribution(self._dense(activations), observation), network_state
+
+
+def _recurrent_spec(config: NetworkConfig) -> dict[str, tf.TensorSpec]:
+    """What the observations of a recurrent network have besides."""
+    if not config.lstm_units:
+        return {}
+    return {
+        FIRST: tf.TensorSpec((), tf.float32, FIRST),
+        STATE: tf.TensorSpec((2 * config.lstm_units,), tf.float32, STATE),
+    }
 
 
 def categorical_actor(
@@ -164,15 +215,27 @@ class MeanOfLegal(tf.keras.layers.Layer):
         return total / tf.maximum(tf.reduce_sum(legal, axis=-2), 1)
 
 
+class _Critic(value_network.ValueNetwork):
+    """A value network that ignores what only recurrent actors observe."""
+
+    def call(
+        self, observation: Any, step_type: Any = None, network_state: Any = (), training: bool = False
+    ) -> tuple[Any, Any]:
+        seen = {name: observation[name] for name in self.input_tensor_spec}
+        value: tuple[Any, Any] = super().call(seen, step_type, network_state, training)
+        return value
+
+
 def critic_network(
     observation: Mapping[str, tf.TensorSpec], inputs: tf.keras.layers.Layer, config: NetworkConfig, seed: int
 ) -> value_network.ValueNetwork:
     """The expected return of an observation, which `inputs` encodes as one vector.
 
-    Only advantages that use a value network need it; it is never exported.
+    It sees one decision, also where the policy remembers earlier ones. Only advantages that use a value network need
+    it; it is never exported.
     """
     tf.random.set_seed(seed + 1)
-    critic = value_network.ValueNetwork(
+    critic = _Critic(
         observation, preprocessing_combiner=inputs, fc_layer_params=config.value_fc_layer_params, name="critic"
     )
     critic.create_variables()
@@ -218,12 +281,13 @@ def assign(actor: network.DistributionNetwork, weights: NetworkWeights) -> None:
       PolicyError: the shapes differ.
     """
     variables = actor.trainable_weights
-    values = [value for layer in zip(weights.kernels, weights.biases, strict=True) for value in layer]
+    values = [] if weights.lstm is None else list(weights.lstm.arrays().values())
+    values += [value for layer in zip(weights.kernels, weights.biases, strict=True) for value in layer]
     found, expected = [value.shape for value in values], [tuple(variable.shape) for variable in variables]
     if found != expected:
         raise PolicyError(
-            f"policy network: expected layers of shapes {expected} (see network.fc_layer_params), found {found}; "
-            "use the configuration that the policy was trained with"
+            f"policy network: expected layers of shapes {expected} (see network.fc_layer_params and "
+            f"network.lstm_units), found {found}; use the configuration that the policy was trained with"
         )
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)

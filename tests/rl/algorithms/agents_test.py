@@ -15,6 +15,7 @@ from tests import programs
 from tests.small_corpus import make_busy_corpus, make_small_corpus
 
 _INLINING, _EVICTION, _PRIORITY = "inlining", "regalloc_eviction", "regalloc_priority"
+_RECURRENT = ("network.lstm_units=8", "network.lstm_steps=8")
 _DOUBLE = ("dqn.discount=0.9", "dqn.double=True")
 
 
@@ -79,6 +80,9 @@ def _slow(*values: object) -> object:
         _slow(_INLINING, "es", ("train_eval.rollouts_per_module=4", "es.optimizer='trust_region'"), "directions"),
         _slow(_PRIORITY, "ppo", ("ppo.kl_target=0.01",), "kl_weight"),
         _slow(_INLINING, "ppo", ("novelty.weight=0.5",), "novelty"),
+        _slow(_INLINING, "ppo", (*_RECURRENT, "ppo.max_decisions=20"), "loss"),
+        _slow(_INLINING, "dqn", (*_RECURRENT, *_DOUBLE, "dqn.steps=10", "dqn.max_decisions=30"), "loss"),
+        _slow(_INLINING, "es", (*_RECURRENT, "es.noise=0.5"), "gradient_norm"),
     ],
     indirect=["runs"],
 )
@@ -100,6 +104,7 @@ def test_it_trains_and_resumes(
     again = NetworkWeights.load(root / "policy")
     for one, other in zip(whole.kernels, again.kernels, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert (whole.lstm is not None) == ("network.lstm_units=8" in bindings)
     last = json.loads((root / "history.jsonl").read_text().splitlines()[-1])
     assert last[metric] == pytest.approx(entries[-1][metric], rel=1e-4)
     assert last["reward_mean"] == pytest.approx(entries[-1]["reward_mean"])

@@ -19,6 +19,10 @@ from compiler_opt.tools import gin_settings
         ("es.optimiser = 'adam'", "optimiser"),
         ("es.optimizer = 'sgd'", "optimizer: expected 'plain', 'momentum', 'adam' or 'trust_region', found 'sgd'"),
         ("es.noise = -1", "noise: expected a number over 0, found -1"),
+        ("network.lstm_units = 257", "lstm_units: expected 0 to 256, found 257"),
+        ("network.lstm_units = -1", "lstm_units: expected 0 to 256, found -1"),
+        ("network.lstm_steps = 0", "lstm_steps: expected 1 to 1024, found 0"),
+        ("network.lstm_layers = 1", "lstm_layers"),
         ("ppo.kl_target = -0.1", "kl_target: expected at least 0, found -0.1"),
     ],
 )

@@ -75,4 +75,4 @@ def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     return DQN(context, config, advantages)
 
 
-ALGORITHM = AlgorithmEntry({"dqn": DQNConfig, "advantages": AdvantagesConfig}, build)
+ALGORITHM = AlgorithmEntry({"dqn": DQNConfig, "advantages": AdvantagesConfig}, build, takes_recurrence=True)

@@ -1,6 +1,6 @@
 """DQN and double DQN by TF-Agents: rollouts that explore, a replay of their decisions, and a target network.
 
-Legend: N decisions, A actions, B decisions of a minibatch.
+Legend: N decisions, A actions, B decisions of a minibatch: of a recurrent network, those of pieces (`rl.pieces`).
 
     sample actions from softmax(Q / temperature)                     # TF-Agents' Boltzmann policy, shipped as a network
     remember the latest decisions
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tf_agents.agents.dqn import dqn_agent
-from tf_agents.networks import network as networks
+from tf_agents.networks import network as tf_agents_network
 from tf_agents.trajectories import policy_step, trajectory
 from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
@@ -28,16 +28,18 @@ from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.dqn import DQNConfig
 from compiler_opt.rl.learning import AveragedWeights, correlation
+from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.replay import Replay
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.categorical import CategoricalHead
 
 
-class QNetwork(networks.Network):
+class QNetwork(tf_agents_network.Network):
     """The logits of an actor as the values of actions, `[..., A]`; those of illegal actions are lowest by far."""
 
-    def __init__(self, observation: Mapping[str, tf.TensorSpec], actor: networks.DistributionNetwork):
+    def __init__(self, observation: Mapping[str, tf.TensorSpec], actor: tf_agents_network.DistributionNetwork):
         super().__init__(input_tensor_spec=observation, state_spec=(), name="q_network")
         self._actor = actor
 
@@ -71,8 +73,9 @@ class DQNLearner:
         """
         self._head = head
         self._config = config
-        action, observation = head.action_spec(action_name), head.observation_spec()
+        self._network = network
         self.actor, target = (head.actor(action_name, network, seed) for _ in range(2))
+        action, observation = head.action_spec(action_name), self.actor.input_tensor_spec
         self._temperature = tf.Variable(config.first_temperature, trainable=False, name="temperature")
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
         agent_class = dqn_agent.DdqnAgent if config.double else dqn_agent.DqnAgent
@@ -143,19 +146,23 @@ class DQNLearner:
         if not len(decisions):
             return {}
         config, losses = self._config, []
+        weights = self.weights()
+        pieces = cut(weights, decisions.observations, self._network, rng)
+        # Nothing is observed after the end; whatever stands there has no weight.
+        later = pieces.following(weights, decisions.observations) if config.discount else pieces
         for _ in range(config.steps):
-            indices = rng.integers(len(decisions), size=config.minibatch_size)
-            part = decisions.take(indices)
+            indices = rng.integers(len(pieces), size=pieces_per_step(config.minibatch_size, self._network))
+            part, following = pieces.take(decisions, indices), later.take(decisions, indices)
             ends = part.is_last | (config.discount == 0)
-            # Nothing is observed after the end; whatever stands there has no weight.
-            following = decisions.take(np.where(ends, indices, indices + 1))
             loss = self._train(
                 dict(part.observations), part.actions, part.advantages, dict(following.observations), ends, part.weights
             )
             losses.append(float(loss))
         self.average.add()
         exploring = self.weights().scaled(1 / self.temperature)
-        _, entropy = self._head.evaluate_actions(exploring, part.observations, part.actions)
+        # A recurrent network decides whole rollouts.
+        sample = decisions if self._network.lstm_units else part
+        _, entropy = self._head.evaluate_actions(exploring, sample.observations, sample.actions)
         return {"loss": float(np.mean(losses)), "entropy": float(np.mean(entropy))}
 
     def _train_step(
@@ -200,7 +207,9 @@ class DQN(Algorithm):
         self._sampler = DecisionSampler(context, advantages, config.project_balance)
         start = context.warm_start_weights()
         self._learner = DQNLearner(head, context.action_name, context.network, config, seed, start)
-        self._replay = Replay(context.root_dir / "replay", Batch.empty(head).rows(), config.max_decisions)
+        self._replay = Replay(
+            context.root_dir / "replay", Batch.empty(head, context.network).rows(), config.max_decisions
+        )
         self._num_updates = 0
 
     def collection_policy(self) -> CollectionPolicy:
@@ -213,11 +222,18 @@ class DQN(Algorithm):
         self._replay.add(self._num_updates, batch.sample_rollouts(self._config.max_decisions, rng).rows())
         self._learner.set_progress(progress, self._sampler.learning_rate_share(progress))
         return {
-            **self._learner.update(Batch.from_rows(self._replay.rows()), rng),
+            **self._learner.update(self._remembered(), rng),
             "value_correlation": value_correlation,
             "replayed_decisions": float(len(self._replay)),
             "temperature": self._learner.temperature,
         }
+
+    def _remembered(self) -> Batch:
+        batch = Batch.from_rows(self._replay.rows())
+        if networks.FIRST in batch.observations and len(batch):
+            # The oldest rollout may have lost its beginning; a recurrent network starts where the rest does.
+            batch.observations[networks.FIRST][0] = 1
+        return batch
 
     def policy(self) -> NetworkWeights:
         return self._learner.average.weights()

@@ -72,4 +72,4 @@ def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     return ES(context, config)
 
 
-ALGORITHM = AlgorithmEntry({"es": ESConfig}, build)
+ALGORITHM = AlgorithmEntry({"es": ESConfig}, build, takes_recurrence=True)

@@ -13,7 +13,6 @@ Reinforcement Learning*, 2017, for mirrored sampling and Adam; Wierstra et al., 
 for ranks.
 """
 
-import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -84,9 +83,7 @@ class WeightSearch:
         """The weights, moved along a direction `[D]` by the noise."""
         values = self._values()
         parts = self._parts(self._config.noise * direction)
-        moved = [value + part for value, part in zip(values, parts, strict=True)]
-        weights = self._head.to_weights(self._actor)
-        return dataclasses.replace(weights, kernels=tuple(moved[0::2]), biases=tuple(moved[1::2]))
+        return self._head.to_weights(self._actor, [value + part for value, part in zip(values, parts, strict=True)])
 
     def probe(self) -> np.ndarray | None:
         """A direction `[D]` along which the weights move by the last step, if its gain shall be judged."""

@@ -3,6 +3,7 @@
 import dataclasses
 
 from compiler_opt.collect.advantages import AdvantagesConfig
+from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
 from compiler_opt.rl.config import NoveltyConfig, check_novelty, check_range, check_rollouts, check_value_network
 from compiler_opt.rl.training_context import TrainingContext
@@ -60,6 +61,11 @@ def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     config, advantages = configs.get(PPOConfig), configs.get(AdvantagesConfig).build()
     check_value_network(advantages, "ppo.value_pred_loss_coef", config.value_pred_loss_coef)
     check_rollouts(context.config, advantages)
+    if config.kl_to_start and context.network.lstm_units:
+        raise ConfigError(
+            f"ppo.kl_to_start: expected 0 with network.lstm_units = {context.network.lstm_units}, found "
+            f"{config.kl_to_start:g}: the policy to start from remembers other things than the one that learns"
+        )
     novelty = configs.get(NoveltyConfig)
     check_novelty(novelty, advantages)
     from compiler_opt.rl.algorithms.ppo.algorithm import PPO
@@ -67,4 +73,6 @@ def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     return PPO(context, config, advantages, novelty)
 
 
-ALGORITHM = AlgorithmEntry({"ppo": PPOConfig, "advantages": AdvantagesConfig, "novelty": NoveltyConfig}, build)
+ALGORITHM = AlgorithmEntry(
+    {"ppo": PPOConfig, "advantages": AdvantagesConfig, "novelty": NoveltyConfig}, build, takes_recurrence=True
+)

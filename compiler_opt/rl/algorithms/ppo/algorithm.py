@@ -3,7 +3,10 @@
 Legend: N decisions of an iteration.
 
 Each decision is a sequence of length 1 (`[N, 1]`): `collect.advantages` assigns credit to decisions, so there is no
-discounting over time. Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
+discounting over time. A recurrent network learns from pieces of rollouts (`rl.pieces`), and computes log probabilities
+from the states before them; to the agent, these are single decisions, too.
+
+Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
 
 The losses are the agent's (`get_loss` of `PPOClipAgent` or `PPOKLPenaltyAgent`), the gradient step is ours: the agent's
 own would centre and scale the advantages of each minibatch, and leave out decisions whose advantage and return are 0.
@@ -30,6 +33,7 @@ from compiler_opt.rl.algorithms.ppo import PPOConfig
 from compiler_opt.rl.config import NoveltyConfig
 from compiler_opt.rl.learning import AveragedWeights
 from compiler_opt.rl.novelty import Novelty
+from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads import networks
@@ -67,6 +71,7 @@ class PPOLearner:
         """
         self._head = head
         self._config = config
+        self._network = network
         action = head.action_spec(action_name)
         self.actor = head.actor(action_name, network, seed)
         if not config.value_pred_loss_coef:
@@ -80,7 +85,7 @@ class PPOLearner:
             specific, agent_class = {**_KL_PENALTY, "adaptive_kl_target": config.kl_target}, PPOKLPenaltyAgent
             self._before = head.actor(action_name, network, seed)
         self.agent = agent_class(
-            ts.time_step_spec(head.observation_spec()),
+            ts.time_step_spec(self.actor.input_tensor_spec),
             action,
             optimizer=self.optimizer,
             actor_net=self.actor,
@@ -148,16 +153,19 @@ class PPOLearner:
             return {}
         if self._before is not None:
             networks.assign(self._before, self.weights())
-        visited = min(config.max_decisions, len(batch))
-        size = min(config.minibatch_size, visited)
+        pieces = cut(self.weights(), batch.observations, self._network, rng)
+        visited = min(pieces_per_step(config.max_decisions, self._network), len(pieces))
+        size = min(pieces_per_step(config.minibatch_size, self._network), visited)
         steps: list[dict[str, float]] = []
-        for order in epochs(len(batch), visited, config.num_epochs, rng):
+        for order in epochs(len(pieces), visited, config.num_epochs, rng):
             # Drops the incomplete last minibatch; reshuffling varies what is dropped.
             for start in range(0, visited - size + 1, size):
-                steps.append(self._step(batch.take(order[start : start + size])))
+                steps.append(self._step(pieces.take(batch, order[start : start + size])))
         self.average.add()
         means = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
-        metrics = {**means, "gradient_steps": len(steps), **self._movement(batch.sample(_MOVEMENT_SAMPLE, rng))}
+        # A recurrent network decides whole rollouts.
+        moved = batch if self._network.lstm_units else batch.sample(_MOVEMENT_SAMPLE, rng)
+        metrics = {**means, "gradient_steps": len(steps), **self._movement(moved)}
         if self._before is not None:
             metrics["kl_weight"] = float(self.agent.update_adaptive_kl_beta(tf.constant(metrics["kl"], tf.float32)))
         return metrics
@@ -174,7 +182,10 @@ class PPOLearner:
         return {name: float(value) for name, value in self._train(columns).items()}
 
     def gradients(self, batch: Batch) -> list[np.ndarray]:
-        """The gradient of the loss by each variable of the policy network, of all decisions as one minibatch."""
+        """The gradient of the loss by each variable of the policy network, of all decisions as one minibatch.
+
+        Of a recurrent network, they are pieces, see `Pieces.take`.
+        """
         _, gradients, _ = self._losses_and_gradients(self._columns(batch))
         return [gradient.numpy() for gradient in gradients[: len(self.actor.trainable_weights)]]
 

@@ -54,4 +54,4 @@ def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     return Reinforce(context, config, advantages)
 
 
-ALGORITHM = AlgorithmEntry({"reinforce": ReinforceConfig, "advantages": AdvantagesConfig}, build)
+ALGORITHM = AlgorithmEntry({"reinforce": ReinforceConfig, "advantages": AdvantagesConfig}, build, takes_recurrence=True)

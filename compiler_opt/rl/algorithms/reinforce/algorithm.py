@@ -22,6 +22,7 @@ from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.reinforce import ReinforceConfig
 from compiler_opt.rl.learning import AveragedWeights
+from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.head import Head
@@ -46,8 +47,9 @@ class ReinforceLearner:
         """Begins with random weights; `uses_value_network`: whether its predictions are subtracted from returns."""
         self._head = head
         self._config = config
-        action, observation = head.action_spec(action_name), head.observation_spec()
+        self._network = network
         self.actor = head.actor(action_name, network, seed)
+        action, observation = head.action_spec(action_name), self.actor.input_tensor_spec
         critic = head.critic(network, seed) if uses_value_network else None
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
         self.agent = reinforce_agent.ReinforceAgent(
@@ -102,10 +104,11 @@ class ReinforceLearner:
         """
         if not len(batch):
             return {}
-        num_steps = -(-len(batch) // self._config.minibatch_size)
+        pieces = cut(self.weights(), batch.observations, self._network, rng)
+        num_steps = -(-len(pieces) // pieces_per_step(self._config.minibatch_size, self._network))
         losses = []
-        for indices in np.array_split(rng.permutation(len(batch)), num_steps):
-            part = batch.take(indices)
+        for indices in np.array_split(rng.permutation(len(pieces)), num_steps):
+            part = pieces.take(batch, indices)
             observations = {name: tf.constant(values) for name, values in part.observations.items()}
             actions = tf.constant(part.actions, self.agent.action_spec.dtype)
             losses.append(float(self._train(observations, actions, part.advantages, part.weights)))
