@@ -70,7 +70,8 @@ def commands_of_database(path: Path) -> list[CompileCommand]:
         # Relative directories are relative to the database.
         directory = path.parent.absolute() / checked_path(entry.directory or ".", f"{where}: 'directory'")
         arguments = tuple(response_files.expand(_arguments_of(entry, where), directory, where))
-        output = entry.output if entry.output is not None else _output_of(file, arguments)
+        # CMake 3.31 writes 'output' relative to another folder than the command is run in, so the command is believed.
+        output = _output_of(file, arguments) or entry.output
         if output is not None:
             object_path = normal(directory / checked_path(output, f"{where}: the object"))
             commands.append(CompileCommand(directory, file, arguments, object_path))

@@ -27,6 +27,8 @@ def test_forms_of_entries(tmp_path: Path) -> None:
         {"directory": "rel", "file": "f.c", "command": "clang -c f.c -o f.o"},
         {"directory": "/b", "file": "g.c", "command": "clang -o first.o --compile g.c --output=g.o"},
         {"directory": "/b", "file": "h.c", "command": "clang -c -S h.c -o h.s"},
+        # As by CMake 3.31.
+        {"directory": "/b/sub", "file": "j.c", "output": "sub/j.o", "command": "clang -c j.c -o j.o"},
         {"file": "i.c", "arguments": ["distcc", "clang", "-c", "i.c", "-o", "x\ny.o"]},
     ]
     objects = objects_of_database(write_database(tmp_path / "compile_commands.json", entries))
@@ -37,6 +39,7 @@ def test_forms_of_entries(tmp_path: Path) -> None:
         ObjectFile(Path("/b/d.o"), "d.o"),
         ObjectFile(tmp_path / "rel/f.o", "f.o"),
         ObjectFile(Path("/b/g.o"), "g.o"),
+        ObjectFile(Path("/b/sub/j.o"), "j.o"),
         ObjectFile(tmp_path / "x\ny.o", "x\ny.o"),
     ]
 
