@@ -71,6 +71,7 @@ def llvm_channel(advisor: AdvisorFlags, *, include_default: bool = False, takes_
 MAX_OBSERVATION_BYTES = 1 << 29
 """The limit for one compilation, thousands of times what real modules send."""
 
+_READ_BYTES = 1 << 16
 _OBSERVATION = b'{"observation"'
 _CONTEXT = b'{"context"'
 
@@ -262,17 +263,14 @@ def _converse(conversation: _Conversation, observations: int, child: processes.C
     poll = select.poll()
     poll.register(observations, select.POLLIN)
     poll.register(child.pidfd, select.POLLIN)
-    while True:
-        events = child.await_event(poll, deadline_s)
-        if not events:
-            return False
-        ready = dict(events)
-        # POLLHUP without POLLIN: the writer has closed its end. Before a writer opens it, there is no event.
-        if observations in ready:
-            chunk = os.read(observations, 1 << 16)
-            if chunk:
+    # Before the compiler opens the pipe, there is no event; when it closes it, POLLHUP without POLLIN.
+    events = child.await_event(poll, deadline_s)
+    if observations in dict(events):
+        # From now on the pipe has a writer: reading waits for the next message, without asking first.
+        os.set_blocking(observations, True)
+        with child.watched(deadline_s) as timed_out:
+            while chunk := os.read(observations, _READ_BYTES):
                 conversation.feed(chunk)
-                continue
-            poll.unregister(observations)
-        if child.pidfd in ready:
-            return True
+        if timed_out.is_set():
+            return False
+    return bool(events) and processes.wait_for_exit(child, deadline_s)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -88,6 +89,32 @@ class Child:
             if self._overflows():
                 self.kill()
         return []
+
+    @contextlib.contextmanager
+    def watched(self, deadline_s: float) -> Iterator[threading.Event]:
+        """Kills the process when `time.monotonic()` passes the deadline, or if it exceeds its output limit.
+
+        The thread that does so waits beside this one, which may block on the process's output meanwhile. Yields an
+        event that is set if the deadline has passed.
+        """
+        ended, timed_out = threading.Event(), threading.Event()
+
+        def watch() -> None:
+            while (remaining_s := deadline_s - time.monotonic()) > 0:
+                if ended.wait(min(remaining_s, _TICK_S)):
+                    return
+                if self._overflows():
+                    self.kill()
+            timed_out.set()
+            self.kill()
+
+        thread = threading.Thread(target=watch, name=f"deadline of process {self.pid}", daemon=True)
+        thread.start()
+        try:
+            yield timed_out
+        finally:
+            ended.set()
+            thread.join()
 
     def _overflows(self) -> bool:
         limit = self._max_stderr_bytes
