@@ -7,12 +7,13 @@ import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.module import Module
+from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy, sites_of
 from compiler_opt.problems.inlining import PROBLEM
-from compiler_opt.search.flips import ModuleFlips
+from compiler_opt.search.flips import GROUP_FEATURES, ModuleFlips
 from tests.small_corpus import make_corpus
 
 _HALVES = """
@@ -106,3 +107,45 @@ def test_copies_of_a_caller_count_once(toolchain: Toolchain, tmp_path: Path) -> 
     assert trial.measurement is not None and base.measurement is not None
     [(_, full)], [(_, shared_gain)] = alone.gains(trial, decisions), shared.gains(trial, decisions)
     assert shared_gain == full != 0
+
+
+_BODY = "inline int body(int x) { int s = 0; for (int i = 0; i < x; ++i) s += far(i) * far(s ^ x); return s; }\n"
+_TWO_CALLS = (
+    "int far(int);\nSTATIC "
+    + _BODY
+    + "int one(int a) { return body(a) + 1; } int two(int b) { return body(b + b) - 3; }"
+)
+
+
+@pytest.mark.parametrize(("static", "copies"), [("static", 1.0), ("", 1.0), ("", 3.0)])
+def test_calls_that_decide_whether_a_body_remains_are_flipped_together(
+    static: str, copies: float, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    (tmp_path / "corpus").mkdir()
+    text = _TWO_CALLS.replace("STATIC", static)
+    [module] = make_corpus(tmp_path / "corpus", str(toolchain.clang), {"p/two.cpp": text}).modules
+    toolchain = with_plugin_features(toolchain, GROUP_FEATURES)
+    base = _compile(module, toolchain, Decisions())
+    assert base.measurement is not None
+    single = ModuleFlips(base, {})
+    [decisions, *_] = single.draw(2, 200, np.random.default_rng(0))
+    assert len(decisions) == 1, "both calls change the callee"
+    flips = ModuleFlips(base, {"_Z4bodyi": copies}, groups=True)
+    [decisions] = flips.draw(2, 200, np.random.default_rng(0))
+    assert len(decisions) == 2
+    trial = _compile(module, toolchain, decisions)
+    assert trial.measurement is not None
+    gains = dict(flips.gains(trial, decisions))
+    assert len(gains) == 2 and len(set(gains.values())) == 1
+    saved = base.measurement.text_bytes - trial.measurement.text_bytes
+    [body] = {name: size for name, size in base.measurement.functions.items() if "body" in name}.values()
+    assert sum(gains.values()) == pytest.approx(saved - body * (1 - 1 / copies), abs=16)
+
+
+def test_callees_that_others_may_call_are_flipped_call_by_call(toolchain: Toolchain, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    text = _TWO_CALLS.replace("STATIC inline", "")
+    [module] = make_corpus(tmp_path / "corpus", str(toolchain.clang), {"p/two.cpp": text}).modules
+    base = _compile(module, with_plugin_features(toolchain, GROUP_FEATURES), Decisions())
+    drawn = ModuleFlips(base, {}, groups=True).draw(4, 200, np.random.default_rng(0))
+    assert [len(decisions) for decisions in drawn] == [1, 1]

@@ -14,6 +14,8 @@ class FlipsConfig:
     """Hyperparameters of flips.
 
     Attributes:
+      groups: whether calls of a callee are flipped together where that decides if its body remains; only where the
+        rollouts record the plugin's features. Single calls otherwise.
       max_flips: most decisions to change in one compile.
       first_samples: until there are so many, all decisions are the default's, or those of the policy to start from.
       stores: folders with flips of earlier runs or of others, from which is learned, too; see `collect.flip_store`.
@@ -30,6 +32,7 @@ class FlipsConfig:
       learn_every: iterations from one training of the networks, and so of the policy of the rollouts, to the next.
     """
 
+    groups: bool = True
     max_flips: int = 200
     first_samples: int = 20_000
     stores: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.flips import FlipsConfig
 from compiler_opt.rl.algorithms.flips.learner import Samples, SavingsLearner
 from compiler_opt.rl.training_context import TrainingContext
-from compiler_opt.search.flips import ModuleFlips
+from compiler_opt.search.flips import GROUP_FEATURES, ModuleFlips
 from compiler_opt.spaces.heads import networks
 
 STORE_DIR = "flips"
@@ -43,7 +43,7 @@ class _WithFlips(CollectionPolicy):
         [rollout] = rollouts
         if rollout.failure is not None or rollout.trajectory is None:
             return ()
-        module = ModuleFlips(rollout, self._context.baseline.contexts[rollout.project])
+        module = _module_flips(rollout, self._context.baseline.contexts[rollout.project], self._config)
         drawn = module.draw(self._context.config.rollouts_per_module - 1, self._config.max_flips, rng)
         return [OverridingPolicy(self._base, flips) for flips in drawn]
 
@@ -131,7 +131,7 @@ class Flips(Algorithm):
         rows, advice, gains, owners = [], [], [], []
         for owner, group in enumerate(groups):
             [trajectory], [rollout] = group.trajectories(), group.rollouts
-            module, features = ModuleFlips(rollout, group.context), trajectory.features()
+            module, features = _module_flips(rollout, group.context, self._config), trajectory.features()
             observations = np.stack([features[name].reshape(-1) for name in names], axis=-1)
             for attempt in group.follow_ups:
                 assert isinstance(attempt.policy, OverridingPolicy)
@@ -157,3 +157,9 @@ class Flips(Algorithm):
             linked_gains=np.full(len(gains), np.nan),
             owners=np.array(owners, np.int32),
         )
+
+
+def _module_flips(rollout: Rollout[Any], copies: Mapping[str, float], config: FlipsConfig) -> ModuleFlips:
+    assert rollout.trajectory is not None
+    recorded = {spec.name for spec in rollout.trajectory.header.features}
+    return ModuleFlips(rollout, copies, groups=config.groups and recorded.issuperset(GROUP_FEATURES))
