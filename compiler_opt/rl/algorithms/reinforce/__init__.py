@@ -27,7 +27,7 @@ class ReinforceConfig:
       averaging: decay per iteration of the moving average of the weights, which is the policy that is saved.
     """
 
-    learning_rate: float = 1e-3
+    learning_rate: float = 1e-4
     minibatch_size: int = 4096
     entropy_regularization: float = 0.1
     value_pred_loss_coef: float = 0.5
