@@ -31,6 +31,7 @@ from compiler_opt.problems.problem import AnyProblem
 
 _SLACK_S = 60.0
 """Wall-clock seconds that the process may take beyond the compilation's timeout."""
+_DIED = "has died, perhaps for lack of memory"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,9 +98,12 @@ class CompilationProcess:
         return event
 
     def answer(self, advice: int | float) -> None:
-        """Gives the advice that the compiler waits for."""
-        assert self._connection is not None
-        self._connection.send(advice)
+        """Gives the advice that the compiler waits for.
+
+        Raises:
+          CompileError: the process has died.
+        """
+        self._send(advice)
 
     def close(self) -> None:
         """Ends the process, and its compiler with it."""
@@ -114,10 +118,11 @@ class CompilationProcess:
     def _send_task(self, task: _Task) -> None:
         if self._is_busy:
             self._give_up()
+        if self._process is not None and not self._process.is_alive():
+            self.close()
         if self._process is None:
             self._start()
-        assert self._connection is not None
-        self._connection.send(task)
+        self._send(task)
         self._is_busy = True
 
     def _give_up(self) -> None:
@@ -138,6 +143,13 @@ class CompilationProcess:
             self._process = context.Process(target=_serve, args=(theirs, *self._shared, os.getpid()), daemon=True)
             self._process.start()
 
+    def _send(self, message: object) -> None:
+        assert self._connection is not None
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise self._ended(_DIED) from error
+
     def _receive(self) -> object:
         assert self._connection is not None
         try:
@@ -146,9 +158,13 @@ class CompilationProcess:
                 return received
             reason = f"did not answer for {self._timeout_s:.0f} s"
         except (EOFError, OSError):
-            reason = "has died, perhaps for lack of memory"
+            reason = _DIED
+        raise self._ended(reason)
+
+    def _ended(self, reason: str) -> CompileError:
+        """Closes, and returns the error that says why."""
         self.close()
-        raise CompileError(f"environment: the process that compiles {reason}; reset the environment")
+        return CompileError(f"environment: the process that compiles {reason}; reset the environment")
 
 
 class _AskingPolicy(Policy):

@@ -164,9 +164,9 @@ class CompilerEnv(gymnasium.Env[Any, int]):
         if not self.action_space.contains(action):
             raise ConfigError(f"environment: expected the action 0 or 1, found {action!r}")
         self._num_decisions += 1
-        self._process.answer(int(action))
         info: dict[str, Any] = {"module": module.name}
         try:
+            self._process.answer(int(action))
             event = self._process.next_event()
         except BaseException:
             self._module = None

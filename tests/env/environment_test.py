@@ -114,13 +114,19 @@ def test_an_episode_can_be_given_up(dictionary: CompilerEnv) -> None:
 
 
 @_ONE_COMPILER
-def test_a_killed_compilation_is_an_error_and_the_next_works(dictionary: CompilerEnv) -> None:
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_killed_compilation_is_an_error_and_the_next_works(dictionary: CompilerEnv, has_ended: bool) -> None:
     dictionary.reset(seed=0)
     dictionary._process._process.kill()
+    if has_ended:
+        dictionary._process._process.join()
     with pytest.raises(Exception, match="has died, perhaps for lack of memory; reset the environment"):
         dictionary.step(0)
     dictionary.reset(seed=0)
     assert _play(dictionary, 0)[2]["num_decisions"]
+    dictionary._process._process.kill()
+    dictionary._process._process.join()
+    dictionary.reset(seed=0)
     dictionary.close()
 
 
