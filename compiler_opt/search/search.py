@@ -47,7 +47,7 @@ class SearchSettings:
       min_modules: compiled at a time, if there are moves for them: as many as there are CPUs.
     """
 
-    budget: int = 100
+    budget: float = 100
     max_minutes: float | None = None
     seed: int = 0
     max_moves: int = 64
@@ -84,7 +84,7 @@ class Search:
           hotness: where the program spends its time, once it is compiled under the base policy. The search then
             changes only what is hot, and does not start from what is smaller with nothing inlined.
           on_progress: called after each round; `state` then has all that is needed to resume.
-          resume: an earlier search, which is continued.
+          resume: an earlier search, which is continued. What it had compiled is compiled again, but not counted again.
         """
         self.has_started = False
         self._compiler = compiler
@@ -148,13 +148,18 @@ class Search:
         """Compiles modules; those that fail are missing from the result."""
         found = {}
         for module, compiled in sorted((compiler or self._compiler).compile(requests).items()):
-            self._compiles[module] += 1
+            self._compiles[module] += not self._is_restoring
             if isinstance(compiled, str):
                 self._failures.setdefault(module, compiled)
             else:
-                self._cpu_s += compiled.cpu_s
+                self._cpu_s += 0.0 if self._is_restoring else compiled.cpu_s
                 found[module] = compiled
         return found
+
+    @property
+    def _is_restoring(self) -> bool:
+        """Whether the state of an earlier search is being built again."""
+        return self._resumed is not None and not self.has_started
 
     def _build(self, compiled: Mapping[int, Compiled]) -> dict[int, Build]:
         builds = {}
@@ -209,7 +214,7 @@ class Search:
     def _pinned(self, module: int, pins: Mapping[str, Sequence[tuple[Site, int]]]) -> dict[Site, int]:
         return {site: advice for name in self._base.builds[module].by_name for site, advice in pins.get(name, ())}
 
-    def _plan(self, left: int) -> Plan:
+    def _plan(self, left: float) -> Plan:
         generator = random.Random(self._settings.seed * 1_000_003 + self._round)
         candidates: list[tuple[float, Move]] = []
         limits = {}
@@ -222,7 +227,8 @@ class Search:
                 pairs = self._maker.pairs(self._program, module, generator, limits[module])
                 moves += {move.key: move for move in pairs if self._is_new(move)}.values()
             candidates += [(self._expectations.saved_bytes(move), move) for move in moves]
-        return plan(self._program, candidates, limits, min_modules=self._settings.min_modules, max_modules=max(1, left))
+        most = max(1, int(left))
+        return plan(self._program, candidates, limits, min_modules=self._settings.min_modules, max_modules=most)
 
     def _moves_of(self, module: int) -> list[Move]:
         build = self._program.builds[module]
@@ -362,6 +368,8 @@ class Search:
             self._limits[module] = min(self._limits[module], self._settings.max_moves)
 
     def _report(self) -> None:
+        if self._is_restoring:
+            return
         self._curve.append(
             Progress(
                 self._compiles.total(),

@@ -94,6 +94,12 @@ def test_saved_and_resumed() -> None:
     run = Search(Simulator(modules), 3, SearchSettings(budget=40), on_progress=lambda _: states.append(run.state()))
     whole = run.run()
     middle = states[len(states) // 2]
+    # What is compiled to build the state again is not counted, and does not take part in the curve.
+    simulator = Simulator(modules)
+    ended = Search(simulator, 3, SearchSettings(budget=3), resume=middle).run()
+    assert simulator.num_compiles > 0 and ended.compiles == middle.compiles
+    assert {each.compiles for each in ended.curve[len(middle.curve) :]} == {sum(middle.compiles.values())}
+    assert all(each.confirmed_bytes <= middle.curve[-1][4] for each in ended.curve[len(middle.curve) :])
     resumed = Search(Simulator(modules), 3, SearchSettings(budget=80), resume=middle).run()
     assert resumed.best.linked_bytes == compiled_with(modules, resumed)
     assert resumed.best.linked_bytes <= middle.curve[-1][4]
