@@ -1,5 +1,6 @@
 """Tables and files about searches."""
 
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from compiler_opt.report.table import Cell, Change, Table, csv_text
 from compiler_opt.search.program_search import SearchResult
 
 DECISIONS_FILE, MODULES_FILE, CURVE_FILE = "decisions.json", "modules.csv", "curve.csv"
+_HISTORY_STEPS = 40
 
 
 def write(result: SearchResult, folder: Path) -> None:
@@ -17,6 +19,39 @@ def write(result: SearchResult, folder: Path) -> None:
     result.decisions.save(folder / DECISIONS_FILE)
     write_text(folder / MODULES_FILE, csv_text(_module_rows(result)))
     write_text(folder / CURVE_FILE, csv_text(_curve_rows(result)))
+
+
+def history(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
+    """How the linked text of a corpus's projects changes over the compiles of all of them, in the form of a training's.
+
+    Each entry has the projects after the same share of their compiles: the first one before any, the last one at the
+    end. The last one's sizes are linked, and its compiles have those that confirmed them; on the way, sizes are what
+    the searches had confirmed by compiling. `failures` is the number of modules of which a compile failed;
+    `collect_cpu_s` is of the compiler, since the last entry.
+    """
+    cpu_s = sum(result.cpu_s for result in results) / _HISTORY_STEPS
+    entries: list[dict[str, Any]] = []
+    for step in range(_HISTORY_STEPS + 1):
+        is_last = step == _HISTORY_STEPS
+        base_bytes, changes, compiles = [], [], 0
+        for result in results:
+            before, after = linked(result)
+            reached = result.compiles * step // _HISTORY_STEPS
+            base_bytes.append(before)
+            changes.append((after / before - 1 if before else 0.0) if is_last else result.after(reached))
+            compiles += reached
+        saved = sum(before * change for before, change in zip(base_bytes, changes, strict=True))
+        entries.append(
+            {
+                "iteration": step,
+                "compiles": compiles,
+                "failures": sum(len(result.found.failures) for result in results) if is_last else 0,
+                "collect_cpu_s": round(cpu_s, 3) if step else 0.0,
+                "validation_mean": statistics.fmean(changes),
+                "validation_total": saved / sum(base_bytes) if any(base_bytes) else 0.0,
+            }
+        )
+    return entries
 
 
 def terminal_table(results: Sequence[SearchResult]) -> Table:

@@ -3,11 +3,14 @@
     python -m compiler_opt.tools.search --data_path=CORPUS --output_dir=OUTPUT
 
 A project's modules are taken to be linked together, in the corpus's order. `OUTPUT/PROJECT/decisions.json` is what
-`compiler_opt.tools.deploy --decisions` takes. After an interruption, the same command continues; with a larger budget,
-it searches on. docs/search.md explains how it works.
+`compiler_opt.tools.deploy --decisions` takes; `OUTPUT/history.jsonl` says what all projects have won after how many
+compiles. After an interruption, the same command continues; with a larger budget, it searches on. docs/search.md
+explains how it works.
 """
 
 import contextlib
+import json
+import math
 import time
 
 from absl import flags
@@ -15,7 +18,8 @@ from absl import flags
 from compiler_opt import pretrained
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.evaluation.history import HISTORY_FILE
+from compiler_opt.files import check_folder_writable, exclusive_directory, write_text
 from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.policy import Policy
@@ -34,7 +38,8 @@ _POLICY_PATH = shared_flags.policy(
 )
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results, with a folder for each project.")
 _PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to search; by default all.")
-_BUDGET = flags.DEFINE_integer("budget", 100, "Compiles a module, on the average of a project's modules.", 3)
+_BUDGET = flags.DEFINE_float("budget", 100, "Compiles a module, on the average of a project's modules.", 3)
+flags.register_validator("budget", math.isfinite, "expected a finite number")
 _MAX_MINUTES = flags.DEFINE_float(
     "max_minutes", None, "Wall-clock limit of the searches of all projects together, in minutes.", 0.1
 )
@@ -65,7 +70,7 @@ def entry() -> None:
     deadline_s = None if _MAX_MINUTES.value is None else time.monotonic() + 60 * _MAX_MINUTES.value
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(_OUTPUT_DIR.value, "--output_dir"))
-        bar = stack.enter_context(search_bar(_BUDGET.value * len(corpus.modules)))
+        bar = stack.enter_context(search_bar(round(_BUDGET.value * len(corpus.modules))))
         pool = stack.enter_context(WorkerPool(toolchain, PROBLEM, num_workers))
         num_left = len(corpus.modules)
         for name, modules in corpus.projects().items():
@@ -88,6 +93,8 @@ def entry() -> None:
             )
             report.write(result, folder)
             results.append(result)
+        entries = report.history(results)
+        write_text(_OUTPUT_DIR.value / HISTORY_FILE, "".join(json.dumps(entry) + "\n" for entry in entries))
     for line in [*report.terminal_table(results).lines(), *(line for each in results for line in report.remarks(each))]:
         echo(line)
     for result in results:

@@ -9,6 +9,7 @@ import pytest
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.evaluation.history import load_history
 from compiler_opt.llvm.object_file import linked_text_bytes
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
@@ -63,7 +64,11 @@ def test_decision_files_that_replay_and_a_search_that_goes_on(
             replayed = rollout(module, policy, PROBLEM, toolchain)
             assert replayed.measurement is not None, replayed.failure
             assert replayed.measurement.text_bytes == int(row["text_bytes"])
-    run("search", corpus, clang_path, tmp_path / "out", "--budget=12")
+    mean, together = load_history(tmp_path / "out").validation
+    # Two compiles of each module confirm the result, unless decisions are dropped.
+    assert sum(compiles.values()) + 2 * len(corpus.modules) <= mean.compiles[-1] <= 9 * len(corpus.modules)
+    assert mean.values[0] == together.values[0] == 0 and mean.values[-1] <= 0
+    run("search", corpus, clang_path, tmp_path / "out", "--budget=12.5")
     for name, before in compiles.items():
         rows = rows_of(tmp_path / "out" / name / "modules.csv")
         assert sum(int(row["compiles"]) for row in rows) > before
