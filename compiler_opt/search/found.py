@@ -24,6 +24,16 @@ class Progress:
     linked_bytes: float
     confirmed_bytes: float
 
+    @property
+    def change(self) -> float:
+        """The relative change that was confirmed; 0 for a program without text."""
+        return self.confirmed_bytes / self.base_bytes - 1 if self.base_bytes else 0.0
+
+    @property
+    def composed_change(self) -> float:
+        """The same of the current state, as composed."""
+        return self.linked_bytes / self.base_bytes - 1 if self.base_bytes else 0.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Found:

@@ -66,7 +66,7 @@ class SearchResult:
     def after(self, compiles: int) -> float:
         """The relative change of linked text that was confirmed after so many compiles; 0 is none."""
         reached = [each for each in self.found.curve if each.compiles <= compiles]
-        return reached[-1].confirmed_bytes / reached[-1].base_bytes - 1 if reached else 0.0
+        return reached[-1].change if reached else 0.0
 
 
 def search(

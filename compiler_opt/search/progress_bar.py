@@ -28,8 +28,7 @@ class SearchBar:
         """Shows the progress of the current search."""
         self._before = progress.compiles
         saved = progress.base_bytes - progress.confirmed_bytes
-        change = -saved / progress.base_bytes if progress.base_bytes else 0.0
-        self._bar.set_postfix_str(f"{saved:,.0f} bytes ({change:+.2%})", refresh=False)
+        self._bar.set_postfix_str(f"{saved:,.0f} bytes ({progress.change:+.2%})", refresh=False)
         self._bar.update(self._done + progress.compiles - self._bar.n)
 
 

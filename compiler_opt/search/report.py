@@ -136,6 +136,6 @@ def _curve_rows(result: SearchResult) -> Iterable[dict[str, Any]]:
         yield {
             "compiles": each.compiles,
             "cpu_s": round(each.cpu_s, 1),
-            "change": round(each.confirmed_bytes / each.base_bytes - 1, 6),
-            "change_composed": round(each.linked_bytes / each.base_bytes - 1, 6),
+            "change": round(each.change, 6),
+            "change_composed": round(each.composed_change, 6),
         }
