@@ -25,7 +25,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import ModuleSampler, make_sampler
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
-from compiler_opt.files import printable, shown
+from compiler_opt.files import shown
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
@@ -178,18 +178,24 @@ def fingerprint(
 
 
 def describe_corpus(corpus: Corpus) -> str:
-    """The number of modules, a hash of their names, and the folder."""
-    names = "\n".join(module.name for module in corpus.modules)
-    digest = hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()
-    return printable(f"{len(corpus.modules)} modules (names {digest[:8]}) of {corpus.root.resolve()}")
+    """The number of modules, and a hash of their names and sizes; the same in whatever folder, on any machine.
+
+    Raises CorpusError if a module is gone.
+    """
+    content = "\n".join(f"{module.name} {module.bitcode_bytes()}" for module in corpus.modules)
+    digest = hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{len(corpus.modules)} modules (names and sizes {digest[:16]})"
 
 
 def describe_settings(problem: str, corpus: Corpus, toolchain: Toolchain, configs: Mapping[str, Any]) -> dict[str, str]:
-    """Everything that the result of a run depends on, as text by the user's names; `configs` are by names in gin."""
+    """Everything that the result of a run depends on, as text by the user's names; `configs` are by names in gin.
+
+    Raises CorpusError if a module is gone.
+    """
     found: dict[str, Any] = {
         "compile_task": problem,
         "corpus": describe_corpus(corpus),
-        "compiler": f"{toolchain.clang}, {toolchain.version_text}",
+        "compiler": toolchain.version_text,
     }
     for name, config in {**configs, "problem_config": corpus.problem_config}.items():
         found |= {f"{name}.{field}": value for field, value in dataclasses.asdict(config).items()}
