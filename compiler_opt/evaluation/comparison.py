@@ -26,6 +26,8 @@ State: TypeAlias = Literal["complete", "failed", "unfinished"]
 COMPLETE: Final = "complete"
 FAILED: Final = "failed"
 UNFINISHED: Final = "unfinished"
+SEARCH: Final = "search (by heart)"
+"""The row of searches, which are fitted to what they are measured on."""
 BEGIN, END = "<!-- compare_trainers: begin -->", "<!-- compare_trainers: end -->"
 """Lines of a page between which the result is written."""
 
@@ -37,7 +39,7 @@ _NO_VALIDATION, _NO_TOTAL = Curve("mean of projects", (), ()), Curve("together",
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """What has become of one training.
+    """What has become of one training, or search.
 
     Attributes:
       algorithm: its name in the comparison.
@@ -144,11 +146,19 @@ class Comparison:
 
     def caption(self) -> str:
         """What tables and plot show."""
-        return (
+        caption = (
             f"Change of the validation corpus ({self.measure}, mean of projects) over compiles, {self.compiles:,} for "
             "each run; negative is better. Means are over the complete runs of an algorithm, bands reach from its best "
             "to its worst run, thin lines are single runs. CPU is that of training, without validation."
         )
+        if SEARCH in self.by_algorithm:
+            caption += (
+                f" The row {SEARCH!r} is no policy, but a mark of what is possible: it fits the decisions to the very "
+                "projects of the validation corpus that it is measured on. Its compiles include those of the default "
+                "and those that confirm the result. Its last figure is linked; those on the way are compiled but not "
+                "linked. Its CPU is the compiler's."
+            )
+        return caption
 
 
 def write(comparison: Comparison, folder: Path, document: Path | None = None) -> Path:

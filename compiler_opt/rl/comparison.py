@@ -1,4 +1,4 @@
-"""Runs several trainings, each in a process of its own, so that they can be compared (`evaluation.comparison`).
+"""Runs several trainings or searches, each in a process of its own, to be compared (`evaluation.comparison`).
 
     check(runs)                                 # before anything is compiled
     for run in runs:
@@ -6,12 +6,15 @@
 
 Each run has its own folder, log and record, so none depends on the others or on the order in which they run:
 
-    ALGORITHM/seed-SEED/         the folder of the training
+    ALGORITHM/seed-SEED/         the folder of the training, with its history
     ALGORITHM/seed-SEED.log      what it printed
     ALGORITHM/seed-SEED.json     its settings, and what has become of it
+
+Of a complete run, only its history and its record are read.
 """
 
 import dataclasses
+import hashlib
 import os
 import signal
 import sys
@@ -21,7 +24,7 @@ from pathlib import Path
 from compiler_opt.checked_values import read_json
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.comparison import COMPLETE, FAILED, UNFINISHED, RunResult, State, read_run
-from compiler_opt.files import one_line, printable, shown, write_json
+from compiler_opt.files import one_line, printable, shown, size_and_sha256, write_json
 from compiler_opt.llvm.processes import ProcessResult, run_logged
 
 _ROOT = Path(__file__).parents[2]
@@ -31,14 +34,16 @@ _MAX_REASON = 300
 
 @dataclasses.dataclass(frozen=True)
 class PlannedRun:
-    """A training to run.
+    """A training or search to run.
 
     Attributes:
       algorithm: its name in the comparison.
       seed: its seed.
       folder: the comparison's folder.
-      flags: of train_locally, all but `--root_dir` and `--seed`.
-      settings: everything that its result depends on, by name.
+      flags: of its program, all but those of folder and seed.
+      settings: everything that its result depends on, by name; the same on any machine.
+      program: the module that runs. It resumes what is in its folder, and leaves a history there.
+      folder_flag: the name of its flag for the folder.
     """
 
     algorithm: str
@@ -46,6 +51,8 @@ class PlannedRun:
     folder: Path
     flags: Sequence[str]
     settings: Mapping[str, str]
+    program: str = "compiler_opt.rl.train_locally"
+    folder_flag: str = "root_dir"
 
     @property
     def root_dir(self) -> Path:
@@ -67,6 +74,27 @@ class _Record:
     settings: dict[str, str]
     state: State = UNFINISHED
     reason: str = ""
+
+
+def by_content(name: str) -> str:
+    """A file or folder, for the settings of a run: what is in it, wherever it is. Other names stay as they are.
+
+    Args:
+      name: a path, `decisions:FILE`, or something else, such as the name of a baseline.
+
+    Raises:
+      ConfigError: a file cannot be read.
+    """
+    path = Path(name.removeprefix("decisions:"))
+    digest = hashlib.sha256()
+    try:
+        if not name or not path.exists():
+            return name
+        for file in [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file()):
+            digest.update(f"{file.relative_to(path)} {size_and_sha256(file)}\n".encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read ({error.strerror}); check its files and their modes") from None
+    return f"content {digest.hexdigest()[:16]}"
 
 
 def check(runs: Sequence[PlannedRun]) -> None:
@@ -93,16 +121,16 @@ def result(run: PlannedRun) -> RunResult:
 
 
 def execute(run: PlannedRun, timeout_s: float) -> RunResult:
-    """Starts or resumes a training, unless it is complete; one that failed before is tried again.
+    """Starts or resumes a run, unless it is complete; one that failed before is tried again.
 
     Args:
-      run: the training.
+      run: the training or search.
       timeout_s: wall-clock limit of this session, in seconds; reaching it is a failure.
 
     Raises:
       ConfigError: its record is damaged.
       OutputError, OSError: a file cannot be written.
-      KeyboardInterrupt: the training is ended, and resumes when it is executed again.
+      KeyboardInterrupt: the process is ended, and resumes when it is executed again.
     """
     before = _read(run)
     if before is not None and before.state == COMPLETE:
@@ -114,8 +142,8 @@ def execute(run: PlannedRun, timeout_s: float) -> RunResult:
         [
             sys.executable,
             "-m",
-            "compiler_opt.rl.train_locally",
-            f"--root_dir={run.root_dir}",
+            run.program,
+            f"--{run.folder_flag}={run.root_dir}",
             f"--seed={run.seed}",
             *run.flags,
         ],
@@ -130,7 +158,7 @@ def execute(run: PlannedRun, timeout_s: float) -> RunResult:
 
 
 def _failure(done: ProcessResult, timeout_s: float) -> str:
-    """Why a training failed, in one line; empty if it did not."""
+    """Why a run failed, in one line; empty if it did not."""
     if done.timed_out:
         return f"not done after {timeout_s / 3600:g} hours; running the same command again resumes it"
     if not done.returncode:
@@ -145,7 +173,7 @@ def _failure(done: ProcessResult, timeout_s: float) -> str:
 
 
 def _read(run: PlannedRun) -> _Record | None:
-    remedy = f"remove it, and {run.root_dir}, to run this training anew"
+    remedy = f"remove it, and {run.root_dir}, to run it anew"
     try:
         return read_json(run.record, _Record, max_bytes=_MAX_RECORD_BYTES, error=ConfigError, remedy=remedy)
     except FileNotFoundError:

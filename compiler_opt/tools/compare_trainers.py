@@ -9,7 +9,11 @@ beside it. `OUTPUT/comparison.html` has curves with bands and two tables, in whi
 `comparison.md`, `curves.svg` and `*.csv`, and with --document in a Markdown page. They are written after each run.
 
 Interrupted, the same command resumes: complete runs stay as they are, others continue, failed ones are tried again.
-More seeds, or gin files, add runs.
+More seeds, or gin files, add runs. Of complete runs only `seed-SEED.json` and `seed-SEED/history.jsonl` are needed,
+also on another machine.
+
+--search adds a search of the validation projects themselves with the same number of compiles: no policy, but a mark of
+what is possible.
 """
 
 import dataclasses
@@ -28,10 +32,11 @@ from compiler_opt.evaluation.comparison import COMPLETE, Comparison, RunResult
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.problems.inlining import PROBLEM as INLINING_FOR_SIZE
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.report.formatting import change_text, duration_text
 from compiler_opt.rl import algorithms, pipeline
-from compiler_opt.rl.comparison import PlannedRun, check, execute, result
+from compiler_opt.rl.comparison import PlannedRun, by_content, check, execute, result
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.training_context import describe_corpus, describe_settings
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
@@ -46,6 +51,12 @@ _GIN = gin_settings.GinFlags("Gin files, each of which is an algorithm; to be gi
 _SEEDS = flags.DEFINE_list("seeds", ["1", "2", "3"], "Comma-separated seeds; each algorithm is trained with each.")
 _COMPILES = flags.DEFINE_integer("compiles", 4000, "Compilations of each training.", 1)
 _VALIDATE_EVERY = flags.DEFINE_integer("validate_every", 500, "Compilations from one validation to the next.", 1)
+_SEARCH = flags.DEFINE_bool(
+    "search",
+    False,
+    "Also searches the projects of the validation corpus with as many compiles, for inlining decisions that fit these "
+    "projects only.",
+)
 _WARMSTART_POLICY_DIR = shared_flags.policy(
     "warmstart_policy_dir", "The policy that algorithms which start from a clone of the default start from."
 )
@@ -59,6 +70,12 @@ _HOURS = flags.DEFINE_float("max_hours", 48.0, "Hours after which a run counts a
 _COMPILE_TASK = shared_flags.TaskFlag()
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
+
+_SETTINGS_WITH_PATHS = {"inlining": ["ir2vec_vocabulary"], "bc_max": ["policies", "stores"], "flips": ["stores"]}
+_COMPILES_TO_CONFIRM = 2
+"""Of each module at the end of a search, beside its budget: under the default, and with the decisions."""
+_LEAST_BUDGET = 3
+"""Of a search, in compiles a module."""
 
 
 @entry_point.command
@@ -86,6 +103,8 @@ def entry() -> int:
         for seed in seeds
         for described in [_described(settings[name], problem, corpora, toolchain)]
     ]
+    if _SEARCH.value:
+        runs += _searches(seeds, output_dir, problem, changed_flags, corpora[1], toolchain)
     with exclusive_directory(output_dir, "--output_dir"):
         check(runs)
         # The rows of runs that are not asked for now stay out.
@@ -194,22 +213,70 @@ def _flags(file: str, toolchain: Toolchain, problem: AnyProblem, settings: Mappi
     ]
 
 
+def _searches(
+    seeds: list[int],
+    output_dir: Path,
+    problem: AnyProblem,
+    changed_flags: ProblemConfig,
+    corpus: Corpus,
+    toolchain: Toolchain,
+) -> list[PlannedRun]:
+    """Searches of the corpus's projects with the budget of a training.
+
+    Raises:
+      ConfigError: a search cannot do this.
+    """
+    if problem.name != INLINING_FOR_SIZE.name:
+        raise ConfigError(f"--search: expected {INLINING_FOR_SIZE.name}, found {problem.name}; leave it out")
+    if changed_flags:
+        raise ConfigError("--search: expected the corpus's own flags, found a problem_config in gin; leave one out")
+    num_modules = len(corpus.modules)
+    budget = _COMPILES.value / num_modules - _COMPILES_TO_CONFIRM
+    if budget < _LEAST_BUDGET:
+        raise ConfigError(
+            f"--compiles: with --search expected at least {(_LEAST_BUDGET + _COMPILES_TO_CONFIRM) * num_modules}, "
+            f"{_LEAST_BUDGET + _COMPILES_TO_CONFIRM} for each module of --validation_path, found {_COMPILES.value}; "
+            "give more, or leave --search out"
+        )
+    given = [
+        f"--data_path={_VALIDATION_PATH.value}",
+        f"--budget={budget!r}",
+        f"--clang_path={toolchain.clang}",
+        f"--trust_corpus={_CORPUS.is_trusted}".lower(),
+        *([f"--num_workers={_NUM_WORKERS.value}"] if _NUM_WORKERS.value else []),
+    ]
+    described = {
+        "compile_task": problem.name,
+        "compiler": toolchain.version_text,
+        "validation corpus": describe_corpus(corpus),
+        "compiles": str(_COMPILES.value),
+    }
+    return [
+        PlannedRun(results.SEARCH, seed, output_dir, given, described, "compiler_opt.tools.search", "output_dir")
+        for seed in seeds
+    ]
+
+
 def _described(
     settings: Mapping[str, Any], problem: AnyProblem, corpora: list[Corpus], toolchain: Toolchain
 ) -> dict[str, str]:
-    """Everything that the result of a run depends on, besides its seed."""
+    """Everything that the result of a run depends on, besides its seed; the same on any machine."""
     config: TrainingConfig = settings["train_eval"]
     used = algorithms.load(config.algorithm).configs
     names = ["train_eval", "network", "inlining", *used]
     found = describe_settings(problem.name, corpora[0], toolchain, {name: settings[name] for name in names})
-    # Each run has its own seed; the number of iterations follows from that of compiles.
-    del found["train_eval.seed"], found["train_eval.num_iterations"]
+    # Each run has its own seed; the number of iterations follows from that of compiles; the policy follows below.
+    del found["train_eval.seed"], found["train_eval.num_iterations"], found["train_eval.warmstart_policy_dir"]
+    for name, fields in _SETTINGS_WITH_PATHS.items():
+        for field in fields if name in names else ():
+            value = getattr(settings[name], field)
+            found[f"{name}.{field}"] = by_content(value) if isinstance(value, str) else repr([*map(by_content, value)])
     found["validation corpus"] = describe_corpus(corpora[1])
     if config.warmstart_policy_dir:
         weights = NetworkWeights.load(pretrained.folder(config.warmstart_policy_dir))
         found["the policy to start from"] = weights.checksum()
     else:
-        found["vocabulary"] = str(_vocabulary(problem).resolve())
+        found["vocabulary"] = by_content(str(_vocabulary(problem)))
     return found
 
 

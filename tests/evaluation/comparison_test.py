@@ -1,6 +1,7 @@
 """The comparison of trainings: figures from histories, and no run left out of tables, curves and pages."""
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from compiler_opt.evaluation.comparison import (
     COMPLETE,
     END,
     FAILED,
+    SEARCH,
     UNFINISHED,
     Comparison,
     RunResult,
@@ -89,6 +91,16 @@ def test_every_run_is_written(comparison: Comparison, tmp_path: Path) -> None:
     assert plot.startswith("<?xml") and "dqn (no complete run)" in plot and "var(--" not in plot
     # Two bands: the algorithm without a complete run has none.
     assert plot.count('id="FillBetweenPolyCollection') + plot.count('id="PolyCollection') == 2
+
+
+def test_searches_are_said_to_be_no_policies(comparison: Comparison, tmp_path: Path) -> None:
+    assert "no policy" not in comparison.caption()
+    searched = dataclasses.replace(comparison, runs=[*comparison.runs, _run(tmp_path, SEARCH, 1, [-0.05, -0.06])])
+    assert "no policy, but a mark of what is possible" in searched.caption()
+    assert str(searched.summary().rows[0][0]) == SEARCH
+    page = write(searched, tmp_path / "out").read_text()
+    for text in (page, (tmp_path / "out" / "comparison.md").read_text()):
+        assert "no policy, but a mark of what is possible" in text
 
 
 def test_a_document_gets_the_result_between_its_lines(comparison: Comparison, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.comparison import COMPLETE, FAILED, UNFINISHED
-from compiler_opt.rl.comparison import PlannedRun, check, execute, result
+from compiler_opt.rl.comparison import PlannedRun, by_content, check, execute, result
 
 
 def _planned(folder: Path, *flags: str) -> PlannedRun:
@@ -41,6 +41,30 @@ def test_a_complete_run_is_not_repeated(tmp_path: Path) -> None:
     done = execute(run, timeout_s=300)
     assert (done.state, done.compiles, done.last) == (COMPLETE, 8, -0.5)
     assert not run.log.exists()
+
+
+def test_another_program_gets_its_folder_and_seed(tmp_path: Path) -> None:
+    run = PlannedRun("search", 3, tmp_path, ["--x=1"], {}, program="json.tool", folder_flag="output_dir")
+    assert "unrecognized arguments" in execute(run, timeout_s=300).reason
+    usage = run.log.read_text()
+    assert f"--output_dir={run.root_dir} --seed=3 --x=1" in usage
+
+
+def test_files_are_described_by_their_content(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name / "inner").mkdir(parents=True)
+        (tmp_path / name / "inner" / "file").write_text("text")
+    one, other = (by_content(str(tmp_path / name)) for name in ("one", "other"))
+    assert one == other
+    (tmp_path / "other" / "inner" / "file").write_text("TEXT")
+    assert by_content(str(tmp_path / "other")) != one
+    (tmp_path / "other" / "inner" / "file").write_text("text")
+    (tmp_path / "other" / "inner" / "file").rename(tmp_path / "other" / "inner" / "renamed")
+    assert by_content(str(tmp_path / "other")) != one
+    files = [tmp_path / "one" / "inner" / "file", tmp_path / "other" / "inner" / "renamed"]
+    assert len({by_content(str(files[0])), by_content(f"decisions:{files[1]}")}) == 1
+    for name in ("", "never", "pretrained:some", str(tmp_path / "none")):
+        assert by_content(name) == name
 
 
 def test_runs_with_other_settings_or_damaged_records_are_refused(tmp_path: Path) -> None:
