@@ -46,6 +46,7 @@ _POLICY_PATH = flags.DEFINE_string("policy_path", "demo/training/policy", "A tra
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_MODULES = flags.DEFINE_integer("num_modules", 60, "Modules to sample.", 1)
 _REPETITIONS = flags.DEFINE_integer("repetitions", 3, "Repetitions of each module and way.", 1)
+_BRIEF = flags.DEFINE_bool("brief", False, "Measure plugin and channel only.")
 _SEED = shared_flags.seed("the sample of modules, and of the decisions", 1)
 
 _UNRESTRICTED = "only compiling, without a sandbox"
@@ -73,6 +74,8 @@ def entry() -> None:
             "plugin, the default's decisions": (DefaultPolicy(problem), "plugin"),
             **ways,
         }
+    if _BRIEF.value:
+        ways = {way: decided for way, decided in ways.items() if way in ("plugin", "channel")}
     costs = {way: _Cost.zeros(_REPETITIONS.value) for way in ways}
     failures = 0
     # Like a worker.

@@ -146,6 +146,7 @@ class _Conversation:
         self.observations: list[bytes] = []
         self._start_deciding = start_deciding
         self._replies = replies
+        self._packed: dict[int | float, bytes] = {}  # by advice, which is one of a few, or else a number
         self._buffer = b""
         self._num_bytes = 0
 
@@ -200,7 +201,10 @@ class _Conversation:
         advice = self._decide(observation)
         self.observations.append(observation)
         self.advice.append(advice)
-        os.write(self._replies, self._pack(advice).tobytes())
+        reply = self._packed.get(advice)
+        if reply is None:
+            reply = self._packed[advice] = self._pack(advice).tobytes()
+        os.write(self._replies, reply)
 
     def finish(self) -> None:
         """Checks, after a successful compilation, that no message is incomplete."""
