@@ -53,7 +53,7 @@ class Header:
     def names(self) -> tuple[str, ...]:
         return tuple(spec.name for spec in self.features)
 
-    def decode(self, observations: bytes) -> dict[str, np.ndarray]:
+    def decode(self, observations: bytes | memoryview) -> dict[str, np.ndarray]:
         """For each feature a read-only view `[T, *shape]` of the concatenated bytes of T observations."""
         records = np.frombuffer(observations, dtype=record_dtype(self.features))
         return {spec.name: records[spec.name] for spec in self.features}

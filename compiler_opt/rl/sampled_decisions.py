@@ -12,8 +12,10 @@ import numpy as np
 
 from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
+from compiler_opt.collect.rollout import Trajectory
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.export.formats import write_development_model
+from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads import networks
@@ -21,6 +23,7 @@ from compiler_opt.spaces.heads.head import Head
 
 _OBSERVATION = "observation "
 """Begins the names of columns that are observations."""
+_BYTES_AT_A_TIME = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +127,7 @@ class DecisionSampler:
         is_recurrent = self._context.network.lstm_units > 0
         draw = _drawn_beginnings if is_recurrent else _drawn_rows
         rows_of = iter(draw([len(trajectory) for trajectory in trajectories], rng, max_decisions))
-        observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+        observed, is_first = _Observed(head), []
         actions, log_probs, values, returns, weights, is_last = [], [], [], [], [], []
         by_project = self._project_weights(groups)
         for group, group_advantages in zip(groups, self._advantages(groups, problem), strict=True):
@@ -133,11 +136,9 @@ class DecisionSampler:
                 rows = next(rows_of)
                 if not len(rows):
                     continue
-                features = {name: feature[rows] for name, feature in trajectory.features().items()}
-                for name, observed in head.observe(features).items():
-                    observations[name].append(observed)
+                observed.add(trajectory, rows)
                 if is_recurrent:
-                    observations[networks.FIRST].append((rows == 0).astype(np.float32))
+                    is_first.append((rows == 0).astype(np.float32))
                 sampled = trajectory.sampled_actions
                 actions.append((head.actions(trajectory.advice) if sampled is None else sampled)[rows])
                 assert trajectory.log_probs is not None
@@ -148,10 +149,10 @@ class DecisionSampler:
                 weights.append(np.full_like(advantage, by_project[group.project]))
                 is_last.append(rows == rows[-1])
         columns = (actions, log_probs, values, returns, weights, is_last)
-        return Batch(
-            {name: np.concatenate(parts) for name, parts in observations.items()},
-            *(np.concatenate(parts) for parts in columns),
-        )
+        observations = observed.take()
+        if is_recurrent:
+            observations[networks.FIRST] = np.concatenate(is_first)
+        return Batch(observations, *(np.concatenate(parts) for parts in columns))
 
     def learning_rate_share(self, progress: float) -> float:
         """The learning rate as a share of the first, after a share of the training: it falls linearly."""
@@ -171,6 +172,38 @@ class DecisionSampler:
         for group in groups:
             decisions[group.project] += sum(map(len, group.trajectories()))
         return project_weights(decisions, self._balance)
+
+
+class _Observed:
+    """The observations of decisions that are added; encoded many at a time, which is faster."""
+
+    def __init__(self, head: Head):
+        self._head = head
+        self._encoded: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+        self._header: Header | None = None
+        self._records: list[np.ndarray] = []  # `[N, bytes]` uint8
+        self._num_bytes = 0
+
+    def add(self, trajectory: Trajectory, rows: np.ndarray) -> None:
+        """Adds some of the decisions of a trajectory."""
+        if trajectory.header != self._header or self._num_bytes > _BYTES_AT_A_TIME:
+            self._encode()
+            self._header = trajectory.header
+        records = np.frombuffer(trajectory.observations, np.uint8).reshape(len(trajectory), -1)
+        self._records.append(records if len(rows) == len(records) else records[rows])
+        self._num_bytes += self._records[-1].nbytes
+
+    def take(self) -> dict[str, np.ndarray]:
+        """All of them, see `Head.observe`."""
+        self._encode()
+        return {name: np.concatenate(parts) for name, parts in self._encoded.items()}
+
+    def _encode(self) -> None:
+        if self._header is not None and self._records:
+            features = self._header.decode(np.concatenate(self._records).data)
+            for name, values in self._head.observe(features).items():
+                self._encoded[name].append(values)
+        self._records, self._num_bytes = [], 0
 
 
 def _drawn_rows(lengths: Sequence[int], rng: np.random.Generator, max_rows: int | None) -> list[np.ndarray]:

@@ -166,7 +166,7 @@ class LearnedPolicy(Policy):
     def network_inputs(self, features: Mapping[str, np.ndarray]) -> NetworkInputs:
         """What the network observes in T decisions: features by name, as the compiler sends them, `[T, ...]`."""
         columns = [np.asarray(features[name]).reshape(-1) for name in self.weights.features]
-        return NetworkInputs(self.encoder.ranks(np.stack(columns, axis=-1)), np.arange(len(columns[0])))
+        return NetworkInputs(self.encoder.ranks_of_columns(columns), np.arange(len(columns[0])))
 
     def greedy_decisions(self, inputs: NetworkInputs, default: np.ndarray) -> GreedyDecisions:
         """What the policy decides, whatever its temperature.

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-_ROWS_AT_A_TIME = 1 << 14
-"""Keys take four times the memory of float32 values."""
+_ROWS_AT_A_TIME = 1 << 12
+_FEW_ROWS = 128
+"""Fewer rows are encoded faster all at once, more feature by feature."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,8 @@ class QuantileEncoder:
             Thresholds(*np.unique(np.asarray(column, np.float64), return_counts=True), len(column))
             for column in quantiles
         )
-        self.bucket_ranks = np.concatenate([thresholds.ranks for thresholds in self.thresholds])
+        self._ranks = [thresholds.ranks for thresholds in self.thresholds]
+        self.bucket_ranks = np.concatenate(self._ranks)
         counts = [len(thresholds.values) for thresholds in self.thresholds]
         self._places = np.arange(len(quantiles))
         self._keys = self._places.astype(np.float64)
@@ -92,13 +94,24 @@ class QuantileEncoder:
     def ranks(self, values: np.ndarray) -> np.ndarray:
         """The quantile ranks of values: `[..., F]` to `[..., F]` float32."""
         rows = values.reshape(-1, values.shape[-1])
-        if len(rows) <= _ROWS_AT_A_TIME:
+        if len(rows) < _FEW_ROWS:
             return self.bucket_ranks[self.buckets(values)]
-        parts = [
-            self.bucket_ranks[self.buckets(rows[start : start + _ROWS_AT_A_TIME])]
-            for start in range(0, len(rows), _ROWS_AT_A_TIME)
-        ]
-        return np.concatenate(parts).reshape(values.shape)
+        return self.ranks_of_columns(list(rows.T)).reshape(values.shape)
+
+    def ranks_of_columns(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """`ranks`, from the values of each feature: F arrays `[N]` of any type of number to `[N, F]` float32."""
+        if len(columns[0]) < _FEW_ROWS:
+            return self.bucket_ranks[self.buckets(np.stack(columns, axis=-1))]
+        ranks = np.empty((len(columns[0]), len(columns)), np.float32)
+        # In parts, which stay in the core's cache: the columns may be views of the same records.
+        for start in range(0, len(ranks), _ROWS_AT_A_TIME):
+            part = slice(start, start + _ROWS_AT_A_TIME)
+            for place, (column, thresholds, of_buckets) in enumerate(
+                zip(columns, self.thresholds, self._ranks, strict=True)
+            ):
+                found = thresholds.values.searchsorted(column[part].astype(np.float64), "right")
+                ranks[part, place] = of_buckets.take(found)
+        return ranks
 
     @property
     def integer_thresholds(self) -> tuple[Thresholds, ...]:

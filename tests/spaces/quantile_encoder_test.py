@@ -49,6 +49,16 @@ def test_shapes_types_and_odd_values() -> None:
     assert encoder.ranks(np.empty((0, 2))).shape == (0, 2)
 
 
+def test_many_observations_are_encoded_as_few_are() -> None:
+    rng = np.random.default_rng(1)
+    encoder = QuantileEncoder([np.sort(rng.integers(-9, 9, 20)), np.array([0.5]), np.sort(rng.normal(size=7))])
+    values = rng.choice([*range(-10, 10), 0.5, -0.0, 1e300, np.inf, -np.inf, np.nan], (10_000, 3))
+    expected = np.concatenate([encoder.ranks(part) for part in np.array_split(values, 1000)])
+    np.testing.assert_array_equal(encoder.ranks(values), expected)
+    np.testing.assert_array_equal(encoder.bucket_ranks[encoder.buckets(values)], expected)
+    np.testing.assert_array_equal(encoder.ranks(values.reshape(100, 100, 3)), expected.reshape(100, 100, 3))
+
+
 def test_the_buckets_of_one_observation_after_another() -> None:
     encoder = QuantileEncoder([np.array([-1.0, 0.0, 0.0, 5.0]), np.array([2.0]), np.array([-(2.0**63), 2.0**62])])
     limits = np.iinfo(np.int64)

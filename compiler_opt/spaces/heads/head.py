@@ -68,7 +68,7 @@ class Head(abc.ABC):
     def observe(self, features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Observations of N decisions, from arrays `[N, ...]` by the compiler's names."""
         columns = [features[name].reshape(len(features[name])) for name in self.features]
-        return {networks.RANKS: self.encoder.ranks(np.stack(columns, axis=-1))}
+        return {networks.RANKS: self.encoder.ranks_of_columns(columns)}
 
     def observation_spec(self) -> dict[str, tf.TensorSpec]:
         """Of one decision."""
