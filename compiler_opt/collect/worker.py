@@ -36,7 +36,7 @@ from compiler_opt.problems.problem import AnyProblem
 _IO_TIMEOUT_S = 30
 _START_TIMEOUT_S = 300.0
 _SMALL_BYTES = 1 << 16
-"""Messages of this size together fit into the socket's buffer, so sending them does not block."""
+"""A message of this size fits into the socket's buffer, so sending it does not block."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -106,7 +106,6 @@ class Worker:
         self._process = process
         self._scratch = scratch
         self.tasks: deque[Task] = deque()
-        self._message_bytes: deque[int] = deque()
         self.is_ready = False
         self._was_stopped = False
         self.begun_s = time.monotonic()
@@ -118,14 +117,12 @@ class Worker:
           OSError: the worker is dead, or does not listen.
         """
         message = pickle.dumps((dataclasses.replace(task.job, policy=None), policy))
-        # It has read the first one.
-        if self.tasks and sum(self._message_bytes) - self._message_bytes[0] + len(message) > _SMALL_BYTES:
+        if self.tasks and len(message) > _SMALL_BYTES:
             return False
         if not self.tasks:
             self.begun_s = time.monotonic()
         self.connection.send_bytes(message)
         self.tasks.append(task)
-        self._message_bytes.append(len(message))
         return True
 
     def receive(self) -> tuple[Task, Rollout[Any]] | None:
@@ -139,10 +136,7 @@ class Worker:
         answer = self.connection.recv()
         self.begun_s = time.monotonic()
         is_first, self.is_ready = not self.is_ready, True
-        task = None
-        if not is_first:
-            task = self.tasks.popleft()
-            self._message_bytes.popleft()
+        task = None if is_first else self.tasks.popleft()
         if isinstance(answer, Exception):
             raise answer
         return None if task is None else (task, answer)

@@ -39,8 +39,6 @@ _SLACK_S = 1200.0
 """Extra time for a job, in which a plugin may be built or a module fetched."""
 _PATIENCE_S = 60.0
 _MAX_WAKES = 1 << 12
-_MAX_AHEAD = 3
-"""Tasks that a worker holds beside the one that it works on, so that it goes on while the host learns."""
 
 
 class WorkerPool(Generic[Measurement]):
@@ -136,7 +134,7 @@ class WorkerPool(Generic[Measurement]):
         schedule = Schedule[Measurement](jobs, self._set_aside)
         try:
             while True:
-                schedule.refill((1 + _MAX_AHEAD) * self.num_workers)
+                schedule.refill(2 * self.num_workers)
                 self._assign(schedule)
                 while schedule.finished:
                     yield schedule.finished.popleft()
@@ -169,27 +167,25 @@ class WorkerPool(Generic[Measurement]):
         """Hands waiting tasks to workers."""
         busy = self._busy()
         if schedule.waiting:
-            tasks, ahead = schedule.waiting, _MAX_AHEAD
+            tasks = schedule.waiting
             self._start_workers(len(busy) + len(tasks))
-            workers = self._workers
+            workers = sorted(self._workers, key=lambda worker: len(worker.tasks))
         elif schedule.suspects and not busy:
-            tasks, ahead = schedule.suspects, 0
+            tasks = schedule.suspects
             self._start_workers(1)
             workers = sorted(self._workers, key=lambda worker: not worker.is_ready)[:1]
         else:
             return
         there_is_room = has_room(self.scratch, self._available_bytes())
-        ready = [worker for worker in workers if worker.is_ready and len(worker.tasks) <= ahead]
-        # Idle workers first. With further tasks a worker need not wait for us; the last tasks are for idle workers.
-        for num_ahead in range(1 + ahead):
-            for worker in ready:
-                if not tasks or num_ahead > (len(tasks) - 1) // self.num_workers:
-                    return
-                is_patient = time.monotonic() < tasks[0].lost_s + self._patience_s and tasks[0].num_lost
-                if not there_is_room and (is_patient or self._busy()):
-                    return
-                if len(worker.tasks) == num_ahead:
-                    self._offer(worker, tasks, schedule)
+        for worker in workers:
+            # With a second task a worker need not wait for us; the last tasks are for idle workers.
+            if not tasks or len(worker.tasks) > (len(tasks) > self.num_workers):
+                return
+            is_patient = time.monotonic() < tasks[0].lost_s + self._patience_s and tasks[0].num_lost
+            if not there_is_room and (is_patient or self._busy()):
+                return
+            if worker.is_ready:
+                self._offer(worker, tasks, schedule)
 
     def _offer(self, worker: Worker, tasks: deque[Task], schedule: Schedule[Measurement]) -> None:
         task = tasks[0]

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +54,6 @@ def test_two_workers_decide_what_one_does(corpus: Corpus, newest: Toolchain) -> 
         with WorkerPool(newest, INLINING_PROBLEM, num_workers) as pool:
             found.append({job.module.name: result.measurement for job, result in pool.rollouts(jobs)})
     assert found[0] == found[1]
-
-
-def test_a_worker_goes_on_while_the_host_does_something_else(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
-    jobs = [Job(corpus.modules[0], None, seed, keep_object=tmp_path / f"{seed}.o") for seed in range(8)]
-    with WorkerPool(newest, INLINING_PROBLEM, 1) as pool:
-        rollouts = pool.rollouts(jobs)
-        next(rollouts)
-        deadline_s = time.monotonic() + 60
-        while len(list(tmp_path.glob("*.o"))) < 4 and time.monotonic() < deadline_s:
-            time.sleep(0.01)
-        assert len(list(tmp_path.glob("*.o"))) >= 4
-        assert len(list(rollouts)) == len(jobs) - 1
 
 
 def test_an_unusable_policy_stops_the_run(corpus: Corpus, newest: Toolchain) -> None:
