@@ -60,7 +60,11 @@ class FunctionTokens:
             if opcode == "getelementptr":
                 self._gep(result, rest)
         for position, (block, (result, opcode, rest)) in enumerate(self._lines):
-            self._count(position, block, result, opcode, rest)
+            try:
+                self._count(position, block, result, opcode, rest)
+            except (IndexError, ValueError):
+                # No operands where some are expected: text of a form that is not known.
+                self.counts["unread"] += 1
 
     def _opcode(self, value: int) -> str:
         position = self._definition.get(value)

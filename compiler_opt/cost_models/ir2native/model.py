@@ -1,7 +1,8 @@
 """A model of native sizes: linear, corrected by boosted trees, by a network, or by the mean of both; its files.
 
 A model's folder has `model.json` (columns, factors, what it was trained with, and the checksum of the other) and
-`model.npz` (arrays). Nothing in them is executed or unpickled. N functions, D features, E inputs of the second stage.
+`model.npz` (arrays). Nothing in them is executed or unpickled. N functions, D features, C of them that are
+frequent, E inputs of the second stage.
 """
 
 import dataclasses
@@ -52,7 +53,8 @@ class Ir2NativeModel:
     Attributes:
       columns: the D features.
       coefficients: `[D]` bytes of each, of the linear stage.
-      trees, network: corrections of its logarithm.
+      frequent: `[C]` int64, positions of the features that trees and network see.
+      trees, network: corrections of the linear stage's logarithm.
       factors: the calibration of each kind.
       chosen: the kind that predicts by default.
       compiler: what it was fitted for, as by `Toolchain.identity`.
@@ -62,6 +64,7 @@ class Ir2NativeModel:
 
     columns: tuple[str, ...]
     coefficients: np.ndarray
+    frequent: np.ndarray
     trees: BoostedTrees
     network: FeedForwardNetwork
     factors: Mapping[str, float]
@@ -77,7 +80,7 @@ class Ir2NativeModel:
     def predict_all(self, dataset: Dataset, kinds: Sequence[str] = KINDS) -> dict[str, np.ndarray]:
         """The same by several kinds of corrections."""
         x = dataset.matrix(self.columns)
-        found = uncalibrated(self.coefficients, self.trees, self.network, x, kinds)
+        found = uncalibrated(self.coefficients, self.frequent, self.trees, self.network, x, kinds)
         return {kind: sizes * self.factors[kind] for kind, sizes in found.items()}
 
     def check(self, toolchain: Toolchain) -> None:
@@ -92,7 +95,7 @@ class Ir2NativeModel:
 
     def save(self, folder: Path) -> None:
         """Writes the model's folder; raises OSError or OutputError if it cannot be written."""
-        arrays = {"coefficients": self.coefficients, "seen": self.seen}
+        arrays = {"coefficients": self.coefficients, "frequent": self.frequent, "seen": self.seen}
         arrays |= {f"trees.{name}": array for name, array in self.trees.arrays().items()}
         arrays |= {f"network.{name}": array for name, array in self.network.arrays().items()}
         content = pack_arrays(arrays, compressed=True)
@@ -142,6 +145,9 @@ class Ir2NativeModel:
         if coefficients.shape != (count,) or coefficients.dtype != np.float64 or not np.isfinite(coefficients).all():
             raise ValueError(f"expected {count} coefficients")
 
+        frequent = arrays.get("frequent", np.zeros(0))
+        if frequent.ndim != 1 or frequent.dtype != np.int64 or not ((frequent >= 0) & (frequent < count)).all():
+            raise ValueError("expected positions of features")
         seen = arrays.get("seen", np.zeros(0))
         if seen.ndim != 1 or seen.dtype != np.uint64:
             raise ValueError("expected hashes of symbols")
@@ -152,8 +158,9 @@ class Ir2NativeModel:
         return cls(
             tuple(description.columns),
             coefficients,
-            BoostedTrees.from_arrays(part("trees."), num_inputs(count)),
-            FeedForwardNetwork.from_arrays(part("network."), num_inputs(count)),
+            frequent,
+            BoostedTrees.from_arrays(part("trees."), num_inputs(len(frequent))),
+            FeedForwardNetwork.from_arrays(part("network."), num_inputs(len(frequent))),
             description.factors,
             description.chosen,
             description.compiler,
@@ -163,7 +170,7 @@ class Ir2NativeModel:
 
 
 def second_stage_inputs(x: np.ndarray, linear: np.ndarray) -> np.ndarray:
-    """What trees and network see: `[N, D]` counts and `[N]` linear predictions -> `[N, E]`.
+    """What trees and network see: `[N, C]` counts and `[N]` linear predictions -> `[N, E]`.
 
     The logarithms of counts, and how dense they are: their ratios to the linear prediction, in tenths of bytes.
     """
@@ -173,18 +180,23 @@ def second_stage_inputs(x: np.ndarray, linear: np.ndarray) -> np.ndarray:
 
 
 def num_inputs(num_features: int) -> int:
-    """E for D features."""
+    """E for C features."""
     return 2 * num_features + 1
 
 
 def uncalibrated(
-    coefficients: np.ndarray, trees: BoostedTrees, network: FeedForwardNetwork, x: np.ndarray, kinds: Sequence[str] = KINDS
+    coefficients: np.ndarray,
+    frequent: np.ndarray,
+    trees: BoostedTrees,
+    network: FeedForwardNetwork,
+    x: np.ndarray,
+    kinds: Sequence[str] = KINDS,
 ) -> dict[str, np.ndarray]:
     """Predictions `[N]` by each kind, before calibration."""
     linear = predict_linear(coefficients, x)
     if not len(x):
         return {kind: linear for kind in kinds}
-    inputs = second_stage_inputs(x, linear)
+    inputs = second_stage_inputs(x[:, frequent], linear)
     corrections: dict[str, np.ndarray] = {"linear": np.zeros(len(x))}
     if {"trees", "mean"} & set(kinds):
         corrections["trees"] = trees.predict(inputs)

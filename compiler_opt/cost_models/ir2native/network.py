@@ -26,8 +26,8 @@ class NetworkSettings:
       weight_decay: by which AdamW draws weights to zero.
     """
 
-    layers: tuple[int, ...] = (256, 128, 64)
-    epochs: int = 40
+    layers: tuple[int, ...] = (128, 64)
+    epochs: int = 30
     batch: int = 256
     learning_rate: float = 2e-3
     dropout: float = 0.1

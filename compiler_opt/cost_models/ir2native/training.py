@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler_opt.cost_models.ir2native.calibration import calibration_factor, folds, project_sums
 from compiler_opt.cost_models.ir2native.dataset import Dataset
-from compiler_opt.cost_models.ir2native.linear import fit_linear, predict_linear
+from compiler_opt.cost_models.ir2native.linear import fit_linear, is_additive, predict_linear
 from compiler_opt.cost_models.ir2native.model import KINDS, Ir2NativeModel, second_stage_inputs, uncalibrated
 from compiler_opt.cost_models.ir2native.network import FeedForwardNetwork, NetworkSettings
 from compiler_opt.cost_models.ir2native.trees import BoostedTrees, TreeSettings
@@ -26,6 +26,7 @@ class TrainingSettings:
     Attributes:
       trees, network: of the corrections.
       min_functions: a feature must not be zero in so many functions, or it is left out.
+      min_share: for trees and network, must not be zero in so many functions, as a share.
       project_exponent: a project of n functions counts n to this power: 1, every function alike; 0, every project.
       folds: of the cross-validation by which models are calibrated.
       seed: of all that is random.
@@ -34,6 +35,7 @@ class TrainingSettings:
     trees: TreeSettings = TreeSettings()
     network: NetworkSettings = NetworkSettings()
     min_functions: int = 10
+    min_share: float = 0.02
     project_exponent: float = 0.5
     folds: int = 5
     seed: int = 0
@@ -44,6 +46,7 @@ class _Stages:
     """What is fitted, before calibration."""
 
     coefficients: np.ndarray
+    frequent: np.ndarray
     trees: BoostedTrees
     network: FeedForwardNetwork
 
@@ -75,7 +78,7 @@ def train(
     module_projects = dataset.projects()
     projects = module_projects[dataset.module_of_function()]  # [N]
     columns = dataset.columns(settings.min_functions)
-    x = dataset.matrix(columns)  # [N, D]
+    x, additive = dataset.matrix(columns), is_additive(columns)  # [N, D], [D]
     weights = row_weights(dataset.symbols(), actual, projects, settings.project_exponent)
     parts = folds(list(module_projects), settings.folds, settings.seed)
     if len(parts) < 2:
@@ -85,8 +88,8 @@ def train(
         echo(f"fold {number + 1} of {len(parts)}: without {', '.join(sorted(part))}")
         is_held = np.isin(projects, sorted(part))
         chosen = has_size & ~is_held
-        stages = _fit(x[chosen], actual[chosen], weights[chosen], settings)
-        found = uncalibrated(stages.coefficients, stages.trees, stages.network, x[is_held])
+        stages = _fit(x[chosen], additive, actual[chosen], weights[chosen], settings)
+        found = uncalibrated(stages.coefficients, stages.frequent, stages.trees, stages.network, x[is_held])
         for kind in KINDS:
             held[kind][is_held] = found[kind]
     names, totals = project_sums(dataset.totals(), module_projects)
@@ -96,10 +99,11 @@ def train(
         by_name = dict(zip(predicted_names, predicted.tolist(), strict=True))
         factors[kind] = calibration_factor(np.array([by_name.get(name, 0.0) for name in names]), totals)
     echo(f"all {len(set(module_projects.tolist()))} projects, {int(has_size.sum()):,} functions, {len(columns)} features")
-    stages = _fit(x[has_size], actual[has_size], weights[has_size], settings)
+    stages = _fit(x[has_size], additive, actual[has_size], weights[has_size], settings)
     return Ir2NativeModel(
         tuple(columns),
         stages.coefficients,
+        stages.frequent,
         stages.trees,
         stages.network,
         factors,
@@ -120,13 +124,17 @@ def row_weights(symbols: list[str], actual: np.ndarray, projects: np.ndarray, ex
     return weights * np.maximum(totals, 1.0)[project_of] ** (exponent - 1.0)
 
 
-def _fit(x: np.ndarray, actual: np.ndarray, weights: np.ndarray, settings: TrainingSettings) -> _Stages:
-    coefficients = fit_linear(x, actual, weights)
+def _fit(
+    x: np.ndarray, additive: np.ndarray, actual: np.ndarray, weights: np.ndarray, settings: TrainingSettings
+) -> _Stages:
+    coefficients = np.zeros(x.shape[1])
+    coefficients[additive] = fit_linear(x[:, additive], actual, weights)
     linear = predict_linear(coefficients, x)
-    inputs, target = second_stage_inputs(x, linear), np.log(actual / linear)
+    frequent = np.flatnonzero((x != 0).mean(axis=0) >= settings.min_share)  # [C]
+    inputs, target = second_stage_inputs(x[:, frequent], linear), np.log(actual / linear)
     trees = BoostedTrees.fit(inputs, target, weights / weights.mean(), settings.trees, seed=settings.seed)
     network = FeedForwardNetwork.fit(inputs, target, weights, settings.network, seed=settings.seed)
-    return _Stages(coefficients, trees, network)
+    return _Stages(coefficients, frequent, trees, network)
 
 
 def _medians(held: Mapping[str, np.ndarray], actual: np.ndarray) -> dict[str, float]:

@@ -25,9 +25,9 @@ class TreeSettings:
       feature_fraction: of the features, drawn anew for each split.
     """
 
-    iterations: int = 400
-    learning_rate: float = 0.05
-    leaves: int = 31
+    iterations: int = 200
+    learning_rate: float = 0.08
+    leaves: int = 15
     leaf_rows: int = 20
     l2: float = 1.0
     feature_fraction: float = 0.3
@@ -61,6 +61,7 @@ class BoostedTrees:
         """Fits trees to targets `[N]` of rows `[N, D]` with weights `[N]`, for the least absolute error."""
         # scikit-learn is needed for fitting only.
         from sklearn.ensemble import HistGradientBoostingRegressor
+        from threadpoolctl import threadpool_limits
 
         regressor = HistGradientBoostingRegressor(
             loss="absolute_error",
@@ -73,7 +74,9 @@ class BoostedTrees:
             early_stopping=False,
             random_state=seed,
         )
-        regressor.fit(x, y, sample_weight=weights)
+        # Its threads spin while they wait for one another, which on a busy machine takes minutes instead of seconds.
+        with threadpool_limits(1):
+            regressor.fit(x, y, sample_weight=weights)
         return cls.from_sklearn(regressor)
 
     @classmethod
