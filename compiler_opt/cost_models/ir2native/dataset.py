@@ -152,10 +152,21 @@ class ModuleFunctions:
             raise
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise PolicyError(f"{printable(path)}: is damaged ({reason}); remove it, and run the command again") from None
+            raise PolicyError(
+                f"{printable(path)}: is damaged ({reason}); remove it, and run the command again"
+            ) from None
         total = int(arrays["total"][0])
         return cls(
-            module.name, module.project, symbols, columns, rows, features, values, arrays["bytes"], total, arrays["cpu_s"]
+            module.name,
+            module.project,
+            symbols,
+            columns,
+            rows,
+            features,
+            values,
+            arrays["bytes"],
+            total,
+            arrays["cpu_s"],
         )
 
 
@@ -189,7 +200,9 @@ class Dataset:
 
     def symbol_hashes(self) -> np.ndarray:
         """`[F]` uint64: equal for equal names of functions."""
-        digests = (hashlib.blake2b(symbol.encode("utf-8", "surrogateescape"), digest_size=8) for symbol in self.symbols())
+        digests = (
+            hashlib.blake2b(symbol.encode("utf-8", "surrogateescape"), digest_size=8) for symbol in self.symbols()
+        )
         return np.frombuffer(b"".join(digest.digest() for digest in digests), "<u8").astype(np.uint64)
 
     def totals(self) -> np.ndarray:

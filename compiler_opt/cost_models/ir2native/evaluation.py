@@ -73,9 +73,7 @@ class Errors:
         return dataclasses.asdict(self)
 
 
-def measure(
-    dataset: Dataset, predicted: np.ndarray, *, seed: int = 0, seen: np.ndarray | None = None
-) -> Errors:
+def measure(dataset: Dataset, predicted: np.ndarray, *, seed: int = 0, seen: np.ndarray | None = None) -> Errors:
     """The errors of `[N]` predicted sizes; `seen` are the hashes of the training's symbols."""
     actual = dataset.bytes().astype(np.float64)  # [N]
     module_of = dataset.module_of_function()
@@ -157,7 +155,8 @@ def summary(errors: Errors) -> list[str]:
     ]
     if errors.unseen_median_error is not None:
         lines.append(
-            f"of the {errors.unseen:,} functions whose symbol the training does not have: {errors.unseen_median_error:.1%}"
+            f"median error of the {errors.unseen:,} functions whose symbol the training does not have: "
+            f"{errors.unseen_median_error:.1%}"
         )
     return lines
 

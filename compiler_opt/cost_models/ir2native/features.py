@@ -24,8 +24,22 @@ VERSION = 1
 """Of the features: whoever changes one adds one, and datasets and models of other versions are refused."""
 
 _LINKAGES = ("internal", "private", "linkonce_odr", "weak_odr", "linkonce", "weak")
-_ATTRIBUTES = ("minsize", "optsize", "nounwind", "noreturn", "uwtable", "sspstrong", "ssp", "cold", "naked", "norecurse",
-               "noredzone", "nonlazybind", '"frame-pointer"="all"', '"frame-pointer"="non-leaf"')
+_ATTRIBUTES = (
+    "minsize",
+    "optsize",
+    "nounwind",
+    "noreturn",
+    "uwtable",
+    "sspstrong",
+    "ssp",
+    "cold",
+    "naked",
+    "norecurse",
+    "noredzone",
+    "nonlazybind",
+    '"frame-pointer"="all"',
+    '"frame-pointer"="non-leaf"',
+)
 _COUNT = re.compile(r"i(?:32|64) (\d+)")
 _ARRAY = re.compile(r"\[(\d+) x ")
 

@@ -39,7 +39,9 @@ MAX_TEXT_BYTES = 1 << 28
 
 _FUNCTION = re.compile(r"Printing analysis results of CFA for function '(.*)':$")
 _COST_FUNCTION = re.compile(r"Printing analysis 'Cost Model Analysis' for function '(.*)':$")
-_COST = re.compile(r"Cost Model: Found an estimated cost of (\d{1,9}) for instruction: +(?:%\S+ = )?(?:tail |musttail |notail )?(\w+)")
+_COST = re.compile(
+    r"Cost Model: Found an estimated cost of (\d{1,9}) for instruction: +(?:%\S+ = )?(?:tail |musttail |notail )?(\w+)"
+)
 _PROPERTY = re.compile(r"(\w+): (-?\d{1,18})$")
 
 

@@ -13,12 +13,17 @@ from compiler_opt.cost_models.ir2native.ir_text import Function, Line, arguments
 from compiler_opt.cost_models.ir2native.operands import constant_class, integer_class, last_word, type_class
 
 _BINARY = frozenset("add sub mul udiv sdiv urem srem shl lshr ashr and or xor fadd fsub fmul fdiv frem".split())
-_CASTS = frozenset("zext sext trunc fptosi fptoui sitofp uitofp fpext fptrunc bitcast ptrtoint inttoptr addrspacecast".split())
+_CASTS = frozenset(
+    "zext sext trunc fptosi fptoui sitofp uitofp fpext fptrunc bitcast ptrtoint inttoptr addrspacecast".split()
+)
 _CALLS = frozenset(("call", "tail call", "musttail call", "notail call", "invoke"))
 _FOLDS_A_LOAD = _BINARY | frozenset(("icmp", "fcmp", "zext", "sext", "call", "sitofp", "fpext"))
 _CALLEE = re.compile(r"(@(?:\"\"|[-\w$.]+)|%\d+|asm )[^@%]*?\(")
 _SUFFIX = re.compile(r"(?:\.(?:p\d+|i\d+|f\d+|v\d+\w*|nxv\w+|isVoid|sl_\w+|x86_fp80|bf16))+$")
-_FLAGS = re.compile(r"^(?:nuw|nsw|exact|disjoint|nneg|fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|samesign|inbounds|volatile|atomic|nusw) ")
+_FLAGS = re.compile(
+    r"^(?:nuw|nsw|exact|disjoint|nneg|fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|samesign|inbounds|nusw|volatile"
+    r"|atomic) "
+)
 _LABELS = re.compile(r"label %(\d+)")
 _PHI = re.compile(r"\[ ([^,\[\]]+), %(\d+) \]")
 _FAR_INSTRUCTIONS = 35
@@ -56,7 +61,7 @@ class FunctionTokens:
                 self._uses[value].append(position)
         self._parameters = {number: number for number in range(len(function.parameters))}
         self._geps: dict[int, str] = {}
-        for position, (_, (result, opcode, rest)) in enumerate(self._lines):
+        for _, (result, opcode, rest) in self._lines:
             if opcode == "getelementptr":
                 self._gep(result, rest)
         for position, (block, (result, opcode, rest)) in enumerate(self._lines):
@@ -307,7 +312,7 @@ class FunctionTokens:
             self.counts[f"phi.in.{what}"] += 1
 
     def _switch(self, rest: str) -> None:
-        head, _, cases = rest.partition("[")
+        cases = rest.partition("[")[2]
         values = sorted(int(number[:18]) for number in re.findall(r"i\d+ (-?\d+), label", cases))
         self.counts["switch"] += 1
         if not values:

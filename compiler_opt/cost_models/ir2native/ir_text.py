@@ -85,7 +85,8 @@ def parse_module(text: str) -> ModuleText:
             found.append((line, body))
         elif line.startswith("@"):
             # A variable's value may be huge; what matters comes first.
-            if (match := _GLOBAL.match(line[:4096])) and not _LOCAL.isdisjoint(match[2].split()):
+            match = _GLOBAL.match(line[:4096])
+            if match and not _LOCAL.isdisjoint(match[2].split()):
                 local.add(match[1])
         elif line.startswith("declare "):
             if (match := _DECLARE.match(line)) and not _LOCAL.isdisjoint(match[1].split()):
@@ -106,7 +107,7 @@ def parse_module(text: str) -> ModuleText:
 
 
 def symbol_name(written: str) -> str:
-    r"""The symbol of a name as the text writes it: `"a\20b"` is `a b`; a leading byte 1 means to take the rest as is."""
+    r"""The symbol of a name as the text writes it: `"a\20b"` is `a b`; a leading byte 1 is dropped."""
     if not written.startswith('"'):
         return written
     data = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), written[1:-1]).encode("latin-1", "replace")

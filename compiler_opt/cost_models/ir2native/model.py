@@ -119,7 +119,9 @@ class Ir2NativeModel:
         try:
             content = read_checked_json(path, MAX_MODEL_BYTES)
             if content.get("version") != VERSION:
-                raise ValueError(f"has features of version {content.get('version')!r:.20}; this program's are {VERSION}")
+                raise ValueError(
+                    f"has features of version {content.get('version')!r:.20}; this program's are {VERSION}"
+                )
             description = convert(content, _Description)
             if description.chosen not in KINDS or set(description.factors) != set(KINDS):
                 raise ValueError(f"expected factors for {', '.join(KINDS)}")
@@ -130,7 +132,9 @@ class Ir2NativeModel:
             path = folder / _ARRAYS
             return cls._from_arrays(path, description)
         except FileNotFoundError:
-            raise PolicyError(f"{printable(path)}: no such file; give the folder of a model of train_ir2native") from None
+            raise PolicyError(
+                f"{printable(path)}: no such file; give the folder of a model of train_ir2native"
+            ) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise PolicyError(f"{printable(path)}: is damaged or no model ({reason}); train it again") from None
@@ -195,7 +199,7 @@ def uncalibrated(
     """Predictions `[N]` by each kind, before calibration."""
     linear = predict_linear(coefficients, x)
     if not len(x):
-        return {kind: linear for kind in kinds}
+        return dict.fromkeys(kinds, linear)
     inputs = second_stage_inputs(x[:, frequent], linear)
     corrections: dict[str, np.ndarray] = {"linear": np.zeros(len(x))}
     if {"trees", "mean"} & set(kinds):

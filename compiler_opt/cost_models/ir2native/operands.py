@@ -1,4 +1,4 @@
-"""Classes of types, constants and addresses in LLVM's textual IR, as far as they decide how an instruction is encoded."""
+"""Classes of types, constants and addresses in textual IR, as far as they decide how an instruction is encoded."""
 
 import re
 

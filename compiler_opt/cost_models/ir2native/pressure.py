@@ -43,10 +43,12 @@ def pressure(function: Function, weightless: set[int]) -> Mapping[str, float]:
             number_of[result] = len(begin)
             begin.append(index)
             kind = rest.rpartition(" to ")[2] if " to " in rest else rest
-            is_float.append(opcode not in ("fcmp", "icmp") and operands.type_class(kind) in ("f32", "f64", "f16", "vec"))
-        if opcode.endswith("call") or opcode == "invoke":
-            if "@llvm." not in rest and "asm " not in rest:
-                calls.append(index)
+            is_float.append(
+                opcode not in ("fcmp", "icmp") and operands.type_class(kind) in ("f32", "f64", "f16", "vec")
+            )
+        is_call = opcode.endswith("call") or opcode == "invoke"
+        if is_call and "@llvm." not in rest and "asm " not in rest:
+            calls.append(index)
     last = list(begin)
     back: list[tuple[int, int]] = []
     uses = [0] * len(begin)

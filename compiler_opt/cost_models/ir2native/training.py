@@ -98,7 +98,9 @@ def train(
         predicted_names, predicted = project_sums(held[kind], projects)
         by_name = dict(zip(predicted_names, predicted.tolist(), strict=True))
         factors[kind] = calibration_factor(np.array([by_name.get(name, 0.0) for name in names]), totals)
-    echo(f"all {len(set(module_projects.tolist()))} projects, {int(has_size.sum()):,} functions, {len(columns)} features")
+    echo(
+        f"all {len(set(module_projects.tolist()))} projects, {int(has_size.sum()):,} functions, {len(columns)} features"
+    )
     stages = _fit(x[has_size], additive, actual[has_size], weights[has_size], settings)
     return Ir2NativeModel(
         tuple(columns),

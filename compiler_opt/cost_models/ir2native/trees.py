@@ -132,7 +132,10 @@ class BoostedTrees:
         count = len(trees.feature)
         numbers = np.arange(count)
         inner = trees.feature >= 0
-        if any(len(fields[name]) != count for name in ("threshold", "left", "right", "value")) or len(trees.baseline) != 1:
+        if (
+            any(len(fields[name]) != count for name in ("threshold", "left", "right", "value"))
+            or len(trees.baseline) != 1
+        ):
             raise ValueError("trees: their arrays have different lengths")
         if inner.any() and int(trees.feature.max()) >= num_features:
             raise ValueError(f"trees: a node compares feature {trees.feature.max()}; there are {num_features}")

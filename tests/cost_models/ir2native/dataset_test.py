@@ -18,7 +18,15 @@ def test_sizes_are_those_of_readelf(toolchain: Toolchain, tmp_path: Path) -> Non
     module = make_module(tmp_path, str(toolchain.clang))
     found = compiled_sizes(module, toolchain, tmp_path)
     # The oracle: clang's driver, from the source, and nm.
-    options = ["-Oz", "-fPIC", "-funwind-tables=2", "-c", str(tmp_path / "real/code.cpp"), "-o", str(tmp_path / "own.o")]
+    options = [
+        "-Oz",
+        "-fPIC",
+        "-funwind-tables=2",
+        "-c",
+        str(tmp_path / "real/code.cpp"),
+        "-o",
+        str(tmp_path / "own.o"),
+    ]
     subprocess.run([str(toolchain.clang), *options], check=True)
     nm = str(toolchain.tool("llvm-size")).replace("llvm-size", "llvm-nm")
     lines = subprocess.run([nm, "-S", tmp_path / "own.o"], check=True, capture_output=True, text=True).stdout
@@ -75,7 +83,7 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path, toolchain: Toolchain)
     content = path.read_bytes()
     for damaged in (content[:-40], b"", content.replace(b"rows", b"cows")):
         path.write_bytes(damaged)
-        with pytest.raises(PolicyError, match="is damaged .*remove it") as error:
+        with pytest.raises(PolicyError, match=r"is damaged .*remove it") as error:
             list(dataset.collect([module], toolchain, tmp_path))
         assert path.name in str(error.value) and "\n" not in str(error.value)
 

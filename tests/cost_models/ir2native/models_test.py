@@ -68,7 +68,9 @@ def test_a_network_predicts_as_keras_would() -> None:
         max(0.0, 1.0 + sum((row[i] - network.mean[i]) * network.scale[i] * weights[0][i, j] for i in range(4)))
         for j in range(8)
     ]
-    assert network.predict(row[None])[0] == pytest.approx(sum(h * w for h, w in zip(hidden, weights[1][:, 0])))
+    assert network.predict(row[None])[0] == pytest.approx(
+        sum(h * w for h, w in zip(hidden, weights[1][:, 0], strict=True))
+    )
     restored = FeedForwardNetwork.from_arrays(network.arrays(), 4)
     assert (restored.predict(row[None]) == network.predict(row[None])).all()
     with pytest.raises(ValueError, match="expected mean"):

@@ -37,7 +37,7 @@ def make_module(root: Path, clang: str, level: str = "Oz") -> Module:
 
 
 def made_up(seed: int = 0, projects: int = 6, modules: int = 3, functions: int = 25) -> Dataset:
-    """Functions of `tok.a` and `tok.b` instructions, of 3 and 7 bytes each, and 5 more bytes; half as many where `flag.c` is set."""
+    """Functions of `tok.a` and `tok.b`, of 3 and 7 bytes each, and 5 more bytes; half as many where `flag.c` is set."""
     rng = np.random.default_rng(seed)
     found = []
     for project in range(projects):
@@ -46,7 +46,13 @@ def made_up(seed: int = 0, projects: int = 6, modules: int = 3, functions: int =
             for function in range(functions):
                 name = f"f{project}_{number}_{function}"
                 a, b, c = int(rng.integers(0, 40)), int(rng.integers(0, 30)), int(rng.integers(0, 2))
-                features[name] = {"fn": 1.0, "tok.a": float(a), "tok.b": float(b), "flag.c": float(c), "op": float(a + b)}
+                features[name] = {
+                    "fn": 1.0,
+                    "tok.a": float(a),
+                    "tok.b": float(b),
+                    "flag.c": float(c),
+                    "op": float(a + b),
+                }
                 sizes[name] = max(1, round((5 + 3 * a + 7 * b) * (0.5 if c else 1.0)))
             features[f"gone{project}_{number}"] = {"fn": 1.0, "tok.a": 1.0, "op": 1.0}
             module = Module(f"p{project}/m{number}.o", f"p{project}", Path("nowhere"))
