@@ -6,7 +6,8 @@ inlines and simplifies callers bottom-up. `opt` prints the pipeline; it is cut b
 - `print<func-properties>` tells LLVM's own features of each function;
 - `globalopt`, `globaldce` and `elim-avail-extern`, which come next in the pipeline, drop the functions of which nothing
   will be emitted, so that those that are left are, nearly, those of the object;
-- a short canonicalisation, `CANONICAL`, brings what is left nearer to what the code generator sees;
+- a short canonicalisation brings what is left nearer to what the code generator sees, and `globaldce` drops what only
+  the bodies that `elim-avail-extern` has dropped used (all of this is `CANONICAL`);
 - `print<cost-model>` tells the target's code-size cost of each instruction.
 
 All of it is one process of `opt`, with the limits and the sandbox of a compilation.
@@ -30,7 +31,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 CANONICAL = (
     "deadargelim,globalopt,globaldce,elim-avail-extern,"
     "function(loop-simplify,lcssa,simplifycfg<bonus-inst-threshold=1;forward-switch-cond;switch-range-to-icmp;"
-    "switch-to-lookup;no-keep-loops;hoist-common-insts;sink-common-insts>,instcombine<no-verify-fixpoint>)"
+    "switch-to-lookup;no-keep-loops;hoist-common-insts;sink-common-insts>,instcombine<no-verify-fixpoint>),globaldce"
 )
 """What follows the cut: passes of the rest of the pipeline, without its loop passes, and code generation's."""
 

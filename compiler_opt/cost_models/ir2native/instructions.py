@@ -44,14 +44,14 @@ class FunctionTokens:
         self.weightless: set[int] = set()
         self._local = local_names
         self._lines: list[tuple[int, Line]] = [
-            (index, line) for index, block in enumerate(function.blocks) for line in block.lines
+            (index, line) for index, each in enumerate(function.blocks) for line in each.lines
         ]
-        self._block_of = {block.label: index for index, block in enumerate(function.blocks)}
+        self._block_of = {each.label: index for index, each in enumerate(function.blocks)}
         self._starts: list[int] = []
         position = 0
-        for block in function.blocks:
+        for each in function.blocks:
             self._starts.append(position)
-            position += len(block.lines)
+            position += len(each.lines)
         self._definition: dict[int, int] = {}
         self._uses: dict[int, list[int]] = defaultdict(list)
         for position, (_, (result, _, rest)) in enumerate(self._lines):

@@ -111,7 +111,11 @@ def train(
         factors,
         "mean",
         toolchain.identity(),
-        {**about, "settings": dataclasses.asdict(settings), "held_out_median_errors": _medians(held, actual)},
+        {
+            **about,
+            "settings": dataclasses.asdict(settings),
+            "cross_validation": _cross_validated(held, factors, actual, float(totals.sum())),
+        },
         np.unique(dataset.symbol_hashes()),
     )
 
@@ -139,10 +143,14 @@ def _fit(
     return _Stages(coefficients, frequent, trees, network)
 
 
-def _medians(held: Mapping[str, np.ndarray], actual: np.ndarray) -> dict[str, float]:
-    """The median error by kind, each function predicted by the models that were not fitted to its project."""
+def _cross_validated(
+    held: Mapping[str, np.ndarray], factors: Mapping[str, float], actual: np.ndarray, total: float
+) -> dict[str, dict[str, float]]:
+    """By kind, errors with each function predicted by the models that were not fitted to its project, calibrated."""
     has_size = actual > 0
-    return {
-        kind: float(np.median(np.abs(predicted[has_size] - actual[has_size]) / actual[has_size]))
-        for kind, predicted in held.items()
-    }
+    found = {}
+    for kind, uncorrected in held.items():
+        predicted = uncorrected * factors[kind]
+        errors = np.abs(predicted[has_size] - actual[has_size]) / actual[has_size]
+        found[kind] = {"median_error": float(np.median(errors)), "bias": float(predicted.sum() / total - 1)}
+    return found

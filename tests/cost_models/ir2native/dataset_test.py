@@ -21,7 +21,6 @@ def test_sizes_are_those_of_readelf(toolchain: Toolchain, tmp_path: Path) -> Non
     options = [
         "-Oz",
         "-fPIC",
-        "-funwind-tables=2",
         "-c",
         str(tmp_path / "real/code.cpp"),
         "-o",
@@ -69,7 +68,7 @@ def test_a_matrix_is_the_features_by_name() -> None:
             if module.columns[feature] == "tok.b":
                 start = 4 * data.modules.index(module)
                 assert x[start + row, 0] == value
-    assert data.columns(min_functions=16) == ["fn"]
+    assert data.columns(min_functions=17) == [] and "fn" in data.columns(min_functions=16)
     assert (data.bytes() == ABSENT).sum() == 4 and len(data.symbol_hashes()) == 16
     assert len(np.unique(data.symbol_hashes())) == len(set(data.symbols()))
 

@@ -62,12 +62,16 @@ def made_up(seed: int = 0, projects: int = 6, modules: int = 3, functions: int =
 
 
 def corpus_of(root: Path, clang: str) -> Corpus:
-    """Two projects of real code, and a module that is no bitcode."""
+    """Two projects of real code, and a module whose bitcode is damaged."""
     functions = "\n".join(
         f"int f{n}(int *a, int b) {{ int s = {n}; {'s += a[b] * b; ' * (n % 5)} a[{n}] = s; return s + b * {n}; }}"
         for n in range(30)
     )
     sources = {"one/a.c": functions, "one/b.cpp": SOURCE, "two/c.c": functions.replace("int b", "long b")}
+    root.mkdir(parents=True, exist_ok=True)
     make_corpus(root, clang, sources)
-    (root / "one/b.cpp.o.bc").write_bytes(b"BC\xc0\xde" + b"damaged!" * 30)
+    path = root / "one/b.cpp.o.bc"
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + b"\xff" * 64 + content[middle + 64 :])
     return Corpus.load(root)
