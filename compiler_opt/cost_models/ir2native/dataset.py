@@ -234,7 +234,7 @@ def sample(modules: Sequence[Module], per_project: int | None, seed: int) -> lis
     by_project: dict[str, list[Module]] = {}
     for module in modules:
         by_project.setdefault(module.project, []).append(module)
-    chosen = set()
+    chosen: set[str] = set()
     for members in by_project.values():
         shuffled = list(members)
         random.Random(seed).shuffle(shuffled)
