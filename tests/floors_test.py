@@ -33,7 +33,7 @@ FLOORS = {
                 "compiler_opt.evaluation",
                 "compiler_opt.search",
             ),
-            ("compiler_opt.importing", "compiler_opt.rl"),
+            ("compiler_opt.cost_models", "compiler_opt.importing", "compiler_opt.rl"),
             ("compiler_opt.optimize",),
             ("compiler_opt.tools",),
             ("compiler_opt.rl.train_bc", "compiler_opt.rl.train_locally"),
@@ -48,6 +48,7 @@ WORKER = FLOORS["compiler_opt.collect"]
 """The highest floor that a worker process imports from."""
 
 MAY_IMPORT_TENSORFLOW = (
+    "compiler_opt.cost_models",
     "compiler_opt.export",
     "compiler_opt.importing",
     "compiler_opt.rl",

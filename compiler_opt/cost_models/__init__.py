@@ -1,0 +1,1 @@
+"""Models that predict what code costs without compiling or running it."""

@@ -1,0 +1,299 @@
+"""Features and sizes of the functions of a corpus, kept in a file for each module, so that collecting can be resumed.
+
+A file is `DIGEST.npz`, where the digest is of the module's content, the compiler and the version of the features. Its
+arrays (F functions, K features that are not zero, D feature names, E symbols):
+
+    symbols   [..] uint8    names of the functions, separated by NUL
+    columns   [..] uint8    names of the features, separated by NUL
+    rows      [K]  int32    function of each value
+    features  [K]  int32    feature of each value
+    values    [K]  float32
+    bytes     [F]  int64    size of each function in the object; -1 for one that is not in it
+    total     [1]  int64    bytes of all functions of the object
+    cpu_s     [3]  float64  CPU seconds of opt, of the features, and of clang
+"""
+
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.array_files import load_arrays, save_arrays
+from compiler_opt.corpus.module import Module
+from compiler_opt.cost_models.ir2native.features import VERSION, module_features
+from compiler_opt.cost_models.ir2native.inlined import CANONICAL, Inliner
+from compiler_opt.cost_models.ir2native.labels import FunctionSizes, compiled_sizes
+from compiler_opt.errors import CompileError, CorpusError, PolicyError, ProtocolError
+from compiler_opt.files import printable
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.toolchain import Toolchain
+
+MAX_FILE_BYTES = 1 << 30
+"""Of a module's file, and of its contents."""
+
+ABSENT = -1
+"""The size of a function that is not in the object."""
+
+_KINDS = {
+    "symbols": np.uint8,
+    "columns": np.uint8,
+    "rows": np.int32,
+    "features": np.int32,
+    "values": np.float32,
+    "bytes": np.int64,
+    "total": np.int64,
+    "cpu_s": np.float64,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleFunctions:
+    """The functions of one module right after inlining.
+
+    Attributes:
+      module: its name.
+      project: its project.
+      symbols: the F functions.
+      columns: names of features.
+      rows, features, values: `[K]`, the features that are not zero.
+      bytes: `[F]` int64; `ABSENT` for functions that vanish after the cut, or whose symbol is private.
+      total: bytes of all functions of the object.
+      cpu_s: `[3]`: of opt, of the features, and of clang.
+    """
+
+    module: str
+    project: str
+    symbols: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: np.ndarray
+    features: np.ndarray
+    values: np.ndarray
+    bytes: np.ndarray
+    total: int
+    cpu_s: np.ndarray
+
+    @classmethod
+    def make(
+        cls,
+        module: Module,
+        features: Mapping[str, Mapping[str, float]],
+        sizes: FunctionSizes,
+        cpu_s: Sequence[float],
+    ) -> "ModuleFunctions":
+        """Joins features and sizes by symbol."""
+        columns = sorted({name for each in features.values() for name in each})
+        numbers = {name: number for number, name in enumerate(columns)}
+        rows = [row for row, each in enumerate(features.values()) for _ in each]
+        return cls(
+            module.name,
+            module.project,
+            tuple(features),
+            tuple(columns),
+            np.array(rows, np.int32),
+            np.array([numbers[name] for each in features.values() for name in each], np.int32),
+            np.array([value for each in features.values() for value in each.values()], np.float32),
+            np.array([sizes.by_symbol.get(symbol, ABSENT) for symbol in features], np.int64),
+            sizes.total,
+            np.array(cpu_s, np.float64),
+        )
+
+    def matrix(self, columns: Mapping[str, int]) -> np.ndarray:
+        """`[F, D]` float32: the features in the places that `columns` gives; others are left out."""
+        x = np.zeros((len(self.symbols), len(columns)), np.float32)
+        places = np.array([columns.get(name, -1) for name in self.columns], np.int64)
+        place = places[self.features] if len(self.features) else np.zeros(0, np.int64)
+        x[self.rows[place >= 0], place[place >= 0]] = self.values[place >= 0]
+        return x
+
+    def save(self, path: Path) -> None:
+        """Writes the module's file; raises OutputError if it cannot be written."""
+        arrays = {
+            "symbols": _packed(self.symbols),
+            "columns": _packed(self.columns),
+            "rows": self.rows,
+            "features": self.features,
+            "values": self.values,
+            "bytes": self.bytes,
+            "total": np.array([self.total], np.int64),
+            "cpu_s": self.cpu_s,
+        }
+        save_arrays(path, arrays, compressed=True)
+
+    @classmethod
+    def load(cls, path: Path, module: Module) -> "ModuleFunctions":
+        """Reads a module's file.
+
+        Raises:
+          FileNotFoundError: there is none.
+          PolicyError: it is damaged.
+        """
+        try:
+            arrays = load_arrays(path, MAX_FILE_BYTES)
+            for name, kind in _KINDS.items():
+                if name not in arrays or arrays[name].ndim != 1 or arrays[name].dtype != kind:
+                    raise ValueError(f"expected {name} as one row of {np.dtype(kind)}")
+            symbols, columns = _unpacked(arrays["symbols"]), _unpacked(arrays["columns"])
+            rows, features, values = (arrays[name] for name in ("rows", "features", "values"))
+            if not len(rows) == len(features) == len(values) or len(arrays["bytes"]) != len(symbols):
+                raise ValueError("its arrays have different lengths")
+            for indices, count in ((rows, len(symbols)), (features, len(columns))):
+                if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < count:
+                    raise ValueError("a value is out of place")
+            if len(arrays["total"]) != 1 or len(arrays["cpu_s"]) != 3 or not np.isfinite(values).all():
+                raise ValueError("its numbers are not such as were written")
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise PolicyError(
+                f"{printable(path)}: is damaged ({reason}); remove it, and run the command again"
+            ) from None
+        total = int(arrays["total"][0])
+        return cls(
+            module.name,
+            module.project,
+            symbols,
+            columns,
+            rows,
+            features,
+            values,
+            arrays["bytes"],
+            total,
+            arrays["cpu_s"],
+        )
+
+
+class Dataset:
+    """The functions of the modules of a corpus."""
+
+    def __init__(self, modules: Sequence[ModuleFunctions]):
+        self.modules = list(modules)
+
+    def columns(self, min_functions: int = 1) -> list[str]:
+        """Names of the features that are not zero in so many functions at least, in order."""
+        counts: Counter[str] = Counter()
+        for module in self.modules:
+            used = np.bincount(module.features, minlength=len(module.columns))
+            counts.update(dict(zip(module.columns, used.tolist(), strict=True)))
+        return sorted(name for name, count in counts.items() if count >= min_functions)
+
+    def matrix(self, columns: Sequence[str]) -> np.ndarray:
+        """`[F, D]` float32 of all functions."""
+        places = {name: number for number, name in enumerate(columns)}
+        parts = [module.matrix(places) for module in self.modules]
+        return np.concatenate(parts) if parts else np.zeros((0, len(columns)), np.float32)
+
+    def bytes(self) -> np.ndarray:
+        """`[F]` sizes; `ABSENT` for functions that are not in the objects."""
+        return np.concatenate([module.bytes for module in self.modules]) if self.modules else np.zeros(0, np.int64)
+
+    def symbols(self) -> list[str]:
+        """`[F]` names of the functions."""
+        return [symbol for module in self.modules for symbol in module.symbols]
+
+    def symbol_hashes(self) -> np.ndarray:
+        """`[F]` uint64: equal for equal names of functions."""
+        digests = (
+            hashlib.blake2b(symbol.encode("utf-8", "surrogateescape"), digest_size=8) for symbol in self.symbols()
+        )
+        return np.frombuffer(b"".join(digest.digest() for digest in digests), "<u8").astype(np.uint64)
+
+    def totals(self) -> np.ndarray:
+        """`[M]` bytes of all functions of each module's object."""
+        return np.array([module.total for module in self.modules], np.float64)
+
+    def module_of_function(self) -> np.ndarray:
+        """`[F]` the module of each function."""
+        return np.repeat(np.arange(len(self.modules)), [len(module.symbols) for module in self.modules])
+
+    def projects(self) -> np.ndarray:
+        """`[M]` the project of each module."""
+        return np.array([module.project for module in self.modules], np.str_)
+
+
+@dataclasses.dataclass(frozen=True)
+class Collected:
+    """The outcome for one module: its functions, or why there are none, in one line."""
+
+    module: Module
+    functions: ModuleFunctions | None
+    failure: str | None = None
+
+
+def sample(modules: Sequence[Module], per_project: int | None, seed: int) -> list[Module]:
+    """At most so many modules of each project, drawn at random; a larger number only adds modules. None: all."""
+    if per_project is None:
+        return list(modules)
+    by_project: dict[str, list[Module]] = {}
+    for module in modules:
+        by_project.setdefault(module.project, []).append(module)
+    chosen: set[str] = set()
+    for members in by_project.values():
+        shuffled = list(members)
+        random.Random(seed).shuffle(shuffled)
+        chosen.update(module.name for module in shuffled[:per_project])
+    return [module for module in modules if module.name in chosen]
+
+
+def collect(
+    modules: Sequence[Module],
+    toolchain: Toolchain,
+    folder: Path,
+    *,
+    num_workers: int = 1,
+    timeout_s: float = 300.0,
+) -> Iterator[Collected]:
+    """Yields each module's functions, in order, from its file in `folder` or by compiling it.
+
+    Raises:
+      PolicyError: a file is damaged.
+      ToolchainError: there is no `opt`.
+    """
+    inliner = Inliner(toolchain)
+    with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
+        yield from pool.map(lambda module: _collected(module, toolchain, inliner, folder, timeout_s), modules)
+
+
+def file_name(module: Module, toolchain: Toolchain) -> str:
+    """The name of a module's file; raises CorpusError if a file of the module cannot be read."""
+    about = json.dumps([VERSION, CANONICAL, toolchain.identity()], sort_keys=True)
+    return f"{hashlib.sha256(module.content_digest() + about.encode()).hexdigest()[:32]}.npz"
+
+
+def _collected(module: Module, toolchain: Toolchain, inliner: Inliner, folder: Path, timeout_s: float) -> Collected:
+    try:
+        path = folder / file_name(module, toolchain)
+        try:
+            return Collected(module, ModuleFunctions.load(path, module))
+        except FileNotFoundError:
+            functions = _measured(module, toolchain, inliner, timeout_s)
+    except (CompileError, CorpusError, ProtocolError) as error:
+        return Collected(module, None, str(error))
+    functions.save(path)
+    return Collected(module, functions)
+
+
+def _measured(module: Module, toolchain: Toolchain, inliner: Inliner, timeout_s: float) -> ModuleFunctions:
+    with scratch_directory() as scratch:
+        inlined = inliner.run(module, scratch, timeout_s=timeout_s)
+        start_s = time.thread_time()
+        features = module_features(inlined)
+        features_s = time.thread_time() - start_s
+        sizes = compiled_sizes(module, toolchain, scratch, timeout_s=timeout_s)
+    return ModuleFunctions.make(module, features, sizes, (inlined.cpu_s, features_s, sizes.cpu_s))
+
+
+def _packed(names: Sequence[str]) -> np.ndarray:
+    return np.frombuffer("\0".join(names).encode("utf-8", "surrogateescape"), np.uint8)
+
+
+def _unpacked(data: np.ndarray) -> tuple[str, ...]:
+    text = data.tobytes().decode("utf-8", "surrogateescape")
+    return tuple(text.split("\0")) if text else ()

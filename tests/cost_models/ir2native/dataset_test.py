@@ -1,0 +1,104 @@
+"""Sizes of functions against llvm-size's kin, and the files of a dataset: resumed, and refused when damaged."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.cost_models.ir2native import dataset
+from compiler_opt.cost_models.ir2native.dataset import ABSENT, Dataset, ModuleFunctions
+from compiler_opt.cost_models.ir2native.labels import compiled_sizes
+from compiler_opt.errors import CorpusError, PolicyError
+from compiler_opt.llvm.toolchain import Toolchain
+from tests.cost_models.ir2native.samples import corpus_of, made_up, make_module
+
+
+def test_sizes_are_those_of_readelf(toolchain: Toolchain, tmp_path: Path) -> None:
+    module = make_module(tmp_path, str(toolchain.clang))
+    found = compiled_sizes(module, toolchain, tmp_path)
+    # The oracle: clang's driver, from the source, and nm.
+    options = [
+        "-Oz",
+        "-fPIC",
+        "-c",
+        str(tmp_path / "real/code.cpp"),
+        "-o",
+        str(tmp_path / "own.o"),
+    ]
+    subprocess.run([str(toolchain.clang), *options], check=True)
+    nm = str(toolchain.tool("llvm-size")).replace("llvm-size", "llvm-nm")
+    lines = subprocess.run([nm, "-S", tmp_path / "own.o"], check=True, capture_output=True, text=True).stdout
+    rows = [line.split() for line in lines.splitlines()]
+    oracle = {row[3]: int(row[1], 16) for row in rows if len(row) == 4 and row[2] in "TtWw"}
+    assert found.by_symbol == oracle
+    # The two names of the destructor are of the same code.
+    assert found.by_symbol["_ZN5ShapeD1Ev"] == found.by_symbol["_ZN5ShapeD2Ev"]
+    assert found.total == sum(oracle.values()) - oracle["_ZN5ShapeD1Ev"]
+    assert found.cpu_s > 0
+
+
+def test_collecting_is_resumed_and_failures_are_named(toolchain: Toolchain, tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "corpus", str(toolchain.clang))
+    folder = tmp_path / "dataset"
+    found = list(dataset.collect(corpus.modules, toolchain, folder, num_workers=2))
+    assert [each.module.name for each in found] == [module.name for module in corpus.modules]
+    first, damaged, last = found
+    assert damaged.functions is None and damaged.failure is not None
+    assert "b.cpp.o" in damaged.failure and "\n" not in damaged.failure
+    assert first.functions is not None and last.functions is not None
+    assert len(first.functions.symbols) == 30 and (first.functions.bytes > 0).all()
+    assert first.functions.total == first.functions.bytes.sum()
+    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert len(times) == 2
+    again = list(dataset.collect(corpus.modules, toolchain, folder))
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
+    data, restored = (Dataset([each.functions for each in run if each.functions is not None]) for run in (found, again))
+    columns = data.columns()
+    assert (restored.matrix(columns) == data.matrix(columns)).all() and restored.symbols() == data.symbols()
+
+
+def test_a_matrix_is_the_features_by_name() -> None:
+    data = made_up(projects=2, modules=2, functions=3)
+    columns = ["tok.b", "none", "fn"]
+    x = data.matrix(columns)
+    assert x.shape == (2 * 2 * 4, 3) and (x[:, 2] == 1).all() and (x[:, 1] == 0).all()
+    for module in data.modules:
+        for value, row, feature in zip(module.values, module.rows, module.features, strict=True):
+            if module.columns[feature] == "tok.b":
+                start = 4 * data.modules.index(module)
+                assert x[start + row, 0] == value
+    assert data.columns(min_functions=17) == [] and "fn" in data.columns(min_functions=16)
+    assert (data.bytes() == ABSENT).sum() == 4 and len(data.symbol_hashes()) == 16
+    assert len(np.unique(data.symbol_hashes())) == len(set(data.symbols()))
+
+
+def test_damaged_files_are_refused_by_name(tmp_path: Path, toolchain: Toolchain) -> None:
+    module = make_module(tmp_path, str(toolchain.clang))
+    path = tmp_path / dataset.file_name(module, toolchain)
+    functions = made_up(projects=1, modules=1).modules[0]
+    functions.save(path)
+    assert ModuleFunctions.load(path, module).symbols == functions.symbols
+    content = path.read_bytes()
+    for damaged in (content[:-40], b"", content.replace(b"rows", b"cows")):
+        path.write_bytes(damaged)
+        with pytest.raises(PolicyError, match=r"is damaged .*remove it") as error:
+            list(dataset.collect([module], toolchain, tmp_path))
+        assert path.name in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_sample_only_grows(toolchain: Toolchain, tmp_path: Path) -> None:
+    modules = corpus_of(tmp_path, str(toolchain.clang)).modules
+    assert dataset.sample(modules, None, 0) == list(modules)
+    one = dataset.sample(modules, 1, 0)
+    assert [module.project for module in one] == ["one", "two"]
+    assert set(one) < set(dataset.sample(modules, 2, 0)) == set(modules)
+
+
+def test_thinlto_is_refused(toolchain: Toolchain, tmp_path: Path) -> None:
+    module = make_module(tmp_path, str(toolchain.clang))
+    module.command_path.write_bytes(b"-cc1\0-Oz\0-fthinlto-index=x\0")
+    (found,) = dataset.collect([module], toolchain, tmp_path)
+    assert found.failure is not None and "ThinLTO" in found.failure
+    with pytest.raises(CorpusError):
+        compiled_sizes(module, toolchain, tmp_path)
