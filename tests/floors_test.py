@@ -48,7 +48,10 @@ WORKER = FLOORS["compiler_opt.collect"]
 """The highest floor that a worker process imports from."""
 
 MAY_IMPORT_TENSORFLOW = (
-    "compiler_opt.cost_models",
+    "compiler_opt.cost_models.ir2native.network",
+    "compiler_opt.cost_models.throughput.model",
+    "compiler_opt.cost_models.throughput.networks",
+    "compiler_opt.cost_models.throughput.training",
     "compiler_opt.export",
     "compiler_opt.importing",
     "compiler_opt.rl",

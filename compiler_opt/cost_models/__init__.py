@@ -1,1 +1,1 @@
-"""Models that predict what code costs without compiling or running it."""
+"""Models that predict what code costs without running it."""

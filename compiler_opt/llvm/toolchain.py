@@ -24,7 +24,10 @@ TOOL_PACKAGES: Mapping[str, str] = {
     "llvm-ar": "llvm",
     "llvm-config": "llvm",
     "llvm-cxxfilt": "llvm",
+    "llvm-mc": "llvm",
+    "llvm-mca": "llvm",
     "llvm-objcopy": "llvm",
+    "llvm-readobj": "llvm",
     "llvm-size": "llvm",
     "opt": "llvm",
 }

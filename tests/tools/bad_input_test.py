@@ -16,11 +16,11 @@ import pytest
 
 from compiler_opt.files import exclusive_directory
 from tests import programs
-from tests.tools.bad_input import builds, corpora, policies, settings
+from tests.tools.bad_input import blocks, builds, corpora, policies, settings
 from tests.tools.bad_input.mistake import GOOD, SCRIPTS, Mistake
 from tests.tools.bad_input.place import make_place
 
-MISTAKES = (*settings.MISTAKES, *corpora.MISTAKES, *builds.MISTAKES, *policies.MISTAKES)
+MISTAKES = (*settings.MISTAKES, *corpora.MISTAKES, *builds.MISTAKES, *policies.MISTAKES, *blocks.MISTAKES)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,15 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tool: str, mistake: Mistake, p
 
 def test_it_is_the_mistake_that_fails(place: Path, tmp_path: Path) -> None:
     """Without a mistake, the quick tools succeed."""
-    for tool in ("doctor", "extract_ir", "evaluate", "explain", "combine_training_corpus", "corpus_stats"):
+    for tool in (
+        "doctor",
+        "extract_ir",
+        "evaluate",
+        "explain",
+        "combine_training_corpus",
+        "corpus_stats",
+        "collect_blocks",
+    ):
         result = run(place, tmp_path, tool, GOOD[tool])
         assert result.returncode == 0, result.stderr
     assert (place / "out" / "corpus" / "corpus_description.json").is_file()

@@ -9,6 +9,7 @@ CLANG, NEWER_CLANG = "/usr/bin/clang-19", "/usr/bin/clang-22"
 
 SCRIPTS = {
     "choose_margin": "compiler_opt/tools/choose_margin.py",
+    "collect_blocks": "compiler_opt/tools/collect_blocks.py",
     "deploy": "compiler_opt/tools/deploy.py",
     "doctor": "compiler_opt/tools/doctor.py",
     "fetch_corpus": "compiler_opt/tools/fetch_corpus.py",
@@ -27,10 +28,13 @@ SCRIPTS = {
     "make_corpus": "compiler_opt/tools/make_corpus.py",
     "combine_training_corpus": "compiler_opt/tools/combine_training_corpus.py",
     "corpus_stats": "compiler_opt/tools/corpus_stats.py",
+    "train_throughput": "compiler_opt/tools/train_throughput.py",
+    "evaluate_throughput": "compiler_opt/tools/evaluate_throughput.py",
 }
 
 GOOD: Mapping[str, Mapping[str, str]] = {
     "choose_margin": {"clang_path": CLANG, "data_path": "corpus", "policy_path": "policy"},
+    "collect_blocks": {"clang_path": CLANG, "data_path": "corpus", "output_dir": "out/blocks"},
     "deploy": {"clang_path": CLANG, "policy": "policy", "output": "out/prefix"},
     "doctor": {"clang_path": CLANG},
     "fetch_corpus": {"clang_path": CLANG, "output_dir": "out/corpus", "set": "smoke", "cache_dir": "out/cache"},
@@ -55,10 +59,13 @@ GOOD: Mapping[str, Mapping[str, str]] = {
     "make_corpus": {"input_dir": "corpus", "output_dir": "out/corpus", "default_args": "-cc1 -Oz"},
     "combine_training_corpus": {"root_dir": "together"},
     "corpus_stats": {"clang_path": CLANG, "data_path": "corpus", "output_path": "out/statistics"},
+    "train_throughput": {"blocks_dir": "blocks", "output_dir": "out/model", "units": "4", "epochs": "1"},
+    "evaluate_throughput": {"blocks_dir": "blocks", "split": "train"},
 }
 """Flags with which each succeeds in the folder of `place.make_place`; a mistake replaces one."""
 
 OUTPUT_FLAG = {
+    "collect_blocks": "output_dir",
     "deploy": "output",
     "fetch_corpus": "output_dir",
     "extract_ir": "output_dir",
@@ -74,6 +81,7 @@ OUTPUT_FLAG = {
     "headroom": "output_dir",
     "make_corpus": "output_dir",
     "corpus_stats": "output_path",
+    "train_throughput": "output_dir",
 }
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from compiler_opt.array_files import save_arrays
+from compiler_opt.cost_models.throughput.blocks import Block, save_blocks
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining import FEATURES
@@ -37,6 +39,17 @@ def make_place(place: Path) -> None:
     (place / "file").write_text("in the way\n")
     (place / "unknown.gin").write_text("network.colour = 'red'\n")
     _make_trace(place / "trace")
+    _make_blocks(place)
+
+
+def _make_blocks(place: Path) -> None:
+    codes = (b"\x90", b"\x55\xc3", b"\x90\x90")
+    blocks = [Block(code, "p/a.o", "f", 0, 1.0, labels={"llvm-mca 22.1.0 skylake": 1.0}) for code in codes]
+    for name in ("train", "validation"):
+        save_blocks(place / "blocks" / f"{name}.npz", blocks)
+    (place / "blocks-truncated").mkdir()
+    (place / "blocks-truncated/train.npz").write_bytes((place / "blocks/train.npz").read_bytes()[:500])
+    save_arrays(place / "blocks-other" / "train.npz", {"x": np.zeros(1)})
 
 
 def _make_compilers(place: Path) -> None:

@@ -1,0 +1,1 @@
+"""The networks, in Keras; only these files import TensorFlow."""

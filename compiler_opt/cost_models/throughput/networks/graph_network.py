@@ -1,0 +1,119 @@
+"""A network over the graphs of blocks: nodes exchange messages along the edges, in both directions.
+
+In each of `rounds`, with `F` forward and backward messages of `H/2` numbers each:
+
+    message of an edge   = relu(W[state of the node it comes from] + embedding of the edge's kind)
+    state of a node      = normalised(state + relu(U[state, sum of forward messages, sum of backward messages]))
+
+Projections are of nodes, which are fewer than edges.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from compiler_opt.cost_models.throughput.graphs import (
+    FIRST_MNEMONIC,
+    EdgeKind,
+    EncodedGraphs,
+    block_graph,
+    encode_graphs,
+)
+from compiler_opt.cost_models.throughput.graphs import NodeKind as NodeKind
+from compiler_opt.cost_models.throughput.instructions import Instruction
+from compiler_opt.cost_models.throughput.networks.network import ANNOTATIONS_KEY, Batch, CyclesHead, ThroughputNetwork
+from compiler_opt.cost_models.throughput.vocabulary import Vocabulary, learn_vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphNetworkConfig:
+    """Size of the network.
+
+    Attributes:
+      units: numbers in the state of a node; even.
+      rounds: of messages.
+    """
+
+    units: int = 64
+    rounds: int = 5
+
+
+class GraphNetwork(ThroughputNetwork):
+    """The network; a batch has nodes, edges and instructions of all of its blocks, numbered through."""
+
+    CONFIG = GraphNetworkConfig
+    SIGNATURE: ClassVar[Mapping[str, Any]] = {
+        "node_type": (tf.int32, (None,)),
+        "node_name": (tf.int32, (None,)),
+        "sender": (tf.int32, (None,)),
+        "receiver": (tf.int32, (None,)),
+        "edge_kind": (tf.int32, (None,)),
+        "instruction": (tf.int32, (None,)),
+        "owner": (tf.int32, (None,)),
+    }
+
+    def __init__(self, vocabulary: Vocabulary, config: GraphNetworkConfig):
+        super().__init__()
+        self._numbers = vocabulary.numbers()
+        embed, units = tf_keras.layers.Embedding, config.units
+        self._types = embed(FIRST_MNEMONIC + 1 + len(vocabulary.mnemonics), units)
+        self._names = embed(len(vocabulary.forms) + 1 + len(vocabulary.operands) + 1, units)
+        self._rounds = [_Round(units) for _ in range(config.rounds)]
+        self._head = CyclesHead(units)
+
+    @classmethod
+    def vocabulary(cls, blocks: Sequence[Sequence[Instruction]]) -> Vocabulary:
+        operands = sorted({node.name for block in blocks for node in block_graph(block).nodes if not node.mnemonic})
+        return learn_vocabulary(blocks, operands)
+
+    def encode(self, blocks: Sequence[Sequence[Instruction]]) -> EncodedGraphs:
+        return encode_graphs(blocks, self._numbers)
+
+    def batch(self, encoded: EncodedGraphs) -> dict[str, np.ndarray]:
+        nodes, edges = encoded.nodes, encoded.edges
+        first = (nodes.ends - nodes.lengths)[edges.owners].astype(np.int32)
+        instruction = np.flatnonzero(nodes.values["type"] >= FIRST_MNEMONIC).astype(np.int32)
+        return {
+            "node_type": nodes.values["type"],
+            "node_name": nodes.values["name"],
+            "sender": edges.values["sender"] + first,
+            "receiver": edges.values["receiver"] + first,
+            "edge_kind": edges.values["kind"],
+            "instruction": instruction,
+            "owner": nodes.owners[instruction],
+        }
+
+    def call(self, batch: Batch) -> tf.Tensor:
+        """A batch of `B` blocks -> `[B]` cycles."""
+        states = self._types(batch["node_type"]) + self._names(batch["node_name"])
+        for each in self._rounds:
+            states = each(states, batch["sender"], batch["receiver"], batch["edge_kind"])
+        return self._head(tf.gather(states, batch["instruction"]), batch["owner"], batch[ANNOTATIONS_KEY])
+
+
+class _Round(tf_keras.layers.Layer):
+    def __init__(self, units: int):
+        super().__init__()
+        half = units // 2
+        self._half = half
+        self._projection = tf_keras.layers.Dense(2 * half, use_bias=False)
+        self._forward_kinds = tf_keras.layers.Embedding(len(EdgeKind), half)
+        self._backward_kinds = tf_keras.layers.Embedding(len(EdgeKind), half)
+        self._update = tf_keras.layers.Dense(units, activation="relu")
+        self._normalise = tf_keras.layers.LayerNormalization()
+
+    def call(self, states: tf.Tensor, sender: tf.Tensor, receiver: tf.Tensor, kind: tf.Tensor) -> tf.Tensor:
+        """`[N, H]`, `[E]`, `[E]`, `[E]` -> `[N, H]`."""
+        num_nodes = tf.shape(states)[0]
+        projected = self._projection(states)
+        forward = tf.nn.relu(tf.gather(projected[:, : self._half], sender) + self._forward_kinds(kind))
+        backward = tf.nn.relu(tf.gather(projected[:, self._half :], receiver) + self._backward_kinds(kind))
+        sums = [
+            tf.math.unsorted_segment_sum(forward, receiver, num_nodes),
+            tf.math.unsorted_segment_sum(backward, sender, num_nodes),
+        ]
+        return self._normalise(states + self._update(tf.concat([states, *sums], -1)))
