@@ -19,8 +19,8 @@ from compiler_opt.rl.algorithms.ppo.algorithm import PPOLearner  # noqa: E402
 from compiler_opt.rl.algorithms.reinforce import ReinforceConfig  # noqa: E402
 from compiler_opt.rl.algorithms.reinforce.algorithm import ReinforceLearner  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
-from compiler_opt.spaces.heads.head import Head  # noqa: E402
-from tests.rl.algorithms.toy_decisions import HEADS, NETWORK, features, sampled  # noqa: E402
+from compiler_opt.spaces.heads.categorical import CategoricalHead  # noqa: E402
+from tests.rl.algorithms.toy_decisions import NETWORK, binary_head, features, masked_head, sampled  # noqa: E402
 
 
 class _Learner(Protocol):
@@ -29,7 +29,7 @@ class _Learner(Protocol):
     def weights(self) -> NetworkWeights: ...
 
 
-_LEARNERS: dict[str, Callable[[Head], _Learner]] = {
+_LEARNERS: dict[str, Callable[[CategoricalHead], _Learner]] = {
     "ppo": lambda head: PPOLearner(head, "decision", NETWORK, PPOConfig(), seed=1),
     "reinforce": lambda head: ReinforceLearner(head, "decision", NETWORK, ReinforceConfig(), seed=1),
     "dqn": lambda head: DQNLearner(head, "decision", NETWORK, DQNConfig(steps=3), seed=1),
@@ -38,7 +38,7 @@ _LEARNERS: dict[str, Callable[[Head], _Learner]] = {
 
 @pytest.mark.parametrize("name", _LEARNERS)
 def test_without_a_better_decision(name: str) -> None:
-    head, rng = HEADS["binary"](), np.random.default_rng(0)
+    head, rng = binary_head(), np.random.default_rng(0)
     learner = _LEARNERS[name](head)
     batch = sampled(head, learner.weights(), rng, 12)
     nothing = np.zeros(12, "f4")
@@ -47,7 +47,7 @@ def test_without_a_better_decision(name: str) -> None:
 
 @pytest.mark.parametrize("name", _LEARNERS)
 def test_features_that_are_not_numbers(name: str) -> None:
-    head, rng = HEADS["masked"](), np.random.default_rng(0)
+    head, rng = masked_head(), np.random.default_rng(0)
     learner = _LEARNERS[name](head)
     values = features(head, rng, 12)
     values["a"] = np.where(rng.random(values["a"].shape) < 0.5, np.nan, np.inf).astype("f4")
