@@ -38,9 +38,9 @@ class TrainingConfig:
       seed: of everything random.
     """
 
-    epochs: int = 20
+    epochs: int = 6
     batch_blocks: int = 128
-    learning_rate: float = 2e-3
+    learning_rate: float = 3e-3
     warmup_steps: int = 200
     annotation_dropout: float = 0.5
     seed: int = 0
