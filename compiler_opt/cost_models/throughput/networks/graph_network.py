@@ -1,6 +1,6 @@
 """A network over the graphs of blocks: nodes exchange messages along the edges, in both directions.
 
-In each of `rounds`, with `F` forward and backward messages of `H/2` numbers each:
+In each of `rounds`, with states of `H` numbers and messages of `H/2`:
 
     message of an edge   = relu(W[state of the node it comes from] + embedding of the edge's kind)
     state of a node      = normalised(state + relu(U[state, sum of forward messages, sum of backward messages]))
@@ -38,8 +38,8 @@ class GraphNetworkConfig:
       rounds: of messages.
     """
 
-    units: int = 64
-    rounds: int = 5
+    units: int = 48
+    rounds: int = 3
 
 
 class GraphNetwork(ThroughputNetwork):
