@@ -12,6 +12,7 @@ compiler that wrote the bitcode. A corpus is untrusted input: names and symlinks
 
 import dataclasses
 import functools
+import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,6 +107,19 @@ class Corpus:
                 f"{shown(', '.join(self.projects()))}"
             )
         return dataclasses.replace(self, modules=tuple(m for m in self.modules if m.project in wanted))
+
+    def sample(self, modules_per_project: int | None, seed: int) -> "Corpus":
+        """At most so many modules of each project, drawn at random, as a corpus; None for all.
+
+        A larger number only adds modules, and the modules of a project do not depend on the other projects.
+        """
+        if modules_per_project is None:
+            return self
+        chosen: set[str] = set()
+        for name, modules in self.projects().items():
+            drawn = random.Random(f"{seed} {name}").sample(modules, len(modules))[:modules_per_project]
+            chosen.update(module.name for module in drawn)
+        return dataclasses.replace(self, modules=tuple(m for m in self.modules if m.name in chosen))
 
     def filter(self, keep: str | Callable[[Module], bool]) -> "Corpus":
         """The modules whose names the regular expression is found in, or for which the predicate holds, as a corpus.

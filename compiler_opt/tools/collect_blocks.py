@@ -7,7 +7,6 @@ each at its own optimisation level, and writes $BLOCKS/train.npz and so on. Bloc
 block is in two files. After an interruption, the same command continues. docs/throughput.md describes the files.
 """
 
-import random
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from absl import flags
 from tqdm import tqdm
 
 from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus
-from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.remote import is_url
 from compiler_opt.cost_models.throughput.blocks import save_blocks
 from compiler_opt.cost_models.throughput.collection import PRECEDENCE, Collector, Counts, sample, split_blocks
@@ -59,13 +57,7 @@ def _corpora() -> Mapping[str, Corpus]:
 
 def _sampled(corpus: Corpus) -> Corpus:
     """The modules to take."""
-    corpus = _CORPUS.filtered(corpus)
-    if _MODULES.value is None:
-        return corpus
-    chosen: set[Module] = set()
-    for name, modules in corpus.projects().items():
-        chosen.update(random.Random(f"{_SEED.value} {name}").sample(modules, len(modules))[: _MODULES.value])
-    return corpus.filter(chosen.__contains__)
+    return _CORPUS.filtered(corpus).sample(_MODULES.value, _SEED.value)
 
 
 def _why_none(count: Counts) -> str:

@@ -8,7 +8,6 @@ an interruption, the same command continues.
 """
 
 import contextlib
-import random
 
 from absl import flags
 
@@ -59,11 +58,7 @@ def entry() -> None:
     inliner_plugin(toolchain)
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     budgets = [int(value) for value in _BUDGETS.value]
-    samples = {}
-    for name, modules in corpus.projects().items():
-        generator = random.Random(f"{_SEED.value} {name}")
-        numbers = sorted(generator.sample(range(len(modules)), min(_MODULES.value, len(modules))))
-        samples[name] = [modules[number] for number in numbers]
+    samples = corpus.sample(_MODULES.value, _SEED.value).projects()
 
     results = []
     with contextlib.ExitStack() as stack:

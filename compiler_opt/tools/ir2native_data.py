@@ -37,7 +37,7 @@ def collect(
     Raises:
       CorpusError: most modules fail; the message has the first reason.
     """
-    modules = dataset.sample(corpus.modules, modules_per_project, seed)
+    modules = corpus.sample(modules_per_project, seed).modules
     found, reasons = [], []
     collected = dataset.collect(modules, toolchain, folder, num_workers=num_workers)
     for each in tqdm(collected, name, len(modules), unit="module", disable=None):

@@ -317,3 +317,15 @@ def test_a_thousand_modules_load_and_are_selected_filtered_and_sampled(tmp_path:
     for kind in ("uniform", "size"):
         sampler = make_sampler(kind, corpus.modules, 1)
         assert all(len(sampler.draw(position, 16)) == 16 for position in range(0, 160, 16))
+
+
+def test_a_sample_of_projects_only_grows(tmp_path: Path) -> None:
+    names = [f"p{number % 3}/m{number}.o" for number in range(30)]
+    write_corpus(tmp_path, names, projects=["p0", "p1", "p2"])
+    corpus = Corpus.load(tmp_path)
+    assert corpus.sample(None, 0) == corpus.sample(10, 0) == corpus
+    few, more = corpus.sample(2, 0), corpus.sample(5, 0)
+    assert [len(modules) for modules in few.projects().values()] == [2, 2, 2]
+    assert set(few.modules) < set(more.modules) and few == corpus.sample(2, 0) != corpus.sample(2, 1)
+    assert [module for module in corpus.modules if module in few.modules] == list(few.modules)
+    assert corpus.select(["p1"]).sample(2, 0).modules == few.select(["p1"]).modules

@@ -17,7 +17,6 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import json
-import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -225,21 +224,6 @@ class Collected:
     module: Module
     functions: ModuleFunctions | None
     failure: str | None = None
-
-
-def sample(modules: Sequence[Module], per_project: int | None, seed: int) -> list[Module]:
-    """At most so many modules of each project, drawn at random; a larger number only adds modules. None: all."""
-    if per_project is None:
-        return list(modules)
-    by_project: dict[str, list[Module]] = {}
-    for module in modules:
-        by_project.setdefault(module.project, []).append(module)
-    chosen: set[str] = set()
-    for members in by_project.values():
-        shuffled = list(members)
-        random.Random(seed).shuffle(shuffled)
-        chosen.update(module.name for module in shuffled[:per_project])
-    return [module for module in modules if module.name in chosen]
 
 
 def collect(

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler_opt.corpus.command_lines.command_line import is_thinlto, opt_command, optimization_level
-from compiler_opt.corpus.module import Module, explain_failure
-from compiler_opt.errors import CompileError, CorpusError, ProtocolError
+from compiler_opt.corpus.module import Module
+from compiler_opt.cost_models.compiling import failure_of
+from compiler_opt.errors import CorpusError, ProtocolError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.toolchain import Toolchain
@@ -92,7 +93,7 @@ class Inliner:
                 [*command, "-print-pipeline-passes", "-disable-output"], timeout_s=timeout_s, sandbox=sandbox
             )
             if not result.ok:
-                raise _failure(module, result)
+                raise failure_of(module, result, "opt")
             self._prefixes[level] = cut_pipeline(result.stdout.decode("utf-8", "replace"), level)
         passes = f"{self._prefixes[level]},print<func-properties>,{self._canonical},print<cost-model>"
         printed = ["-enable-detailed-function-properties", "-cost-kind=code-size", "-discard-value-names", "-S"]
@@ -109,7 +110,7 @@ class Inliner:
                 child.kill()
             result = child.wait(timed_out=not in_time)
             if not result.ok:
-                raise _failure(module, result)
+                raise failure_of(module, result, "opt")
             said.seek(0)
             properties, costs = parse_said(said.read().decode("utf-8", "surrogateescape"))
         text = output.read_bytes().decode("utf-8", "surrogateescape")
@@ -152,10 +153,3 @@ def parse_said(text: str) -> tuple[dict[str, dict[str, int]], dict[str, dict[str
     if text.strip() and not properties and not costs:
         raise ProtocolError(f"opt: expected properties of functions, found {text[:80]!r}")
     return properties, {name: dict(by_opcode) for name, by_opcode in costs.items()}
-
-
-def _failure(module: Module, result: processes.ProcessResult) -> CompileError | CorpusError:
-    reason = explain_failure(result.stderr_tail)
-    if reason is not None:
-        return CorpusError(f"{module.bitcode_path}: {reason}")
-    return CompileError(f"{module.name}: opt: {result.describe()}")

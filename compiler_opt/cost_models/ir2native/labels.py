@@ -5,12 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.corpus.command_lines.command_line import compile_command
-from compiler_opt.corpus.module import Module, explain_failure
-from compiler_opt.errors import CompileError, CorpusError
+from compiler_opt.corpus.module import Module
+from compiler_opt.cost_models.compiling import compile_object
 from compiler_opt.llvm import elf, processes
 from compiler_opt.llvm.elf import ElfFile
-from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.toolchain import Toolchain
 
 
@@ -51,22 +49,15 @@ def read_function_sizes(path: Path, cpu_s: float = 0.0) -> FunctionSizes:
 def compiled_sizes(
     module: Module, toolchain: Toolchain, scratch: Path, *, timeout_s: float = processes.DEFAULT_TIMEOUT_S
 ) -> FunctionSizes:
-    """Compiles a module, with the limits and the sandbox of every compilation, and reads its object.
+    """Compiles a module, and reads its object.
 
     Raises:
       CompileError, CorpusError: clang fails, or the module's options are not such as can be used.
       ProtocolError: the object is malformed.
       ToolchainError: clang cannot be run.
     """
-    options = module.options(toolchain.clang)
     output = scratch / "module.o"
-    command = compile_command(toolchain.clang, options, module.bitcode_path, output, trusted=module.trusted)
-    sandbox = None if module.trusted else Sandbox.for_folder(scratch)
-    result = processes.run(command, timeout_s=timeout_s, max_stdout_bytes=1 << 20, sandbox=sandbox)
-    if not result.ok:
-        if reason := explain_failure(result.stderr_tail):
-            raise CorpusError(f"{module.bitcode_path}: {reason}")
-        raise CompileError(f"{module.name}: {result.describe()}")
-    sizes = read_function_sizes(output, result.cpu_s)
+    cpu_s = compile_object(module, toolchain, output, timeout_s=timeout_s)
+    sizes = read_function_sizes(output, cpu_s)
     output.unlink()
     return sizes

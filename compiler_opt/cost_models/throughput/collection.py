@@ -21,16 +21,14 @@ from pathlib import Path
 import numpy as np
 
 from compiler_opt.array_files import load_arrays, pack_arrays
-from compiler_opt.corpus.command_lines.command_line import compile_command
-from compiler_opt.corpus.module import Module, explain_failure
+from compiler_opt.corpus.module import Module
+from compiler_opt.cost_models.compiling import compile_object
 from compiler_opt.cost_models.throughput.address_map import FLAGS, read_object
 from compiler_opt.cost_models.throughput.blocks import MAX_FILE_BYTES, Block, from_arrays, to_arrays
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.mca import BATCH_BLOCKS, Labeller
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError
 from compiler_opt.files import write_atomically
-from compiler_opt.llvm import processes
-from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 
@@ -197,15 +195,7 @@ def compile_module(module: Module, toolchain: Toolchain, timeout_s: float = 300.
     """
     with scratch_directory() as scratch:
         path = scratch / "module.o"
-        options = module.options(toolchain.clang)
-        command = compile_command(toolchain.clang, options, module.bitcode_path, path, FLAGS, trusted=module.trusted)
-        sandbox = None if module.trusted else Sandbox.for_folder(scratch)
-        result = processes.run(command, timeout_s=timeout_s, sandbox=sandbox)
-        if not result.ok:
-            reason = explain_failure(result.stderr_tail)
-            if reason is not None:
-                raise CorpusError(f"{module.bitcode_path}: {reason}")
-            raise CompileError(f"{module.name}: {result.describe()}")
+        compile_object(module, toolchain, path, FLAGS, timeout_s=timeout_s)
         return read_object(path, toolchain, module.name)
 
 

@@ -87,14 +87,6 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path, toolchain: Toolchain)
         assert path.name in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_sample_only_grows(toolchain: Toolchain, tmp_path: Path) -> None:
-    modules = corpus_of(tmp_path, str(toolchain.clang)).modules
-    assert dataset.sample(modules, None, 0) == list(modules)
-    one = dataset.sample(modules, 1, 0)
-    assert [module.project for module in one] == ["one", "two"]
-    assert set(one) < set(dataset.sample(modules, 2, 0)) == set(modules)
-
-
 def test_thinlto_is_refused(toolchain: Toolchain, tmp_path: Path) -> None:
     module = make_module(tmp_path, str(toolchain.clang))
     module.command_path.write_bytes(b"-cc1\0-Oz\0-fthinlto-index=x\0")
