@@ -110,11 +110,8 @@ class Collector:
             return part
 
         with concurrent.futures.ThreadPoolExecutor(self._num_workers) as pool:
-            try:
-                return list(pool.map(work, modules))
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+            # Interrupted, `map` drops what has not begun.
+            return list(pool.map(work, modules))
 
     def label(
         self, blocks: Sequence[Block], progress: Callable[[int], object] = lambda _: None
