@@ -16,7 +16,7 @@ Over the channel, the host answers each observation with the raw bytes of the ad
 import dataclasses
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ MAX_RECORD_BYTES = 1 << 28
 class Header:
     """The tensors of a log or channel.
 
+    All of a process that were unpickled and are equal are the same object.
+
     Attributes:
       features: the tensors of one observation, in the order of their bytes.
       advice: the tensor of the decision.
@@ -43,6 +45,17 @@ class Header:
     features: tuple[TensorSpec, ...]
     advice: TensorSpec
     score: TensorSpec | None = None
+
+    def __reduce__(self) -> tuple[Callable[[bytes], "Header"], tuple[bytes]]:
+        """As a line of JSON: a host has thousands of rollouts at a time, and each its header."""
+        return parse_header, (self.line,)
+
+    @functools.cached_property
+    def line(self) -> bytes:
+        """LLVM's JSON form, as the first line of a channel."""
+        score = {} if self.score is None else {"score": self.score.to_json()}
+        features = [spec.to_json() for spec in self.features]
+        return json.dumps({"features": features, "advice": self.advice.to_json(), **score}).encode()
 
     @functools.cached_property
     def observation_bytes(self) -> int:
@@ -75,6 +88,7 @@ def parse_json_line(line: bytes) -> dict[str, Any]:
     return value
 
 
+@functools.lru_cache(maxsize=32)
 def parse_header(line: bytes) -> Header:
     """Parses the first line of a channel; raises ProtocolError, which names the part that is missing or malformed."""
     specs, advice, score = parse_tensors(line)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import threading
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.training_log import MAX_FEATURES, MAX_LINE_BYTES, Header, parse_header, parse_json_line
 from compiler_opt.llvm.training_log_reader import decode_log, read_log
 from compiler_opt.tensor_spec import TensorSpec
-from tests.llvm.training_log_samples import Sample, check_all, same, samples, write
+from tests.llvm.training_log_samples import ADVICE, Sample, check_all, same, samples, write
 
 
 @given(samples)
@@ -183,6 +184,14 @@ def test_a_header_tells_what_an_observation_holds() -> None:
     decoded = header.decode(np.arange(6).tobytes())
     assert decoded["a"].tolist() == [[0], [3]]
     assert decoded["b"].tolist() == [[1, 2], [4, 5]]
+
+
+@given(samples)
+def test_a_process_holds_each_header_that_is_sent_to_it_once(sample: Sample) -> None:
+    header = Header(tuple(sample.features), ADVICE, sample.score)
+    first, second = (pickle.loads(pickle.dumps(header)) for _ in range(2))  # noqa: S301 (our own)
+    assert first == header
+    assert first is second
 
 
 @pytest.mark.parametrize(
