@@ -5,6 +5,7 @@ The JSON form is LLVM's (`llvm/lib/Analysis/TensorSpec.cpp`):
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -43,7 +44,7 @@ class TensorSpec:
     def num_elements(self) -> int:
         return math.prod(self.shape)
 
-    @property
+    @functools.cached_property
     def num_bytes(self) -> int:
         return self.num_elements * self.dtype.itemsize
 

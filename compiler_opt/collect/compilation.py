@@ -185,7 +185,7 @@ class Compilation:
             return support.features
         return (*support.features, dataclasses.replace(support.advice, name=self.advisor.default_feature))
 
-    @property
+    @functools.cached_property
     def loads_plugins(self) -> bool:
         """Whether clang loads pass plugins; as the backend of a ThinLTO link it does not."""
         return not is_thinlto(self._options)

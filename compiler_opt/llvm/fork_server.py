@@ -79,7 +79,7 @@ class _Server:
         environment = os.environ if spec.environment is None else spec.environment
         variables = [f"{name}={value}" for name, value in environment.items()]
         texts = (str(spec.cwd or Path.cwd()), *spec.command, *variables)
-        strings = b"".join(os.fsencode(text) + b"\0" for text in texts)
+        strings = os.fsencode("".join(f"{text}\0" for text in texts))
         if strings.count(b"\0") != len(texts):
             return None
         file_bytes = _NO_LIMIT if spec.file_bytes is None else spec.file_bytes
