@@ -16,7 +16,12 @@ FLOORS = {
     for number, names in enumerate(
         (
             ("compiler_opt.errors",),
-            ("compiler_opt.files", "compiler_opt.tensor_spec", "compiler_opt.tensorflow_loading"),
+            (
+                "compiler_opt.files",
+                "compiler_opt.progress_bar",
+                "compiler_opt.tensor_spec",
+                "compiler_opt.tensorflow_loading",
+            ),
             ("compiler_opt.array_files", "compiler_opt.checked_values"),
             ("compiler_opt.llvm",),
             ("compiler_opt.corpus", "compiler_opt.measure"),

@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic
 
-from tqdm import tqdm
-
 from compiler_opt.checked_values import Json
 from compiler_opt.collect import traces
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, check_failures
@@ -26,6 +24,7 @@ from compiler_opt.errors import CorpusError, OutputError
 from compiler_opt.files import default_cache_dir, read_checked_json, remove_oldest, set_aside, write_checked_json
 from compiler_opt.llvm.build_cache import digest_of
 from compiler_opt.problems.problem import AnyProblem, Context, Measurement, Problem
+from compiler_opt.progress_bar import progress_bar
 
 _LOG = logging.getLogger(__name__)
 
@@ -185,7 +184,7 @@ def _measured(
     builder = BaselineBuilder(problem)
     jobs = [Job(module, policy) for module in modules for policy in (None, *problem.context_policies)]
     failed = []
-    for job, result in tqdm(pool.rollouts(jobs), "default", len(jobs), unit="compile", disable=None):
+    for job, result in progress_bar(pool.rollouts(jobs), "default", len(jobs), unit="compile"):
         if result.failure is None:
             builder.add(result, is_default=job.policy is None)
         else:
@@ -237,7 +236,7 @@ def count_decisions(
             counts[rollout.module] = 0 if rollout.trajectory is None else len(rollout.trajectory)
 
     rollouts = traces.default_trace(modules, problem, pool, settings)
-    for rollout in tqdm(rollouts, "decisions", len(modules), unit="module", disable=None):
+    for rollout in progress_bar(rollouts, "decisions", len(modules), unit="module"):
         add(rollout)
     # As for the scores, what has failed is repeated.
     again = [module for module in modules if module.name in failed]

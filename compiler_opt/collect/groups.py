@@ -22,6 +22,7 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Context, Measurement, Problem, reward
+from compiler_opt.progress_bar import progress_bar
 
 
 class CollectionPolicy(abc.ABC):
@@ -317,7 +318,7 @@ def collect(
     description: str = "",
 ) -> None:
     """Does all jobs of a collection, the longest first, and shows a progress bar."""
-    with tqdm(total=0, desc=description, unit="compile", leave=False, disable=None) as progress:
+    with progress_bar(total=0, description=description, unit="compile", leave=False) as progress:
         while not collection.is_complete:
             jobs = collection.next_jobs(costs)
             progress.total = (progress.total or 0) + len(jobs)

@@ -11,12 +11,9 @@ import contextlib
 import dataclasses
 import json
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
-
-from tqdm import tqdm
+from typing import Any
 
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -40,6 +37,7 @@ from compiler_opt.optimize.results import TargetSize, measure
 from compiler_opt.optimize.trial_build import TrialBuild
 from compiler_opt.optimize.verdict import Verdict
 from compiler_opt.problems import problem as problems
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.search.found import Progress
 from compiler_opt.search.measured import Cost, search_measured
 from compiler_opt.search.search import SearchSettings
@@ -234,7 +232,7 @@ def _run(context: OptimizationContext, speed: SpeedSettings) -> SpeedResult:
     if percent * price + text_after - text_before >= 0:
         _withdraw(context)
         return result
-    with tqdm(total=speed.wall_rounds, desc="timing", unit="round", disable=None) as bar:
+    with progress_bar(total=speed.wall_rounds, description="timing", unit="round") as bar:
         first, second = wall_times(
             speed.benchmark,
             [default.folder, optimized.folder],
@@ -270,10 +268,7 @@ def _search(
             trial.link({corpus.modules[module].name: path for module, path in objects.items()})
             return speed.benchmark.measure(trial.folder, reference, simulate=speed.metric != "instructions")
 
-        interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
-        bar: tqdm[NoReturn] = stack.enter_context(
-            tqdm(unit="compile", desc=context.program.name, mininterval=interval_s)
-        )
+        bar = stack.enter_context(progress_bar(unit="compile", description=context.program.name))
 
         def show(progress: Progress) -> None:
             percent = (progress.confirmed_bytes - progress.base_bytes) / cost.bytes_per_percent

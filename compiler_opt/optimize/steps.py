@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
@@ -29,6 +28,7 @@ from compiler_opt.optimize.program import Compilers, TestRun, Variant, targets_o
 from compiler_opt.optimize.suites import CommandSuite
 from compiler_opt.optimize.verdict import Verdict, judge
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.default_trace import record_default_trace
@@ -53,7 +53,7 @@ def make_corpus(context: OptimizationContext, bitcode: Variant) -> Corpus:
         objects = training_objects(program.sources(bitcode), targets, testing)
         if not objects:
             raise ConfigError(f"{program.name}: no target has objects of C or C++; there is nothing to optimise")
-        with tqdm(total=len(objects), desc="extracting", unit="object", disable=None) as bar:
+        with progress_bar(total=len(objects), description="extracting", unit="object") as bar:
             extraction = extract(objects, folder, num_workers=context.settings.jobs, progress=bar.update)
         version = Corpus.load(folder).compiler_version()
         groups = sorted({name.partition("/")[0] for name in extraction.modules})
@@ -83,7 +83,7 @@ def build(context: OptimizationContext, variant: Variant) -> None:
             step.result["begun"] = True
             context.state.save()
         context.program.prepare(variant)
-        with tqdm(total=None, desc=name, unit="step", disable=None) as bar:
+        with progress_bar(total=None, description=name, unit="step") as bar:
 
             def report(done: int, total: int) -> None:
                 bar.total = total

@@ -18,13 +18,12 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from compiler_opt.checked_values import convert
 from compiler_opt.errors import ConfigError
 from compiler_opt.optimize.bisection import MixedBuild, differing_objects, smallest_fix
 from compiler_opt.optimize.context import BISECTION, REPETITION, OptimizationContext, Step
 from compiler_opt.optimize.program import TestRun, TestSuite, Variant
+from compiler_opt.progress_bar import progress_bar
 
 POLICY, BEFORE, FLAKY = "policy", "before", "flaky"
 """Causes of a failure."""
@@ -160,7 +159,7 @@ def _repeat(
     """Runs tests again, alone, in both builds in turn, until it is clear why they fail or the time is up."""
     counted = step.result.get("tests")
     tests = list(convert(counted, tuple[FailedTest, ...])) if counted else [FailedTest(name) for name in names]
-    with tqdm(total=_MIN_RUNS, desc="failed tests again", unit="run", disable=None) as bar:
+    with progress_bar(total=_MIN_RUNS, description="failed tests again", unit="run") as bar:
         while undecided := [test.name for test in tests if test.is_undecided]:
             if tests[0].runs and time.monotonic() > deadline_s:
                 break  # Each of them has run at least once.
@@ -205,7 +204,7 @@ def _bisect(
     objects = differing_objects(context.program, default, optimized)
     log = mixed.variant.log("tests")
 
-    with tqdm(total=math.ceil(math.log2(len(objects) or 1)) + 3, desc="bisecting", unit="build", disable=None) as bar:
+    with progress_bar(total=math.ceil(math.log2(len(objects) or 1)) + 3, description="bisecting", unit="build") as bar:
 
         def passes(plain: Collection[str]) -> bool:
             key = " ".join(str(number) for number, name in enumerate(objects) if name in plain)

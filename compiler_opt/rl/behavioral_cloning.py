@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems.problem import Problem
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.history import History
 from compiler_opt.rl.learning import mean_loss, save_run_policy
@@ -292,7 +292,7 @@ def clone(
     """Clones a trace under a vocabulary, see `pipeline.clone_default`; returns the policy's folder."""
     trace = Trace(*trace_paths)
     head = problem.head(quantiles, trace.features)
-    with tqdm(total=trace.num_decisions, desc="reading", unit="decision", unit_scale=True, disable=None) as progress:
+    with progress_bar(total=trace.num_decisions, description="reading", unit="decision", unit_scale=True) as progress:
         try:
             training, held_out = load_examples(
                 trace, head, config, progress.update, is_recurrent=network.lstm_units > 0

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-
 from compiler_opt.collect import traces
 from compiler_opt.collect.baseline import Baseline, BaselineBuilder
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
@@ -17,6 +15,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems.problem import Problem
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.training_context import origin
 from compiler_opt.tensorflow_loading import load_tensorflow
 
@@ -96,7 +95,7 @@ def record_default_trace(
 def with_progress(rollouts: Iterator[Rollout], description: str, total: int) -> Iterator[Rollout]:
     """The same rollouts, with a progress bar that counts failures."""
     failed = 0
-    with tqdm(rollouts, description, total, unit="module", disable=None) as progress:
+    with progress_bar(rollouts, description, total, unit="module") as progress:
         for rollout in progress:
             if rollout.failure is not None:
                 failed += 1

@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from compiler_opt import pretrained
 from compiler_opt.checked_values import Json
@@ -38,6 +37,7 @@ from compiler_opt.policies.vocabulary import SUFFIX, listed_features, load_vocab
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig, VocabularyConfig
@@ -242,7 +242,7 @@ def make_vocabulary(
 
         trace = Trace(trace_path)
         total = trace.num_decisions
-        with tqdm(total=total, desc="counting", unit="decision", unit_scale=True, disable=None) as progress:
+        with progress_bar(total=total, description="counting", unit="decision", unit_scale=True) as progress:
             quantiles = trace_quantiles(
                 trace,
                 problem.action_space,

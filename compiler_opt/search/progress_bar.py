@@ -1,12 +1,12 @@
 """The progress bar of searches."""
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from typing import NoReturn
 
 from tqdm import tqdm
 
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.search.found import Progress
 
 
@@ -35,6 +35,5 @@ class SearchBar:
 @contextlib.contextmanager
 def search_bar(total: int | None) -> Iterator[SearchBar]:
     """A bar on stderr for so many compiles in all, if that is known."""
-    interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
-    with tqdm(total=total, unit="compile", mininterval=interval_s) as bar:
+    with progress_bar(total=total, unit="compile") as bar:
         yield SearchBar(bar)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus
 from compiler_opt.corpus.remote import is_url
@@ -22,6 +21,7 @@ from compiler_opt.cost_models.throughput.mca import Labeller
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.toolchain import probe
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags()
@@ -84,12 +84,12 @@ def entry() -> None:
     with exclusive_directory(output, "--output_dir"):
         collector = Collector(output, labeller, entry_point.num_workers(_NUM_WORKERS.value), _TIMEOUT_S.value)
         num_modules = sum(len(corpus.modules) for corpus in corpora.values())
-        with tqdm(total=num_modules, desc="compiling", unit="module", disable=None) as bar:
+        with progress_bar(total=num_modules, description="compiling", unit="module") as bar:
             parts = {split: collector.parts(corpus.modules, bar.update) for split, corpus in corpora.items()}
         blocks, counts = split_blocks(parts)
         num_labelled: dict[str, int] = {}
         blocks = {split: sample(each, _MAX_BLOCKS.value, _SEED.value) for split, each in blocks.items()}
-        with tqdm(total=sum(map(len, blocks.values())), desc="labelling", unit="block", disable=None) as bar:
+        with progress_bar(total=sum(map(len, blocks.values())), description="labelling", unit="block") as bar:
             for split, each in blocks.items():
                 labelled, counts[split].unlabelled = collector.label(each, bar.update)
                 if not labelled:

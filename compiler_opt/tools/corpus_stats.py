@@ -10,7 +10,6 @@ default's decisions.
 import contextlib
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.collect.baseline import count_decisions
 from compiler_opt.collect.workers import WorkerPool
@@ -18,6 +17,7 @@ from compiler_opt.corpus import statistics
 from compiler_opt.corpus.statistics import Statistics
 from compiler_opt.files import check_folder_writable, exclusive_directory, write_atomically, write_json, write_text
 from compiler_opt.llvm.toolchain import probe
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report import corpus_report
 from compiler_opt.report.table import csv_text
 from compiler_opt.tools import entry_point, shared_flags
@@ -42,7 +42,7 @@ def entry() -> None:
     with exclusive_directory(output, "--output_path") if output is not None else contextlib.nullcontext():
         num_workers = entry_point.num_workers(_NUM_WORKERS.value)
         found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)
-        facts = list(tqdm(found, "counting", len(corpus.modules), unit="module", disable=None))
+        facts = list(progress_bar(found, "counting", len(corpus.modules), unit="module"))
         if problem is not None:
             with WorkerPool(toolchain, problem, num_workers) as pool:
                 counted = count_decisions(corpus.modules, pool, problem)

@@ -15,7 +15,6 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-import tqdm
 from absl import flags, logging
 
 from compiler_opt.corpus.builds import bazel_aquery, database, params
@@ -24,6 +23,7 @@ from compiler_opt.corpus.making import extract, thinlto
 from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import exclusive_directory
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 _INPUT = shared_flags.path(
@@ -90,7 +90,7 @@ def entry() -> None:
     output_dir = _OUTPUT_DIR.value
     with (
         exclusive_directory(output_dir, "--output_dir"),
-        tqdm.tqdm(total=total, unit="module" if is_local else "object", dynamic_ncols=True) as bar,
+        progress_bar(total=total, unit="module" if is_local else "object") as bar,
     ):
         made = extract_to(
             output_dir,

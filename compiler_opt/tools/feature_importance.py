@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt import pretrained
 from compiler_opt.collect.traces import sample_modules
@@ -29,6 +28,7 @@ from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import csv_text
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -74,7 +74,7 @@ def entry() -> None:
         _compile_corpus(settings, problem, policy, sample)
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(output_path, "--output_path"))
-        progress = stack.enter_context(tqdm(total=_REPEATS.value, desc="shuffling", unit="repeat", disable=None))
+        progress = stack.enter_context(progress_bar(total=_REPEATS.value, description="shuffling", unit="repeat"))
         found = permutation_importance(
             policy,
             sample,

@@ -24,6 +24,7 @@ from compiler_opt.corpus.ready_made import builder, manifest
 from compiler_opt.corpus.ready_made.cross_compiling import Target
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import find_clang
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import Table
 from compiler_opt.tools import entry_point, shared_flags
 
@@ -57,7 +58,7 @@ def entry() -> None:
         raise ConfigError("expected --output_dir, the folder that gets the corpora; see --help")
     clang = find_clang(_CLANG_PATH.value)
     target = Target(_TARGET_TRIPLE.value, _SYSROOT.value)
-    with tqdm.tqdm(unit="module", dynamic_ncols=True) as bar:
+    with progress_bar(unit="module") as bar:
         shown = _Bar(bar)
         corpora = builder.build(
             _SET.value,

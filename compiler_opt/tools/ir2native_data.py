@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models.ir2native import dataset
 from compiler_opt.cost_models.ir2native.dataset import Dataset
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point
 
 flags.disclaim_key_flags()
@@ -40,7 +40,7 @@ def collect(
     modules = corpus.sample(modules_per_project, seed).modules
     found, reasons = [], []
     collected = dataset.collect(modules, toolchain, folder, num_workers=num_workers)
-    for each in tqdm(collected, name, len(modules), unit="module", disable=None):
+    for each in progress_bar(collected, name, len(modules), unit="module"):
         if each.functions is not None:
             found.append(each.functions)
         else:

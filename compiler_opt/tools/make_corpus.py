@@ -7,10 +7,10 @@ also takes what those would take.
 """
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.corpus.making import make
 from compiler_opt.files import exclusive_directory
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 _INPUT_DIR = shared_flags.required_path("input_dir", "The folder of the bitcode files.")
@@ -31,7 +31,7 @@ def entry() -> None:
     check, text = _CHECK.read(), _DEFAULT_ARGS.value or ""
     options = make.parse_args(text) if check else tuple(text.split())
     paths = make.find_bitcode(input_dir, output_dir)
-    with exclusive_directory(output_dir, "--output_dir"), tqdm(total=len(paths), unit="file", disable=None) as bar:
+    with exclusive_directory(output_dir, "--output_dir"), progress_bar(total=len(paths), unit="file") as bar:
         made = make.make(
             paths, input_dir, output_dir, options, check=check, overwrite=_OVERWRITE.value, progress=bar.update
         )

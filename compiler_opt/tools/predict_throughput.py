@@ -9,7 +9,6 @@ the compiler's estimate of how often each runs per call; what it calls is not in
 """
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.cost_models.throughput.address_map import read_object
 from compiler_opt.cost_models.throughput.blocks import Block
@@ -18,6 +17,7 @@ from compiler_opt.cost_models.throughput.function_cycles import cycles_by_functi
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, ProtocolError
 from compiler_opt.llvm.toolchain import probe
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import aligned
 from compiler_opt.tensorflow_loading import require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
@@ -43,7 +43,7 @@ def entry() -> None:
     else:
         corpus = _CORPUS.filtered(_CORPUS.load())
         corpus.check_compiler(toolchain.version, toolchain.clang)
-        for module in tqdm(corpus.modules, "compiling", unit="module", disable=None):
+        for module in progress_bar(corpus.modules, "compiling", unit="module"):
             try:
                 blocks += compile_module(module, toolchain)
             except (CompileError, CorpusError, ProtocolError) as error:

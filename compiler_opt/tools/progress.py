@@ -1,20 +1,17 @@
 """The progress bar of commands that compile a corpus."""
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 
-from tqdm import tqdm
-
 from compiler_opt.collect.rollout import Rollout
+from compiler_opt.progress_bar import progress_bar
 
 
 @contextlib.contextmanager
 def rollout_bar(total: int) -> Iterator[Callable[[Rollout], None]]:
     """A bar on stderr for so many compilations; the function counts one, and whether it failed."""
-    interval_s = 0.2 if sys.stderr.isatty() else 10  # In a file, every update is a line.
     failures = 0
-    with tqdm(total=total, unit="compile", smoothing=0.05, mininterval=interval_s) as bar:
+    with progress_bar(total=total, unit="compile", smoothing=0.05) as bar:
 
         def advance(rollout: Rollout) -> None:
             nonlocal failures

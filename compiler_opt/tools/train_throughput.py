@@ -8,13 +8,13 @@ describes the models.
 """
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.cost_models.throughput import model as models
 from compiler_opt.cost_models.throughput.datasets import LabelledBlocks, load_labelled
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.training import Epoch, Examples, Trainer, TrainingConfig
 from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tensorflow_loading import load_tensorflow, require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
 
@@ -61,7 +61,7 @@ def entry() -> None:
         if trainer.restore(_OUTPUT_DIR.value):
             entry_point.note(f"continues after epoch {len(trainer.history)} of {config.epochs}")
         left = (config.epochs - len(trainer.history)) * trainer.steps_per_epoch
-        with tqdm(total=left, desc="training", unit="step", disable=None) as bar:
+        with progress_bar(total=left, description="training", unit="step") as bar:
             trainer.train(_OUTPUT_DIR.value, lambda _: bar.update(), _say)
         entry_point.echo(
             f"{_OUTPUT_DIR.value}: {_MODEL.value} network of epoch {trainer.best.number}, mean absolute percentage "

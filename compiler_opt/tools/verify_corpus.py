@@ -10,7 +10,6 @@ if every module is identical or differs for a known reason, 1 otherwise.
 from collections.abc import Sequence
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.collect import verify
 from compiler_opt.collect.rollout import RolloutSettings
@@ -20,6 +19,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_json
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags(module_filter=False)
@@ -51,7 +51,7 @@ def entry() -> int:
     settings = RolloutSettings(timeout_s=_TIMEOUT_S.value)
     with WorkerPool(toolchain, INLINING_PROBLEM, _NUM_WORKERS.value) as pool:
         found = verify.verify(modules, original_dir, toolchain, pool, settings)
-        shown = tqdm(found, total=len(modules), unit="module", disable=None)
+        shown = progress_bar(found, total=len(modules), unit="module")
         results = sorted(shown, key=lambda result: result.module)
     entry_point.echo(_summary(results, len(corpus.modules), toolchain))
     if output is not None:

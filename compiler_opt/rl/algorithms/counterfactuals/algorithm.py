@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from compiler_opt.collect.groups import CollectionPolicy, Group
 from compiler_opt.collect.rollout import Rollout
@@ -16,6 +15,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.policies.policy import Counterfactual, CounterfactualPolicy, Policy
 from compiler_opt.policies.weights import NetworkWeights, mean_network
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
 from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, Samples, log_gain
@@ -181,7 +181,7 @@ class Counterfactuals(Algorithm):
         if len(samples) < max(1, config.first_samples):
             return self._learner.average.weights()
         networks = []
-        for index in tqdm(range(config.final_networks), "final networks", unit="network", disable=None):
+        for index in progress_bar(range(config.final_networks), "final networks", unit="network"):
             rng = np.random.default_rng((seed, index))
             learner = self._new_learner(seed + SEEDS_PER_NETWORK * (index + 1))
             drawn = samples.take(rng.integers(len(samples), size=len(samples)))

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from compiler_opt.collect.groups import CollectionPolicy, Group, rollouts_in_order
 from compiler_opt.collect.rollout import RolloutSettings
@@ -27,6 +26,7 @@ from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.rule import RULE, Rule, RulePolicy
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.evolution import EvolutionConfig
 from compiler_opt.rl.behavioral_cloning import Cloner, split_by_module
@@ -179,7 +179,7 @@ class Evolution(Algorithm):
         context, found = self._context, self._search.averaged
         rule, settings = RulePolicy(self._rule, found), context.rollout_settings()
         jobs = [Job(module, rule, 0, settings) for module in context.sampler.draw(0, self._config.cloned_modules)]
-        with tqdm(total=len(jobs), desc="rollouts to clone", unit="compile", disable=None) as progress:
+        with progress_bar(total=len(jobs), description="rollouts to clone", unit="compile") as progress:
             rollouts = rollouts_in_order(jobs, context.pool, progress)
         decided = [
             (rollout, rollout.trajectory)
