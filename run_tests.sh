@@ -17,4 +17,5 @@ mypy
 # One worker per CPU, up to four: the tests start compilers, and TensorFlow takes a gigabyte for each worker. Each takes
 # neighbours, which share what a module of tests has made, until it has to steal.
 cpus=$(nproc)
-python -m pytest -q -n "$((cpus < 2 ? 2 : cpus > 4 ? 4 : cpus))" --dist worksteal --durations=20 --durations-min=5 "${selection[@]}" "$@"
+options=(-q -n "$((cpus < 2 ? 2 : cpus > 4 ? 4 : cpus))" --dist worksteal --durations=20 --durations-min=5)
+python -m pytest "${options[@]}" "${selection[@]}" "$@"

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -26,6 +25,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.measure.callgrind import run_profiled, valgrind
 from compiler_opt.problems import problem as problems
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "The corpus of the held-out projects.", required=True)
@@ -69,11 +69,11 @@ def entry() -> int:
             for name, chosen in ((_PLAIN, None), (_POLICY, policy))
         ]
         objects: dict[tuple[str, str], list[Path]] = collections.defaultdict(list)
-        for job, result in tqdm(pool.rollouts(jobs), "modules", len(jobs), unit="compile", disable=None):
+        for job, result in progress_bar(pool.rollouts(jobs), "modules", len(jobs), unit="compile"):
             if result.failure is not None or job.keep_object is None:
                 raise CompileError(result.failure or job.module.name)
             objects[job.keep_object.parent.name, job.module.project].append(job.keep_object)
-        for path in tqdm(programs, "programs", unit="program", disable=None):
+        for path in progress_bar(programs, "programs", unit="program"):
             results[path.stem] = {
                 name: _count(path, sorted(objects[name, path.stem.split("_")[0]]), toolchain, scratch)
                 for name in (_PLAIN, _POLICY)

@@ -23,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 from absl import flags
-from tqdm import tqdm
 
 from benchmarks.spawned import spawn
 from compiler_opt.collect.compilation import Compilation
@@ -38,6 +37,7 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tools import entry_point, shared_flags
 
@@ -82,7 +82,7 @@ def entry() -> None:
     library = find_library(toolchain.clang)
     processes.use_spawner(None if library is None else ForkServers(library).start)
     with scratch_directory() as scratch:
-        for module in tqdm(modules, unit="module", disable=None):
+        for module in progress_bar(modules, unit="module"):
             settings = RolloutSettings(record_call_sites=True)
             command = Compilation(module, problem, toolchain, scratch, _SEED.value, settings).command()
             # The first run of each loads the module into the page cache and does not count.

@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 from absl import flags
-from tqdm import tqdm
 
 from benchmarks import credit_records as records
 from benchmarks.credit_records import Compiled
@@ -39,6 +38,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import ConstantPolicy, FlippingPolicy, Policy
 from compiler_opt.problems import problem as problems
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "Corpus, such as fetch_corpus makes.", required=True)
@@ -74,7 +74,7 @@ def entry() -> None:
     problem = problems.load(_PROBLEM)
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     with WorkerPool(toolchain, problem, num_workers) as pool, scratch_directory() as scratch:
-        for name, modules in tqdm(corpus.projects().items(), unit="project", disable=None):
+        for name, modules in progress_bar(corpus.projects().items(), unit="project"):
             path = _OUTPUT_DIR.value / f"{name.replace('/', '_')}.jsonl.gz"
             if not path.exists():
                 study = _Study(name, modules, pool, toolchain, scratch / "objects")

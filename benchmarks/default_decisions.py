@@ -17,7 +17,6 @@ import numpy as np
 from absl import flags
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
-from tqdm import tqdm
 
 from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
@@ -33,6 +32,7 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc_eviction import signature
 from compiler_opt.problems.regalloc_eviction.signature import spill_weights
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "Corpus at -O2, such as fetch_corpus makes.", required=True)
@@ -79,7 +79,7 @@ def entry() -> None:
     compared: list[Compared] = []
     with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
         results = pool.map(lambda module: compare(module, problem, toolchain, plugin), modules)
-        compared += [found for found in tqdm(results, total=len(modules), unit="module", disable=None) if found]
+        compared += [found for found in progress_bar(results, total=len(modules), unit="module") if found]
     functions = [function for found in compared for function in found.functions]
     _report("functions with decisions", functions)
     if not all(function.is_complete for function in functions):

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 from absl import flags
-from tqdm import tqdm
 
 from benchmarks.spawned import spawn
 from compiler_opt.corpus.description import Corpus
@@ -21,6 +20,7 @@ from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
@@ -55,7 +55,7 @@ def entry() -> None:
         level = deployment.policies[0].levels[0]
         compilers = {_PLAIN: toolchain.clang, _POLICY: deployment.driver()}
         start_s = statistics.median(spawn([str(deployment.driver()), "--mlgo-info"], scratch)[0] for _ in range(200))
-        for row, module in enumerate(tqdm(modules, unit="module", disable=None)):
+        for row, module in enumerate(progress_bar(modules, unit="module")):
             objects = {way: scratch / f"{way}.o" for way in compilers}
             for repetition in range(-1, _REPETITIONS.value):
                 for way, compiler in compilers.items():

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.rollout import RolloutSettings
@@ -27,6 +26,7 @@ from compiler_opt.policies.rule import RULE, Rule, RulePolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc import function_scores
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "Corpus at -O2, such as fetch_corpus makes.", required=True)
@@ -92,7 +92,7 @@ def _draw(rule: Rule) -> list[RulePolicy]:
 def _scores(pool: WorkerPool, problem: Problem, jobs: list[Job]) -> dict[str, list[float]]:
     """By module, without failures."""
     scores: dict[str, list[float]] = defaultdict(list)
-    for job, result in tqdm(pool.rollouts(jobs), total=len(jobs), unit="compile", disable=None):
+    for job, result in progress_bar(pool.rollouts(jobs), total=len(jobs), unit="compile"):
         if result.failure is None:
             scores[job.module.name].append(problem.score(result.measurement, None))
     return scores

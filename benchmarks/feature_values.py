@@ -12,7 +12,6 @@ import functools
 
 import numpy as np
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
@@ -24,6 +23,7 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import Policy, ReplayPolicy
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tools import entry_point, shared_flags
 
@@ -115,7 +115,7 @@ def entry() -> int:
         jobs = [(module, policy) for module in modules for policy in (DefaultPolicy(PROBLEM), coin())]
         with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
             results = pool.map(functools.partial(_compared, toolchain), jobs)
-            compared = list(tqdm(results, total=len(jobs), unit="compilation", disable=None))
+            compared = list(progress_bar(results, total=len(jobs), unit="compilation"))
         failed |= _report(toolchain, len(modules), compared)
     return int(failed)
 

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 from absl import flags
-from tqdm import tqdm
 
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.corpus.command_lines.command_line import compile_command, is_thinlto
@@ -31,6 +30,7 @@ from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.problems import problem as problems
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import Table
 from compiler_opt.spaces.native import native_blob
 from compiler_opt.tools import entry_point, shared_flags
@@ -150,7 +150,7 @@ def _compile(corpus: Corpus, modules: Sequence[Module], toolchain: Toolchain, sc
     jobs = [(number, *job) for number, job in enumerate(itertools.product(modules, ways))]
     with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
         results = pool.map(functools.partial(_compiled, toolchain, folder), jobs)
-        failures = [result for result in tqdm(results, total=len(jobs), unit="compilation", disable=None) if result]
+        failures = [result for result in progress_bar(results, total=len(jobs), unit="compilation") if result]
     failures += _link(modules, ways, toolchain, folder)
     reports = [
         f"{toolchain.version_text}, {plugin.library.name}: {report}"

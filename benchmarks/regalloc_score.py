@@ -23,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 from absl import flags
-from tqdm import tqdm
 
 from benchmarks.regalloc_score_agreement import R_KINDS, Costs, print_changes, print_levels, spread, stack
 from compiler_opt.corpus.command_lines.command_line import compile_command
@@ -38,6 +37,7 @@ from compiler_opt.llvm.remarks import REGALLOC_PASS, RegallocCosts, options, par
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
@@ -121,7 +121,7 @@ def _compare(candidates: Sequence[Module], measurement: "_Measurement") -> list[
     failures = dict.fromkeys(policies, 0)
     modules: list[Module] = []
     unreadable: list[str] = []
-    with tqdm(total=_NUM_FUNCTIONS.value, unit="function", disable=None) as bar:
+    with progress_bar(total=_NUM_FUNCTIONS.value, unit="function") as bar:
         for module in candidates:
             if len(functions[_DEFAULT]) >= _NUM_FUNCTIONS.value:
                 break
@@ -246,7 +246,7 @@ class _Measurement:
             ways[_PLUGIN] = (["-load", str(self.plugin)], output, scores)
         environment = {**os.environ, "REGALLOC_SCORES": str(scores)}
         cpu = _Cpu({way: np.zeros((len(modules), repetitions)) for way in (*ways, _PARSE, _REFERENCE)})
-        for row, module in enumerate(tqdm(modules, unit="module", disable=None)):
+        for row, module in enumerate(progress_bar(modules, unit="module")):
             # The first run of each loads the module into the page cache and does not count.
             for repetition in range(-1, repetitions):
                 seconds = {}

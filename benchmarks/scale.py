@@ -35,7 +35,6 @@ from typing import Any
 
 import numpy as np
 from absl import flags
-from tqdm import tqdm
 
 from benchmarks.simulated_workers import Conditions, Event, Recorded, SimulatedWorkers
 from compiler_opt import pretrained
@@ -51,6 +50,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import Table
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs
@@ -366,7 +366,7 @@ def _record(setup: _Setup, folder: Path) -> None:
     jobs = [Job(module, policy, seed, settings) for module in modules for seed in range(_REPETITIONS.value)]
     recorded: defaultdict[str, list[Recorded]] = defaultdict(list)
     with WorkerPool(context.toolchain, context.problem) as pool:
-        for _, rollout in tqdm(pool.rollouts(jobs), "recording", len(jobs), unit="compile", disable=None):
+        for _, rollout in progress_bar(pool.rollouts(jobs), "recording", len(jobs), unit="compile"):
             if rollout.failure is None:
                 seconds = rollout.cpu_s + rollout.host_cpu_s
                 recorded[rollout.module].append(Recorded(seconds, pickle.dumps(rollout)))

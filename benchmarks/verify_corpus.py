@@ -22,7 +22,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from absl import flags
-from tqdm import tqdm
 
 from benchmarks import distributed_link
 from compiler_opt.collect import verify
@@ -40,6 +39,7 @@ from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
 WAYS = _EMBEDDED, _LOCAL, _DISTRIBUTED = "embedded", "local", "distributed"
@@ -157,7 +157,7 @@ def check(name: str, way: str, source: Path, toolchain: Toolchain, scratch: Path
     modules = Corpus.load(corpus_dir).modules
     with WorkerPool(toolchain, INLINING_PROBLEM, num_workers) as pool:
         found = verify.verify(modules, build, toolchain, pool)
-        bar = tqdm(found, f"{name}, {way}, {toolchain.version[0]}", len(modules), unit="module", disable=None)
+        bar = progress_bar(found, f"{name}, {way}, {toolchain.version[0]}", len(modules), unit="module")
         verifications = tuple(bar)
     return Findings(verifications, len(extraction.failures), build_s, time.monotonic() - start_s)
 

@@ -24,12 +24,14 @@ def progress_bar(
 
 def progress_bar(
     iterable: Iterable[T] | None = None, description: str = "", total: int | None = None, **options: Any
-) -> "tqdm[T]":
+) -> "tqdm[Any]":
     """Tqdm's bar on stderr; where that is no terminal, a line every half minute, so none for short work.
 
     `options` are tqdm's, such as `unit`.
     """
-    return (tqdm if sys.stderr.isatty() else _Lines)(iterable, description, total, **options)
+    if sys.stderr.isatty():
+        return tqdm(iterable, description, total, dynamic_ncols=True, **options)
+    return _Lines(iterable, description, total, **options)
 
 
 class _Lines(tqdm):

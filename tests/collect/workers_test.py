@@ -104,7 +104,7 @@ def test_an_idle_worker_is_small_and_has_one_thread(newest: Toolchain, corpus: C
             # What it has written to, and its compiler, which waits. Pages of files count for nobody: whether another
             # process shares them depends on which other compilers run.
             family = (worker, *worker.children(recursive=True))
-            assert sum(_written_bytes(process.pid) for process in family) <= 45 << 20
+            assert sum(_written_bytes(process.pid) for process in family) <= 36 << 20
             assert worker.num_threads() == 1
 
 
