@@ -5,6 +5,7 @@ corpus. Programs take a folder that is empty as their argument, which most ignor
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -83,15 +84,17 @@ def compile_objects(
     added: Sequence[str] = (),
     progress: Callable[[int], object] = lambda _: None,
 ) -> list[Path]:
-    """Compiles modules as their corpus says, with `added` options of cc1; objects that are there already are kept.
+    """Compiles modules as their corpus says, with `added` options of cc1; objects of an earlier call are kept.
 
     Raises:
       CompileError, CorpusError: one cannot be compiled.
     """
     folder.mkdir(parents=True, exist_ok=True)
     objects = []
-    for number, module in enumerate(modules):
-        path = folder / f"{number}.o"
+    for module in modules:
+        key = hashlib.sha256(module.content_digest())
+        key.update(repr((toolchain.identity(), module.options(), tuple(added))).encode())
+        path = folder / f"{key.hexdigest()[:32]}.o"
         if not path.exists():
             unfinished = folder / "unfinished.o"
             compile_object(module, toolchain, unfinished, added)
