@@ -266,9 +266,9 @@ class _Parser:
                 return self._numbers(number, line.removeprefix("totals:").split())
             key, sign, value = line.partition("=")
             if line[:1].isdigit():
-                words = line.split()
+                words, owner = line.split(), self._known(number, function)
                 counts = self._numbers(number, words[self._num_positions :])
-                self._add(self._own, self._known(number, function), counts)
+                self._add(self._own, owner, counts)
                 if self._num_positions > 1:
                     self._add(self._instructions, (place, self._address(number, words[0])), counts)
             elif sign and key == "ob":
