@@ -207,9 +207,9 @@ def parse(content: bytes, expected: str, origin: str = "perf script") -> Samples
         )
     offsets: collections.Counter[int] = collections.Counter()
     for pid, address in found:
-        offset = _offset(mappings.get(pid, []), address)
-        if offset is not None:
-            offsets[offset] += 1
+        place = _offset(mappings.get(pid, []), address)
+        if place is not None:
+            offsets[place] += 1
     return Samples(dict(offsets), len(found) - offsets.total(), periods.pop())
 
 
