@@ -188,7 +188,7 @@ def test_valgrind_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_empty_profile_is_its_own_sum() -> None:
-    assert dataclasses.astuple(Profile(Counts(), {}, {}).total) == (0,) * 6
+    assert dataclasses.astuple(Profile(Counts(), {}, {}).total) == (0,) * 7
 
 
 def test_reads_counts_by_address() -> None:
