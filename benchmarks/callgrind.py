@@ -17,10 +17,10 @@ from pathlib import Path
 
 from absl import flags
 
+from benchmarks.corpus_programs import ProgramSource, programs_of
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.errors import CompileError, ConfigError
-from compiler_opt.llvm import processes
+from compiler_opt.errors import CompileError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.measure.callgrind import run_profiled, valgrind
@@ -34,7 +34,6 @@ _COMPILE_TASK = flags.DEFINE_string("compile_task", "regalloc_eviction", "Proble
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 
-_PROGRAMS = Path(__file__).parent / "programs"
 _TIMEOUT_S = 900.0
 _PLAIN, _POLICY = "plain", "policy"
 
@@ -56,10 +55,8 @@ def entry() -> int:
     corpus = Corpus.load(_DATA_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     valgrind()
-    programs = [path for path in sorted(_PROGRAMS.glob("*.c")) if path.stem.split("_")[0] in corpus.projects()]
-    if not programs:
-        raise ConfigError(f"{corpus.root}: holds none of the projects of {_PROGRAMS}")
-    projects = {path.stem.split("_")[0] for path in programs}
+    programs = programs_of(corpus)
+    projects = {program.project for program in programs}
     modules = [module for module in corpus.modules if module.project in projects]
     results: dict[str, dict[str, Counts]] = {}
     with scratch_directory() as scratch, WorkerPool(toolchain, problem, _NUM_WORKERS.value) as pool:
@@ -73,38 +70,25 @@ def entry() -> int:
             if result.failure is not None or job.keep_object is None:
                 raise CompileError(result.failure or job.module.name)
             objects[job.keep_object.parent.name, job.module.project].append(job.keep_object)
-        for path in progress_bar(programs, "programs", unit="program"):
-            results[path.stem] = {
-                name: _count(path, sorted(objects[name, path.stem.split("_")[0]]), toolchain, scratch)
+        for program in progress_bar(programs, "programs", unit="program"):
+            results[program.name] = {
+                name: _count(program, sorted(objects[name, program.project]), toolchain, scratch)
                 for name in (_PLAIN, _POLICY)
             }
     _report(results)
     return 0 if all(run[_PLAIN].printed == run[_POLICY].printed for run in results.values()) else 1
 
 
-def _count(source: Path, objects: Sequence[Path], toolchain: Toolchain, scratch: Path) -> Counts:
-    # Each program receives an empty directory as its argument; most ignore it.
+def _count(source: ProgramSource, objects: Sequence[Path], toolchain: Toolchain, scratch: Path) -> Counts:
     program, place = scratch / "program", scratch / "place"
-    # Functions missing from the corpus are never called; the first of several mains is ours.
-    missing = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,muldefs"]
-    libraries = ["-lstdc++", "-lm", "-lpthread"]
-    linker = f"--ld-path={toolchain.tool('ld.lld')}"
-    _run(
-        [str(toolchain.clang), linker, "-O2", str(source), *map(str, objects), *missing, *libraries, "-o", str(program)]
-    )
+    source.link(objects, toolchain, program)
     place.mkdir()
     run = run_profiled([str(program), str(place)], scratch=scratch, timeout_s=_TIMEOUT_S)
     shutil.rmtree(place)
     if run.profile is None:
-        raise CompileError(f"{source.name}: {run.result.describe()}")
+        raise CompileError(f"{source.path.name}: {run.result.describe()}")
     total = run.profile.total
     return Counts(total.instructions, total.reads, total.writes, run.result.stdout.decode(errors="replace"))
-
-
-def _run(command: Sequence[str]) -> None:
-    result = processes.run(command, timeout_s=_TIMEOUT_S)
-    if not result.ok:
-        raise CompileError(f"{command[0]}: {result.describe()}")
 
 
 def _report(results: Mapping[str, Mapping[str, Counts]]) -> None:

@@ -23,11 +23,13 @@ from compiler_opt.files import shown
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.processes import ProcessResult
 from compiler_opt.llvm.scratch import scratch_directory
-from compiler_opt.measure import callgrind
+from compiler_opt.measure import callgrind, sampling
 from compiler_opt.measure.callgrind import Profile
+from compiler_opt.measure.sampling import Samples
 
 _SLOWDOWN = 200
 """By callgrind, at most; some 50 are usual."""
+_SAMPLING_SLOWDOWN = 4
 _MIN_TIMEOUT_S = 60.0
 
 
@@ -91,10 +93,12 @@ class Benchmark:
                 )
         return Reference(outputs, wall_s)
 
-    def measure(self, folder: Path, reference: Reference, *, simulate: bool = True) -> Profile:
+    def measure(
+        self, folder: Path, reference: Reference, *, simulate: bool = True, by_instruction: bool = False
+    ) -> Profile:
         """Runs the benchmark under callgrind, in a folder with another build of the program.
 
-        Without `simulate`, only instructions are counted.
+        Without `simulate`, only instructions are counted; with `by_instruction`, also for each address.
 
         Raises:
           BenchmarkError: a command fails, runs for too long, or prints something else than before.
@@ -107,13 +111,37 @@ class Benchmark:
             for command, expected in zip(self.commands, reference.outputs, strict=True):
                 _check_program(command, folder)
                 run = callgrind.run_profiled(
-                    command, scratch=scratch, simulate=simulate, timeout_s=timeout_s, cwd=folder
+                    command,
+                    scratch=scratch,
+                    simulate=simulate,
+                    by_instruction=by_instruction,
+                    timeout_s=timeout_s,
+                    cwd=folder,
                 )
                 _check_end(command, folder, run.result, timeout_s)
                 _check_output(command, folder, expected, run.result.stdout)
                 assert run.profile is not None
                 profile += run.profile
         return profile
+
+    def samples(self, folder: Path, reference: Reference, program: Path, *, rounds: int = 1) -> Samples:
+        """Runs all commands under perf, `rounds` times, and counts where in the program samples fall.
+
+        Raises:
+          BenchmarkError: as `measure`.
+          ProtocolError: there are no samples of the program, or they cannot be read.
+          ToolchainError: perf is not installed, or this machine lets nothing be sampled.
+        """
+        found = sampling.NO_SAMPLES
+        for _ in range(rounds):
+            for command, expected in zip(self.commands, reference.outputs, strict=True):
+                _check_program(command, folder)
+                run = sampling.run_sampled(command, program, timeout_s=_SAMPLING_SLOWDOWN * self.timeout_s, cwd=folder)
+                _check_end(command, folder, run.result, _SAMPLING_SLOWDOWN * self.timeout_s)
+                _check_output(command, folder, expected, run.result.stdout)
+                assert run.samples is not None
+                found += run.samples
+        return found
 
     def wall_s(self, folder: Path, reference: Reference) -> float:
         """Runs all commands as they are; returns the seconds that they took together. For errors see `measure`."""

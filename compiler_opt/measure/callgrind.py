@@ -7,10 +7,11 @@
 A profile is text: a header of `name: value`, then lines in which the last `ob=`, `fn=`, `cob=` and `cfn=` hold until
 the next one:
 
+    positions: line            what a position is: a source line, or, with `instr line`, an address and a line
     events: Ir Dr Dw ...       which counts follow, in this order
     ob=FILE                    the object file of the following functions
     fn=SYMBOL                  the function of the following counts
-    POSITION COUNT...          its own counts at one source line; those that are missing at the end are 0
+    POSITION COUNT...          its own counts at one position; those that are missing at the end are 0
     cob=FILE, cfn=SYMBOL       a function that it calls; without `cob`, in the same object file
     calls=NUMBER POSITION      how often; the next line has what these calls cost, inclusive
     totals: COUNT...           the sums of all own counts, at the end
@@ -47,10 +48,13 @@ _OPTIONS = (
     "--compress-strings=no",
     "--compress-pos=no",
 )
+_BY_INSTRUCTION = ("--dump-instr=yes", "--skip-plt=no")
 _SIMULATION = ("--cache-sim=yes", "--branch-sim=yes", *CACHES)
 _HEADER = re.compile(r"(?:version|creator|pid|thread|cmd|part|desc|positions|events|summary): ?(.*)")
 _EVENT = re.compile(r"[A-Za-z][A-Za-z0-9]{0,31}")
 _NUMBER = re.compile(r"[0-9]{1,19}")
+_ADDRESS = re.compile(r"0x[0-9a-f]{1,16}")
+_POSITIONS = ("line", "instr line")
 _RECURSION = re.compile(r"'[0-9]+$")
 """Callgrind adds the depth of recursion to a function's name."""
 
@@ -77,6 +81,7 @@ class Counts:
       l1_misses: of the first-level caches, for instructions and data.
       ll_misses: of the last-level cache; each is also one of the first level.
       mispredicts: of conditional and indirect branches.
+      instruction_misses: of the first-level cache for instructions; each is also one of the first level.
     """
 
     instructions: int = 0
@@ -85,6 +90,7 @@ class Counts:
     l1_misses: int = 0
     ll_misses: int = 0
     mispredicts: int = 0
+    instruction_misses: int = 0
 
     @property
     def cycles(self) -> int:
@@ -115,21 +121,29 @@ class Profile:
       total: of the run, with the libraries and the start of the program.
       functions: own counts by function.
       calls: by caller and callee.
+      instructions: own counts by object file and address of the instruction there, as the file was linked; empty
+        unless the run was profiled by instruction.
     """
 
     total: Counts
     functions: Mapping[Function, Counts]
     calls: Mapping[tuple[Function, Function], Calls]
+    instructions: Mapping[tuple[str, int], Counts] = dataclasses.field(default_factory=dict)
 
     def __add__(self, other: "Profile") -> "Profile":
-        functions = dict(self.functions)
-        for function, counts in other.functions.items():
-            functions[function] = functions.get(function, Counts()) + counts
         calls = dict(self.calls)
         for edge, each in other.calls.items():
             known = calls.get(edge, Calls(0, Counts()))
             calls[edge] = Calls(known.number + each.number, known.inclusive + each.inclusive)
-        return Profile(self.total + other.total, functions, calls)
+        functions = _added(self.functions, other.functions)
+        return Profile(self.total + other.total, functions, calls, _added(self.instructions, other.instructions))
+
+
+def _added(one: Mapping[_Key, Counts], other: Mapping[_Key, Counts]) -> dict[_Key, Counts]:
+    sums = dict(one)
+    for key, counts in other.items():
+        sums[key] = sums.get(key, Counts()) + counts
+    return sums
 
 
 NOTHING = Profile(Counts(), {}, {})
@@ -160,6 +174,7 @@ def run_profiled(
     *,
     scratch: Path,
     simulate: bool = True,
+    by_instruction: bool = False,
     timeout_s: float = processes.DEFAULT_TIMEOUT_S,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
@@ -170,6 +185,7 @@ def run_profiled(
       command: argument list.
       scratch: folder for the profile.
       simulate: caches and branches; without, only instructions are counted, in less than half of the time.
+      by_instruction: also count for each address.
       timeout_s: wall-clock limit in seconds; callgrind takes some 50 times as long as the program alone.
       cwd: working directory.
       environment: all environment variables; None for this process's.
@@ -181,7 +197,8 @@ def run_profiled(
     path = scratch / "callgrind.out"
     path.unlink(missing_ok=True)
     # A path of its own for each process, or a child that is forked would overwrite the profile of its parent.
-    tool = [str(valgrind()), *_OPTIONS, *(_SIMULATION if simulate else ()), f"--callgrind-out-file={path}.%p"]
+    options = (*_OPTIONS, *(_SIMULATION if simulate else ()), *(_BY_INSTRUCTION if by_instruction else ()))
+    tool = [str(valgrind()), *options, f"--callgrind-out-file={path}.%p"]
     result = processes.run([*tool, *command], timeout_s=timeout_s, cwd=cwd, environment=environment)
     found = sorted(scratch.glob("callgrind.out.*"), key=lambda file: file.stat().st_mtime_ns)
     try:
@@ -220,7 +237,9 @@ class _Parser:
     def __init__(self, text: str):
         self._lines = text.split("\n")
         self._events: tuple[str, ...] = ()
+        self._num_positions = 1
         self._own: dict[Function, list[int]] = {}
+        self._instructions: dict[tuple[str, int], list[int]] = {}
         self._calls: dict[tuple[Function, Function], list[int]] = {}
 
     def profile(self) -> Profile:
@@ -230,7 +249,8 @@ class _Parser:
             raise _FormatError(f"expected counts that add up to {totals[0]} {self._events[0]}, found {sums[0]}")
         functions = {function: self._counts(counts) for function, counts in self._own.items()}
         calls = {edge: Calls(number, self._counts(counts)) for edge, (number, *counts) in self._calls.items()}
-        return Profile(self._counts(totals), functions, calls)
+        instructions = {place: self._counts(counts) for place, counts in self._instructions.items()}
+        return Profile(self._counts(totals), functions, calls, instructions)
 
     def _body(self, lines: Iterator[tuple[int, str]]) -> list[int]:
         """Reads all lines up to the totals, which it returns."""
@@ -246,7 +266,11 @@ class _Parser:
                 return self._numbers(number, line.removeprefix("totals:").split())
             key, sign, value = line.partition("=")
             if line[:1].isdigit():
-                self._add(self._own, self._known(number, function), self._numbers(number, line.split()[1:]))
+                words, owner = line.split(), self._known(number, function)
+                counts = self._numbers(number, words[self._num_positions :])
+                self._add(self._own, owner, counts)
+                if self._num_positions > 1:
+                    self._add(self._instructions, (place, self._address(number, words[0])), counts)
             elif sign and key == "ob":
                 place, function = value, None
             elif sign and key == "fn":
@@ -266,7 +290,7 @@ class _Parser:
                         f"line {number}: expected a callee before, a number in, and a cost after {shown(line)}"
                     )
                 times = self._numbers(number, words[:1])[0]
-                costs = self._numbers(cost_number, cost.split()[1:])
+                costs = self._numbers(cost_number, cost.split()[self._num_positions :])
                 self._add(self._calls, (caller, Function(callee_object, callee)), [times, *costs])
                 callee, callee_object = "", place
             elif sign and key in ("fl", "fi", "fe", "cfi", "cfl"):
@@ -284,7 +308,19 @@ class _Parser:
             unknown = next((event for event in self._events if not _EVENT.fullmatch(event)), None)
             if "Ir" not in self._events or unknown or len(set(self._events)) < len(self._events):
                 raise _FormatError(f"line {number}: expected names of events, one of them Ir; found {shown(line)}")
+        if match and line.startswith("positions:"):
+            if match[1] not in _POSITIONS:
+                raise _FormatError(
+                    f"line {number}: expected positions by {' or '.join(_POSITIONS)}, found {shown(line)}"
+                )
+            self._num_positions = len(match[1].split())
         return match is not None
+
+    @staticmethod
+    def _address(number: int, word: str) -> int:
+        if not _ADDRESS.fullmatch(word):
+            raise _FormatError(f"line {number}: expected an address, found {shown(word)}")
+        return int(word, 16)
 
     def _known(self, number: int, function: Function | None) -> Function:
         if function is None or not self._events:
@@ -313,4 +349,5 @@ class _Parser:
             l1_misses=by_event["I1mr"] + by_event["D1mr"] + by_event["D1mw"],
             ll_misses=by_event["ILmr"] + by_event["DLmr"] + by_event["DLmw"],
             mispredicts=by_event["Bcm"] + by_event["Bim"],
+            instruction_misses=by_event["I1mr"],
         )

@@ -52,7 +52,9 @@ totals: 280 17 5 1 2 3 0 1 1 20 4 2 1
 def test_reads_own_counts_and_calls() -> None:
     profile = parse(SMALL.encode())
     main, walk, puts = Function("/bench", "main"), Function("/bench", "walk"), Function("/libc.so", "puts")
-    own = Counts(100 + 50, reads=10, writes=5, l1_misses=1 + 2 + 3, ll_misses=0 + 1 + 1, mispredicts=4 + 1)
+    own = Counts(
+        100 + 50, reads=10, writes=5, l1_misses=1 + 2 + 3, ll_misses=0 + 1 + 1, mispredicts=4 + 1, instruction_misses=1
+    )
     assert profile.functions == {main: own, walk: Counts(20 + 40), puts: Counts(70, reads=7)}
     assert profile.calls == {
         (main, puts): Calls(2, Counts(70, reads=7)),
@@ -186,4 +188,38 @@ def test_valgrind_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_empty_profile_is_its_own_sum() -> None:
-    assert dataclasses.astuple(Profile(Counts(), {}, {}).total) == (0,) * 6
+    assert dataclasses.astuple(Profile(Counts(), {}, {}).total) == (0,) * 7
+
+
+def test_reads_counts_by_address() -> None:
+    text = """# callgrind format
+positions: instr line
+events: Ir I1mr
+
+ob=/bench
+fn=main
+0x16d0 3 2 1
+0x16d4 3 2
+cob=/libc.so
+cfn=puts
+calls=2 0x16d0 0
+0x16d4 3 14
+fn=walk
+0x16d0 9 5
+
+ob=/libc.so
+fn=puts
+0x16d0 0 14
+
+totals: 23 1
+"""
+    # One address in two functions is one instruction: code that was folded. Calls are no own counts.
+    assert parse(text.encode()).instructions == {
+        ("/bench", 0x16D0): Counts(2 + 5, l1_misses=1, instruction_misses=1),
+        ("/bench", 0x16D4): Counts(2),
+        ("/libc.so", 0x16D0): Counts(14),
+    }
+    for wrong in (text.replace("0x16d4 3 2", "16d4 3 2"), text.replace("instr line", "instr")):
+        with pytest.raises(ProtocolError, match=r"line \d+: expected"):
+            parse(wrong.encode())
+    assert parse(SMALL.encode()).instructions == {}

@@ -79,6 +79,7 @@ def test_it_is_the_mistake_that_fails(place: Path, tmp_path: Path) -> None:
         "combine_training_corpus",
         "corpus_stats",
         "collect_blocks",
+        "profile_blocks",
     ):
         result = run(place, tmp_path, tool, GOOD[tool])
         assert result.returncode == 0, result.stderr

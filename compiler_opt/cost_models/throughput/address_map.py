@@ -1,4 +1,4 @@
-"""Reads the basic blocks of an object that was compiled with an address map.
+"""Reads the basic blocks of an object or a linked program that was compiled with an address map.
 
 The compiler writes the sections `.llvm_bb_addr_map` (LLVM's `AsmPrinter.cpp: emitBBAddrMapSection`), which list the
 blocks of each function with their places and estimated frequencies. Code is the same with and without them.
@@ -9,8 +9,11 @@ blocks of each function with their places and estimated frequencies. Code is the
                                   "BB Ranges": [{"Base Address": 0, "BB Entries": [{"ID": 0, "Offset": 0, "Size": 4}]}],
                                   "PGO analyses": {"PGO BB entries": [{"Frequency": 123, ...}]}}}],
       "BBAddrMap": [...]}]
+
+Addresses are offsets in the section of an object, and virtual addresses in a program, as it was linked.
 """
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +23,7 @@ import numpy as np
 from elftools.elf.constants import SH_FLAGS
 
 from compiler_opt.cost_models.throughput.blocks import Block
+from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.toolchain import Toolchain
@@ -33,6 +37,26 @@ _KEY = "BBAddrMap"
 _MAX_STDOUT_BYTES = 1 << 30
 
 
+@dataclasses.dataclass(frozen=True)
+class PlacedBlock:
+    """A block of a linked program.
+
+    Attributes:
+      block: the block.
+      address: its virtual address, as the program was linked.
+      offset: where its code begins in the program's file.
+    """
+
+    block: Block
+    address: int
+    offset: int
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self.block.code)
+
+
 def read_object(path: Path, toolchain: Toolchain, module: str = "") -> list[Block]:
     """The blocks of an x86-64 object in the order of their code, empty ones left out, as blocks of `module`.
 
@@ -40,6 +64,25 @@ def read_object(path: Path, toolchain: Toolchain, module: str = "") -> list[Bloc
       ProtocolError: it is no such object, is damaged, or has no map.
       ToolchainError: llvm-readobj is not installed.
     """
+    return [placed.block for placed in _read(path, toolchain, module, linked=False)]
+
+
+def read_program(path: Path, toolchain: Toolchain, module: str = "") -> list[PlacedBlock]:
+    """The blocks of a linked x86-64 program in the order of their addresses, as blocks of `module`.
+
+    Code without a map is not in the list; code that the linker has folded is in it once.
+
+    Raises:
+      ProtocolError: it is no such program, is damaged, or has no map.
+      ToolchainError: llvm-readobj is not installed.
+    """
+    by_address = {placed.address: placed for placed in _read(path, toolchain, module, linked=True)}
+    if not by_address:
+        raise ProtocolError(f"{path}: expected an address map of its blocks; compile it with {' '.join(FLAGS)}")
+    return [by_address[address] for address in sorted(by_address)]
+
+
+def _read(path: Path, toolchain: Toolchain, module: str, *, linked: bool) -> list[PlacedBlock]:
     readobj = toolchain.tool("llvm-readobj")
     file = ElfFile.read(path)
     if file.machine != MACHINE:
@@ -58,11 +101,14 @@ def read_object(path: Path, toolchain: Toolchain, module: str = "") -> list[Bloc
         maps = json.loads(result.stdout, object_pairs_hook=_object)[0][_KEY]
         if len(maps) != len(sections):
             raise file.error(f"expected the blocks of {len(sections)} sections, found those of {len(maps)}")
-        blocks: list[Block] = []
+        blocks: list[PlacedBlock] = []
         for section, functions in zip(sections, maps, strict=True):
-            code = file.section_bytes(int(file.sections["link"][section]))
+            index = int(file.sections["link"][section])
+            code = file.section_bytes(index)
+            header = file.sections[index]
+            address = int(header["addr"]) if linked else 0
             for function in functions:
-                blocks += _function_blocks(file, code, function["Function"], module)
+                blocks += _function_blocks(file, code, address, int(header["offset"]), function["Function"], module)
         return blocks
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise file.error(f"its blocks are not as expected: {type(error).__name__}: {error}") from None
@@ -76,17 +122,21 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _function_blocks(file: ElfFile, code: bytes, function: Mapping[str, Any], module: str) -> Iterator[Block]:
+def _function_blocks(
+    file: ElfFile, code: bytes, address: int, offset: int, function: Mapping[str, Any], module: str
+) -> Iterator[PlacedBlock]:
+    """The blocks of a function in the code of a section that is at this address, and at this offset in the file."""
     frequencies = [entry["Frequency"] for entry in function.get("PGO analyses", {}).get("PGO BB entries", ())]
     entry = frequencies[0] if frequencies and frequencies[0] > 0 else 1
     number = 0
     for part in function["BB Ranges"]:
         for place in part["BB Entries"]:
-            start = part["Base Address"] + place["Offset"]
+            start = part["Base Address"] - address + place["Offset"]
             end = start + place["Size"]
             if not 0 <= start <= end <= len(code):
                 raise file.error(f"a block of {function['Name']} is outside of its section; the file is corrupt")
             frequency = frequencies[number] / entry if number < len(frequencies) else 1.0
             number += 1
             if end > start:
-                yield Block(code[start:end], module, str(function["Name"]), int(place["ID"]), frequency)
+                block = Block(code[start:end], module, str(function["Name"]), int(place["ID"]), frequency)
+                yield PlacedBlock(block, start + address, start + offset)

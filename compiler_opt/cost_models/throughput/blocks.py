@@ -53,7 +53,8 @@ class Block:
       count: how often it ran in a measurement; NaN if unknown.
       num_copies: blocks with these bytes in the data set's corpus, of which this one stands for all.
       annotations: events per execution in a measurement, in the order of `ANNOTATIONS`; NaN if unknown.
-      labels: cycles per execution by their source, e.g. `llvm-mca 22.1.0 skylake`.
+      labels: time per execution by its source: cycles, e.g. by `llvm-mca 22.1.0 skylake`, or nanoseconds, by
+        `measured ns`.
     """
 
     code: bytes

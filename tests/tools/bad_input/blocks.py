@@ -43,4 +43,37 @@ MISTAKES = (
         {"data_path": "no/such/corpus"},
         ("no/such/corpus/corpus_description.json: no such file", "fetch_corpus.py"),
     ),
+    Mistake(
+        "program to profile missing",
+        ("profile_blocks",),
+        {"benchmark": "no/such/bench 10"},
+        ("--benchmark=no/such/bench 10: expected a program, found none at no/such/bench",),
+    ),
+    Mistake(
+        "program without an address map",
+        ("profile_blocks",),
+        {"benchmark": "programs/plain 10"},
+        ("programs/plain: expected an address map of its blocks", "compile it with -fbasic-block-address-map"),
+    ),
+    Mistake(
+        "program that fails",
+        ("profile_blocks",),
+        {"benchmark": "programs/bench -1"},
+        ("programs/bench -1: expected exit status 0, found: exit status 3",),
+    ),
+    Mistake(
+        "samples of another program",
+        ("profile_blocks",),
+        {"perf_script": "samples-other.txt"},
+        (
+            "samples-other.txt: expected samples of the program with the build id",
+            "found 0123456789abcdef of /elsewhere",
+        ),
+    ),
+    Mistake(
+        "samples missing",
+        ("profile_blocks",),
+        {"perf_script": "no/such/samples"},
+        ("no/such/samples: cannot be read: No such file",),
+    ),
 )

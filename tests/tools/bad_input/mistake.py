@@ -26,6 +26,7 @@ SCRIPTS = {
     "headroom": "compiler_opt/tools/headroom.py",
     "verify_corpus": "compiler_opt/tools/verify_corpus.py",
     "make_corpus": "compiler_opt/tools/make_corpus.py",
+    "profile_blocks": "compiler_opt/tools/profile_blocks.py",
     "combine_training_corpus": "compiler_opt/tools/combine_training_corpus.py",
     "corpus_stats": "compiler_opt/tools/corpus_stats.py",
     "train_throughput": "compiler_opt/tools/train_throughput.py",
@@ -57,6 +58,12 @@ GOOD: Mapping[str, Mapping[str, str]] = {
     "import_policy": {"policy_path": "policy", "output_path": "out/imported"},
     "verify_corpus": {"clang_path": CLANG, "data_path": "corpus", "original_dir": "build"},
     "make_corpus": {"input_dir": "corpus", "output_dir": "out/corpus", "default_args": "-cc1 -Oz"},
+    "profile_blocks": {
+        "clang_path": CLANG,
+        "benchmark": "programs/bench 10",
+        "output_dir": "out/profile",
+        "sampling_s": "0",
+    },
     "combine_training_corpus": {"root_dir": "together"},
     "corpus_stats": {"clang_path": CLANG, "data_path": "corpus", "output_path": "out/statistics"},
     "train_throughput": {"blocks_dir": "blocks", "output_dir": "out/model", "units": "4", "epochs": "1"},
@@ -80,6 +87,7 @@ OUTPUT_FLAG = {
     "search": "output_dir",
     "headroom": "output_dir",
     "make_corpus": "output_dir",
+    "profile_blocks": "output_dir",
     "corpus_stats": "output_path",
     "train_throughput": "output_dir",
 }

@@ -12,6 +12,7 @@ from compiler_opt.cost_models.throughput.blocks import Block, save_blocks
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining import FEATURES
+from tests.measure.running import PROGRAM
 from tests.small_corpus import SOURCES, make_small_corpus
 from tests.tools.bad_input.mistake import CLANG, NEWER_CLANG
 
@@ -40,6 +41,7 @@ def make_place(place: Path) -> None:
     (place / "unknown.gin").write_text("network.colour = 'red'\n")
     _make_trace(place / "trace")
     _make_blocks(place)
+    _make_programs(place)
 
 
 def _make_blocks(place: Path) -> None:
@@ -50,6 +52,18 @@ def _make_blocks(place: Path) -> None:
     (place / "blocks-truncated").mkdir()
     (place / "blocks-truncated/train.npz").write_bytes((place / "blocks/train.npz").read_bytes()[:500])
     save_arrays(place / "blocks-other" / "train.npz", {"x": np.zeros(1)})
+
+
+def _make_programs(place: Path) -> None:
+    """A program that can be profiled, one without an address map, and samples of neither."""
+    (place / "programs").mkdir()
+    (place / "programs" / "bench.c").write_text(PROGRAM)
+    for name, flags in (("bench", ["-fbasic-block-address-map"]), ("plain", [])):
+        command = [CLANG, "-O1", *flags, "-Wl,--build-id", "bench.c", "-o", name]
+        subprocess.run(command, cwd=place / "programs", check=True)
+    (place / "samples-other.txt").write_text(
+        " 7 PERF_RECORD_MMAP2 7/7: [0x10000(0x10000) @ 0 <0123456789abcdef>]: r-xp /elsewhere/bench\n 7 50000 10010\n"
+    )
 
 
 def _make_compilers(place: Path) -> None:
