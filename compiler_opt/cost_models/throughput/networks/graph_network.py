@@ -20,10 +20,9 @@ from compiler_opt.cost_models.throughput.graphs import (
     FIRST_MNEMONIC,
     EdgeKind,
     EncodedGraphs,
-    block_graph,
     encode_graphs,
+    slots_of,
 )
-from compiler_opt.cost_models.throughput.graphs import NodeKind as NodeKind
 from compiler_opt.cost_models.throughput.instructions import Instruction
 from compiler_opt.cost_models.throughput.networks.network import ANNOTATIONS_KEY, Batch, CyclesHead, ThroughputNetwork
 from compiler_opt.cost_models.throughput.vocabulary import Vocabulary, learn_vocabulary
@@ -67,7 +66,8 @@ class GraphNetwork(ThroughputNetwork):
 
     @classmethod
     def vocabulary(cls, blocks: Sequence[Sequence[Instruction]]) -> Vocabulary:
-        operands = sorted({node.name for block in blocks for node in block_graph(block).nodes if not node.mnemonic})
+        known = {instruction for block in blocks for instruction in block}
+        operands = sorted({node.name for each in known for node, _, _ in slots_of(each) if not node.mnemonic})
         return learn_vocabulary(blocks, operands)
 
     def encode(self, blocks: Sequence[Sequence[Instruction]]) -> EncodedGraphs:
