@@ -160,7 +160,7 @@ def test_new_names_have_the_number_for_unknown_ones() -> None:
 
 
 def test_ragged_rows_are_joined_as_lists_would_be() -> None:
-    parts = [[[1, 2], [], [3]], [[4], [5, 6], []], [[], [], []]]
+    parts: list[list[list[int]]] = [[[1, 2], [], [3]], [[4], [5, 6], []], [[], [], []]]
     joined = Ragged.joined(
         *(
             Ragged.of_lengths([len(row) for row in rows], {"x": np.array([x for row in rows for x in row], np.int32)})

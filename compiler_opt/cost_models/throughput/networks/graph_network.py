@@ -90,9 +90,12 @@ class GraphNetwork(ThroughputNetwork):
     def call(self, batch: Batch) -> tf.Tensor:
         """A batch of `B` blocks -> `[B]` cycles."""
         states = self._types(batch["node_type"]) + self._names(batch["node_name"])
-        for each in self._rounds:
-            states = each(states, batch["sender"], batch["receiver"], batch["edge_kind"])
-        return self._head(tf.gather(states, batch["instruction"]), batch["owner"], batch[ANNOTATIONS_KEY])
+        edges = (batch["sender"], batch["receiver"], batch["edge_kind"])
+        for each in self._rounds[:-1]:
+            states = each(states, *edges)
+        # The head sees instructions only, which are a third of the nodes: so the last round updates no others.
+        states = self._rounds[-1](states, *edges, batch["instruction"])
+        return self._head(states, batch["owner"], batch[ANNOTATIONS_KEY])
 
 
 class _Round(tf_keras.layers.Layer):
@@ -106,8 +109,15 @@ class _Round(tf_keras.layers.Layer):
         self._update = tf_keras.layers.Dense(units, activation="relu")
         self._normalise = tf_keras.layers.LayerNormalization()
 
-    def call(self, states: tf.Tensor, sender: tf.Tensor, receiver: tf.Tensor, kind: tf.Tensor) -> tf.Tensor:
-        """`[N, H]`, `[E]`, `[E]`, `[E]` -> `[N, H]`."""
+    def call(
+        self,
+        states: tf.Tensor,
+        sender: tf.Tensor,
+        receiver: tf.Tensor,
+        kind: tf.Tensor,
+        updated: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """`[N, H]`, `[E]`, `[E]`, `[E]` -> `[N, H]`; or `[I, H]`, of the nodes whose numbers `[I]` are given."""
         num_nodes = tf.shape(states)[0]
         projected = self._projection(states)
         forward = tf.nn.relu(tf.gather(projected[:, : self._half], sender) + self._forward_kinds(kind))
@@ -116,4 +126,7 @@ class _Round(tf_keras.layers.Layer):
             tf.math.unsorted_segment_sum(forward, receiver, num_nodes),
             tf.math.unsorted_segment_sum(backward, sender, num_nodes),
         ]
-        return self._normalise(states + self._update(tf.concat([states, *sums], -1)))
+        inputs = tf.concat([states, *sums], -1)
+        if updated is not None:
+            states, inputs = tf.gather(states, updated), tf.gather(inputs, updated)
+        return self._normalise(states + self._update(inputs))
