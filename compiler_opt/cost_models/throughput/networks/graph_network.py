@@ -107,7 +107,7 @@ class _Round(tf_keras.layers.Layer):
         self._forward_kinds = tf_keras.layers.Embedding(len(EdgeKind), half)
         self._backward_kinds = tf_keras.layers.Embedding(len(EdgeKind), half)
         self._update = tf_keras.layers.Dense(units, activation="relu")
-        self._normalise = tf_keras.layers.LayerNormalization()
+        self._normalise = _LayerNormalization()
 
     def call(
         self,
@@ -130,3 +130,13 @@ class _Round(tf_keras.layers.Layer):
         if updated is not None:
             states, inputs = tf.gather(states, updated), tf.gather(inputs, updated)
         return self._normalise(states + self._update(inputs))
+
+
+class _LayerNormalization(tf_keras.layers.LayerNormalization):
+    """In plain operations: Keras's own goes through a batch normalisation, a third of the network's time on a CPU."""
+
+    def call(self, states: tf.Tensor) -> tf.Tensor:
+        """`[N, H]` -> `[N, H]`."""
+        centred = states - tf.reduce_mean(states, -1, keepdims=True)
+        variance = tf.reduce_mean(centred * centred, -1, keepdims=True)
+        return centred * (tf.math.rsqrt(variance + self.epsilon) * self.gamma) + self.beta
