@@ -56,6 +56,7 @@ MAY_IMPORT_TENSORFLOW = (
     "compiler_opt.cost_models.ir2native.network",
     "compiler_opt.cost_models.throughput.model",
     "compiler_opt.cost_models.throughput.networks",
+    "compiler_opt.cost_models.throughput.tflite",
     "compiler_opt.cost_models.throughput.training",
     "compiler_opt.export",
     "compiler_opt.importing",

@@ -15,8 +15,9 @@ from absl import flags
 
 from compiler_opt.cost_models.throughput.accuracy import by_group, percentage_errors
 from compiler_opt.cost_models.throughput.baselines import fit_all
+from compiler_opt.cost_models.throughput.block_trees import BlockTrees
 from compiler_opt.cost_models.throughput.collection import projects_of
-from compiler_opt.cost_models.throughput.datasets import load_labelled
+from compiler_opt.cost_models.throughput.datasets import LabelledBlocks, load_labelled
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.errors import ConfigError
 from compiler_opt.report.formatting import aligned
@@ -42,6 +43,8 @@ def entry() -> None:
     speeds: list[str] = []
     for baseline in fit_all(train.instructions, train.cycles):
         predicted[baseline.name] = baseline.predict(test.instructions)
+    trees = BlockTrees(train.instructions, _annotations(train), train.cycles)
+    predicted[trees.name] = trees.predict(test.instructions, _annotations(test))
     for folder in _MODEL_DIR.value:
         load_tensorflow()
         import tensorflow as tf
@@ -80,6 +83,10 @@ def entry() -> None:
     rows.append(("all", str(len(projects)), *(f"{each.mean:.2%} ({each.median:.2%})" for each in overall.values())))
     for line in [*aligned(rows, 1, (1, len(rows) - 1)), *speeds]:
         entry_point.echo(line)
+
+
+def _annotations(found: LabelledBlocks) -> np.ndarray:
+    return np.array([block.annotations for block in found.blocks])
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m compiler_opt.tools.train_throughput --blocks_dir=$BLOCKS --model=graph --output_dir=$MODEL
 
 trains with $BLOCKS/train.npz of collect_blocks, keeps the epoch that is best on $BLOCKS/validation.npz, and writes it
-to $MODEL. After an interruption, the same command continues with the epoch that was interrupted. docs/throughput.md
-describes the models.
+to $MODEL. After an interruption, the same command continues with the epoch that was interrupted. With --tflite, it also
+writes $MODEL/model.tflite; a model that is trained already is only exported. docs/throughput.md describes the models.
 """
 
 from absl import flags
@@ -12,8 +12,9 @@ from absl import flags
 from compiler_opt.cost_models.throughput import model as models
 from compiler_opt.cost_models.throughput.datasets import LabelledBlocks, load_labelled
 from compiler_opt.cost_models.throughput.instructions import Decoder
+from compiler_opt.cost_models.throughput.tflite import TFLITE_FILE, check_exportable, tflite_model
 from compiler_opt.cost_models.throughput.training import Epoch, Examples, Trainer, TrainingConfig
-from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.files import check_folder_writable, exclusive_directory, write_atomically
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tensorflow_loading import load_tensorflow, require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
@@ -29,6 +30,7 @@ _BATCH_BLOCKS = flags.DEFINE_integer("batch_blocks", TrainingConfig.batch_blocks
 _LEARNING_RATE = flags.DEFINE_float("learning_rate", TrainingConfig.learning_rate, "At the beginning.", 0.0)
 _MAX_BLOCKS = flags.DEFINE_integer("max_blocks", None, "Train with the first blocks only.", 1)
 _THREADS = flags.DEFINE_integer("num_threads", 1, "Threads of TensorFlow.", 1)
+_TFLITE = flags.DEFINE_bool("tflite", False, "Also write a TFLite file of the model, which must be a graph network.")
 _SEED = shared_flags.seed("the weights and the order of the blocks")
 
 
@@ -36,6 +38,8 @@ _SEED = shared_flags.seed("the weights and the order of the blocks")
 def entry() -> None:
     require_tensorflow("training a model of blocks")
     decoder = Decoder()
+    if _TFLITE.value:
+        check_exportable(_MODEL.value)
     check_folder_writable(_OUTPUT_DIR.value)
     train = load_labelled(_BLOCKS_DIR.value / "train.npz", decoder, _LABEL_SOURCE.value).first(_MAX_BLOCKS.value)
     validation = load_labelled(_BLOCKS_DIR.value / "validation.npz", decoder, train.source)
@@ -63,6 +67,8 @@ def entry() -> None:
         left = (config.epochs - len(trainer.history)) * trainer.steps_per_epoch
         with progress_bar(total=left, description="training", unit="step") as bar:
             trainer.train(_OUTPUT_DIR.value, lambda _: bar.update(), _say)
+        if _TFLITE.value:
+            write_atomically(_OUTPUT_DIR.value / TFLITE_FILE, tflite_model(model))
         entry_point.echo(
             f"{_OUTPUT_DIR.value}: {_MODEL.value} network of epoch {trainer.best.number}, mean absolute percentage "
             f"error on {len(validation.cycles)} validation blocks {trainer.best.error:.2%}"

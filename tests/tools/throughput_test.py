@@ -62,13 +62,18 @@ def test_from_corpora_to_cycles_of_functions(place: Path) -> None:
     assert re.search(
         r"model: graph network of epoch [12], mean absolute percentage error on \d+ validation blocks", said
     )
-    assert "epoch 1:" not in run("train_throughput", *train)
+    assert "epoch 1:" not in run("train_throughput", *train, "--tflite")
+    assert (model / "model.tflite").read_bytes()[4:8] == b"TFL3"
+    result = programs.run("compiler_opt.tools.train_throughput", *train, "--tflite", "--model=sequence")
+    assert result.returncode == 2 and "error: TFLite: only the graph network can be exported" in result.stderr
 
     said = run("evaluate_throughput", f"--blocks_dir={blocks}", "--split=held_out", f"--model_dir={model}")
     assert re.search(rf"\d+ blocks, labels of {LABELS}", said)
-    assert re.search(r"project +blocks +constant per instruction +linear in the histogram +graph network", said)
-    assert re.search(r"\nthree +\d+ ( +[\d.]+%){3}\n", said) and re.search(
-        r"\nall +\d+ ( +[\d.]+% \([\d.]+%\)){3}\n", said
+    assert re.search(
+        r"project +blocks +constant per instruction +linear in the histogram +boosted trees +graph network", said
+    )
+    assert re.search(r"\nthree +\d+ ( +[\d.]+%){4}\n", said) and re.search(
+        r"\nall +\d+ ( +[\d.]+% \([\d.]+%\)){4}\n", said
     )
 
     predict = (f"--model_dir={model}", f"--clang_path={CLANG}")

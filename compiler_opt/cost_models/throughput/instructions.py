@@ -78,6 +78,8 @@ class Decoder:
         require_decoder()
         self._iced = _load()
         self._known: dict[bytes, Instruction] = {}
+        # By bytes without the displacement, whose value says nothing about what an instruction reads or writes.
+        self._described: dict[bytes, Instruction] = {}
 
     def canonical(self, code: bytes) -> bytes | None:
         """The code with all relative branch targets zero; None if it is no sequence of whole instructions."""
@@ -100,14 +102,21 @@ class Decoder:
         """The instructions of a block; None if its bytes are no sequence of whole instructions."""
         result = []
         position = 0
-        for instruction in self._iced.package.Decoder(64, code):
+        decoder = self._iced.package.Decoder(64, code)
+        for instruction in decoder:
             end = position + instruction.len
             key = code[position:end]
             found = self._known.get(key)
             if found is None:
                 if instruction.is_invalid:
                     return None
-                found = self._known[key] = self._iced.describe(instruction)
+                offsets = decoder.get_constant_offsets(instruction)
+                start = offsets.displacement_offset
+                rest = key[:start] + key[start + offsets.displacement_size :]
+                found = self._described.get(rest)
+                if found is None:
+                    found = self._described[rest] = self._iced.describe(instruction)
+                self._known[key] = found
             result.append(found)
             position = end
         return result if position == len(code) else None
@@ -126,7 +135,8 @@ class _Iced:
         self._factory = package.InstructionInfoFactory()
         self._mnemonics = _names(package.Mnemonic)
         self._forms = _names(package.Code)
-        self._registers = _names(package.Register)
+        self._registers = {number: "" if name == "NONE" else name for number, name in _names(package.Register).items()}
+        self._whole = {number: self._registers[package.RegisterExt.full_register(number)] for number in self._registers}
         accesses = {name: number for number, name in _names(package.OpAccess).items()}
         self._reads = {accesses[name] for name in _CONDITIONAL_READS}
         self._writes = {accesses[name] for name in _WRITES}
@@ -140,13 +150,13 @@ class _Iced:
         info = self._factory.info(given)
         kinds = [given.op_kind(number) for number in range(given.op_count)]
         read_by_operand = {
-            self._whole(given.op_register(number))
+            self._whole[given.op_register(number)]
             for number, kind in enumerate(kinds)
             if kind == self._register and info.op_access(number) in self._reads
         }
         memory = self._memory_operand(given, info, kinds)
         in_address = {memory.base, memory.index, memory.segment} - {""} if memory else set()
-        used = [(self._whole(each.register), each.access) for each in info.used_registers()]
+        used = [(self._whole[each.register], each.access) for each in info.used_registers()]
         reads = [name for name, access in used if access in self._reads]
         reads = [name for name in reads if name in read_by_operand or name not in in_address]
         writes = [name for name, access in used if access in self._writes]
@@ -170,22 +180,15 @@ class _Iced:
         if self._memory not in kinds:
             return None
         access = info.op_access(kinds.index(self._memory))
-        segment = self._name(given.memory_segment)
+        segment = self._registers[given.memory_segment]
         return Memory(
-            base="" if given.is_ip_rel_memory_operand else self._whole(given.memory_base),
-            index=self._whole(given.memory_index),
+            base="" if given.is_ip_rel_memory_operand else self._whole[given.memory_base],
+            index=self._whole[given.memory_index],
             segment=segment if segment in ("FS", "GS") else "",
             has_displacement=given.memory_displ_size > 0,
             is_read=access in self._reads,
             is_written=access in self._writes,
         )
-
-    def _whole(self, register: int) -> str:
-        return self._name(self.package.RegisterExt.full_register(register))
-
-    def _name(self, register: int) -> str:
-        name = self._registers[register]
-        return "" if name == "NONE" else name
 
 
 def _names(enumeration: Any) -> Mapping[int, str]:

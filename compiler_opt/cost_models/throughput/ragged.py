@@ -19,7 +19,7 @@ class Ragged:
     ends: np.ndarray
 
     @classmethod
-    def of_lengths(cls, lengths: Sequence[int], values: Mapping[str, np.ndarray]) -> "Ragged":
+    def of_lengths(cls, lengths: Sequence[int] | np.ndarray, values: Mapping[str, np.ndarray]) -> "Ragged":
         return cls(values, np.cumsum(np.asarray(lengths, np.int64)))
 
     @property
@@ -34,6 +34,23 @@ class Ragged:
         first = (self.ends[rows] - lengths) - (ends - lengths)
         elements = np.repeat(first, lengths) + np.arange(ends[-1] if len(ends) else 0)
         return Ragged({name: array[elements] for name, array in self.values.items()}, ends)
+
+    @classmethod
+    def joined(cls, *parts: "Ragged") -> "Ragged":
+        """The rows of parts with the same number of rows and the same names, each after that of the part before."""
+        ends = np.sum([part.ends for part in parts], axis=0)
+        first = ends - np.sum([part.lengths for part in parts], axis=0)
+        values = {
+            name: np.empty(sum(len(part.values[name]) for part in parts), array.dtype)
+            for name, array in parts[0].values.items()
+        }
+        for part in parts:
+            own_first = part.ends - part.lengths
+            elements = np.repeat(first - own_first, part.lengths) + np.arange(len(part.owners))
+            for name, array in values.items():
+                array[elements] = part.values[name]
+            first = first + part.lengths
+        return cls(values, ends)
 
     @property
     def owners(self) -> np.ndarray:

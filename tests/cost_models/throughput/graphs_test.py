@@ -2,20 +2,22 @@
 
 from collections import Counter
 
+import hypothesis
 import numpy as np
+from hypothesis import strategies as st
 
 from compiler_opt.cost_models.throughput.graphs import (
     FIRST_MNEMONIC,
     EdgeKind,
     Node,
     NodeKind,
-    block_graph,
     encode_graphs,
 )
 from compiler_opt.cost_models.throughput.instructions import Decoder, Instruction
 from compiler_opt.cost_models.throughput.ragged import Ragged
 from compiler_opt.cost_models.throughput.sequences import encode_sequences, operand_tokens
 from compiler_opt.cost_models.throughput.vocabulary import Vocabulary, learn_vocabulary
+from tests.cost_models.throughput.reference_graph import block_graph
 
 LOOP = bytes.fromhex("480304d7ffc24885c075d0")
 """addq (%rdi,%rdx,8), %rax; incl %edx; testq %rax, %rax; jne"""
@@ -98,7 +100,7 @@ def test_encodings_are_the_graphs_and_sequences_again() -> None:
                 assert type_ == node.kind
             assert names[name] == (node.name if node.name in names else "")
         edges = (row.edges.values[name].tolist() for name in ("sender", "receiver", "kind"))
-        assert [*zip(*edges, strict=True)] == [*graph.edges]
+        assert sorted(zip(*edges, strict=True)) == sorted(graph.edges)
     sequences = encode_sequences(blocks, numbers)
     assert sequences.sizes.tolist() == [4, 1, 8]
     first = sequences.take(np.array([0]))
@@ -110,11 +112,63 @@ def test_encodings_are_the_graphs_and_sequences_again() -> None:
     assert found == [(token if token in vocabulary.operands else "", place) for token, place in tokens]
 
 
+PIECES = [
+    bytes.fromhex(code)
+    for code in (
+        "480304d7",  # addq (%rdi,%rdx,8), %rax
+        "ffc2",  # incl %edx
+        "4885c0",  # testq %rax, %rax
+        "0f94c0",  # sete %al
+        "4889442408",  # movq %rax, 8(%rsp)
+        "488b5310",  # movq 16(%rbx), %rdx
+        "f083470401",  # lock addl $1, 4(%rdi)
+        "64488b042528000000",  # movq %fs:40, %rax
+        "48f7f1",  # divq %rcx
+        "f3a4",  # rep movsb
+        "f20f58c1",  # addsd %xmm1, %xmm0
+        "50",  # pushq %rax
+        "31d2",  # xorl %edx, %edx
+        "75d0",  # jne
+        "90",  # nop
+    )
+]
+
+
+@hypothesis.example([[bytes.fromhex("90")]])
+@hypothesis.example([])
+@hypothesis.given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12), max_size=5))
+def test_graphs_of_all_blocks_at_once_are_those_of_each(codes: list[list[bytes]]) -> None:
+    decoder = Decoder()
+    blocks = [decoder.decode(b"".join(code)) or [] for code in codes]
+    operands = sorted({node.name for block in blocks for node in block_graph(block).nodes if not node.mnemonic})
+    vocabulary = learn_vocabulary(blocks, operands, min_count=1)
+    encoded = encode_graphs(blocks, vocabulary.numbers())
+    names = ["", *vocabulary.forms, "", *vocabulary.operands]
+    assert len(encoded.sizes) == len(blocks)
+    for number, block in enumerate(blocks):
+        graph, row = block_graph(block), encoded.take(np.array([number]))
+        assert [names[name] for name in row.nodes.values["name"]] == [node.name for node in graph.nodes]
+        columns = (row.edges.values[name].tolist() for name in ("sender", "receiver", "kind"))
+        assert sorted(zip(*columns, strict=True)) == sorted(graph.edges)
+
+
 def test_new_names_have_the_number_for_unknown_ones() -> None:
     numbers = Vocabulary((), (), ()).numbers()
     encoded = encode_graphs([decoded(LOOP)], numbers)
     assert set(encoded.nodes.values["name"].tolist()) == {0, 1}
     assert set(encode_sequences([decoded(LOOP)], numbers).operands.values["token"].tolist()) == {0}
+
+
+def test_ragged_rows_are_joined_as_lists_would_be() -> None:
+    parts: list[list[list[int]]] = [[[1, 2], [], [3]], [[4], [5, 6], []], [[], [], []]]
+    joined = Ragged.joined(
+        *(
+            Ragged.of_lengths([len(row) for row in rows], {"x": np.array([x for row in rows for x in row], np.int32)})
+            for rows in parts
+        )
+    )
+    assert joined.values["x"].tolist() == [1, 2, 4, 5, 6, 3]
+    assert joined.lengths.tolist() == [3, 2, 1]
 
 
 def test_ragged_rows_are_taken_as_lists_would_be() -> None:

@@ -91,3 +91,14 @@ def test_what_is_no_sequence_of_instructions(code: str) -> None:
     expected = None if code else b""
     assert decoder.canonical(bytes.fromhex(code)) == expected
     assert decoder.decode(bytes.fromhex(code)) == (None if code else [])
+
+
+def test_displacements_differ_but_not_what_an_instruction_is() -> None:
+    decoder = Decoder()
+    # movq 8(%rdi), %rax with a byte and four bytes, then without; from %rip; movq 8(%rsi), %rax; movl $8, 8(%rdi)
+    codes = ("488b4708", "488b4710", "488b8708000000", "488b07", "488b0508000000", "488b4608", "c7470808000000")
+    for code in codes:
+        # As a decoder that has seen nothing else.
+        assert decoder.decode(bytes.fromhex(code)) == Decoder().decode(bytes.fromhex(code))
+    one, other, *_ = (decoder.decode(bytes.fromhex(code)) for code in codes)
+    assert one and other and one[0] is other[0]
