@@ -14,8 +14,6 @@ from compiler_opt.search.program import Program
 
 _MAX_GROUP = 24
 """Calls in a group; larger ones rarely pay."""
-_MAX_SIZE_CLASS = 8
-"""Of functions by a power of 4: all of 64 kB or more are alike."""
 _TYPICAL_BYTES = 40
 """Of a function whose size is unknown."""
 
@@ -175,7 +173,7 @@ class MoveMaker:
         _, call = calls[0]
         features = (
             inlines.pop() if len(inlines) == 1 else 2,
-            min(_MAX_SIZE_CLASS, self._bytes(call.callee).bit_length() // 2),
+            min(4, self._bytes(call.callee).bit_length() // 2),
             min(3, build.remaining_calls(call.callee)),
             -1 if call.default is None else int(call.default == call.advice),
             min(3, len(build.holders(calls[0][0][0]))),

@@ -12,70 +12,47 @@ from compiler_opt.search.program import Program
 _PRIOR_RATIO = 0.1
 _PRIOR_COUNT = 4.0
 _MAX_RATIO = 2.0
-_GROWTH_PRICE = 0.02
-"""In bytes saved, for each byte that a move adds: it is not kept, but takes its time to compile."""
-_MAX_GROWTH_RATIO = 8.0
 _MAX_MODULES = 4
 """In which a move is measured; in the others, its effect shows when they are compiled next."""
 _MIN_SHARE = 0.25
-"""Of the best module's worth, below which a module is not compiled this time."""
+"""Of the best module's expected gain, below which a module is not compiled this time."""
 
 _Key: TypeAlias = tuple[str, tuple[int, ...]]
 
-SavedExpectation: TypeAlias = tuple[str, tuple[int, ...], float, float, int]
-"""A kind of moves and their features, ratios of bytes saved and added, and the number of moves."""
-
-
-@dataclasses.dataclass
-class _Sums:
-    """Of moves: ratios to their scale of what they saved and of what they added, and their number."""
-
-    saved: float = 0.0
-    added: float = 0.0
-    count: int = 0
-
 
 class Expectations:
-    """What moves are worth, from what similar ones have saved and added.
+    """What moves are expected to save, from what similar ones have saved.
 
-    A move saves or adds bytes in a ratio to its scale. The mean ratio of moves that share all features is shrunk to
-    that of moves that share all but the last, and so on.
+    The saving of a move is a ratio of its scale. The mean ratio of moves that share all features is shrunk to that of
+    moves that share all but the last, and so on.
     """
 
-    def __init__(self) -> None:
-        self._sums: collections.defaultdict[_Key, _Sums] = collections.defaultdict(_Sums)
+    def __init__(self, sums: Mapping[_Key, tuple[float, float]] = {}):
+        self._sums: dict[_Key, tuple[float, float]] = dict(sums)  # ratios' sum, and their count
 
-    def worth_bytes(self, move: Move) -> float:
-        """The expected saving of a move, which is not kept if it saves nothing, less the price of what it adds."""
-        saved, added = _PRIOR_RATIO, 0.0
+    def saved_bytes(self, move: Move) -> float:
+        """The expected saving of a move, which is not kept if it saves nothing."""
+        ratio = _PRIOR_RATIO
         for key in _keys(move):
-            sums = self._sums.get(key, _Sums())
-            saved = (sums.saved + _PRIOR_COUNT * saved) / (sums.count + _PRIOR_COUNT)
-            added = (sums.added + _PRIOR_COUNT * added) / (sums.count + _PRIOR_COUNT)
-        return (saved - _GROWTH_PRICE * added) * move.scale_bytes
+            total, count = self._sums.get(key, (0.0, 0.0))
+            ratio = (total + _PRIOR_COUNT * ratio) / (count + _PRIOR_COUNT)
+        return ratio * move.scale_bytes
 
     def learn(self, move: Move, saved_bytes: float) -> None:
-        """Takes the result of a trial into account; `saved_bytes` are negative if it has added some."""
-        ratio = saved_bytes / move.scale_bytes
+        """Takes the result of a trial into account."""
+        ratio = min(_MAX_RATIO, max(0.0, saved_bytes) / move.scale_bytes)
         for key in _keys(move):
-            sums = self._sums[key]
-            sums.saved += min(_MAX_RATIO, max(0.0, ratio))
-            sums.added += min(_MAX_GROWTH_RATIO, max(0.0, -ratio))
-            sums.count += 1
+            total, count = self._sums.get(key, (0.0, 0.0))
+            self._sums[key] = (total + ratio, count + 1)
 
-    def to_json(self) -> list[SavedExpectation]:
+    def to_json(self) -> list[tuple[str, tuple[int, ...], float, float]]:
         """For `from_json`."""
-        return [
-            (*key, *dataclasses.astuple(sums)) for key, sums in sorted(self._sums.items(), key=lambda each: each[0])
-        ]
+        return [(kind, features, *sums) for (kind, features), sums in sorted(self._sums.items())]
 
     @classmethod
-    def from_json(cls, content: Iterable[SavedExpectation]) -> "Expectations":
+    def from_json(cls, content: Iterable[tuple[str, tuple[int, ...], float, float]]) -> "Expectations":
         """From what `to_json` has returned."""
-        expectations = cls()
-        for kind, features, saved, added, count in content:
-            expectations._sums[kind, tuple(features)] = _Sums(saved, added, count)
-        return expectations
+        return cls({(kind, tuple(features)): (total, count) for kind, features, total, count in content})
 
 
 def _keys(move: Move) -> list[_Key]:
@@ -89,12 +66,12 @@ class Plan:
     Attributes:
       moves: they touch no common unit.
       modules: for each move, the modules in which it is measured.
-      worth_bytes: of all moves; see `Expectations`.
+      expected_bytes: the sum of what the moves are expected to save.
     """
 
     moves: Sequence[Move]
     modules: Sequence[frozenset[int]]
-    worth_bytes: float
+    expected_bytes: float
 
     def pairs(self) -> list[tuple[Move, frozenset[int]]]:
         """Moves with their modules."""
@@ -113,11 +90,11 @@ def plan(
     min_modules: int = 1,
     max_modules: int | None = None,
 ) -> Plan:
-    """Chooses moves from candidates.
+    """Chooses moves from candidates, given with their expected savings.
 
     Args:
       program: its state.
-      candidates: untried moves with their worth.
+      candidates: untried moves.
       limits: by module that may be compiled, how many moves to try in it at once.
       min_modules: number of modules to compile at least, if there are moves for them.
       max_modules: and at most.
@@ -127,21 +104,21 @@ def plan(
     chosen: list[tuple[float, Move, frozenset[int]]] = []
     taken = _Taken(program)
     counts: collections.Counter[int] = collections.Counter()
-    for worth_bytes, move in ordered:
+    for expected, move in ordered:
         modules = measured_in(program, move)
         if any(counts[module] >= limits.get(module, 0) for module in modules) or not taken.add(move, modules):
             continue
-        chosen.append((worth_bytes, move, modules))
+        chosen.append((expected, move, modules))
         for module in modules:
             counts[module] += 1
-            worth[module] += worth_bytes / len(modules)
+            worth[module] += expected / len(modules)
     best_first = sorted(worth, key=lambda module: (-worth[module], module))
     if best_first:
         least = _MIN_SHARE * worth[best_first[0]]
         best_first = [m for rank, m in enumerate(best_first) if rank < min_modules or worth[m] >= least]
     selected = set(best_first[:max_modules])
     kept = [each for each in chosen if each[2] <= selected]
-    return Plan([move for _, move, _ in kept], [modules for *_, modules in kept], sum(each for each, *_ in kept))
+    return Plan([move for _, move, _ in kept], [modules for *_, modules in kept], sum(gain for gain, *_ in kept))
 
 
 def measured_in(program: Program, move: Move) -> frozenset[int]:

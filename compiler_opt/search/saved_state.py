@@ -12,10 +12,9 @@ from compiler_opt.checked_values import NonNegativeInt, convert
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import one_line, read_checked_json, write_checked_json
 from compiler_opt.policies.decisions import Site
-from compiler_opt.search.planning import SavedExpectation
 
 _MAX_BYTES = 1 << 28
-_FORMAT = 2
+_FORMAT = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +37,7 @@ class SavedState:
     round: int = 0
     best: Mapping[Site, int] = dataclasses.field(default_factory=dict)
     current: Mapping[Site, int] = dataclasses.field(default_factory=dict)
-    expectations: Sequence[SavedExpectation] = ()
+    expectations: Sequence[tuple[str, tuple[int, ...], float, float]] = ()
     tried: Mapping[int, int] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, int] = dataclasses.field(default_factory=dict)
     limits: Mapping[int, int] = dataclasses.field(default_factory=dict)
@@ -97,12 +96,12 @@ _Caller = tuple[str, _Body, list[tuple[str, NonNegativeInt, _Advice]]]
 
 @dataclasses.dataclass
 class _File:
-    format: Literal[2]
+    format: Literal[1]
     identity: dict[str, str]
     round: NonNegativeInt
     best: list[_Caller]
     current: list[_Caller]
-    expectations: list[SavedExpectation]
+    expectations: list[tuple[str, tuple[int, ...], float, float]]
     tried: list[tuple[int, int]]
     versions: dict[str, NonNegativeInt]
     limits: list[tuple[NonNegativeInt, NonNegativeInt]]

@@ -226,7 +226,7 @@ class Search:
             if len(moves) < _FEW_MOVES and "pair" in self._settings.kinds:
                 pairs = self._maker.pairs(self._program, module, generator, limits[module])
                 moves += {move.key: move for move in pairs if self._is_new(move)}.values()
-            candidates += [(self._expectations.worth_bytes(move), move) for move in moves]
+            candidates += [(self._expectations.saved_bytes(move), move) for move in moves]
         most = max(1, int(left))
         return plan(self._program, candidates, limits, min_modules=self._settings.min_modules, max_modules=most)
 
