@@ -17,10 +17,10 @@ from typing import TypeVar
 
 import numpy as np
 from absl import flags
-from scipy.optimize import nnls
 from scipy.stats import spearmanr
 
 from compiler_opt.cost_models.throughput import model as models
+from compiler_opt.cost_models.throughput.baselines import SimulationWithPenalties
 from compiler_opt.cost_models.throughput.blocks import Block
 from compiler_opt.cost_models.throughput.collection import projects_of
 from compiler_opt.cost_models.throughput.datasets import LabelledBlocks, load_labelled
@@ -75,12 +75,11 @@ def _correlations(data: LabelledBlocks, test: np.ndarray, choose: np.ndarray, fo
     hidden = network.predict_encoded(encoded, no_annotations(int(test.sum())))
     annotated = network.predict_encoded(encoded, known[test])
     simulated = np.array([_simulated(block) for block in data.blocks])
-    inputs = np.column_stack([simulated, [block.annotations for block in data.blocks], np.ones(len(measured))])
-    # Relative errors: each row is divided by its time.
-    penalties, _ = nnls(inputs[~test] / measured[~test, None], np.ones(int((~test).sum())))
+    annotations = np.array([block.annotations for block in data.blocks])
+    penalties = SimulationWithPenalties(simulated[~test], annotations[~test], measured[~test])
     found = [
         float(spearmanr(predicted, measured[test]).statistic)
-        for predicted in (simulated[test], inputs[test] @ penalties, hidden, annotated)
+        for predicted in (simulated[test], penalties.predict(simulated[test], annotations[test]), hidden, annotated)
     ]
     return [*found, found[-1] - found[-2]]
 

@@ -43,19 +43,32 @@ class CountedRun:
     counts: Mapping[str, int]
 
 
+def installed() -> Path:
+    """The installed perf.
+
+    Raises:
+      ToolchainError: there is none; the message names the package.
+    """
+    path = shutil.which("perf")
+    if path is None:
+        raise ToolchainError("perf: not found; install the package linux-perf (Debian) or linux-tools-generic")
+    return Path(path)
+
+
 def probe() -> Counters:
     """Finds out what can be counted, by counting a short run of a program."""
-    perf = shutil.which("perf")
-    if perf is None:
-        return Counters(None, (), "perf: not found; install the package linux-perf (Debian) or linux-tools-generic")
-    run = count([perf, "--version"], Counters(Path(perf), EVENTS, ""))
+    try:
+        perf = installed()
+    except ToolchainError as error:
+        return Counters(None, (), str(error))
+    run = count([str(perf), "--version"], Counters(perf, EVENTS, ""))
     # A counter of a processor that exists never counts 0 instructions or cycles.
     counted = tuple(event for event in EVENTS if run.counts.get(event) is not None)
     if not run.result.ok or "instructions:u" not in counted or not run.counts["instructions:u"]:
         message = "" if run.result.ok else f": {run.result.describe()}"
         return Counters(None, (), f"perf: this machine lets nothing be counted (no PMU, or no permission){message}")
     missing = [event for event in EVENTS if event not in counted]
-    return Counters(Path(perf), counted, f"perf: cannot count {', '.join(missing)}" if missing else "")
+    return Counters(perf, counted, f"perf: cannot count {', '.join(missing)}" if missing else "")
 
 
 def count(

@@ -23,7 +23,6 @@ import bisect
 import collections
 import dataclasses
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from compiler_opt.llvm import processes
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.processes import ProcessResult
 from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.measure import perf
 
 PERIOD_NS = 50_000
 MAX_SCRIPT_BYTES = 1 << 28
@@ -81,21 +81,9 @@ class SampledRun:
     samples: Samples | None
 
 
-def perf() -> Path:
-    """The installed perf.
-
-    Raises:
-      ToolchainError: there is none; the message names the package.
-    """
-    path = shutil.which("perf")
-    if path is None:
-        raise ToolchainError("perf: not found; install the package linux-perf (Debian) or linux-tools-generic")
-    return Path(path)
-
-
 def check_sampling() -> None:
     """Tries to sample; raises ToolchainError if perf is not installed, or may not sample on this machine."""
-    program = str(perf())
+    program = str(perf.installed())
     with scratch_directory() as scratch:
         result = processes.run(_record([program, "--version"], scratch / "perf.data"))
     if not result.ok:
@@ -147,7 +135,9 @@ def run_sampled(
         if not result.ok:
             return SampledRun(result, None)
         script = processes.run(
-            [str(perf()), "script", "-i", str(data), *_FIELDS], max_stdout_bytes=MAX_SCRIPT_BYTES, timeout_s=timeout_s
+            [str(perf.installed()), "script", "-i", str(data), *_FIELDS],
+            max_stdout_bytes=MAX_SCRIPT_BYTES,
+            timeout_s=timeout_s,
         )
         if not script.ok:
             raise ProtocolError(f"{command[0]}: its samples cannot be read: {script.describe()}")
@@ -224,4 +214,4 @@ def _offset(mappings: Sequence[tuple[int, int, int]], address: int) -> int | Non
 
 def _record(command: Sequence[str], data: Path) -> list[str]:
     options = ["record", "--quiet", "--buildid-mmap", "-e", _EVENT, "-c", str(PERIOD_NS), "-o", str(data), "--"]
-    return [str(perf()), *options, *command]
+    return [str(perf.installed()), *options, *command]

@@ -10,7 +10,6 @@ Prints the errors on the validation corpus (docs/cost_models.md). Needs TensorFl
 """
 
 import dataclasses
-import importlib.util
 from pathlib import Path
 
 from absl import flags
@@ -21,8 +20,8 @@ from compiler_opt.cost_models.ir2native.dataset import Dataset
 from compiler_opt.cost_models.ir2native.model import KINDS
 from compiler_opt.cost_models.ir2native.network import NetworkSettings
 from compiler_opt.cost_models.ir2native.training import TrainingSettings, train
-from compiler_opt.cost_models.ir2native.trees import TreeSettings
-from compiler_opt.errors import ConfigError, MissingPackageError
+from compiler_opt.cost_models.trees import TreeSettings, require_scikit_learn
+from compiler_opt.errors import ConfigError
 from compiler_opt.files import exclusive_directory, write_json
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.tensorflow_loading import require_tensorflow
@@ -45,10 +44,7 @@ _NUM_WORKERS = shared_flags.num_workers()
 @entry_point.command
 def entry() -> None:
     require_tensorflow("training a cost model")
-    if importlib.util.find_spec("sklearn") is None:
-        raise MissingPackageError(
-            "training a cost model needs scikit-learn; run pip install 'compiler_opt[cost_models]'"
-        )
+    require_scikit_learn()
     output: Path = _OUTPUT_DIR.value
     corpus = _CORPUS.filtered(_CORPUS.load())
     validation = _CORPUS.load_other(_VALIDATION_PATH.value)

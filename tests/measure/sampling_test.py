@@ -89,7 +89,8 @@ def test_most_time_is_in_the_hot_function(tmp_path: Path) -> None:
     try:
         check_sampling()
     except ToolchainError as error:
-        assert "perf" in str(error)
+        # It is installed, but some containers do not allow it.
+        assert "perf: cannot sample here" in str(error)
         return
     run = run_sampled([str(program), "3000000"], program)
     assert run.result.ok and run.samples is not None

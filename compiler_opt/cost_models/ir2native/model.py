@@ -19,7 +19,7 @@ from compiler_opt.cost_models.ir2native.dataset import Dataset
 from compiler_opt.cost_models.ir2native.features import VERSION
 from compiler_opt.cost_models.ir2native.linear import predict_linear
 from compiler_opt.cost_models.ir2native.network import FeedForwardNetwork
-from compiler_opt.cost_models.ir2native.trees import BoostedTrees
+from compiler_opt.cost_models.trees import BoostedTrees
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import printable, read_checked_json, replaced_folder, write_atomically, write_checked_json
 from compiler_opt.llvm.toolchain import Toolchain

@@ -11,7 +11,7 @@ from compiler_opt.cost_models.ir2native.dataset import Dataset
 from compiler_opt.cost_models.ir2native.linear import fit_linear, is_additive, predict_linear
 from compiler_opt.cost_models.ir2native.model import KINDS, Ir2NativeModel, second_stage_inputs, uncalibrated
 from compiler_opt.cost_models.ir2native.network import FeedForwardNetwork, NetworkSettings
-from compiler_opt.cost_models.ir2native.trees import BoostedTrees, TreeSettings
+from compiler_opt.cost_models.trees import BoostedTrees, TreeSettings
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
 

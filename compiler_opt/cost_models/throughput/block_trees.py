@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler_opt.cost_models.ir2native.trees import BoostedTrees, TreeSettings
 from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS
 from compiler_opt.cost_models.throughput.instructions import Instruction
+from compiler_opt.cost_models.trees import BoostedTrees, TreeSettings
 
 Blocks = Sequence[Sequence[Instruction]]
 

@@ -4,12 +4,21 @@ K nodes of all trees, T trees, N rows, D features.
 """
 
 import dataclasses
+import importlib.util
 from collections.abc import Mapping
 
 import numpy as np
 
+from compiler_opt.errors import MissingPackageError
+
 MAX_DEPTH = 64
 """Of trees that are evaluated; far above those that are fitted."""
+
+
+def require_scikit_learn() -> None:
+    """Raises MissingPackageError unless scikit-learn, which fits trees, is installed."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise MissingPackageError("fitting trees needs scikit-learn; run pip install 'compiler_opt[cost_models]'")
 
 
 @dataclasses.dataclass(frozen=True)
