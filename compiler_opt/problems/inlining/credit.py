@@ -54,26 +54,25 @@ def decision_credit(saved: np.ndarray, sites: CallSites) -> np.ndarray:
     Returns:
       `[T]` float64.
     """
+    values = saved.tolist()
     (changed,) = np.nonzero(saved)
-    # Sets of functions as bits of an integer; only functions that have changed need one.
-    bits = [0] * len(saved)
+    # Sets of functions are bits of an integer; only functions that have changed need one.
+    bits = [0] * len(values)
     for position, function in enumerate(changed.tolist()):
         bits[function] = 1 << position
-    later = [0] * len(saved)  # the functions that each function's body gets into after the decision at hand
-    reached: list[int] = []
+    by_bit = saved[changed].tolist()
+    holders = list(bits)  # the functions that hold each function's body after the decision at hand, itself among them
+    totals = list(values)  # what is saved in these
+    credits: list[float] = []
     decisions = zip(sites.callers.tolist(), sites.callees.tolist(), sites.inlined.tolist(), strict=True)
     for caller, callee, is_inlined in reversed(list(decisions)):
-        with_body = bits[caller] | later[caller]
-        reached.append(with_body | bits[callee])
-        if is_inlined:
-            later[callee] |= with_body
-    totals = _totals(sorted(set(reached)), saved[changed])
-    return np.array([totals[each] for each in reversed(reached)], np.float64)
-
-
-def _totals(sets: Sequence[int], values: np.ndarray) -> dict[int, float]:
-    """The sum of the values whose bits are set, for each set."""
-    num_bytes = (len(values) + 7) // 8
-    packed = np.frombuffer(b"".join(each.to_bytes(num_bytes, "little") for each in sets), np.uint8)
-    members = np.unpackbits(packed.reshape(len(sets), num_bytes), axis=1, count=len(values), bitorder="little")
-    return dict(zip(sets, (members @ values).tolist(), strict=True))
+        held = holders[caller]
+        credits.append(totals[caller] + (0.0 if held & bits[callee] else values[callee]))
+        added = held & ~holders[callee] if is_inlined else 0
+        holders[callee] |= added
+        while added:
+            lowest = added & -added
+            totals[callee] += by_bit[lowest.bit_length() - 1]
+            added ^= lowest
+    credits.reverse()
+    return np.array(credits, np.float64)
