@@ -8,6 +8,13 @@ from the states before them; to the agent, these are single decisions, too.
 
 Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
 
+Where iterations are collected ahead, an older policy has decided. The ratio is then that to the policy before the
+update, so that it bounds the update as it always does, and each advantage is multiplied by its decision's importance:
+the probability before the update over the one with which it was taken. At most 1, it lets no few decisions dominate.
+
+Sources: Hilton et al., *Batch size-invariance for policy optimization*, 2021 (the decoupled objective); Espeholt et
+al., *IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures*, 2018 (the bound of 1).
+
 The losses are the agent's (`get_loss` of `PPOClipAgent` or `PPOKLPenaltyAgent`), the gradient step is ours: the agent's
 own would centre and scale the advantages of each minibatch, and leave out decisions whose advantage and return are 0.
 """
@@ -139,14 +146,24 @@ class PPOLearner:
         result: np.ndarray = values.numpy()
         return result
 
+    def corrected(self, batch: Batch) -> Batch:
+        """Decisions of an older policy, with the latest one's `log_probs`.
+
+        Their `advantages` are multiplied by their importance, which is at most 1.
+        """
+        log_probs, _ = self._head.evaluate_actions(self.weights(), batch.observations, batch.actions)
+        importance = np.exp(np.minimum(log_probs - batch.log_probs, 0.0))
+        advantages = (batch.advantages * importance).astype(np.float32)
+        return dataclasses.replace(batch, log_probs=log_probs.astype(np.float32), advantages=advantages)
+
     def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, float]:
         """Updates the policy from the decisions of one iteration.
 
         Returns:
           means over the iteration: `loss`, `gradient_norm` (before clipping) and, with a weight of its own,
-          `kl_to_start` of its minibatches; `gradient_steps`; `entropy`, and the distance from the policy that decided,
-          as `kl` and `clip_fraction`; with `kl_target`, `kl_weight`, the penalty's weight in the next iteration.
-          Nothing for an empty batch.
+          `kl_to_start` of its minibatches; `gradient_steps`; `entropy`, and the distance from the policy of the
+          batch's `log_probs`, as `kl` and `clip_fraction`; with `kl_target`, `kl_weight`, the penalty's weight in the
+          next iteration. Nothing for an empty batch.
         """
         config = self._config
         if not len(batch):
@@ -291,6 +308,7 @@ class PPO(Algorithm):
         self._sampler = DecisionSampler(context, advantages, config.project_balance)
         self._uses_value_network = advantages.uses_value_network
         self._max_decisions = config.num_epochs * config.max_decisions
+        self._collects_ahead = context.config.max_staleness > 0
         start, seed = context.warm_start_weights(), context.config.seed
         self._learner = PPOLearner(context.head, context.action_name, context.network, config, seed, start)
         self._novelty = Novelty(context.head, novelty, seed) if novelty.weight else None
@@ -308,6 +326,8 @@ class PPO(Algorithm):
         metrics: dict[str, float] = {}
         if self._novelty is not None:
             batch, metrics = self._novelty.rewarded(batch, rng)
+        if self._collects_ahead:
+            batch = self._learner.corrected(batch)
         return {**metrics, **self._learner.update(batch, rng)}
 
     def policy(self) -> NetworkWeights:

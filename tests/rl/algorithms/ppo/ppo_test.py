@@ -150,6 +150,24 @@ def test_the_gradient_stops_where_the_ratio_is_clipped() -> None:
     assert np.abs(learner.gradients(bad)[-1]).max() > 0
 
 
+def test_decisions_of_an_older_policy_count_by_their_importance() -> None:
+    learner, rng = _learner(entropy_regularization=0.0), np.random.default_rng(3)
+    old = _batch(learner, rng, 4000)
+    np.testing.assert_allclose(learner.corrected(old).advantages, old.advantages, rtol=1e-5)
+    for _ in range(3):
+        learner.update(_batch(learner, rng), rng)
+    now = _probabilities(learner, old)[np.arange(len(old)), old.actions]
+    then = np.exp(old.log_probs.astype(float))
+    assert (now > 1.3 * then).any() and (now < 0.7 * then).any()
+    corrected = learner.corrected(old)
+    np.testing.assert_allclose(corrected.log_probs, np.log(now), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(corrected.advantages, old.advantages * np.minimum(1, now / then), rtol=1e-4, atol=1e-5)
+    # The ratio is 1 before the update, so nothing is clipped, however far the policy has moved since.
+    chosen = np.arange(2) == old.actions[:, np.newaxis]
+    expected = -(corrected.advantages[:, np.newaxis] * (chosen - _probabilities(learner, old))).mean(axis=0)
+    np.testing.assert_allclose(learner.gradients(corrected)[-1], expected, rtol=1e-3, atol=1e-5)
+
+
 def test_the_policy_is_drawn_towards_its_start() -> None:
     from compiler_opt.spaces.heads import networks
 
