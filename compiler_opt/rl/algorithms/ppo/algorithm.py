@@ -10,10 +10,10 @@ Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
 
 Where iterations are collected ahead, an older policy has decided. The ratio is then that to the policy before the
 update, so that it bounds the update as it always does, and each advantage is multiplied by its decision's importance:
-the probability before the update over the one with which it was taken. At most 1, it lets no few decisions dominate.
+the probability before the update over the one with which it was taken. Bounded, it lets no few decisions dominate; with
+a bound of 1 the policy runs away, since nothing pushes back what has become ten times as probable in the meantime.
 
-Sources: Hilton et al., *Batch size-invariance for policy optimization*, 2021 (the decoupled objective); Espeholt et
-al., *IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures*, 2018 (the bound of 1).
+Source: Hilton et al., *Batch size-invariance for policy optimization*, 2021 (the decoupled objective).
 
 The losses are the agent's (`get_loss` of `PPOClipAgent` or `PPOKLPenaltyAgent`), the gradient step is ours: the agent's
 own would centre and scale the advantages of each minibatch, and leave out decisions whose advantage and return are 0.
@@ -48,6 +48,8 @@ from compiler_opt.spaces.heads.head import Head
 
 _MAX_LOG_RATIO = 50.0
 """Log-ratios are clipped here so that exp() cannot overflow."""
+_MAX_IMPORTANCE = 10.0
+"""Of a decision that an older policy took."""
 _MOVEMENT_SAMPLE = 20_000
 """Most decisions from which the distance of an update is estimated."""
 _KL_PENALTY = {"initial_adaptive_kl_beta": 1.0, "adaptive_kl_tolerance": 0.5, "kl_cutoff_factor": 0.0}
@@ -149,10 +151,10 @@ class PPOLearner:
     def corrected(self, batch: Batch) -> Batch:
         """Decisions of an older policy, with the latest one's `log_probs`.
 
-        Their `advantages` are multiplied by their importance, which is at most 1.
+        Their `advantages` are multiplied by their importance, which is bounded.
         """
         log_probs, _ = self._head.evaluate_actions(self.weights(), batch.observations, batch.actions)
-        importance = np.exp(np.minimum(log_probs - batch.log_probs, 0.0))
+        importance = np.exp(np.minimum(log_probs - batch.log_probs, np.log(_MAX_IMPORTANCE)))
         advantages = (batch.advantages * importance).astype(np.float32)
         return dataclasses.replace(batch, log_probs=log_probs.astype(np.float32), advantages=advantages)
 

@@ -159,9 +159,11 @@ def test_decisions_of_an_older_policy_count_by_their_importance() -> None:
     now = _probabilities(learner, old)[np.arange(len(old)), old.actions]
     then = np.exp(old.log_probs.astype(float))
     assert (now > 1.3 * then).any() and (now < 0.7 * then).any()
+    rare = dataclasses.replace(old, log_probs=old.log_probs - np.float32(9))
+    np.testing.assert_allclose(learner.corrected(rare).advantages, 10 * old.advantages, rtol=1e-5)
     corrected = learner.corrected(old)
     np.testing.assert_allclose(corrected.log_probs, np.log(now), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(corrected.advantages, old.advantages * np.minimum(1, now / then), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(corrected.advantages, old.advantages * np.minimum(10, now / then), rtol=1e-4, atol=1e-5)
     # The ratio is 1 before the update, so nothing is clipped, however far the policy has moved since.
     chosen = np.arange(2) == old.actions[:, np.newaxis]
     expected = -(corrected.advantages[:, np.newaxis] * (chosen - _probabilities(learner, old))).mean(axis=0)
