@@ -153,6 +153,8 @@ class PPOLearner:
 
         Their `advantages` are multiplied by their importance, which is bounded.
         """
+        if not len(batch):
+            return batch
         log_probs, _ = self._head.evaluate_actions(self.weights(), batch.observations, batch.actions)
         importance = np.exp(np.minimum(log_probs - batch.log_probs, np.log(_MAX_IMPORTANCE)))
         advantages = (batch.advantages * importance).astype(np.float32)

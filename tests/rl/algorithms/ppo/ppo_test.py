@@ -161,6 +161,7 @@ def test_decisions_of_an_older_policy_count_by_their_importance() -> None:
     assert (now > 1.3 * then).any() and (now < 0.7 * then).any()
     rare = dataclasses.replace(old, log_probs=old.log_probs - np.float32(9))
     np.testing.assert_allclose(learner.corrected(rare).advantages, 10 * old.advantages, rtol=1e-5)
+    assert not len(learner.corrected(Batch.empty(_head())))
     corrected = learner.corrected(old)
     np.testing.assert_allclose(corrected.log_probs, np.log(now), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(corrected.advantages, old.advantages * np.minimum(10, now / then), rtol=1e-4, atol=1e-5)
