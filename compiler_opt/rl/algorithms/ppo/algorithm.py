@@ -10,8 +10,8 @@ Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
 
 Where iterations are collected ahead, an older policy has decided. The ratio is then that to the policy before the
 update, so that it bounds the update as it always does, and each advantage is multiplied by its decision's importance:
-the probability before the update over the one with which it was taken. Bounded, it lets no few decisions dominate; with
-a bound of 1 the policy runs away, since nothing pushes back what has become ten times as probable in the meantime.
+the probability before the update over the one with which it was taken. Bounded, it lets no few decisions dominate. A
+bound of 1 is too low: nothing would push back what has become ten times as probable in the meantime.
 
 Source: Hilton et al., *Batch size-invariance for policy optimization*, 2021 (the decoupled objective).
 
@@ -89,7 +89,7 @@ class PPOLearner:
         self._critic = head.critic(network, seed)
         self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=1e-5)
         specific, agent_class = {"importance_ratio_clipping": config.importance_ratio_clipping}, PPOClipAgent
-        self._before: Any = None  # the policy that decided
+        self._before: Any = None  # the policy before the update
         if config.kl_target:
             specific, agent_class = {**_KL_PENALTY, "adaptive_kl_target": config.kl_target}, PPOKLPenaltyAgent
             self._before = head.actor(action_name, network, seed)
