@@ -85,6 +85,8 @@ class Schedule(Generic[Measurement]):
             if job is None:
                 break
             self.waiting.append(Task(job))
+        if not self._set_aside:
+            return
         # Jobs of modules that were set aside meanwhile fail now.
         for tasks in (self.waiting, self.suspects):
             for _ in range(len(tasks)):

@@ -7,6 +7,7 @@ with RolloutStream(pool, costs) as collector:
 """
 
 import contextlib
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from typing import Any, Generic, Protocol
 from compiler_opt.collect.groups import CompileCosts, GroupCollection, RolloutBatch, collect
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.problems.problem import Context, Measurement
+
+_SWITCH_INTERVAL_S = 0.0002
+"""After how long a thread that computes in Python lets another one run; by default 0.005."""
 
 
 class Collector(Protocol[Measurement, Context]):
@@ -73,7 +77,8 @@ class RolloutStream(Generic[Measurement, Context]):
     """Collects ahead, so that no worker waits for the learner or for the last compilation of an iteration.
 
     One thread drives the pool; workers get jobs of the oldest iteration that has any. For use by one other thread,
-    which must not use the pool except in `paused`.
+    which must not use the pool except in `paused`. Meanwhile, threads of the process take turns more often: the one that
+    drives the pool waits for its turn after each system call, some five times for each result.
     """
 
     def __init__(self, pool: WorkerPool[Measurement], costs: CompileCosts, max_cut: int = 0):
@@ -98,6 +103,8 @@ class RolloutStream(Generic[Measurement, Context]):
         self._thread = threading.Thread(target=self._run, name="collecting", daemon=True)
 
     def __enter__(self) -> "RolloutStream[Measurement, Context]":
+        self._switch_interval_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         self._thread.start()
         return self
 
@@ -107,6 +114,7 @@ class RolloutStream(Generic[Measurement, Context]):
             self._changed.notify_all()
         self._pool.wake()
         self._thread.join()
+        sys.setswitchinterval(self._switch_interval_s)
 
     def __len__(self) -> int:
         return len(self._collections)

@@ -32,6 +32,7 @@ from compiler_opt.problems.problem import Measurement, Problem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 _TICK_S = 0.5
+_ROOM_S = 0.1
 _MAX_FAILED_STARTS = 5
 _MAX_COMPILATIONS = 4
 """Compilations in one rollout, each with a timeout: default traces on old compilers take two, each by opt and clang."""
@@ -96,6 +97,7 @@ class WorkerPool(Generic[Measurement]):
         self._num_started = 0
         self._failed_starts = 0
         self._watched_s = 0.0
+        self._had_room_s = -math.inf
         self._set_aside: SetAside = {}
 
     def __enter__(self) -> "WorkerPool[Measurement]":
@@ -176,7 +178,7 @@ class WorkerPool(Generic[Measurement]):
             workers = sorted(self._workers, key=lambda worker: not worker.is_ready)[:1]
         else:
             return
-        there_is_room = has_room(self.scratch, self._available_bytes())
+        there_is_room = self._has_room()
         for worker in workers:
             # With a second task a worker need not wait for us; the last tasks are for idle workers.
             if not tasks or len(worker.tasks) > (len(tasks) > self.num_workers):
@@ -186,6 +188,13 @@ class WorkerPool(Generic[Measurement]):
                 return
             if worker.is_ready:
                 self._offer(worker, tasks, schedule)
+
+    def _has_room(self) -> bool:
+        """Whether there is memory and disk for compilations; looks at most every `_ROOM_S`, as long as there is."""
+        now_s = time.monotonic()
+        if now_s >= self._had_room_s + _ROOM_S and has_room(self.scratch, self._available_bytes()):
+            self._had_room_s = now_s
+        return now_s < self._had_room_s + _ROOM_S
 
     def _offer(self, worker: Worker, tasks: deque[Task], schedule: Schedule[Measurement]) -> None:
         task = tasks[0]

@@ -16,6 +16,7 @@ from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 
 _MAX_CACHED = 8
 """Cached encoders: a run has one policy at a time, an evaluation a few."""
+_ROWS_AT_A_TIME = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,4 +201,8 @@ def _encoder(policy: LearnedPolicy) -> QuantileEncoder:
 
 def outputs(weights: NetworkWeights, ranks: np.ndarray, is_first: np.ndarray | None = None) -> np.ndarray:
     """A network's outputs: quantile ranks `[..., F]` to `[..., A]` float32; for `is_first` see `forward`."""
-    return weights.forward(expand(ranks), is_first)
+    if weights.is_recurrent or len(ranks) <= _ROWS_AT_A_TIME:
+        return weights.forward(expand(ranks), is_first)
+    # In parts, which stay in the core's cache.
+    starts = range(0, len(ranks), _ROWS_AT_A_TIME)
+    return np.concatenate([weights.forward(expand(ranks[start : start + _ROWS_AT_A_TIME])) for start in starts])
