@@ -77,8 +77,8 @@ class RolloutStream(Generic[Measurement, Context]):
     """Collects ahead, so that no worker waits for the learner or for the last compilation of an iteration.
 
     One thread drives the pool; workers get jobs of the oldest iteration that has any. For use by one other thread,
-    which must not use the pool except in `paused`. Meanwhile, threads of the process take turns more often: the one that
-    drives the pool waits for its turn after each system call, some five times for each result.
+    which must not use the pool except in `paused`. Meanwhile, threads of the process take turns more often: the one
+    that drives the pool waits for its turn after each system call, some five times for each result.
     """
 
     def __init__(self, pool: WorkerPool[Measurement], costs: CompileCosts, max_cut: int = 0):

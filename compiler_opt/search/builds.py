@@ -22,6 +22,9 @@ Unit: TypeAlias = tuple[int, str]
 
 SHARED = -1
 
+_COROUTINE_PARTS = (".resume", ".destroy", ".cleanup", ".noalloc")
+"""What LLVM appends to the name of a coroutine."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compiled:
@@ -124,17 +127,31 @@ class Build:
         return collections.Counter(call.callee for calls in self.calls.values() for call in calls if not call.inlined)
 
     def holders(self, function: str) -> frozenset[str]:
-        """Functions that have its body: itself, and those that it was inlined into, through any number of others."""
+        """Functions that have its body: itself, and those that it was inlined into, through any number of others.
+
+        Of a coroutine, the functions into which it is split have its body, too.
+        """
         known = self._holders
         if function not in known:
             found, pending = {function}, [function]
             while pending:
-                for name, call in self.callers_of.get(pending.pop(), ()):
-                    if call.inlined and name not in found:
-                        found.add(name)
-                        pending.append(name)
+                name = pending.pop()
+                callers = [caller for caller, call in self.callers_of.get(name, ()) if call.inlined]
+                new = {*callers, *self._coroutine_parts.get(name, ())} - found
+                found |= new
+                pending += new
             known[function] = frozenset(found)
         return known[function]
+
+    @functools.cached_property
+    def _coroutine_parts(self) -> Mapping[str, Sequence[str]]:
+        """By coroutine, the functions into which it is split after decisions in it."""
+        found: dict[str, list[str]] = collections.defaultdict(list)
+        for name in {name for name, _ in self.calls} | {name for _, name in self.units}:
+            coroutine, dot, part = name.rpartition(".")
+            if dot + part in _COROUTINE_PARTS:
+                found[coroutine].append(name)
+        return found
 
     @functools.cached_property
     def _holders(self) -> dict[str, frozenset[str]]:
