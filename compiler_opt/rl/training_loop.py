@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from compiler_opt.collect.baseline import Baseline
 from compiler_opt.collect.groups import CompileCosts, GroupCollection, RolloutBatch
@@ -62,7 +63,8 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     if not progress.iteration and (start := best.validate(0, policy_now)):
         history.add({"iteration": 0, "compiles": 0, "elapsed_s": 0.0, **start})
     plans: deque[Plan] = deque()
-    with _collector(context) as collector:
+    # numpy's threads spin while they wait for one another, on CPUs that the compilers need.
+    with threadpool_limits(1, "blas"), _collector(context) as collector:
         while progress.share(config) < 1:
             start_s = time.monotonic()
             while not plans or (len(plans) <= config.max_staleness and progress.has_more(config, len(plans))):
