@@ -10,6 +10,7 @@ Failures are handled as follows:
 """
 
 import contextlib
+import ctypes
 import dataclasses
 import os
 import select
@@ -272,9 +273,28 @@ def _converse(conversation: _Conversation, observations: int, child: processes.C
     if observations in dict(events):
         # From now on the pipe has a writer: reading waits for the next message, without asking first.
         os.set_blocking(observations, True)
-        with child.watched(deadline_s) as timed_out:
+        with child.watched(deadline_s) as timed_out, _on_one_cpu(child.pid):
             while chunk := os.read(observations, _READ_BYTES):
                 conversation.feed(chunk)
         if timed_out.is_set():
             return False
     return bool(events) and processes.wait_for_exit(child, deadline_s)
+
+
+@contextlib.contextmanager
+def _on_one_cpu(pid: int) -> Iterator[None]:
+    """Keeps this thread and a process, of which one waits for the other at any time, on the CPU where the thread is.
+
+    Waking another CPU for each message would cost as much as the decision.
+    """
+    both, allowed = (0, pid), os.sched_getaffinity(0)
+    here = {ctypes.CDLL(None).sched_getcpu()} & allowed
+    try:
+        for each in both:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(each, here)
+        yield
+    finally:
+        for each in both:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(each, allowed)

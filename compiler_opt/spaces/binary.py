@@ -209,14 +209,16 @@ class _IntegerDecider(_BinaryDecider):
     def __init__(self, policy: BinaryPolicy, header: Header, seed: int):
         super().__init__(policy, header, seed)
         self._table = _first_layer(policy)
-        self._columns = np.array([header.names.index(name) for name in policy.weights.features])
+        columns = [header.names.index(name) for name in policy.weights.features]
+        in_order = columns == list(range(columns[0], columns[0] + len(columns)))
+        self._columns: slice | np.ndarray = slice(columns[0], columns[-1] + 1) if in_order else np.array(columns)
         self._weights = policy.weights
         self._layers = list(zip(policy.weights.kernels, policy.weights.biases, strict=True))[1:]
         self._buckets = self._encoder.buckets_of_one()
         self._differences: dict[bytes, float] = {}  # by the bytes of the buckets
 
     def _difference(self, observation: bytes) -> float:
-        rows = self._buckets(np.frombuffer(observation, np.int64).take(self._columns))
+        rows = self._buckets(np.frombuffer(observation, np.int64)[self._columns])
         if self._memory is not None:
             return _difference(self._weights.dense(self._memory(self._first(rows))))
         key = rows.tobytes()

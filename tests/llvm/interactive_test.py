@@ -65,6 +65,25 @@ def test_every_decision_is_asked_and_answered(behaviour: str, tmp_path: Path) ->
     assert arrays["b"].dtype == np.float32
 
 
+def test_who_converses_shares_a_cpu_only_meanwhile(tmp_path: Path) -> None:
+    before, meanwhile = os.sched_getaffinity(0), []
+
+    def decide(observation: bytes) -> int:
+        [compiler] = [child for child in psutil.Process().children() if _is_fake_compiler(child)]
+        meanwhile.append((os.sched_getaffinity(0), os.sched_getaffinity(compiler.pid)))
+        return 10
+
+    interactive.compile_interactively(
+        [sys.executable, "-S", str(_FAKE), "well"],
+        connect=_connect,
+        start_deciding=lambda header: decide,
+        scratch=tmp_path,
+    )
+    assert len(meanwhile) == 3
+    assert all(len(ours) == 1 and ours == theirs for ours, theirs in meanwhile)
+    assert os.sched_getaffinity(0) == before
+
+
 def test_who_complains_without_end_is_ended(tmp_path: Path) -> None:
     process = _converse("complain", tmp_path).process
     assert (process.overflowed, process.timed_out) == (True, False)
