@@ -33,6 +33,7 @@ from compiler_opt.tensor_spec import TensorSpec
 if TYPE_CHECKING:
     from compiler_opt.spaces.heads.categorical import BinaryHead
 
+_INT64 = np.dtype(np.int64)
 _MAX_TABLES = 8
 """Cached tables: a run has one policy at a time, an evaluation a few."""
 
@@ -209,6 +210,7 @@ class _IntegerDecider(_BinaryDecider):
     def __init__(self, policy: BinaryPolicy, header: Header, seed: int):
         super().__init__(policy, header, seed)
         self._table = _first_layer(policy)
+        self._ones = np.ones(len(policy.weights.features), np.float32)
         columns = [header.names.index(name) for name in policy.weights.features]
         in_order = columns == list(range(columns[0], columns[0] + len(columns)))
         self._columns: slice | np.ndarray = slice(columns[0], columns[-1] + 1) if in_order else np.array(columns)
@@ -218,7 +220,7 @@ class _IntegerDecider(_BinaryDecider):
         self._differences: dict[bytes, float] = {}  # by the bytes of the buckets
 
     def _difference(self, observation: bytes) -> float:
-        rows = self._buckets(np.frombuffer(observation, np.int64)[self._columns])
+        rows = self._buckets(np.frombuffer(observation, _INT64)[self._columns])
         if self._memory is not None:
             return _difference(self._weights.dense(self._memory(self._first(rows))))
         key = rows.tobytes()
@@ -228,7 +230,8 @@ class _IntegerDecider(_BinaryDecider):
         return difference
 
     def _first(self, rows: np.ndarray) -> np.ndarray:
-        activations: np.ndarray = np.add.reduce(self._table.take(rows, axis=0), axis=0)
+        # Their sum; as a product it takes a quarter of the time.
+        activations: np.ndarray = self._ones.dot(self._table.take(rows, axis=0))
         return activations
 
     def _network(self, rows: np.ndarray) -> float:

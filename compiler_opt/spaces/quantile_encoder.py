@@ -57,14 +57,17 @@ class QuantileEncoder:
         self._ranks = [thresholds.ranks for thresholds in self.thresholds]
         self.bucket_ranks = np.concatenate(self._ranks)
         counts = [len(thresholds.values) for thresholds in self.thresholds]
-        self._places = np.arange(len(quantiles))
-        self._keys = self._places.astype(np.float64)
-        self._last_buckets = np.cumsum(counts) + self._places
+        places = np.arange(len(quantiles))
+        self._keys = places.astype(np.float64)
+        self._last_buckets = np.cumsum(counts) + places
         self.first_buckets = np.concatenate([[0], self._last_buckets[:-1] + 1])
-        # One sorted array for all features: NumPy orders complex numbers by their real parts first.
+        # One sorted array for all features: NumPy orders complex numbers by their real parts first. All but the first
+        # feature begin with a threshold that every value reaches, so that their buckets do not overlap.
+        counts[1:] = [count + 1 for count in counts[1:]]
+        lines = [np.insert(thresholds.values, 0, -np.inf) for thresholds in self.thresholds]
         self._line = np.empty(sum(counts), np.complex128)
         self._line.real = np.repeat(self._keys, counts)
-        self._line.imag = np.concatenate([thresholds.values for thresholds in self.thresholds])
+        self._line.imag = np.concatenate([lines[0][1:], *lines[1:]])
 
     def buckets(self, values: np.ndarray) -> np.ndarray:
         """The buckets of values: `[..., F]` of any type of number to `[..., F]` int64, indices into `bucket_ranks`.
@@ -74,7 +77,7 @@ class QuantileEncoder:
         keys = np.empty(values.shape, np.complex128)
         keys.real = self._keys
         keys.imag = values
-        buckets = self._line.searchsorted(keys, "right") + self._places
+        buckets = self._line.searchsorted(keys, "right")
         # NaN is sorted after the thresholds of all features.
         return np.minimum(buckets, self._last_buckets)
 
@@ -85,9 +88,7 @@ class QuantileEncoder:
 
         def buckets(values: np.ndarray) -> np.ndarray:
             compared[:] = values
-            found = self._line.searchsorted(keys, "right")
-            found += self._places
-            return found
+            return self._line.searchsorted(keys, "right")
 
         return buckets
 
