@@ -49,16 +49,19 @@ INLINING_PASS = "inline-ml"
 REGALLOC_PASS = "regalloc"
 
 _REMARK = re.compile(
-    rb"^Name: +(\w+)\n"
+    rb"[^\n]*\n"
+    rb"Pass: [^\n]*\n"
+    rb"Name: +(\w+)\n"
     rb"(?:DebugLoc: [^\n]*\n(?: [^\n]*\n)*)?"
     rb"Function: +([^\n]+)\n"
     rb"Args: *\n"
-    rb" +- Callee: +([^\n]+)\n",
-    re.MULTILINE,
+    rb" +- Callee: +([^\n]+)\n"
 )
-_CALLEE = b"  - Callee: "
 _FEATURE = re.compile(rb"^  - (\w+): +'(-?\d+)'$", re.MULTILINE)
 _INLINED = (b"InliningSuccess", b"InliningSuccessWithCalleeDeleted")
+
+_Record = tuple[bytes, tuple[bytes, bytes, bytes]]
+"""A remark, with its outcome, caller and callee, unparsed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +103,8 @@ def parse_call_sites(remarks: bytes, features: Mapping[str, np.ndarray], advice:
     Raises:
       ProtocolError: a name is not valid YAML, or the remarks do not match the decisions.
     """
-    records = [(record, site) for record in remarks.split(b"\n--- ") if (site := _call_site(record)) is not None]
+    matches = ((record, _REMARK.match(record)) for record in remarks.split(b"\n--- "))
+    records: list[_Record] = [(record, (match[1], match[2], match[3])) for record, match in matches if match]
     if len(records) > len(advice):
         records = _drop_forced(records, features, advice)
     if len(records) != len(advice):
@@ -111,22 +115,6 @@ def parse_call_sites(remarks: bytes, features: Mapping[str, np.ndarray], advice:
     callees = np.fromiter((index.setdefault(callee, len(index)) for _, _, callee in found), np.int32, len(found))
     inlined = np.fromiter((name in _INLINED for name, _, _ in found), np.bool_, len(found))
     return CallSites(tuple(function_name(scalar) for scalar in index), callers, callees, inlined)
-
-
-def _call_site(record: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Outcome, caller and callee of a remark, unparsed; None if it has no callee."""
-    # Without debug information these are its third to sixth lines; a regular expression would take five times as long.
-    lines = record.split(b"\n", 6)
-    if len(lines) == 7 and lines[3].startswith(b"Function: "):
-        if not lines[5].startswith(_CALLEE):
-            return None
-        return lines[2][6:].strip(), lines[3][10:].strip(), lines[5][len(_CALLEE) :].strip()
-    match = _REMARK.search(record)
-    return (match[1], match[2], match[3]) if match else None
-
-
-_Record = tuple[bytes, tuple[bytes, bytes, bytes]]
-"""A remark, with its outcome, caller and callee."""
 
 
 def _drop_forced(records: list[_Record], features: Mapping[str, np.ndarray], advice: np.ndarray) -> list[_Record]:
