@@ -11,6 +11,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
+from compiler_opt.llvm.coroutines import coroutine_of
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.policies.decisions import Site
 
@@ -21,9 +22,6 @@ Unit: TypeAlias = tuple[int, str]
 """The module's number and the function's name, or `SHARED` and the signature of a COMDAT group."""
 
 SHARED = -1
-
-_COROUTINE_PARTS = (".resume", ".destroy", ".cleanup", ".noalloc")
-"""What LLVM appends to the name of a coroutine."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,8 +146,7 @@ class Build:
         """By coroutine, the functions into which it is split after decisions in it."""
         found: dict[str, list[str]] = collections.defaultdict(list)
         for name in {name for name, _ in self.calls} | {name for _, name in self.units}:
-            coroutine, dot, part = name.rpartition(".")
-            if dot + part in _COROUTINE_PARTS:
+            if coroutine := coroutine_of(name):
                 found[coroutine].append(name)
         return found
 

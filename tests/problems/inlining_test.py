@@ -108,6 +108,15 @@ def test_a_function_of_many_objects_counts_for_less() -> None:
     np.testing.assert_allclose(credit[1], [2])
 
 
+def test_what_is_split_off_a_coroutine_is_a_part_of_it() -> None:
+    group = [_sizes({"f": 10, "f.resume": 90, "g": 5}), _sizes({"f": 10, "f.resume": 50, "g": 9})]
+    sites = [_sites(("f", "g", True), ("f.resume", "h", False)), _sites(("f", "g", False), ("f.resume", "h", False))]
+    credit = function_credit(group, sites, {})
+    # Means: f with its part 80, the part 70, g 7.
+    np.testing.assert_allclose(credit[0], [-20 + 2, -20])
+    np.testing.assert_allclose(credit[1], [20 - 2, 20])
+
+
 def test_credit_follows_a_body_all_the_way() -> None:
     # a into f, f into g, g into h: a's decision is in h's bytes, too.
     sites = _sites(("f", "a", True), ("g", "f", True), ("h", "g", True), ("h", "a", False))

@@ -4,8 +4,8 @@ Legend: F functions, T decisions of a rollout.
 
 A module has hundreds of decisions, and its size says little about any one of them. A decision can only change the size
 of its caller, of the functions that its caller's body is inlined into afterwards, directly or within another function,
-and of its callee, which disappears when all its calls are inlined. Each decision is credited with their change, against
-the mean of a group of rollouts.
+and of its callee, which disappears when all its calls are inlined. What is split off a coroutine counts as part of it.
+Each decision is credited with their change, against the mean of a group of rollouts.
 """
 
 import collections
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from compiler_opt.llvm.coroutines import coroutine_of
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.problems.inlining.comdats import function_weights
@@ -30,6 +31,9 @@ def function_credit(
     for sizes in group:
         weights = function_weights(sizes, copies)
         cost = {function: num_bytes * weights[function] for function, num_bytes in sizes.functions.items()}
+        parts = [(coroutine, function) for function in cost if (coroutine := coroutine_of(function))]
+        for coroutine, part in parts:
+            cost[coroutine] = cost.get(coroutine, 0.0) + cost[part]
         costs.append(cost)
         for function, weighted_bytes in cost.items():
             mean[function] += weighted_bytes / len(group)
