@@ -144,15 +144,16 @@ class _Cost:
     def report(self, way: str) -> None:
         collecting_cpu_s = self.compiler_cpu_s + self.host_cpu_s
         ratios = self.plain_cpu_s / collecting_cpu_s
-        share = np.median(self.compiler_cpu_s / collecting_cpu_s)
-        print(
-            f"{way}: {statistics.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in ratios)}); "
-            f"clang's share {share:.3f}"
-        )
+        shares = self.compiler_cpu_s / collecting_cpu_s
+        print(f"{way}: {_median_and_all(ratios)}; clang's share {_median_and_all(shares)}")
         print(
             f"  plain clang {np.median(self.plain_cpu_s):.2f} s; collecting {np.median(self.compiler_cpu_s):.2f} s in "
             f"clang and {np.median(self.host_cpu_s):.2f} s in Python; {self.decisions // len(ratios)} decisions"
         )
+
+
+def _median_and_all(values: np.ndarray) -> str:
+    return f"{statistics.median(values):.3f} ({', '.join(f'{value:.3f}' for value in values)})"
 
 
 if __name__ == "__main__":
