@@ -182,10 +182,11 @@ def build_of(
     defaults = unknown if compiled.defaults is None else compiled.defaults
     for site, advice, inlined, default in zip(compiled.sites, compiled.advice, compiled.inlined, defaults, strict=True):
         calls[site.caller, site.body].append(Call(site.callee, site.ordinal, advice, inlined, default))
-    missing = previous.keys() - calls.keys()
+    # Parts of a coroutine have other bodies, and so are other callers, after other decisions in it.
+    missing = {caller for caller in previous.keys() - calls.keys() if not coroutine_of(caller[0])}
     if missing:
         if compiled.sites:
-            missing = {*missing, (compiled.sites[-1].caller, compiled.sites[-1].body)}  # It may have stopped in there.
+            missing.add((compiled.sites[-1].caller, compiled.sites[-1].body))  # It may have stopped in there.
         for caller in missing:
             known = {(call.callee, call.ordinal) for call in calls.get(caller, ())}
             calls[caller] += [

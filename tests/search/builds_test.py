@@ -8,7 +8,7 @@ from compiler_opt.llvm.inliner_plugin import PROBE_SOURCE
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.problems.inlining import PROBLEM
-from compiler_opt.search.builds import Build, Compiled, build_of, comdat_groups
+from compiler_opt.search.builds import Compiled, build_of, comdat_groups
 from compiler_opt.search.compiling import compiled_of
 from compiler_opt.search.program import Program, compare
 from tests.small_corpus import make_corpus
@@ -33,7 +33,8 @@ def test_what_a_coroutine_is_split_into_changes_with_its_decisions(toolchain: To
     inlined = {site: 1 - int(advice) for site, advice in zip(before.sites, before.advice, strict=True)}
     changed = []
     for site in (site for site in before.sites if site.caller == coroutine):
-        after: Build = build_of(_compile(module, toolchain, Decisions({site: inlined[site]})), 0, groups)
+        after = build_of(_compile(module, toolchain, Decisions({site: inlined[site]})), 0, groups, build.calls)
+        assert not after.is_cut
         resumed = build.unit(f"{coroutine}.resume")
         if after.units.get(resumed) != build.units.get(resumed):
             components, _ = compare(Program([build]), {0: after})
