@@ -89,6 +89,7 @@ class MeasuredCompiler:
         self._compiler, self._run, self._cost, self._scratch = compiler, run, cost, scratch
         self._base: Profile | None = None
         self._homes: dict[str, int] = {}
+        self._base_sizes: dict[int, Mapping[str, int]] = {}
 
     @property
     def base(self) -> Profile:
@@ -121,6 +122,7 @@ class MeasuredCompiler:
             self._base = self._run(objects)
             for module in sorted(objects):
                 sizes = _sizes(compiled[module])
+                self._base_sizes[module] = sizes.functions
                 for name in sizes.functions.keys() - sizes.function_comdats.keys():
                     self._homes.setdefault(name, module)
         self.measurements += 1
@@ -128,7 +130,7 @@ class MeasuredCompiler:
             profile = self.base if is_base else self._run(objects)
         except BenchmarkError as error:
             return dict.fromkeys(requests, str(error))
-        changes = self._attribution.changes(profile)
+        changes = self._attribution.changes(profile, self._unchanged(compiled))
         return {
             module: dataclasses.replace(each, sizes=self._priced(module, each.sizes, changes))
             if isinstance(each, Compiled)
@@ -163,6 +165,17 @@ class MeasuredCompiler:
             if self._cost.is_own(caller.object) and self._cost.is_own(callee.object):
                 call_bytes[caller.symbol, callee.symbol] += round(calls.number * _CALL_COST * self._bytes_per_unit)
         return Hotness(frozenset(hot), call_bytes)
+
+    def _unchanged(self, compiled: Mapping[int, Compiled | str]) -> frozenset[str]:
+        """Functions that the linker takes from a module that was not compiled, or that have the size of the base."""
+        changed: set[str] = set()
+        unchanged: set[str] = set()
+        for module, base in sorted(self._base_sizes.items()):
+            each = compiled.get(module)
+            sizes = each.sizes.functions if isinstance(each, Compiled) else base
+            changed |= {name for name, size in sizes.items() if base.get(name) != size} - unchanged
+            unchanged |= {name for name, size in sizes.items() if base.get(name) == size} - changed
+        return frozenset(unchanged)
 
     def _object(self, module: int) -> Path:
         return self._scratch / f"{module}.o"
