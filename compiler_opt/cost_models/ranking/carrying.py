@@ -1,18 +1,16 @@
 """Carries what was measured of a base build over to another build of the program, which then need not run.
 
-A function that has the same block ids in both builds, as after another register allocation, keeps its counts per call
-and its annotations, block by block. Blocks of any other function run as often per call as the compiler estimates, and
-nothing is known about their misses.
+The compiler numbers blocks before it allocates registers. So a function that has been compiled alike up to there has
+blocks with the same numbers and estimated frequencies in both builds, but for a few that later passes add or remove;
+others are taken as changed, such as those into which something else was inlined. In an unchanged function, blocks keep
+their counts per call and their annotations. All other blocks run as often per call as the compiler estimates, times the
+factor by which it is off for this function in the base build; nothing is known about their misses.
 
-How often functions are called follows from the direct calls in the code of the other build: one that is inlined there
-is called less, and one that is no longer inlined is called more. What the direct calls of the base build do not
-explain (calls through pointers, and from code without an address map) stays as it was measured:
-
-    calls(f) = measured(f) + sum over direct calls of f in this build, by block b of g,  rate(b) calls(g)
-                           - sum over direct calls of f in the base,   by block b of g,  count(b)
-
-where rate(b) is how often b runs per call of g. Calls within recursion are left out of both sums, so they stay as they
-were measured: an estimate that was a little too high would grow with each level.
+How often a function is called follows from its direct calls: one that is inlined in the other build is called less,
+and one that no longer is inlined is called more. The compiler's estimates say by which factor, since what they are off
+by is about the same in both builds; of a function without direct calls in the base build, the estimates themselves are
+taken, by the callers' factors. What direct calls do not explain (calls through pointers, from code without an address
+map, and within recursion) stays as it was measured.
 """
 
 import dataclasses
@@ -22,6 +20,11 @@ import numpy as np
 from compiler_opt.cost_models.ranking.builds import Build
 from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS
 
+MIN_ALIKE = 0.8
+"""The part of the blocks of either build that must be alike in an unchanged function."""
+
+_FREQUENCY_TOLERANCE = 1e-3
+
 
 @dataclasses.dataclass(frozen=True)
 class Carried:
@@ -30,7 +33,7 @@ class Carried:
     Attributes:
       counts: `[N]` how often each block would run.
       annotations: `[N, A]` events per execution; NaN if unknown.
-      is_measured: `[N]` whether both are those of a block of the base build.
+      is_measured: `[N]` whether the count per call is that of a block of the base build.
     """
 
     counts: np.ndarray
@@ -39,59 +42,107 @@ class Carried:
 
 
 def carry(base: Build, build: Build) -> Carried:
-    """Carries counts and annotations over; that of the base build to itself is what was measured."""
+    """Carries counts and annotations over; of the base build to itself, they are what was measured."""
     names = {name: number for number, name in enumerate(build.names())}
     # `[F of the base]`, -1 for a function that the other build lacks.
     matched = np.array([names.get(name, -1) for name in base.names()], np.int64)
     base_rows, build_rows = _rows(base), _rows(build)
     base_counts, base_annotations = base.counts, base.annotations
-    measured_calls = base_counts[base.entries]
-    rates = np.array([block.frequency for block in build.blocks], np.float64)
+    base_frequencies, rates = _frequencies(base), _frequencies(build)
+    code_bytes = np.array([len(block.code) for block in base.blocks], np.float64)
+    calls = base_counts[base.entries]
     annotations = np.full((len(build.blocks), len(ANNOTATIONS)), np.nan)
     is_measured = np.zeros(len(build.blocks), np.bool_)
     for number, other in enumerate(matched.tolist()):
-        if other < 0 or not measured_calls[number] or base_rows[number].keys() != build_rows[other].keys():
+        if other < 0 or not calls[number]:
             continue
-        for block_id, row in build_rows[other].items():
-            source = base_rows[number][block_id]
-            rates[row] = base_counts[source] / measured_calls[number]
-            annotations[row] = base_annotations[source]
-            is_measured[row] = True
-    calls = _propagated(base, build, matched, measured_calls, rates)
-    return Carried(rates * calls[build.functions], annotations, is_measured)
+        before, after = base_rows[number], build_rows[other]
+        of_base, of_build = list(before.values()), list(after.values())
+        common = [(before[block_id], row) for block_id, row in after.items() if block_id in before]
+        alike = sum(
+            abs(base_frequencies[source] - rates[row]) <= _FREQUENCY_TOLERANCE * rates[row] for source, row in common
+        )
+        estimated = (base_frequencies[of_base] * code_bytes[of_base]).sum() * calls[number]
+        if estimated:
+            rates[of_build] *= (base_counts[of_base] * code_bytes[of_base]).sum() / estimated
+        if alike >= MIN_ALIKE * max(len(before), len(after)):
+            for source, row in common:
+                rates[row] = base_counts[source] / calls[number]
+                annotations[row] = base_annotations[source]
+                is_measured[row] = True
+    called = _calls(base, build, matched, rates)
+    return Carried(rates * called[build.functions], annotations, is_measured)
 
 
-def _propagated(
-    base: Build, build: Build, matched: np.ndarray, measured_calls: np.ndarray, rates: np.ndarray
-) -> np.ndarray:
-    """How often each function of the build is called, `[F]`, see the module."""
+def _calls(base: Build, build: Build, matched: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """How often each function of the build is called, `[F]`, see the module; `rates` `[N]` of blocks are per call."""
+    present = matched >= 0
+    back = np.full(len(build.entries), -1)
+    back[matched[present]] = np.flatnonzero(present)
+    base_component, component = _components(base), _components(build)
+    base_calls = base.calls[_is_across(base, base_component, matched, component)]
+    build_calls = build.calls[_is_across(build, component, back, base_component)]
+    direct = np.zeros(len(base.entries))
+    np.add.at(direct, base_calls[:, 1], base.counts[base_calls[:, 0]])
+    other = np.maximum(base.counts[base.entries] - direct, 0)
+    estimated_direct = _direct(base, base_calls, _frequencies(base), other)[0]
+    fixed = np.zeros(len(build.entries))
+    fixed[matched[present]] = other[present]
+    factors = np.full(len(build.entries), np.nan)
+    usable = present & (estimated_direct > 0)
+    factors[matched[usable]] = direct[usable] / estimated_direct[usable]
+    estimated = factors * _direct(build, build_calls, _frequencies(build), fixed)[0]
+    has_factor = np.isfinite(factors)
+    fixed[has_factor] += estimated[has_factor]
+    return _direct(build, build_calls[~has_factor[build_calls[:, 1]]], rates, fixed)[1]
+
+
+def _direct(build: Build, calls: np.ndarray, rates: np.ndarray, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Direct and all calls of each function, each `[F]`.
+
+    Args:
+      build: whose functions.
+      calls: `[E, 2]` of `Build.calls`, without recursion.
+      rates: `[N]` of blocks, per call of their function.
+      fixed: `[F]` calls that are not among `calls`.
+    """
+    from scipy.sparse import csr_matrix
+
+    blocks, callees = calls[:, 0], calls[:, 1]
+    size = len(fixed)
+    flow = csr_matrix((rates[blocks], (callees, build.functions[blocks])), shape=(size, size))
+    direct = np.zeros(size)
+    # There are at most `size` levels of calls.
+    for _ in range(size):
+        following = flow @ (fixed + direct)
+        if np.array_equal(following, direct):
+            break
+        direct = following
+    return direct, fixed + direct
+
+
+def _components(build: Build) -> np.ndarray:
+    """A number for each function, `[F]`, equal for functions that call each other recursively."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
     size = len(build.entries)
-    blocks, callees = build.calls[:, 0], build.calls[:, 1]
-    callers = build.functions[blocks]
-    graph = csr_matrix((np.ones(len(blocks)), (callers, callees)), shape=(size, size))
-    component = connected_components(graph, directed=True, connection="strong")[1]
-    fixed = np.zeros(size)
-    fixed[matched[matched >= 0]] = measured_calls[matched >= 0]
-    base_blocks, base_callees = base.calls[:, 0], matched[base.calls[:, 1]]
-    base_callers = matched[base.functions[base_blocks]]
-    explained = base_callees >= 0
-    # A caller that this build lacks is in no component.
-    explained &= (base_callers < 0) | (component[base_callers] != component[base_callees])
-    np.subtract.at(fixed, base_callees[explained], base.counts[base_blocks[explained]])
-    fixed = np.maximum(fixed, 0)
-    across = component[callers] != component[callees]
-    flow = csr_matrix((rates[blocks[across]], (callees[across], callers[across])), shape=(size, size))
-    calls = fixed
-    # Without recursion, there are less than `size` levels.
-    for _ in range(size):
-        following = fixed + flow @ calls
-        if np.array_equal(following, calls):
-            break
-        calls = following
-    return calls
+    callers = build.functions[build.calls[:, 0]]
+    graph = csr_matrix((np.ones(len(callers)), (callers, build.calls[:, 1])), shape=(size, size))
+    return connected_components(graph, directed=True, connection="strong")[1]
+
+
+def _is_across(build: Build, component: np.ndarray, matched: np.ndarray, other_component: np.ndarray) -> np.ndarray:
+    """Whether each direct call `[E]` is no recursion in this build, nor in the other; `matched` `[F]` has -1 for none."""
+    callers, callees = build.functions[build.calls[:, 0]], build.calls[:, 1]
+    in_other = (matched[callers] >= 0) & (matched[callees] >= 0)
+    in_other &= other_component[matched[callers]] == other_component[matched[callees]]
+    return (component[callers] != component[callees]) & ~in_other
+
+
+def _frequencies(build: Build) -> np.ndarray:
+    """`[N]`, per call."""
+    return np.array([block.frequency for block in build.blocks], np.float64)
 
 
 def _rows(build: Build) -> list[dict[int, int]]:
