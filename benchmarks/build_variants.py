@@ -6,9 +6,9 @@
 Writes BUILDS/VARIANT/PROJECT/NAME. Variants differ in how the modules of the corpus are compiled: in how much is
 inlined (`inline-*`), or in how registers are allocated: by options of a stock clang (`regalloc-*`), and by the baseline
 policies of the problem regalloc_eviction (`evict-*`). A program's own file and the libraries are the same in all.
-Modules are compiled as their corpus says (fetch_corpus --optimization_level=O2 makes one; code that is compiled for
-size does not show much), with an address map of their blocks. What is there already is kept. A variant in which a module
-cannot be compiled lacks the programs of its project.
+Modules are compiled as their corpus says, with an address map of their blocks; fetch_corpus --optimization_level=O2
+makes a corpus for speed. Objects that are there already are kept. A variant in which a module cannot be compiled lacks
+the programs of its project.
 """
 
 import dataclasses

@@ -28,17 +28,19 @@ _FREQUENCY_TOLERANCE = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Carried:
-    """What a build would do, from a run of the base build. Legend: N blocks of the build.
+    """What a build would do, from a run of the base build. Legend: N blocks of the build, B of the base build.
 
     Attributes:
       counts: `[N]` how often each block would run.
       annotations: `[N, A]` events per execution; NaN if unknown.
       is_measured: `[N]` whether the count per call is that of a block of the base build.
+      is_lost: `[B]` whether a block of the base build has no counterpart.
     """
 
     counts: np.ndarray
     annotations: np.ndarray
     is_measured: np.ndarray
+    is_lost: np.ndarray
 
 
 def carry(base: Build, build: Build) -> Carried:
@@ -52,7 +54,7 @@ def carry(base: Build, build: Build) -> Carried:
     code_bytes = np.array([len(block.code) for block in base.blocks], np.float64)
     calls = base_counts[base.entries]
     annotations = np.full((len(build.blocks), len(ANNOTATIONS)), np.nan)
-    is_measured = np.zeros(len(build.blocks), np.bool_)
+    is_measured, is_lost = np.zeros(len(build.blocks), np.bool_), np.ones(len(base.blocks), np.bool_)
     for number, other in enumerate(matched.tolist()):
         if other < 0 or not calls[number]:
             continue
@@ -70,8 +72,9 @@ def carry(base: Build, build: Build) -> Carried:
                 rates[row] = base_counts[source] / calls[number]
                 annotations[row] = base_annotations[source]
                 is_measured[row] = True
+                is_lost[source] = False
     called = _calls(base, build, matched, rates)
-    return Carried(rates * called[build.functions], annotations, is_measured)
+    return Carried(rates * called[build.functions], annotations, is_measured, is_lost)
 
 
 def _calls(base: Build, build: Build, matched: np.ndarray, rates: np.ndarray) -> np.ndarray:
@@ -133,7 +136,7 @@ def _components(build: Build) -> np.ndarray:
 
 
 def _is_across(build: Build, component: np.ndarray, matched: np.ndarray, other_component: np.ndarray) -> np.ndarray:
-    """Whether each direct call `[E]` is no recursion in this build, nor in the other; `matched` `[F]` has -1 for none."""
+    """Whether each direct call `[E]` is no recursion in either build; `matched` `[F]` is -1 for new functions."""
     callers, callees = build.functions[build.calls[:, 0]], build.calls[:, 1]
     in_other = (matched[callers] >= 0) & (matched[callees] >= 0)
     in_other &= other_component[matched[callers]] == other_component[matched[callees]]

@@ -102,7 +102,8 @@ class Pricer:
         cycles = np.array([self._cycles.get(block.code, 0.0) for block in build.blocks])
         scores = np.array([regalloc_cost(instructions) for instructions in decoded])
         costs = {INSTRUCTIONS: sizes, REGALLOC_SCORE: scores, MCA: cycles}
-        costs[MCA_PENALTIES] = cycles + penalties(base, build, carried, _sizes(self._decoded(base)), sizes)
+        per_execution, elsewhere = penalties(base, carried)
+        costs[MCA_PENALTIES] = cycles + per_execution
         if self._predict is not None:
             runs = (sizes > 0) & ((build.counts > 0) | (carried.counts > 0))
             costs[LEARNED] = self._learned(build, np.full(carried.annotations.shape, np.nan), runs)
@@ -112,7 +113,7 @@ class Pricer:
             Model(INSTRUCTIONS, MEASURED): float(build.total.instructions),
             Model(CYCLE_ESTIMATE, MEASURED): float(build.total.cycles),
             **{
-                model: _total(counts[model.counts] * costs[model.name])
+                model: _total(counts[model.counts] * costs[model.name]) + elsewhere * (model.name == MCA_PENALTIES)
                 for model in models(learned=self._predict is not None)
                 if model.counts != MEASURED
             },
@@ -178,29 +179,16 @@ def _regalloc_cost(instruction: Instruction) -> float:
     return _LOAD * memory.is_read + _STORE * memory.is_written
 
 
-def penalties(base: Build, build: Build, carried: Carried, base_sizes: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Cycles per execution of each block `[N]` for misses and mispredictions in the base build.
+def penalties(base: Build, carried: Carried) -> tuple[np.ndarray, float]:
+    """Cycles for misses and mispredictions of the base build in another build.
 
-    A block without a counterpart there has as many per instruction as its function had; if that did not run, as many as
-    the program. `base_sizes` and `sizes` `[N]` are the instructions of the blocks of both builds.
+    Returns:
+      For each execution of each block `[N]`, as of its counterpart in the base build; 0 if it has none. And the sum over
+      all executions of the blocks of the base build that have no counterpart: it is taken to be the same in other code.
     """
     weights = np.array([PENALTIES[name] for name in ANNOTATIONS])
-    cycles = np.nan_to_num(base.annotations) @ weights * base.counts
-    instructions = base.counts * base_sizes
-    rates = {
-        name: spent / executed
-        for name, spent, executed in zip(
-            base.names(),
-            np.add.reduceat(cycles, base.entries).tolist(),
-            np.add.reduceat(instructions, base.entries).tolist(),
-            strict=True,
-        )
-        if executed > 0
-    }
-    usual = cycles.sum() / max(1.0, instructions.sum())
-    of_function = np.array([rates.get(name, usual) for name in build.names()])
-    known = carried.annotations @ weights
-    return np.where(np.isfinite(known), known, of_function[build.functions] * sizes)
+    spent = np.nan_to_num(base.annotations) @ weights * base.counts
+    return np.nan_to_num(carried.annotations) @ weights, float(spent[carried.is_lost].sum())
 
 
 def _total(values: np.ndarray) -> float:

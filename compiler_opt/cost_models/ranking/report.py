@@ -1,5 +1,6 @@
 """The comparison of cost models as a table, as rows of a CSV file, and as JSON."""
 
+import collections
 import dataclasses
 import itertools
 import math
@@ -15,6 +16,7 @@ from compiler_opt.measure.wall_time import WallTimes
 from compiler_opt.report.formatting import aligned, count_text
 
 WALL_TIME = "wall time"
+ALL = "all"
 _DASH = "\N{EN DASH}"
 MIN_BUILDS = 2
 """Of a program, which can then be ordered."""
@@ -43,13 +45,15 @@ class Comparison:
 
     Attributes:
       truth_name: what was measured.
-      programs: `[P]` those with at least two builds.
+      variants: which are compared: `all`, or e.g. `inline-*`, and the base.
+      programs: `[P]` those with at least two such builds.
       models: `[M]`
       truths: `[P]`
       agreement: of the models with the truths.
     """
 
     truth_name: str
+    variants: str
     programs: Sequence[str]
     models: Sequence[Model]
     truths: Sequence[Truth]
@@ -67,28 +71,55 @@ class Comparison:
 
 
 def compare_all(programs: Sequence[RankedProgram], models: Sequence[Model]) -> list[Comparison]:
-    """Compares the models with wall time, if it was measured, and with callgrind's cycle estimate."""
-    found = [program for program in programs if len(program.costs) >= MIN_BUILDS]
+    """Compares the models with wall time, if it was measured, and with callgrind's cycle estimate.
+
+    All variants are compared with each other; and so are those whose names are the same up to the first dash, if there
+    are several such groups.
+    """
+    estimate = Model(CYCLE_ESTIMATE, MEASURED)
+    others = [model for model in models if model != estimate]
     comparisons = []
-    if found and all(program.wall is not None for program in found):
-        comparisons.append(_compare(WALL_TIME, found, models, [_wall_time(program) for program in found]))
-    if found:
-        estimate = Model(CYCLE_ESTIMATE, MEASURED)
-        truths = [Truth.exact([costs.by_model[estimate] for costs in program.costs.values()]) for program in found]
-        others = [model for model in models if model != estimate]
-        comparisons.append(_compare(CYCLE_ESTIMATE, found, others, truths))
+    for variants, found in {ALL: programs, **_groups(programs)}.items():
+        found = [program for program in found if len(program.costs) >= MIN_BUILDS]
+        if found and all(program.wall is not None for program in found):
+            truths = [_wall_time(program) for program in found]
+            comparisons.append(_compare(WALL_TIME, variants, found, models, truths))
+        if found:
+            truths = [Truth.exact([costs.by_model[estimate] for costs in program.costs.values()]) for program in found]
+            comparisons.append(_compare(CYCLE_ESTIMATE, variants, found, others, truths))
     return comparisons
 
 
+def _groups(programs: Sequence[RankedProgram]) -> dict[str, list[RankedProgram]]:
+    """The programs with the variants of each group, and the base; nothing unless there are several groups."""
+    names = {variant for program in programs for variant in list(program.costs)[1:]}
+    sizes = collections.Counter(variant.split("-", 1)[0] for variant in names)
+    groups = sorted(group for group, size in sizes.items() if size > 1)
+    if len(groups) < 2:
+        return {}
+    return {f"{group}-*": [_of_group(program, group) for program in programs] for group in groups}
+
+
+def _of_group(program: RankedProgram, group: str) -> RankedProgram:
+    base = next(iter(program.costs))
+    costs = {name: each for name, each in program.costs.items() if name == base or name.split("-", 1)[0] == group}
+    wall = None if program.wall is None else {name: program.wall[name] for name in costs}
+    return dataclasses.replace(program, costs=costs, wall=wall)
+
+
 def _compare(
-    truth_name: str, programs: Sequence[RankedProgram], models: Sequence[Model], truths: Sequence[Truth]
+    truth_name: str,
+    variants: str,
+    programs: Sequence[RankedProgram],
+    models: Sequence[Model],
+    truths: Sequence[Truth],
 ) -> Comparison:
     costs = [
         np.array([[costs.by_model[model] for costs in program.costs.values()] for model in models])
         for program in programs
     ]
     names = [program.name for program in programs]
-    return Comparison(truth_name, names, models, truths, agreement(costs, truths))
+    return Comparison(truth_name, variants, names, models, truths, agreement(costs, truths))
 
 
 def _wall_time(program: RankedProgram) -> Truth:
@@ -103,7 +134,8 @@ def lines(comparison: Comparison) -> list[str]:
     of = "programs" if np.isfinite(comparison.agreement.by_program).all(axis=2).any(axis=1).sum() > 1 else "builds"
     builds = sum(len(truth.values) for truth in comparison.truths)
     heading = (
-        f"against {comparison.truth_name}: {count_text(len(comparison.programs), 'program')}, {builds} builds; "
+        f"{comparison.variants} variants against {comparison.truth_name}: "
+        f"{count_text(len(comparison.programs), 'program')}, {builds} builds; "
         f"{comparison.num_decided} of {comparison.num_pairs} pairs are decided; 95% intervals over {of}"
     )
     head = ["model", "counts", "Kendall's tau", "pairwise accuracy"]
@@ -167,7 +199,7 @@ def to_json(programs: Sequence[RankedProgram], comparisons: Sequence[Comparison]
             }
             for program in programs
         ],
-        "against": {comparison.truth_name: _comparison_json(comparison) for comparison in comparisons},
+        "comparisons": [_comparison_json(comparison) for comparison in comparisons],
     }
 
 
@@ -191,7 +223,13 @@ def _comparison_json(comparison: Comparison) -> Any:
                 },
             }
         )
-    return {"num_pairs": comparison.num_pairs, "num_decided": comparison.num_decided, "models": models}
+    return {
+        "truth": comparison.truth_name,
+        "variants": comparison.variants,
+        "num_pairs": comparison.num_pairs,
+        "num_decided": comparison.num_decided,
+        "models": models,
+    }
 
 
 def _estimate_json(estimate: Estimate) -> dict[str, float | None]:
