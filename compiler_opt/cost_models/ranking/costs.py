@@ -183,8 +183,8 @@ def penalties(base: Build, carried: Carried) -> tuple[np.ndarray, float]:
     """Cycles for misses and mispredictions of the base build in another build.
 
     Returns:
-      For each execution of each block `[N]`, as of its counterpart in the base build; 0 if it has none. And the sum over
-      all executions of the blocks of the base build that have no counterpart: it is taken to be the same in other code.
+      For each execution of each block `[N]`, as of its counterpart in the base build; 0 if it has none. And the sum
+      over all executions of the blocks of the base build that have no counterpart: other code is taken to cost as much.
     """
     weights = np.array([PENALTIES[name] for name in ANNOTATIONS])
     spent = np.nan_to_num(base.annotations) @ weights * base.counts
