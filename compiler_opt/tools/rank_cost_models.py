@@ -27,6 +27,7 @@ from compiler_opt.cost_models.throughput.blocks import Block
 from compiler_opt.cost_models.throughput.collection import Collector
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
+from compiler_opt.cost_models.throughput.model import ThroughputModel, read_description
 from compiler_opt.cost_models.trees import require_scikit_learn
 from compiler_opt.errors import BenchmarkError, ConfigError, ProtocolError
 from compiler_opt.files import check_folder_writable, exclusive_directory, write_json, write_text
@@ -36,7 +37,7 @@ from compiler_opt.measure.callgrind import valgrind
 from compiler_opt.measure.wall_time import MIN_ROUNDS
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import csv_text
-from compiler_opt.tensorflow_loading import require_tensorflow
+from compiler_opt.tensorflow_loading import load_tensorflow, require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
 
 _BUILDS_DIR = shared_flags.required_path("builds_dir", "Folder with a folder of programs for each variant.")
@@ -82,15 +83,13 @@ def _network(decoder: Decoder) -> Predict | None:
     """The network; None if there is none."""
     if _MODEL_DIR.value is None:
         return None
-    # Loading it imports TensorFlow, once its folder has been read.
-    from compiler_opt.cost_models.throughput.model import ThroughputModel
-
-    model = ThroughputModel.load(_MODEL_DIR.value)
+    read_description(_MODEL_DIR.value)
+    load_tensorflow()
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(_THREADS.value)
     tf.config.threading.set_inter_op_parallelism_threads(_THREADS.value)
-    return functools.partial(model.predict, decoder=decoder)
+    return functools.partial(ThroughputModel.load(_MODEL_DIR.value).predict, decoder=decoder)
 
 
 def _priced(
