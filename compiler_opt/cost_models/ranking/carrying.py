@@ -2,9 +2,10 @@
 
 The compiler numbers blocks before it allocates registers. So a function that has been compiled alike up to there has
 blocks with the same numbers and estimated frequencies in both builds, but for a few that later passes add or remove;
-others are taken as changed, such as those into which something else was inlined. In an unchanged function, blocks keep
-their counts per call and their annotations. All other blocks run as often per call as the compiler estimates, times the
-factor by which it is off for this function in the base build; nothing is known about their misses.
+others are taken as changed, such as those into which something else was inlined. In an unchanged function, these blocks
+keep their counts per call and their annotations, and an added one runs as often as those with its estimated frequency
+do on average. All other blocks run as often per call as the compiler estimates, times the factor by which it is off for
+this function in the base build. Nothing is known about the misses of blocks that were not measured.
 
 How often a function is called follows from its direct calls: one that is inlined in the other build is called less,
 and one that no longer is inlined is called more. The compiler's estimates say by which factor, since what they are off
@@ -50,7 +51,8 @@ def carry(base: Build, build: Build) -> Carried:
     matched = np.array([names.get(name, -1) for name in base.names()], np.int64)
     base_rows, build_rows = _rows(base), _rows(build)
     base_counts, base_annotations = base.counts, base.annotations
-    base_frequencies, rates = _frequencies(base), _frequencies(build)
+    base_frequencies, frequencies = _frequencies(base), _frequencies(build)
+    rates = frequencies.copy()
     code_bytes = np.array([len(block.code) for block in base.blocks], np.float64)
     calls = base_counts[base.entries]
     annotations = np.full((len(build.blocks), len(ANNOTATIONS)), np.nan)
@@ -60,19 +62,25 @@ def carry(base: Build, build: Build) -> Carried:
             continue
         before, after = base_rows[number], build_rows[other]
         of_base, of_build = list(before.values()), list(after.values())
-        common = [(before[block_id], row) for block_id, row in after.items() if block_id in before]
-        alike = sum(
-            abs(base_frequencies[source] - rates[row]) <= _FREQUENCY_TOLERANCE * rates[row] for source, row in common
-        )
+        alike = [
+            (before[block_id], row)
+            for block_id, row in after.items()
+            if block_id in before and _is_close(base_frequencies[before[block_id]], frequencies[row])
+        ]
         estimated = (base_frequencies[of_base] * code_bytes[of_base]).sum() * calls[number]
         if estimated:
             rates[of_build] *= (base_counts[of_base] * code_bytes[of_base]).sum() / estimated
-        if alike >= MIN_ALIKE * max(len(before), len(after)):
-            for source, row in common:
-                rates[row] = base_counts[source] / calls[number]
-                annotations[row] = base_annotations[source]
-                is_measured[row] = True
-                is_lost[source] = False
+        if len(alike) < MIN_ALIKE * max(len(before), len(after)):
+            continue
+        sources, rows = np.array(alike).T
+        rates[rows] = base_counts[sources] / calls[number]
+        annotations[rows] = base_annotations[sources]
+        is_measured[rows] = True
+        is_lost[sources] = False
+        for row in set(of_build).difference(rows.tolist()):
+            similar = rows[_is_close(frequencies[rows], frequencies[row])]
+            if len(similar):
+                rates[row] = rates[similar].mean()
     called = _calls(base, build, matched, rates)
     return Carried(rates * called[build.functions], annotations, is_measured, is_lost)
 
@@ -141,6 +149,10 @@ def _is_across(build: Build, component: np.ndarray, matched: np.ndarray, other_c
     in_other = (matched[callers] >= 0) & (matched[callees] >= 0)
     in_other &= other_component[matched[callers]] == other_component[matched[callees]]
     return (component[callers] != component[callees]) & ~in_other
+
+
+def _is_close(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.abs(one - other) <= _FREQUENCY_TOLERANCE * other
 
 
 def _frequencies(build: Build) -> np.ndarray:

@@ -32,6 +32,16 @@ def test_another_register_allocation_keeps_counts_and_annotations() -> None:
     assert found.is_measured.tolist() == [True] * 6 + [False]
 
 
+def test_an_added_block_runs_like_those_of_its_frequency() -> None:
+    entry, first, second = block("f", 0, 10), block("f", 1, 200, 8), block("f", 2, 100, 8)
+    others = [block("f", number, 10) for number in range(3, 9)]
+    base = build([entry, first, second, *others, block("f", 9, 50, 4)])
+    found = carry(base, build([entry, first, second, *others, block("f", 9, 0, 8)]))
+    # What is number 9 is another block here: it is as frequent as the first and the second.
+    assert found.counts[-1] == (200 + 100) / 2
+    assert not found.is_measured[-1] and found.is_lost.tolist() == [False] * 9 + [True]
+
+
 def test_other_frequencies_mean_other_code() -> None:
     base = build([block("f", 0, 10), block("f", 1, 300, 8), block("f", 2, 10, 1)])
     found = carry(base, build([block("f", 0, 0), block("f", 1, 0, 2), block("f", 2, 0, 1)]))
