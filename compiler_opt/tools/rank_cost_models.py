@@ -20,7 +20,7 @@ from absl import flags
 
 from compiler_opt.cost_models.ranking import report
 from compiler_opt.cost_models.ranking.builds import BuildProfiler
-from compiler_opt.cost_models.ranking.costs import Costs, Predict, Pricer, models
+from compiler_opt.cost_models.ranking.costs import LEARNED_RUNTIME, Costs, Predict, Pricer, models
 from compiler_opt.cost_models.ranking.measuring import BuildMeasurer, ProgramBuilds, variants_with
 from compiler_opt.cost_models.ranking.report import MIN_BUILDS, RankedProgram
 from compiler_opt.cost_models.throughput.blocks import Block
@@ -28,6 +28,7 @@ from compiler_opt.cost_models.throughput.collection import Collector
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
 from compiler_opt.cost_models.throughput.model import ThroughputModel, read_description
+from compiler_opt.cost_models.throughput.profiling import MEASURED as MEASURED_NS
 from compiler_opt.cost_models.trees import require_scikit_learn
 from compiler_opt.errors import BenchmarkError, ConfigError, ProtocolError
 from compiler_opt.files import check_folder_writable, exclusive_directory, write_json, write_text
@@ -83,7 +84,12 @@ def _network(decoder: Decoder) -> Predict | None:
     """The network; None if there is none."""
     if _MODEL_DIR.value is None:
         return None
-    read_description(_MODEL_DIR.value)
+    description = read_description(_MODEL_DIR.value)
+    if description.label_source != MEASURED_NS:
+        entry_point.warn(
+            f"{_MODEL_DIR.value}: predicts {description.label_source}, which annotations do not change, so the rows of "
+            f"{LEARNED_RUNTIME} say nothing; for them, give a model of {MEASURED_NS}"
+        )
     load_tensorflow()
     import tensorflow as tf
 

@@ -93,10 +93,12 @@ def _calls(base: Build, build: Build, matched: np.ndarray, rates: np.ndarray) ->
     base_component, component = _components(base), _components(build)
     base_calls = base.calls[_is_across(base, base_component, matched, component)]
     build_calls = build.calls[_is_across(build, component, back, base_component)]
+    # Of each function of the base build: measured calls, direct and other ones, and how many direct ones are estimated.
     direct = np.zeros(len(base.entries))
     np.add.at(direct, base_calls[:, 1], base.counts[base_calls[:, 0]])
     other = np.maximum(base.counts[base.entries] - direct, 0)
     estimated_direct = _direct(base, base_calls, _frequencies(base), other)[0]
+    # Of each function of the other build: what does not depend on the counts of its callers.
     fixed = np.zeros(len(build.entries))
     fixed[matched[present]] = other[present]
     factors = np.full(len(build.entries), np.nan)
