@@ -238,6 +238,7 @@ KNOBS_OF_WORDS = {
     "arm-implicit-it": "always, never or a value in between",
     "enable-machine-outliner": "always, never or a value in between",
     "global-isel-abort": "what to do when it cannot",
+    "pgo-analysis-map": "which parts of a profile the address map has",
     "x86-asm-syntax": "att or intel",
 }
 """Kept LLVM options with values other than numbers and booleans."""

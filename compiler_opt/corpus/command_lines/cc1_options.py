@@ -73,8 +73,8 @@ LLVM_KNOBS = """
     -aarch64-enable-global-merge -arm-implicit-it -emulated-tls -enable-dfa-jump-thread -enable-gvn-hoist
     -enable-gvn-sink -enable-machine-outliner -generate-type-units -global-isel -global-isel-abort -hot-cold-split
     -import-instr-limit -inline-threshold -inlinecold-threshold -inlinedefault-threshold -inlinehint-threshold
-    -max-devirt-iterations -sink-insts-to-avoid-spills -treat-scalable-fixed-error-as-warning -unroll-count
-    -unroll-threshold -x86-asm-syntax
+    -max-devirt-iterations -pgo-analysis-map -sink-insts-to-avoid-spills -treat-scalable-fixed-error-as-warning
+    -unroll-count -unroll-threshold -x86-asm-syntax
 """
 """The options allowed after `-mllvm`, which reaches every internal option of LLVM, even those that write files."""
 

@@ -4,9 +4,10 @@ A folder with `model.json` (kind, size of the network, vocabulary, source of the
 `weights.npz` (the network's variables in their order). Both are untrusted when they are read.
 """
 
+import contextlib
 import dataclasses
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,20 +84,11 @@ class ThroughputModel:
         Raises:
           PolicyError: there is none, or it is damaged.
         """
-        path = folder / _DESCRIPTION
-        try:
-            description = convert(read_checked_json(path), Description)
-            _check(description)
-            path = folder / _WEIGHTS
+        description = read_description(folder)
+        with _reading(folder / _WEIGHTS) as path:
             arrays = load_arrays(path, _MAX_WEIGHT_BYTES)
             model = cls(description)
             model.set_weights(arrays)
-        except FileNotFoundError:
-            raise PolicyError(f"{path}: no such file; give the folder of a trained model, or {_REMEDY}") from None
-        except OSError as error:
-            raise PolicyError(f"{path}: cannot be read: {error.strerror}; {_REMEDY}") from None
-        except ValueError as error:
-            raise PolicyError(f"{path}: damaged: {error}; {_REMEDY}") from None
         return model
 
     def save(self, folder: Path, results: Mapping[str, Any]) -> None:
@@ -148,6 +140,31 @@ class ThroughputModel:
             annotations = annotation_inputs([blocks[row] for row in rows])
             result[rows] = self.predict_encoded(self.network.encode(instructions), annotations)
         return result
+
+
+def read_description(folder: Path) -> Description:
+    """Reads what `ThroughputModel.save` says of a model, without TensorFlow.
+
+    Raises:
+      PolicyError: there is none, or it is damaged.
+    """
+    with _reading(folder / _DESCRIPTION) as path:
+        description = convert(read_checked_json(path), Description)
+        _check(description)
+        return description
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[Path]:
+    """Raises PolicyError, which names the file, for what goes wrong in the block."""
+    try:
+        yield path
+    except FileNotFoundError:
+        raise PolicyError(f"{path}: no such file; give the folder of a trained model, or {_REMEDY}") from None
+    except OSError as error:
+        raise PolicyError(f"{path}: cannot be read: {error.strerror}; {_REMEDY}") from None
+    except ValueError as error:
+        raise PolicyError(f"{path}: damaged: {error}; {_REMEDY}") from None
 
 
 def network_of(kind: str) -> Any:

@@ -1,0 +1,167 @@
+"""Builds the programs of a corpus's projects in several variants, for `rank_cost_models`, and prints its arguments.
+
+    python -m benchmarks.build_variants --data_path=$CORPORA/train --output_dir=$BUILDS
+    python -m compiler_opt.tools.rank_cost_models --builds_dir=$BUILDS --benchmark=... --output_dir=$OUT
+
+Writes BUILDS/VARIANT/PROJECT/NAME. Variants differ in how the modules of the corpus are compiled: in how much is
+inlined (`inline-*`), or in how registers are allocated: by options of a stock clang (`regalloc-*`), and by the baseline
+policies of the problem regalloc_eviction (`evict-*`). A program's own file and the libraries are the same in all.
+Modules are compiled as their corpus says, with an address map of their blocks; fetch_corpus --optimization_level=O2
+makes a corpus for speed. Objects that are there already are kept. A variant in which a module cannot be compiled lacks
+the programs of its project.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from absl import flags
+
+from benchmarks.corpus_programs import ProgramSource, compile_objects, programs_of
+from compiler_opt.collect.rollout import RolloutSettings
+from compiler_opt.collect.workers import Job, WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
+from compiler_opt.cost_models.throughput.address_map import FLAGS
+from compiler_opt.errors import CompileError, ConfigError
+from compiler_opt.evaluation.evaluate import baselines
+from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.problems import problem as problems
+from compiler_opt.progress_bar import progress_bar
+from compiler_opt.tools import entry_point, shared_flags
+
+_DATA_PATH = shared_flags.required_path("data_path", "The corpus.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the builds: VARIANT/PROJECT/NAME.")
+_PROGRAM = flags.DEFINE_multi_string("program", [], "A program to build, such as h3_cells; may be repeated.")
+_VARIANT = flags.DEFINE_multi_string("variant", [], "A variant to build beside default; by default all.")
+_CLANG_PATH = shared_flags.clang_path()
+_NUM_WORKERS = shared_flags.num_workers()
+
+BASE = "default"
+OPTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        BASE: (),
+        "inline-never": ("-inline-threshold=-1000000",),
+        "inline-25": ("-inline-threshold=25",),
+        "inline-100": ("-inline-threshold=100",),
+        "inline-500": ("-inline-threshold=500",),
+        "inline-1000": ("-inline-threshold=1000",),
+        "regalloc-basic": ("-regalloc=basic",),
+        "regalloc-split-size": ("-split-spill-mode=size",),
+        "regalloc-csr": ("-regalloc-csr-first-time-cost=100000",),
+        "regalloc-uncoalesced": ("-join-liveintervals=false",),
+    }
+)
+"""LLVM's options by variant."""
+
+POLICIES = ("random", "first", "most_expensive")
+"""Baselines of `_PROBLEM`; the variant `evict-NAME` takes their evictions."""
+
+_PROBLEM = "regalloc_eviction"
+_PLACE, _OBJECTS = "place", "objects"
+_SETTINGS = RolloutSettings(timeout_s=300.0)
+
+
+@entry_point.command
+def entry() -> None:
+    known = [*OPTIONS, *(f"evict-{name}" for name in POLICIES)]
+    variants = [BASE, *(_VARIANT.value or known[1:])]
+    for variant in variants:
+        if variant not in known or variants.count(variant) > 1:
+            raise ConfigError(f"--variant={variant}: expected different ones of {', '.join(known[1:])}")
+    toolchain = probe(_CLANG_PATH.value)
+    corpus = Corpus.load(str(_DATA_PATH.value))
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    output: Path = _OUTPUT_DIR.value
+    check_folder_writable(output)
+    programs = _chosen(programs_of(corpus))
+    projects = list(dict.fromkeys(program.project for program in programs))
+    modules = {name: [module for module in corpus.modules if module.project == name] for name in projects}
+    failures: list[str] = []
+    with exclusive_directory(output, "--output_dir"):
+        total = len(variants) * sum(map(len, modules.values()))
+        with progress_bar(total=total, description="compiling", unit="module") as bar:
+            for variant in variants:
+                (output / variant / _PLACE).mkdir(parents=True, exist_ok=True)
+                for project in projects:
+                    folder = output / _OBJECTS / variant / project
+                    try:
+                        objects = _objects(variant, modules[project], toolchain, folder, bar.update)
+                        for program in programs:
+                            if program.project == project:
+                                path = output / variant / project / program.name
+                                path.parent.mkdir(exist_ok=True)
+                                program.link(objects, toolchain, path, ["-Wl,--build-id"])
+                    except CompileError as error:
+                        failures.append(f"left out {project} of {variant}: {error}")
+    for line in failures:
+        entry_point.warn(line)
+    for program in programs:
+        entry_point.echo(f"--benchmark={program.project}/{program.name} {_PLACE}")
+
+
+def _chosen(programs: Sequence[ProgramSource]) -> list[ProgramSource]:
+    names = [program.name for program in programs]
+    for name in _PROGRAM.value:
+        if name not in names:
+            raise ConfigError(f"--program={name}: expected one of {', '.join(names)}, of the corpus's projects")
+    return [program for program in programs if not _PROGRAM.value or program.name in _PROGRAM.value]
+
+
+def _objects(
+    variant: str, modules: Sequence[Module], toolchain: Toolchain, folder: Path, progress: Callable[[int], object]
+) -> list[Path]:
+    """The modules' objects in a variant; raises CompileError if one cannot be compiled."""
+    if variant in OPTIONS:
+        added = [word for option in OPTIONS[variant] for word in ("-mllvm", option)]
+        return compile_objects(modules, toolchain, folder, (*FLAGS, *added), progress)
+    return objects_under(variant.removeprefix("evict-"), modules, toolchain, folder, progress)
+
+
+def objects_under(
+    baseline: str,
+    modules: Sequence[Module],
+    toolchain: Toolchain,
+    folder: Path,
+    progress: Callable[[int], object] = lambda _: None,
+    num_workers: int | None = None,
+) -> list[Path]:
+    """Compiles modules, with an address map, under a baseline policy of evictions; keeps their objects by name.
+
+    Raises:
+      CompileError: one cannot be compiled.
+    """
+    problem = problems.load(_PROBLEM)
+    (policy,) = baselines(problem, [baseline])
+    paths = {module.name: folder / module.name.replace("/", "+") for module in modules}
+    jobs = [
+        Job(_with_address_map(module), policy, settings=_SETTINGS, keep_object=_unfinished(paths[module.name]))
+        for module in modules
+        if not paths[module.name].exists()
+    ]
+    progress(len(modules) - len(jobs))
+    with WorkerPool(toolchain, problem, entry_point.num_workers(num_workers)) as pool:
+        for job, rollout in pool.rollouts(jobs):
+            if rollout.failure is not None:
+                raise CompileError(rollout.failure)
+            path = paths[job.module.name]
+            _unfinished(path).replace(path)
+            progress(1)
+    return list(paths.values())
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f"{path.name}.unfinished")
+
+
+def _with_address_map(module: Module) -> Module:
+    config = module.problem_config
+    return dataclasses.replace(
+        module, problem_config=dataclasses.replace(config, flags_to_add=(*config.flags_to_add, *FLAGS))
+    )
+
+
+if __name__ == "__main__":
+    entry()

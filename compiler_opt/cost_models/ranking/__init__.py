@@ -1,0 +1,1 @@
+"""Whether cost models rank builds of a program as measurements do."""

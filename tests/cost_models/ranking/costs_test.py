@@ -1,0 +1,94 @@
+"""Costs of blocks from their machine code, and sums over builds."""
+
+import numpy as np
+import pytest
+
+from compiler_opt.cost_models.ranking import costs
+from compiler_opt.cost_models.ranking.builds import Build
+from compiler_opt.cost_models.ranking.costs import CARRIED, MEASURED, OWN, Model, Pricer, models, regalloc_cost
+from compiler_opt.cost_models.throughput.blocks import Block
+from compiler_opt.cost_models.throughput.instructions import Decoder
+from tests.cost_models.ranking.samples import block, build
+
+LOAD_AND_RETURN = bytes.fromhex("8b07c3")
+
+
+@pytest.mark.parametrize(
+    ("code", "assembly", "cost"),
+    [
+        ("4889c8", "mov rax, rcx", 0.2),
+        ("0f28c1", "movaps xmm0, xmm1", 0.2),
+        ("31c0", "xor eax, eax", 0.2),
+        ("31c8", "xor eax, ecx", 0),
+        ("660fefc0", "pxor xmm0, xmm0", 0.2),
+        ("660f76c0", "pcmpeqd xmm0, xmm0", 0.2),
+        ("660f76c1", "pcmpeqd xmm0, xmm1", 0),
+        ("b801000000", "mov eax, 1", 0.2),
+        ("48b80102030405060708", "movabs rax, 0x807060504030201", 1),
+        ("488d0500000000", "lea rax, [rip]", 1),
+        ("488d442408", "lea rax, [rsp + 8]", 1),
+        ("488d0411", "lea rax, [rcx + rdx]", 0),
+        ("8b442408", "mov eax, [rsp + 8]", 4),
+        ("03442408", "add eax, [rsp + 8]", 4),
+        ("89442408", "mov [rsp + 8], eax", 1),
+        ("c744240801000000", "mov [rsp + 8], 1", 1),
+        ("01442408", "add [rsp + 8], eax", 5),
+        ("50", "push rax", 0),
+        ("e800000000", "call", 0),
+        ("0f1f4000", "nop [rax]", 0),
+        ("01c8", "add eax, ecx", 0),
+    ],
+)
+def test_weights_of_the_regalloc_score(code: str, assembly: str, cost: float) -> None:
+    decoded = Decoder().decode(2 * bytes.fromhex(code))
+    assert decoded is not None and len(decoded) == 2
+    assert regalloc_cost(decoded) == pytest.approx(2 * cost), assembly
+
+
+def priced(base: Build, other: Build, predict: costs.Predict | None = None) -> dict[str, float]:
+    cycles = {b"\x90": 0.25, LOAD_AND_RETURN: 2.0}
+    found = Pricer(Decoder(), cycles, predict).price(base, other)
+    assert list(found.by_model) == models(learned=predict is not None)
+    return {str(model): cost for model, cost in found.by_model.items()}
+
+
+def test_sums_over_blocks() -> None:
+    base = build([block("f", 0, 10), block("f", 1, 30, 2, misses=0.5, code=LOAD_AND_RETURN)])
+    found = priced(base, base)
+    assert found["instructions (measured)"] == 1000
+    for counts in (OWN, CARRIED):
+        assert found[f"instructions ({counts})"] == 10 * 1 + 30 * 2
+        assert found[f"RegAllocScore ({counts})"] == 30 * 4
+        assert found[f"llvm-mca ({counts})"] == 10 * 0.25 + 30 * 2
+        assert found[f"llvm-mca + penalties ({counts})"] == 10 * 0.25 + 30 * (2 + 0.5 * 10)
+
+
+def test_misses_of_blocks_without_a_counterpart_stay() -> None:
+    base = build([block("f", 0, 10, misses=1), block("g", 0, 20, misses=2)])
+    other = build([block("f", 0, 10), block("new", 0, 5, misses=9)])
+    # Both nops cost 0.25; `f` has its misses, those of `g` stay, and those of `new` are not known.
+    assert priced(base, other)["llvm-mca + penalties (own)"] == 15 * 0.25 + 10 * 10 + 20 * 20
+
+
+def test_a_network_sees_annotations_of_the_base_or_none() -> None:
+    seen: list[Block] = []
+
+    def predict(blocks: list[Block]) -> np.ndarray:
+        seen.extend(blocks)
+        return np.array([each.annotations[1] if np.isfinite(each.annotations[1]) else 100.0 for each in blocks])
+
+    base = build([block("f", 0, 10, misses=0.5), block("f", 1, 20, 2, misses=3), block("g", 0, 0)])
+    found = priced(base, base, predict)  # type: ignore[arg-type]
+    assert found["learned (own)"] == (10 + 20) * 100
+    assert found["learned + runtime (own)"] == 10 * 0.5 + 20 * 3
+    # Each once: hidden, and with two kinds of annotations; `g` does not run.
+    assert len(seen) == 3
+
+
+def test_blocks_without_a_cost_cost_nothing_anywhere() -> None:
+    refused = b"\x90\x90\x90"
+    base = build([block("f", 0, 10), block("f", 1, 30, 3, code=refused), block("f", 2, 7, code=b"")])
+    found = Pricer(Decoder(), {b"\x90": 0.25}).price(base, base)
+    assert found.by_model[Model("instructions", OWN)] == 10
+    assert found.instructions_priced == 10 / 1000
+    assert found.by_model[Model("cycle estimate", MEASURED)] == 1000
