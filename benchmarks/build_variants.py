@@ -11,7 +11,6 @@ makes a corpus for speed. Objects that are there already are kept. A variant in 
 the programs of its project.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -137,7 +136,7 @@ def objects_under(
     (policy,) = baselines(problem, [baseline])
     paths = {module.name: folder / module.name.replace("/", "+") for module in modules}
     jobs = [
-        Job(_with_address_map(module), policy, settings=_SETTINGS, keep_object=_unfinished(paths[module.name]))
+        Job(module.with_flags(*FLAGS), policy, settings=_SETTINGS, keep_object=_unfinished(paths[module.name]))
         for module in modules
         if not paths[module.name].exists()
     ]
@@ -154,13 +153,6 @@ def objects_under(
 
 def _unfinished(path: Path) -> Path:
     return path.with_name(f"{path.name}.unfinished")
-
-
-def _with_address_map(module: Module) -> Module:
-    config = module.problem_config
-    return dataclasses.replace(
-        module, problem_config=dataclasses.replace(config, flags_to_add=(*config.flags_to_add, *FLAGS))
-    )
 
 
 if __name__ == "__main__":

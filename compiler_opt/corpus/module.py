@@ -76,6 +76,12 @@ class Module:
             options = to_cc1(clang, options, has_index=has_index, trusted=self.trusted)
         return self.problem_config.apply(options)
 
+    def with_flags(self, *added: str) -> "Module":
+        """The module with further cc1 options, which must be on the corpus's allow-list."""
+        config = self.problem_config
+        config = dataclasses.replace(config, flags_to_add=(*config.flags_to_add, *added))
+        return dataclasses.replace(self, problem_config=config)
+
     def recorded_options(self) -> tuple[str, ...]:
         """The cc1 options that the build used; those of clang's driver if the corpus's `command_override` has such.
 

@@ -21,7 +21,7 @@ from compiler_opt.measure.attribution import Attribution, Metric
 from compiler_opt.measure.callgrind import Profile
 from compiler_opt.policies.decisions import Decisions, Site, provenance
 from compiler_opt.problems.problem import AnyProblem
-from compiler_opt.search.builds import Compiled
+from compiler_opt.search.builds import Compiled, build_of, comdat_groups
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.confirmation import needed_decisions
 from compiler_opt.search.found import Found, Progress
@@ -33,6 +33,9 @@ HOT_SHARE = 0.99
 """Functions are hot that have this share of the cost together, the most costly first."""
 _CALL_COST = 10.0
 """What a call may save by being inlined, at least: call, return, arguments and saved registers."""
+
+_START_THRESHOLDS = (500, 2000)
+"""Of the inliner; its own is 225 at -O2."""
 
 Run = Callable[[Mapping[int, Path]], Profile]
 """Links a program with other objects for some of its modules, and measures it; raises BenchmarkError if it is wrong."""
@@ -166,6 +169,18 @@ class MeasuredCompiler:
                 call_bytes[caller.symbol, callee.symbol] += round(calls.number * _CALL_COST * self._bytes_per_unit)
         return Hotness(frozenset(hot), call_bytes)
 
+    def hot_decisions(self, compiled: Mapping[int, Compiled]) -> dict[int, dict[Site, int]]:
+        """The decisions of builds in functions that are hot or were inlined into hot ones, by module."""
+        hot = self.hotness().functions or frozenset()
+        groups = comdat_groups(compiled.values())
+        found: dict[int, dict[Site, int]] = {}
+        for module, each in compiled.items():
+            build = build_of(each, module, groups)
+            callers = {name for name, _ in build.calls if not hot.isdisjoint(build.holders(name))}
+            decided = zip(each.sites, each.advice, strict=True)
+            found[module] = {site: advice for site, advice in decided if site.caller in callers}
+        return found
+
     def _unchanged(self, compiled: Mapping[int, Compiled | str]) -> frozenset[str]:
         """Functions that the linker takes from a module that was not compiled, or that have the size of the base."""
         changed: set[str] = set()
@@ -194,6 +209,24 @@ class MeasuredCompiler:
             if signature is not None:
                 comdats[signature] += extra
         return dataclasses.replace(sizes, functions=functions, comdats=comdats, text_bytes=total)
+
+
+class GenerousStart:
+    """Where the program is hot, decides as LLVM's heuristic would with a higher threshold; a `Compiler`.
+
+    Hardly any of its calls pays alone: a callee gets cheaper when what it calls is inlined as well, and constants reach
+    it. Elsewhere code would only grow.
+    """
+
+    def __init__(self, measured: MeasuredCompiler, generous: PoolCompiler):
+        """`generous` compiles the same modules, with the other threshold."""
+        self._measured, self._generous = measured, generous
+
+    def compile(self, requests: Mapping[int, Mapping[Site, int]]) -> dict[int, Compiled | str]:
+        """See `Compiler`; modules that need too long with this threshold have failed."""
+        found = self._generous.compile(requests)
+        compiled = {module: each for module, each in found.items() if isinstance(each, Compiled)}
+        return {**found, **self._measured.compile(self._measured.hot_decisions(compiled))}
 
 
 def search_measured(
@@ -234,13 +267,20 @@ def search_measured(
       ToolchainError: the compiler cannot load the plugin.
     """
     about = provenance(problem.name, toolchain.version, None)
-    compiler = MeasuredCompiler(PoolCompiler(pool, modules, DefaultPolicy(problem)), run, cost, scratch)
+    default = DefaultPolicy(problem)
+    compiler = MeasuredCompiler(PoolCompiler(pool, modules, default), run, cost, scratch)
+    starts = [
+        GenerousStart(compiler, PoolCompiler(pool, generous, default))
+        for threshold in _START_THRESHOLDS
+        for generous in [[each.with_flags("-mllvm", f"-inline-threshold={threshold}") for each in modules]]
+    ]
     found = resumable_search(
         compiler,
         len(modules),
         settings,
         folder,
         {**identity_of(modules, settings, about), **identity},
+        other_starts=starts,
         hotness=compiler.hotness,
         on_progress=on_progress,
     )

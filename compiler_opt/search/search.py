@@ -194,7 +194,9 @@ class Search:
         self._program = self._base.copy()
         self._limits = {m: self._limits.get(m, self._settings.max_moves) for m in base}
         starts = [self._build(without)]
-        for compiler in self._other_starts:
+        # Where costs are measured, nothing is compared with the other starts later, and they are dear.
+        is_needed = self._resumed is None or self._hotness is None
+        for compiler in self._other_starts if is_needed else ():
             starts.append(self._build(self._compile({m: {} for m in base}, compiler)))
             self._others.append(Program(starts[-1].values()))
         if self._resumed is not None:

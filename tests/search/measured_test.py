@@ -1,0 +1,110 @@
+"""Searches by measured cost: real builds of a program of two modules, under callgrind."""
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.collect.rollout import DefaultPolicy
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.llvm.object_file import ObjectSizes
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.measure.benchmark import Benchmark
+from compiler_opt.measure.callgrind import Profile
+from compiler_opt.problems import problem as problems
+from compiler_opt.search.builds import Compiled
+from compiler_opt.search.compiling import PoolCompiler
+from compiler_opt.search.measured import Cost, GenerousStart, MeasuredCompiler
+from tests.small_corpus import make_corpus
+
+STEPS = "  x = (x * 31u) ^ (x >> 5) ^ (x << 3);\n"
+WORK = f"""
+static unsigned inner(unsigned x) {{
+{STEPS * 17}  return x;
+}}
+__attribute__((noinline)) unsigned again(unsigned x) {{ return inner(x) + inner(x + 1); }}
+unsigned often(unsigned x) {{
+{STEPS * 17}  return inner(x) + inner(x * 3);
+}}
+unsigned once(unsigned x) {{
+{STEPS * 17}  return x;
+}}
+__attribute__((noinline)) unsigned work(unsigned n) {{
+  unsigned sum = 0;
+  for (unsigned i = 0; i < n; i++) sum += often(i);
+  return sum;
+}}
+__attribute__((noinline)) unsigned rarely(unsigned n) {{ return once(n) + once(n + 1) + often(n) + again(n); }}
+"""
+MAIN = """
+int printf(const char *, ...);
+unsigned work(unsigned n);
+unsigned rarely(unsigned n);
+int main(void) { printf("%u %u\\n", work(3000), rarely(3)); }
+"""
+
+
+class Program:
+    """Links the program's objects, and measures it."""
+
+    def __init__(self, folder: Path, toolchain: Toolchain):
+        self._folder, self._toolchain = folder, toolchain
+        self._benchmark = Benchmark.of(["./bench"])
+        self._objects: dict[int, bytes] = {}
+
+    def run(self, objects: Mapping[int, Path]) -> Profile:
+        contents = {module: path.read_bytes() for module, path in objects.items()}
+        self._objects = self._objects or contents
+        paths = []
+        for module, content in sorted({**self._objects, **contents}.items()):
+            paths.append(self._folder / f"linked-{module}.o")
+            paths[-1].write_bytes(content)
+        subprocess.run([self._toolchain.clang, *paths, "-o", self._folder / "bench"], check=True)
+        return self._benchmark.measure(self._folder, self._benchmark.reference(self._folder))
+
+
+@pytest.fixture(name="corpus")
+def corpus_fixture(tmp_path: Path, toolchain: Toolchain) -> Corpus:
+    (tmp_path / "corpus").mkdir()
+    return make_corpus(tmp_path / "corpus", str(toolchain.clang), {"p/main.c": MAIN, "p/work.c": WORK}, "O2")
+
+
+@pytest.fixture(name="pool")
+def pool_fixture(toolchain: Toolchain) -> Iterator[WorkerPool[ObjectSizes]]:
+    with WorkerPool(toolchain, problems.load("inlining"), 1) as pool:
+        yield pool
+
+
+def own(file: str) -> bool:
+    return file.endswith("/bench")
+
+
+def test_a_generous_start_decides_otherwise_only_where_it_is_hot(
+    tmp_path: Path, toolchain: Toolchain, corpus: Corpus, pool: WorkerPool[ObjectSizes]
+) -> None:
+    """`often` is too large for LLVM's threshold. It runs in `work`, which is hot; `rarely` calls it, too."""
+    policy = DefaultPolicy(problems.load("inlining"))
+    cost = Cost(lambda counts: counts.instructions, 1000.0, own)
+    program = Program(tmp_path, toolchain)
+    compiler = MeasuredCompiler(PoolCompiler(pool, corpus.modules, policy), program.run, cost, tmp_path)
+    base = compiler.compile({0: {}, 1: {}})[1]
+    assert isinstance(base, Compiled)
+    flags = ("-mllvm", "-inline-threshold=5000")
+    generous = PoolCompiler(pool, [module.with_flags(*flags) for module in corpus.modules], policy)
+    started = GenerousStart(compiler, generous).compile({0: {}, 1: {}})[1]
+    assert isinstance(started, Compiled)
+
+    def inlined(compiled: Compiled, caller: str) -> set[str]:
+        sites = zip(compiled.sites, compiled.inlined, strict=True)
+        return {site.callee for site, done in sites if site.caller == caller and done}
+
+    assert [inlined(base, caller) for caller in ("work", "often", "rarely", "again")] == [set(), set(), set(), set()]
+    assert (inlined(started, "work"), inlined(started, "often")) == ({"often"}, {"inner"})
+    assert inlined(started, "rarely") == inlined(started, "again") == set()
+    # `work` has more code; but it makes no calls, which had cost more than that, priced in bytes.
+    before, after = base.sizes.functions, started.sizes.functions
+    assert after["work"] < 0 < before["work"]
+    assert all(after[name] == before[name] for name in ("again", "once", "inner"))
+    assert compiler.measurements == 2
