@@ -4,6 +4,7 @@
     cycle estimate, measured       callgrind's, of that run
     MODEL, own                     the sum over blocks of count x cost, with the build's own counts
     MODEL, carried                 the same, with the counts of a run of the base build, see `carrying`
+    MODEL, estimated               the same, with the compiler's frequencies and one call of each function
 
 Costs of a block, which do not depend on what runs before it:
 
@@ -28,7 +29,7 @@ from compiler_opt.cost_models.ranking.carrying import Carried, carry
 from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS, UNKNOWN, Block
 from compiler_opt.cost_models.throughput.instructions import Decoder, Instruction
 
-MEASURED, OWN, CARRIED = "measured", "own", "carried"
+MEASURED, OWN, CARRIED, ESTIMATED = "measured", "own", "carried", "estimated"
 """Sources of counts."""
 
 INSTRUCTIONS, CYCLE_ESTIMATE, REGALLOC_SCORE = "instructions", "cycle estimate", "RegAllocScore"
@@ -66,7 +67,10 @@ def models(*, learned: bool) -> list[Model]:
     """All of them, in order; the learned ones only if there is a network."""
     names = [INSTRUCTIONS, REGALLOC_SCORE, MCA, MCA_PENALTIES, *([LEARNED, LEARNED_RUNTIME] if learned else [])]
     references = [Model(INSTRUCTIONS, MEASURED), Model(CYCLE_ESTIMATE, MEASURED)]
-    return [*references, *(Model(name, counts) for counts in (OWN, CARRIED) for name in names)]
+    measured = [Model(name, counts) for counts in (OWN, CARRIED) for name in names]
+    # Without a run, nothing is known about misses.
+    estimated = [Model(name, ESTIMATED) for name in names if name not in (MCA_PENALTIES, LEARNED_RUNTIME)]
+    return [*references, *measured, *estimated]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,10 +109,11 @@ class Pricer:
         per_execution, elsewhere = penalties(base, carried)
         costs[MCA_PENALTIES] = cycles + per_execution
         if self._predict is not None:
+            costs[LEARNED] = self._learned(build, np.full(carried.annotations.shape, np.nan), sizes > 0)
             runs = (sizes > 0) & ((build.counts > 0) | (carried.counts > 0))
-            costs[LEARNED] = self._learned(build, np.full(carried.annotations.shape, np.nan), runs)
             costs[LEARNED_RUNTIME] = self._learned(build, carried.annotations, runs)
-        counts = {OWN: build.counts, CARRIED: carried.counts}
+        frequencies = np.array([block.frequency for block in build.blocks], np.float64)
+        counts = {OWN: build.counts, CARRIED: carried.counts, ESTIMATED: frequencies}
         by_model = {
             Model(INSTRUCTIONS, MEASURED): float(build.total.instructions),
             Model(CYCLE_ESTIMATE, MEASURED): float(build.total.cycles),

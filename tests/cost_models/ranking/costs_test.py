@@ -61,6 +61,11 @@ def test_sums_over_blocks() -> None:
         assert found[f"RegAllocScore ({counts})"] == 30 * 4
         assert found[f"llvm-mca ({counts})"] == 10 * 0.25 + 30 * 2
         assert found[f"llvm-mca + penalties ({counts})"] == 10 * 0.25 + 30 * (2 + 0.5 * 10)
+    # One call of `f`, with the compiler's frequencies 1 and 2.
+    assert found["instructions (estimated)"] == 1 * 1 + 2 * 2
+    assert found["RegAllocScore (estimated)"] == 2 * 4
+    assert found["llvm-mca (estimated)"] == 1 * 0.25 + 2 * 2
+    assert "llvm-mca + penalties (estimated)" not in found
 
 
 def test_misses_of_blocks_without_a_counterpart_stay() -> None:
