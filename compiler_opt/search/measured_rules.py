@@ -106,7 +106,7 @@ class RuleSearch:
       best: costs with `rules`, measured.
       choices: costs by how the rules are chosen (see `ONE_RULE` and the following), some of them sums.
       rules_tried: in all functions at once.
-      measurements: runs, those of earlier calls included.
+      measurements: runs that this is the result of, those of an earlier call that it continues included.
       failures: why runs have no costs, one line each.
       hot_functions: with rules of their own.
       hot_modules: that were compiled with rules.
@@ -156,11 +156,11 @@ class MirroredSearch:
         self.best: np.ndarray | None = None
         self._start, self._scale, self._step, self._metric = rule.start(), rule.scale(), step, metric
 
-    def score(self, measurement: Measurement) -> float:
-        """The metric of the functions; infinity if they were not measured."""
+    def score(self, measurement: Measurement) -> tuple[float, float]:
+        """The metric of the functions, and their instructions, which break ties; infinity if they were not measured."""
         if isinstance(measurement, str) or any(name not in measurement.functions for name in self.functions):
-            return math.inf
-        return float(sum(self._metric(measurement.functions[name]) for name in self.functions))
+            return math.inf, math.inf
+        return _score([measurement.functions[name] for name in self.functions], self._metric)
 
     def candidates(self, rng: np.random.Generator) -> np.ndarray:
         """Two rules, `[2, P]`."""
@@ -193,8 +193,7 @@ class MeasuredRules:
     """Measures a program under rules by function, and remembers what it has measured, in a file.
 
     Attributes:
-      measurements: distinct ones so far.
-      failures: why runs have no costs.
+      used: what this object has returned, by rules.
     """
 
     def __init__(
@@ -218,17 +217,10 @@ class MeasuredRules:
         self.rule: Rule = problem.rule
         self._default: Policy = problem.default_policy
         self._modules, self._pool, self._run, self._is_own, self._scratch = modules, pool, run, is_own, scratch
+        self.used: dict[str, Measurement] = {}
         self._path = folder / STATE_FILE
         state = read_state(self._path, _State, identity)
         self._state = _State(1, dict(identity), {}) if state is None else state
-
-    @property
-    def measurements(self) -> int:
-        return len(self._state.measurements)
-
-    @property
-    def failures(self) -> list[str]:
-        return [each for each in self._state.measurements.values() if isinstance(each, str)]
 
     @functools.cached_property
     def plain(self) -> Costs:
@@ -238,7 +230,7 @@ class MeasuredRules:
           BenchmarkError: the program is wrong.
           CompileError: a module does not compile.
         """
-        known = self._state.measurements.get("")
+        known = self._known("")
         if isinstance(known, Costs):
             return known
         profile = self._run(self._plain_objects)
@@ -259,7 +251,7 @@ class MeasuredRules:
         if not rules:
             return plain
         key = hashlib.sha256(json.dumps({name: rules[name].tolist() for name in sorted(rules)}).encode()).hexdigest()
-        known = self._state.measurements.get(key)
+        known = self._known(key)
         if known is not None:
             return known
         objects = dict(self._plain_objects)
@@ -343,8 +335,13 @@ class MeasuredRules:
             found[numbers[job.module.name]] = None if rollout.failure is not None else job.keep_object
         return found
 
+    def _known(self, key: str) -> Measurement | None:
+        if key in self._state.measurements:
+            self.used[key] = self._state.measurements[key]
+        return self.used.get(key)
+
     def _remember(self, key: str, measurement: _Either) -> _Either:
-        self._state.measurements[key] = measurement
+        self._state.measurements[key] = self.used[key] = measurement
         write_checked_json(self._path, dataclasses.asdict(self._state))
         return measurement
 
@@ -377,7 +374,7 @@ def search_rules(
       modules: of the program, in link order.
       pool: workers for a problem of register allocation that has a rule.
       run: measures the program with an object for each module.
-      metric: what is to be made less.
+      metric: what is to be made less; of two rules with the same, the one with fewer instructions is better.
       is_own: whether an object file, by its path in a profile, is the program, and not a library.
       settings: how to search.
       folder: where measurements are kept, from which a search that was interrupted continues.
@@ -400,7 +397,7 @@ def search_rules(
         return MirroredSearch(functions, plain, measured.rule, metric, settings.step)
 
     def report(searches: Iterable[MirroredSearch]) -> None:
-        saved = sum(each.score(plain) - each.score(each.costs) for each in searches)
+        saved = sum(each.score(plain)[0] - each.score(each.costs)[0] for each in searches)
         on_measured(-saved / max(1, metric(plain.own)))
 
     in_module: dict[int, list[str]] = {}
@@ -439,7 +436,7 @@ def search_rules(
         if isinstance(measurement, str):
             continue
         choices[name] = measurement
-        if metric(measurement.own) < metric(best.own):
+        if _score([measurement.own], metric) < _score([best.own], metric):
             rules, best = chosen, measurement
     return RuleSearch(
         rules={function: measured.rule.named(values) for function, values in rules.items()},
@@ -447,11 +444,15 @@ def search_rules(
         best=best,
         choices={**choices, **sums},
         rules_tried=2 * num_shared,
-        measurements=measured.measurements,
-        failures=measured.failures,
+        measurements=len(measured.used),
+        failures=[each for each in measured.used.values() if isinstance(each, str)],
         hot_functions=len(hot),
         hot_modules=len(in_module),
     )
+
+
+def _score(counts: Sequence[Counts], metric: Metric) -> tuple[int, int]:
+    return sum(map(metric, counts)), sum(each.instructions for each in counts)
 
 
 def _sum(plain: Costs, searches: Iterable[MirroredSearch]) -> Costs:

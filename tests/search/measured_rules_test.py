@@ -273,6 +273,16 @@ def test_impossible_settings_are_refused(settings: dict[str, float], message: st
         RuleSearchSettings(**settings)  # type: ignore[arg-type]
 
 
+def test_instructions_break_ties() -> None:
+    plain, fewer, more = (
+        Costs(each, each, {"f": each}) for each in (Counts(reads=9, instructions=number) for number in (50, 49, 51))
+    )
+    search = MirroredSearch(["f"], plain, EvictionRule(), _accesses)
+    assert not search.offer(EvictionRule().start(), more)
+    assert search.offer(EvictionRule().start(), fewer)
+    assert search.costs is fewer
+
+
 def _costs(**reads: int) -> Costs:
     total = Counts(reads=sum(reads.values()))
     return Costs(total + Counts(reads=100), total, {name: Counts(reads=each) for name, each in reads.items()})
