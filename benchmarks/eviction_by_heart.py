@@ -126,7 +126,7 @@ def search_program(
         nonlocal reference
         program.link([objects[module] for module in sorted(objects)], toolchain, path)
         if reference is None:
-            # The first program that is run is the plain one, unless it was measured before.
+            # The first program is the plain one.
             _make_empty(place)
             reference = benchmark.reference(folder)
         _make_empty(place)

@@ -17,12 +17,13 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
 
+from compiler_opt.checked_values import NonNegativeInt
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import BenchmarkError, CompileError, ConfigError, ResourceError
@@ -220,7 +221,7 @@ class MeasuredRules:
         self.used: dict[str, Measurement] = {}
         self._path = folder / STATE_FILE
         state = read_state(self._path, _State, identity)
-        self._state = _State(1, dict(identity), {}) if state is None else state
+        self._state = _State(1, dict(identity), {}, {}) if state is None else state
 
     @functools.cached_property
     def plain(self) -> Costs:
@@ -234,13 +235,14 @@ class MeasuredRules:
         if isinstance(known, Costs):
             return known
         profile = self._run(self._plain_objects)
-        hot = self._hot(profile)
-        return self._remember("", self._costs(profile, hot))
+        defining = self._defining_modules()
+        self._state.homes = {function: sorted(defining[function]) for function in self._hot(profile, defining)}
+        return self._remember("", self._costs(profile, self._state.homes))
 
-    @functools.cached_property
-    def home(self) -> dict[str, int]:
-        """The first module that defines each hot function."""
-        return {function: min(self._homes[function]) for function in self.plain.functions}
+    @property
+    def homes(self) -> Mapping[str, Sequence[int]]:
+        """The modules that define each hot function; of a COMDAT function the first, whose copy a linker keeps."""
+        return self._state.homes
 
     def measure(self, rules: Rules) -> Measurement:
         """Under rules; if there are no costs, the reason: the program does not run as it should.
@@ -261,7 +263,7 @@ class MeasuredRules:
                 failed.add(module)
             else:
                 objects[module] = path
-        compiled = [name for name in plain.functions if not (name in rules and failed & self._homes[name])]
+        compiled = [name for name in plain.functions if not (name in rules and failed.intersection(self.homes[name]))]
         try:
             return self._remember(key, self._costs(self._run(objects), compiled))
         except BenchmarkError as error:
@@ -273,20 +275,22 @@ class MeasuredRules:
         for module, path in found.items():
             if path is None:
                 raise CompileError(f"{self._modules[module].name}: cannot be compiled as its corpus says")
-        return {module: path for module, path in sorted(found.items()) if path is not None}
+        objects = {module: path for module, path in sorted(found.items()) if path is not None}
+        if self._known("") is not None:
+            # Also in a search that continues, the program that runs first is the one that the others must agree with.
+            self._run(objects)
+        return objects
 
-    @functools.cached_property
-    def _homes(self) -> dict[str, set[int]]:
-        """The modules that define each function; of a COMDAT function the first, whose copy a linker keeps."""
-        homes: dict[str, set[int]] = {}
+    def _defining_modules(self) -> dict[str, set[int]]:
+        defining: dict[str, set[int]] = {}
         for module, path in self._plain_objects.items():
             sizes = read_object_sizes(path)
             for name in sizes.functions:
-                if name not in sizes.function_comdats or name not in homes:
-                    homes.setdefault(name, set()).add(module)
-        return homes
+                if name not in sizes.function_comdats or name not in defining:
+                    defining.setdefault(name, set()).add(module)
+        return defining
 
-    def _hot(self, profile: Profile) -> list[str]:
+    def _hot(self, profile: Profile, defined: Container[str]) -> list[str]:
         own = {f.symbol: counts.instructions for f, counts in profile.functions.items() if self._is_own(f.object)}
         left = _HOT_SHARE * sum(own.values())
         hot = []
@@ -295,7 +299,7 @@ class MeasuredRules:
                 break
             left -= own[symbol]
             # The others are code that is linked with the modules.
-            if symbol in self._homes:
+            if symbol in defined:
                 hot.append(symbol)
         if not hot:
             raise BenchmarkError(
@@ -316,7 +320,7 @@ class MeasuredRules:
     def _compiled(self, rules: Rules) -> dict[int, Path | None]:
         by_module: dict[int, dict[str, np.ndarray]] = {}
         for function, values in rules.items():
-            for module in self._homes[function]:
+            for module in self.homes[function]:
                 by_module.setdefault(module, {})[function] = values
         policies = {m: RulesByFunction(self.rule, values, self._default) for m, values in by_module.items()}
         return self._compile(policies, "changed")
@@ -352,6 +356,7 @@ class _State:
 
     format: Literal[1]
     identity: dict[str, str]
+    homes: dict[str, list[NonNegativeInt]]
     measurements: dict[str, Measurement]
 
 
@@ -373,7 +378,7 @@ def search_rules(
     Args:
       modules: of the program, in link order.
       pool: workers for a problem of register allocation that has a rule.
-      run: measures the program with an object for each module.
+      run: measures the program with an object for each module; the first time as the compiler makes it.
       metric: what is to be made less; of two rules with the same, the one with fewer instructions is better.
       is_own: whether an object file, by its path in a profile, is the program, and not a library.
       settings: how to search.
@@ -402,7 +407,7 @@ def search_rules(
 
     in_module: dict[int, list[str]] = {}
     for function in hot:
-        in_module.setdefault(measured.home[function], []).append(function)
+        in_module.setdefault(measured.homes[function][0], []).append(function)
     everywhere = search(hot)
     module_searches = [search(functions) for functions in in_module.values()]
     function_searches = {function: search([function]) for function in hot}
