@@ -176,10 +176,11 @@ def describe(found: RuleSearch) -> list[str]:
     head = ["rules", *(f"own {column}" for column in columns), *columns]
     counts = [f"{metric(counts):,}" for counts in (plain.own, plain.total) for metric in METRICS.values()]
     lines = Table(head, [["plain", *counts], *rows]).lines()
-    lines.append(
-        f"{found.hot_functions} hot functions in {found.hot_modules} modules, {found.rules_tried} rules in all; "
-        f"{found.measurements} measurements, {len(found.failures)} failed; {len(found.rules)} functions have rules"
-    )
+    lines += [
+        f"{found.hot_functions} hot functions in {found.hot_modules} modules; rules change what "
+        f"{found.changed_functions} of them do, and {len(found.rules)} have one",
+        f"{found.rules_tried} rules in all functions; {found.measurements} measurements, {len(found.failures)} failed",
+    ]
     return lines + [f"failed: {reason}" for reason in found.failures[:3]]
 
 

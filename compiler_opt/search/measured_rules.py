@@ -109,7 +109,8 @@ class RuleSearch:
       rules_tried: in all functions at once.
       measurements: runs that this is the result of, those of an earlier call that it continues included.
       failures: why runs have no costs, one line each.
-      hot_functions: with rules of their own.
+      hot_functions: in which rules were tried.
+      changed_functions: those of them in which a rule changed the instructions, loads or stores.
       hot_modules: that were compiled with rules.
     """
 
@@ -121,6 +122,7 @@ class RuleSearch:
     measurements: int
     failures: Sequence[str]
     hot_functions: int
+    changed_functions: int
     hot_modules: int
 
 
@@ -452,12 +454,24 @@ def search_rules(
         measurements=len(measured.used),
         failures=[each for each in measured.used.values() if isinstance(each, str)],
         hot_functions=len(hot),
+        changed_functions=sum(_changes(function, plain, measured.used.values()) for function in hot),
         hot_modules=len(in_module),
     )
 
 
 def _score(counts: Sequence[Counts], metric: Metric) -> tuple[int, int]:
     return sum(map(metric, counts)), sum(each.instructions for each in counts)
+
+
+def _changes(function: str, plain: Costs, measurements: Iterable[Measurement]) -> bool:
+    def work(counts: Counts) -> tuple[int, int, int]:
+        return counts.instructions, counts.reads, counts.writes
+
+    return any(
+        work(each.functions.get(function, plain.functions[function])) != work(plain.functions[function])
+        for each in measurements
+        if isinstance(each, Costs)
+    )
 
 
 def _sum(plain: Costs, searches: Iterable[MirroredSearch]) -> Costs:

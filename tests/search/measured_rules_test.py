@@ -165,6 +165,13 @@ def test_the_choice_for_each_module_is_the_best_of_the_runs(found: RuleSearch, s
     assert sum(chosen.functions[name].accesses for name in FUNCTIONS) == expected
 
 
+def test_it_counts_the_functions_that_rules_change(found: RuleSearch, setting: _Setting) -> None:
+    runs = [run["functions"] for run in _measurements(setting.folder / "search")]
+    events = ("instructions", "reads", "writes")
+    seen = {name: {tuple(run[name][event] for event in events) for run in runs} for name in FUNCTIONS}
+    assert found.changed_functions == sum(len(each) > 1 for each in seen.values())
+
+
 def test_it_keeps_to_its_measurements(found: RuleSearch) -> None:
     # The plain run, two pairs with one rule, two with one for each function, and two choices put together.
     assert SETTINGS.pairs == (2, 2)
