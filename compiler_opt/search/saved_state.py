@@ -4,7 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -60,20 +60,9 @@ class SavedState:
         Raises:
           ConfigError: it is damaged, or belongs to another search.
         """
-        remedy = "remove the file to start over, or give another folder"
-        try:
-            file = convert(read_checked_json(path, _MAX_BYTES), _File)
-        except FileNotFoundError:
+        file = read_state(path, _File, identity)
+        if file is None:
             return None
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
-        except ValueError as error:
-            raise ConfigError(f"{path}: not the state of a search ({one_line(str(error))}); {remedy}") from None
-        for name, value in identity.items():
-            if file.identity.get(name) != value:
-                raise ConfigError(
-                    f"{path}: the search began with another {name} ({file.identity.get(name)}, now {value}); {remedy}"
-                )
         return cls(
             round=file.round,
             best=_sites(file.best),
@@ -108,6 +97,36 @@ class _File:
     compiles: list[tuple[NonNegativeInt, NonNegativeInt]]
     cpu_s: float
     curve: list[tuple[int, float, float, float, float]]
+
+
+class _HasIdentity(Protocol):
+    identity: dict[str, str]
+
+
+_State = TypeVar("_State", bound=_HasIdentity)
+
+
+def read_state(path: Path, model: type[_State], identity: Mapping[str, str]) -> _State | None:
+    """Reads the file of a state, written by `write_checked_json`; None if there is none.
+
+    Raises:
+      ConfigError: it is damaged, or belongs to another search.
+    """
+    remedy = "remove the file to start over, or give another folder"
+    try:
+        state = convert(read_checked_json(path, _MAX_BYTES), model)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: not the state of a search ({one_line(str(error))}); {remedy}") from None
+    for name, value in identity.items():
+        if state.identity.get(name) != value:
+            raise ConfigError(
+                f"{path}: the search began with another {name} ({state.identity.get(name)}, now {value}); {remedy}"
+            )
+    return state
 
 
 def pins_from(decisions: Mapping[Site, int]) -> dict[str, list[tuple[Site, int]]]:
