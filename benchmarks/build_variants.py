@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from absl import flags
 
-from benchmarks.corpus_programs import ProgramSource, compile_objects, programs_of
+from benchmarks.corpus_programs import PROGRAM_FLAG, compile_objects, programs_of
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -33,7 +33,7 @@ from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = shared_flags.required_path("data_path", "The corpus.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the builds: VARIANT/PROJECT/NAME.")
-_PROGRAM = flags.DEFINE_multi_string("program", [], "A program to build, such as h3_cells; may be repeated.")
+_PROGRAM = flags.DEFINE_multi_string("program", [], PROGRAM_FLAG)
 _VARIANT = flags.DEFINE_multi_string("variant", [], "A variant to build beside default; by default all.")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
@@ -75,7 +75,7 @@ def entry() -> None:
     corpus.check_compiler(toolchain.version, toolchain.clang)
     output: Path = _OUTPUT_DIR.value
     check_folder_writable(output)
-    programs = _chosen(programs_of(corpus))
+    programs = programs_of(corpus, _PROGRAM.value)
     projects = list(dict.fromkeys(program.project for program in programs))
     modules = {name: [module for module in corpus.modules if module.project == name] for name in projects}
     failures: list[str] = []
@@ -99,14 +99,6 @@ def entry() -> None:
         entry_point.warn(line)
     for program in programs:
         entry_point.echo(f"--benchmark={program.project}/{program.name} {_PLACE}")
-
-
-def _chosen(programs: Sequence[ProgramSource]) -> list[ProgramSource]:
-    names = [program.name for program in programs]
-    for name in _PROGRAM.value:
-        if name not in names:
-            raise ConfigError(f"--program={name}: expected one of {', '.join(names)}, of the corpus's projects")
-    return [program for program in programs if not _PROGRAM.value or program.name in _PROGRAM.value]
 
 
 def _objects(

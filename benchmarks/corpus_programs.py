@@ -68,13 +68,20 @@ class ProgramSource:
             raise CompileError(f"{self.path.name}: {result.describe()}")
 
 
-def programs_of(corpus: Corpus) -> list[ProgramSource]:
-    """The programs of the corpus's projects; raises ConfigError if there are none."""
+PROGRAM_FLAG = "A program, such as h3_cells; may be repeated; by default all of the corpus's projects."
+"""Help of --program, whose values `programs_of` takes."""
+
+
+def programs_of(corpus: Corpus, names: Sequence[str] = ()) -> list[ProgramSource]:
+    """The programs of the corpus's projects; with names, only those; raises ConfigError if there are none."""
     programs = [ProgramSource(path) for path in sorted(_FOLDER.glob("*.c"))]
-    found = [program for program in programs if program.project in corpus.projects()]
+    found = {program.name: program for program in programs if program.project in corpus.projects()}
     if not found:
         raise ConfigError(f"{corpus.root}: holds none of the projects of {_FOLDER}")
-    return found
+    for name in names:
+        if name not in found or names.count(name) > 1:
+            raise ConfigError(f"--program={name}: expected different ones of {', '.join(found)}")
+    return [found[name] for name in names or found]
 
 
 def compile_objects(

@@ -12,15 +12,14 @@ An interrupted measurement continues with the same command; with more `--measure
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from absl import flags
 
-from benchmarks.corpus_programs import ProgramSource, programs_of
+from benchmarks.corpus_programs import PROGRAM_FLAG, ProgramSource, programs_of
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.files import check_folder_writable, exclusive_directory, write_json
 from compiler_opt.llvm.scratch import scratch_directory
@@ -53,7 +52,7 @@ METRICS: Mapping[str, Metric] = {
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "Corpus at -O2, such as fetch_corpus makes.", required=True)
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for measurements and rules, one for each program.")
-_PROGRAMS = flags.DEFINE_list("programs", None, "Names of programs; by default all of the corpus's projects.")
+_PROGRAM = flags.DEFINE_multi_string("program", [], PROGRAM_FLAG)
 _METRIC = flags.DEFINE_enum("metric", "accesses", list(METRICS), "What rules should make less.")
 _MEASUREMENTS = flags.DEFINE_integer("measurements", 40, "Runs of each program under callgrind.", MIN_MEASUREMENTS)
 _SEED = shared_flags.seed("the sampled rules")
@@ -72,7 +71,7 @@ def entry() -> None:
     corpus = Corpus.load(_DATA_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     valgrind()
-    programs = chosen_programs(programs_of(corpus), _PROGRAMS.value)
+    programs = programs_of(corpus, _PROGRAM.value)
     output: Path = _OUTPUT_DIR.value
     check_folder_writable(output)
     settings = RuleSearchSettings(_MEASUREMENTS.value, _SEED.value)
@@ -91,15 +90,6 @@ def entry() -> None:
         f"{toolchain.version_text}; --metric={_METRIC.value} --measurements={settings.measurements} "
         f"--seed={settings.seed}"
     )
-
-
-def chosen_programs(programs: Sequence[ProgramSource], names: Sequence[str] | None) -> list[ProgramSource]:
-    """The programs with these names, or all; raises ConfigError if there is no such program."""
-    known = {program.name: program for program in programs}
-    for name in names or ():
-        if name not in known:
-            raise ConfigError(f"--programs: expected some of {', '.join(known)}, found {name!r}")
-    return [known[name] for name in names or known]
 
 
 def search_program(

@@ -27,6 +27,7 @@ TOOL_PACKAGES: Mapping[str, str] = {
     "llvm-mc": "llvm",
     "llvm-mca": "llvm",
     "llvm-objcopy": "llvm",
+    "llvm-profdata": "llvm",
     "llvm-readobj": "llvm",
     "llvm-size": "llvm",
     "opt": "llvm",

@@ -2,7 +2,8 @@
 
 compile all modules under the base policy, and with nothing inlined; take the smaller of each component
 until the budget is spent, or no move is left:
-    plan: the most promising untried moves that touch no common unit; compile the modules in which they are
+    plan: the most promising untried moves that touch no common unit; compile the modules in which they are, those first
+    that promise most in a compile or, if time is limited, in a second
     keep the components of these builds that save linked bytes
     now and then, confirm: compile what has been composed; what turns out larger than in the last confirmed state is
     taken back
@@ -39,7 +40,7 @@ class SearchSettings:
 
     Attributes:
       budget: compiles a module, on the average; a search may end with fewer.
-      max_minutes: wall-clock limit; None for none.
+      max_minutes: wall-clock limit; None for none. With one, modules that compile quickly come earlier.
       seed: of random moves.
       max_moves: tried in one compile of a module; 1 tries one at a time.
       kinds: of moves (see `Move`), from which a search chooses.
@@ -107,6 +108,7 @@ class Search:
         self._others: list[Program] = []
         self._groups: dict[str, str] = {}
         self._failures: dict[int, str] = {}
+        self._compile_s: dict[int, float] = {}
         self._unpinned: frozenset[Caller] = frozenset()
         self._moves: dict[int, tuple[Build, list[Move]]] = {}
         self._exposed: dict[int, list[Move]] = collections.defaultdict(list)
@@ -153,6 +155,7 @@ class Search:
                 self._failures.setdefault(module, compiled)
             else:
                 self._cpu_s += 0.0 if self._is_restoring else compiled.cpu_s
+                self._compile_s[module] = compiled.cpu_s
                 found[module] = compiled
         return found
 
@@ -230,7 +233,14 @@ class Search:
                 moves += {move.key: move for move in pairs if self._is_new(move)}.values()
             candidates += [(self._expectations.saved_bytes(move), move) for move in moves]
         most = max(1, int(left))
-        return plan(self._program, candidates, limits, min_modules=self._settings.min_modules, max_modules=most)
+        return plan(
+            self._program,
+            candidates,
+            limits,
+            min_modules=self._settings.min_modules,
+            max_modules=most,
+            seconds={} if self._settings.max_minutes is None else self._compile_s,
+        )
 
     def _moves_of(self, module: int) -> list[Move]:
         build = self._program.builds[module]

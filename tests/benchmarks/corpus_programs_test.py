@@ -42,6 +42,15 @@ def test_a_corpus_without_their_projects_is_refused(tmp_path: Path) -> None:
         programs_of(Corpus.load(str(tmp_path)))
 
 
+def test_programs_are_chosen_by_name(tmp_path: Path) -> None:
+    make_corpus(tmp_path, CLANG, {"h3/cells.c": ANSWER})
+    corpus = Corpus.load(str(tmp_path))
+    assert [program.name for program in programs_of(corpus)] == ["h3_cells", "h3_disk", "h3_polygon"]
+    assert [program.name for program in programs_of(corpus, ["h3_disk"])] == ["h3_disk"]
+    with pytest.raises(ConfigError, match="--program=h3_cell: expected different ones of h3_cells, h3_disk"):
+        programs_of(corpus, ["h3_cell"])
+
+
 def test_each_program_compiles_without_warnings() -> None:
     programs = sorted((Path(__file__).parents[2] / "benchmarks" / "programs").glob("*.c"))
     assert len({ProgramSource(path).project for path in programs}) >= 15

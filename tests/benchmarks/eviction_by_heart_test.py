@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.corpus_programs import ProgramSource
-from benchmarks.eviction_by_heart import METRICS, chosen_programs, describe, search_program, summary
+from benchmarks.eviction_by_heart import METRICS, describe, search_program, summary
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.errors import BenchmarkError, ConfigError
+from compiler_opt.errors import BenchmarkError
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
 from compiler_opt.search.measured_rules import MIN_MEASUREMENTS, RuleSearchSettings
@@ -82,14 +82,6 @@ def test_a_program_that_prints_something_else_each_time_is_refused(tmp_path: Pat
         pytest.raises(BenchmarkError, match=r"\./program place: is not deterministic: expected to print"),
     ):
         search_program(source, corpus, pool, toolchain, settings, METRICS["accesses"], tmp_path / "result")
-
-
-def test_an_unknown_program_is_named() -> None:
-    programs = [ProgramSource(Path(f"h3_{name}.c")) for name in ("cells", "disk")]
-    assert chosen_programs(programs, None) == programs
-    assert chosen_programs(programs, ["h3_disk"]) == programs[1:]
-    with pytest.raises(ConfigError, match="--programs: expected some of h3_cells, h3_disk, found 'h3_cell'"):
-        chosen_programs(programs, ["h3_cell"])
 
 
 @pytest.mark.parametrize(

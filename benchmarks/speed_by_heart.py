@@ -1,0 +1,379 @@
+"""Makes programs faster by heart, beside what thresholds of the inliner and clang's own PGO do, and prints a table.
+
+    python -m benchmarks.speed_by_heart --data_path=$CORPUS_O2/held_out --output_dir=$OUT --minutes=60
+
+For each program of `benchmarks/programs/` whose project the corpus has, the project's modules are built plainly, with
+other thresholds (`inline-500`), with the profile of the same run (`pgo`), with decisions that `search_measured` has
+found for that run (`search`), and with decisions that it has found on top of the profile (`pgo+search`). The program's
+own file and the libraries are the same in all builds. Each build must print what the plain one prints.
+
+Counts are callgrind's; *own* are those of the program's functions, without libraries. Text is the program's. Wall
+time is the median ratio to the plain build in the same round, with its 95% interval. Make the corpus with
+fetch_corpus --optimization_level=O2. What is complete is kept in $OUT, and searches continue, by the same command.
+"""
+
+import dataclasses
+import functools
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from absl import flags
+
+from benchmarks.corpus_programs import PROGRAM_FLAG, ProgramSource, compile_objects, programs_of
+from compiler_opt.checked_values import convert
+from compiler_opt.collect.rollout import DefaultPolicy
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.module import Module
+from compiler_opt.errors import CompileError, ConfigError, ToolchainError
+from compiler_opt.evaluation.statistics import relative_change
+from compiler_opt.files import check_folder_writable, exclusive_directory, read_checked_json, write_checked_json
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.object_file import ObjectSizes, read_text_bytes
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.measure.attribution import Attribution
+from compiler_opt.measure.benchmark import Benchmark, Reference
+from compiler_opt.measure.callgrind import Profile, valgrind
+from compiler_opt.measure.wall_time import wall_times
+from compiler_opt.optimize.speed import DEFAULT_BYTES_PER_PERCENT, METRICS
+from compiler_opt.policies.decisions import Decisions
+from compiler_opt.problems import problem as problems
+from compiler_opt.progress_bar import progress_bar
+from compiler_opt.report.formatting import aligned, change_text
+from compiler_opt.search.compiling import PoolCompiler
+from compiler_opt.search.found import Progress
+from compiler_opt.search.measured import Cost, search_measured
+from compiler_opt.search.search import SearchSettings
+from compiler_opt.tools import entry_point, shared_flags
+
+_DATA_PATH = shared_flags.required_path("data_path", "The corpus.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for builds, searches and results.")
+_PROGRAM = flags.DEFINE_multi_string("program", [], PROGRAM_FLAG)
+_VARIANT = flags.DEFINE_multi_string("variant", [], "A build beside the plain one; may be repeated; by default all.")
+_METRIC = flags.DEFINE_enum("speed_metric", "instructions", sorted(METRICS), "What the searches make less.")
+_MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of each search.", 0.0)
+_ROUNDS = flags.DEFINE_integer("rounds", 20, "Rounds of wall time; 0 for none.", 0)
+_SEED = shared_flags.seed("the searches' random moves")
+_CLANG_PATH = shared_flags.clang_path()
+_NUM_WORKERS = shared_flags.num_workers()
+
+THRESHOLDS: Mapping[str, int] = MappingProxyType({f"inline-{each}": each for each in (50, 500, 1000, 3000)})
+"""Of the inliner, by variant."""
+
+_PLAIN, _PGO, _SEARCH, _BOTH = "plain", "pgo", "search", "pgo+search"
+_PROGRAM_FILE, _PLACE = "program", "place"
+_COMMAND = f"./{_PROGRAM_FILE} {_PLACE}"
+_BUDGET = 100_000
+"""Compiles a module; the time ends a search before."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A build of a program. Changes are to the plain build, relative to its whole.
+
+    Attributes:
+      instructions: executed, libraries included.
+      own_instructions: by the program's functions.
+      cycles: callgrind's estimate.
+      own_cycles: the same, in the program's functions.
+      text: of the program.
+      decisions: that are replayed.
+      measurements: of the search that has found them.
+      wall: of the wall time, with its interval; None if it was not measured.
+    """
+
+    instructions: float
+    own_instructions: float
+    cycles: float
+    own_cycles: float
+    text: float
+    decisions: int = 0
+    measurements: int = 0
+    wall: tuple[float, float, float] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """The builds of a program.
+
+    Attributes:
+      settings: of the run that measured them.
+      instructions: of the plain build.
+      own_instructions: those in the program's functions.
+      text_bytes: of the plain build.
+      rows: by variant.
+    """
+
+    settings: dict[str, Any]
+    instructions: int
+    own_instructions: int
+    text_bytes: int
+    rows: dict[str, Row]
+
+
+def _threshold(variant: str) -> tuple[str, ...]:
+    return "-mllvm", f"-inline-threshold={THRESHOLDS[variant]}"
+
+
+class ProgramBuilds:
+    """The builds of one program, each in a folder of its own."""
+
+    def __init__(self, program: ProgramSource, modules: Sequence[Module], toolchain: Toolchain, folder: Path):
+        """Builds the program plainly."""
+        self.benchmark = Benchmark.of([_COMMAND], timeout_s=300.0)
+        self._program, self._toolchain, self.folder = program, toolchain, folder
+        self.modules = modules
+        self.objects = compile_objects(modules, toolchain, folder / "objects")
+        self.link(_PLAIN, self.objects)
+
+    @functools.cached_property
+    def reference(self) -> Reference:
+        """What the plain build prints."""
+        return self.benchmark.reference(self.folder / _PLAIN)
+
+    def link(self, variant: str, objects: Sequence[Path], added: Sequence[str] = ()) -> Path:
+        """Links the objects of all modules; returns the program."""
+        path = self.folder / variant / _PROGRAM_FILE
+        (path.parent / _PLACE).mkdir(parents=True, exist_ok=True)
+        self._program.link(objects, self._toolchain, path, added)
+        return path
+
+    def measure(self, variant: str, *, simulate: bool = True) -> Profile:
+        """Runs a build under callgrind; raises BenchmarkError if it is wrong."""
+        return self.benchmark.measure(self.folder / variant, self.reference, simulate=simulate)
+
+    def build(self, variant: str) -> None:
+        """Builds the program with another threshold, or with the profile."""
+        modules, added = (self.profiled, ()) if variant == _PGO else (self.modules, _threshold(variant))
+        self.link(variant, compile_objects(modules, self._toolchain, self.folder / "objects", added))
+
+    @functools.cached_property
+    def profiled(self) -> list[Module]:
+        """The modules, compiled with the profile of a run of the benchmark (LLVM's instrumentation of IR)."""
+        path = self.folder / "run.profdata"
+        if not path.exists():
+            raw = self.folder / "run.profraw"
+            raw.unlink(missing_ok=True)
+            added = ("-fprofile-instrument=llvm", f"-fprofile-instrument-path={raw}")
+            objects = compile_objects(self.modules, self._toolchain, self.folder / "objects", added)
+            linked = [f"-fprofile-generate={raw.parent}", "-Xclang", f"-fprofile-instrument-path={raw}"]
+            try:
+                self.link("instrumented", objects, linked)
+            except CompileError as error:
+                if "libclang_rt.profile" not in str(error):
+                    raise
+                package = f"libclang-rt-{self._toolchain.version[0]}-dev"
+                raise ToolchainError(
+                    f"{self._toolchain.clang}: has no libclang_rt.profile; install the package {package}, or leave out "
+                    "the variants with pgo"
+                ) from None
+            self.benchmark.wall_s(self.folder / "instrumented", self.reference)
+            merged = path.with_suffix(".unfinished")
+            command = [str(self._toolchain.tool("llvm-profdata")), "merge", str(raw), "-o", str(merged)]
+            result = processes.run(command)
+            if not result.ok:
+                raise CompileError(f"{raw}: {result.describe()}")
+            merged.replace(path)
+        used = [f"-fprofile-instrument-use-path={path}"]
+        if self._toolchain.version[0] > 19:
+            used.append("-fprofile-instrument-use=llvm")
+        # Corpora of others may not name files.
+        return [dataclasses.replace(module, trusted=True).with_flags(*used) for module in self.modules]
+
+    def is_own(self, file: str) -> bool:
+        """Whether an object file in a profile is the program, in any of its builds."""
+        return file.startswith(f"{self.folder.resolve()}/")
+
+
+@dataclasses.dataclass(frozen=True)
+class SpeedRun:
+    """How builds are made and measured.
+
+    Attributes:
+      toolchain: the compiler.
+      metric: a name of `METRICS`, which searches make less.
+      minutes: of each search.
+      rounds: of wall time; 0 for none.
+      seed: of the searches' random moves.
+      num_workers: compilations at a time; None for one per CPU.
+    """
+
+    toolchain: Toolchain
+    metric: str
+    minutes: float
+    rounds: int
+    seed: int
+    num_workers: int | None
+
+    def settings(self, variants: Sequence[str]) -> dict[str, Any]:
+        """Everything that results depend on, except the program."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**values, "toolchain": self.toolchain.version_text, "variants": list(variants)}
+
+    def measure(self, builds: ProgramBuilds, variants: Sequence[str]) -> Results:
+        """Makes the builds of a program, and compares them with the plain one.
+
+        Raises:
+          BenchmarkError: a build is wrong.
+          CompileError: it cannot be built.
+          ToolchainError: clang has no library for profiles.
+        """
+        plain = builds.measure(_PLAIN)
+        text_bytes = read_text_bytes(builds.folder / _PLAIN / _PROGRAM_FILE)
+        own = {name: Attribution(plain, metric, builds.is_own) for name, metric in METRICS.items()}
+
+        def row(variant: str) -> Row:
+            profile = builds.measure(variant)
+
+            def changes(name: str) -> tuple[float, float]:
+                total = METRICS[name](plain.total)
+                saved = own[name].own_cost(profile) - own[name].own_cost(plain)
+                return METRICS[name](profile.total) / total - 1, saved / total
+
+            text = relative_change(text_bytes, read_text_bytes(builds.folder / variant / _PROGRAM_FILE))
+            return Row(*changes("instructions"), *changes("cycles"), text)
+
+        rows = {_PLAIN: row(_PLAIN)}
+        for variant in variants:
+            entry_point.echo(f"{builds.folder.name}: {variant}")
+            if variant in (_SEARCH, _BOTH):
+                modules = builds.profiled if variant == _BOTH else builds.modules
+                decisions = self._search(builds, modules, variant, text_bytes)
+                about: Any = decisions.about["search"]
+                found = {"decisions": len(decisions), "measurements": about["measurements"]}
+                rows[variant] = dataclasses.replace(row(variant), **found)
+            else:
+                builds.build(variant)
+                rows[variant] = row(variant)
+        if self.rounds:
+            folders = [builds.folder / name for name in rows]
+            with progress_bar(total=self.rounds, description="timing", unit="round") as bar:
+                times = wall_times(builds.benchmark, folders, builds.reference, rounds=self.rounds, on_round=bar.update)
+            walls = [(each.ratio.value - 1, each.ratio.low - 1, each.ratio.high - 1) for each in times]
+            rows = {
+                name: dataclasses.replace(each, wall=wall)
+                for (name, each), wall in zip(rows.items(), walls, strict=True)
+            }
+        own_instructions = own["instructions"].own_cost(plain)
+        return Results(self.settings(variants), plain.total.instructions, own_instructions, text_bytes, rows)
+
+    def _search(self, builds: ProgramBuilds, modules: Sequence[Module], variant: str, text_bytes: int) -> Decisions:
+        """Searches, unless that was done, and links the program with the decisions that were found."""
+        problem = problems.load("inlining")
+        state = builds.folder / f"{variant}-state"
+        state.mkdir(exist_ok=True)
+        path = state / "decisions.json"
+        with scratch_directory() as scratch, WorkerPool(self.toolchain, problem, self.num_workers) as pool:
+            if not path.exists():
+                self._searched(builds, modules, variant, pool, text_bytes, state, scratch).save(path)
+            decisions = Decisions.load(path)
+            compiler = PoolCompiler(pool, modules, DefaultPolicy(problem))
+            objects = {number: scratch / f"found-{number}.o" for number in range(len(modules))}
+            for compiled in compiler.compile(dict.fromkeys(objects, decisions), objects.__getitem__).values():
+                if isinstance(compiled, str):
+                    raise CompileError(compiled)
+            builds.link(variant, list(objects.values()))
+        return decisions
+
+    def _searched(
+        self,
+        builds: ProgramBuilds,
+        modules: Sequence[Module],
+        variant: str,
+        pool: WorkerPool[ObjectSizes],
+        text_bytes: int,
+        state: Path,
+        scratch: Path,
+    ) -> Decisions:
+        """The decisions that a search has found; none if it has found nothing that is worth its text."""
+        metric, price = METRICS[self.metric], DEFAULT_BYTES_PER_PERCENT * text_bytes
+        base: dict[int, Path] = {}
+
+        def run(objects: Mapping[int, Path]) -> Profile:
+            if not base:
+                for module, path in objects.items():
+                    base[module] = Path(shutil.copyfile(path, scratch / f"base-{module}.o"))
+            linked = {**base, **objects}
+            builds.link(variant, [linked[module] for module in sorted(linked)])
+            return builds.measure(variant, simulate=self.metric != "instructions")
+
+        with progress_bar(unit="compile", description=variant) as bar:
+
+            def show(progress: Progress) -> None:
+                percent = (progress.confirmed_bytes - progress.base_bytes) / price
+                bar.set_postfix_str(f"{self.metric} and text {percent:+.2f}%", refresh=False)
+                bar.update(progress.compiles - bar.n)
+
+            return search_measured(
+                modules,
+                pool,
+                pool.problem,
+                self.toolchain,
+                SearchSettings(budget=_BUDGET, max_minutes=self.minutes, seed=self.seed, min_modules=pool.num_workers),
+                run,
+                Cost(metric, price, builds.is_own),
+                name=builds.folder.name,
+                folder=state,
+                scratch=scratch,
+                identity={"program": builds.folder.name, "metric": self.metric},
+                on_progress=show,
+            ).decisions
+
+
+@entry_point.command
+def entry() -> None:
+    known = [*THRESHOLDS, _PGO, _SEARCH, _BOTH]
+    variants = _VARIANT.value or known
+    for variant in variants:
+        if variant not in known:
+            raise ConfigError(f"--variant={variant}: expected one of {', '.join(known)}")
+    toolchain = probe(_CLANG_PATH.value)
+    corpus = Corpus.load(str(_DATA_PATH.value))
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    valgrind()
+    output: Path = _OUTPUT_DIR.value
+    check_folder_writable(output)
+    programs = programs_of(corpus, _PROGRAM.value)
+    run = SpeedRun(toolchain, _METRIC.value, _MINUTES.value, _ROUNDS.value, _SEED.value, _NUM_WORKERS.value)
+    with exclusive_directory(output, "--output_dir"):
+        for program in programs:
+            path = output / program.name / "results.json"
+            results = _kept(path)
+            if results is None or results.settings != run.settings(variants):
+                modules = [module for module in corpus.modules if module.project == program.project]
+                results = run.measure(ProgramBuilds(program, modules, toolchain, path.parent), variants)
+                write_checked_json(path, dataclasses.asdict(results))
+            show(program.name, results)
+
+
+def _kept(path: Path) -> Results | None:
+    """Results of an earlier run; None if there are none, or they are damaged."""
+    try:
+        return convert(read_checked_json(path), Results)
+    except (OSError, ValueError):
+        return None
+
+
+def show(name: str, results: Results) -> None:
+    """Prints the table of a program."""
+    entry_point.echo(
+        f"{name}: {results.instructions:,} instructions, {results.own_instructions / results.instructions:.0%} of them "
+        f"the program's own; {results.text_bytes:,} bytes of text"
+    )
+    lines: list[tuple[str, ...]] = [
+        ("build", "instructions", "own", "cycles", "own", "text", "wall time (95%)", "decisions", "measured")
+    ]
+    for variant, row in results.rows.items():
+        changes = (row.instructions, row.own_instructions, row.cycles, row.own_cycles, row.text)
+        wall = "" if row.wall is None else "{} ({} to {})".format(*map(change_text, row.wall))
+        lines.append((variant, *map(change_text, changes), wall, str(row.decisions or ""), str(row.measurements or "")))
+    for line in aligned(lines, 1, (1,)):
+        entry_point.echo(line)
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,77 @@
+"""A program made faster by heart, beside thresholds and PGO: all builds are right, and what is hot is inlined."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import speed_by_heart
+from benchmarks.corpus_programs import ProgramSource
+from benchmarks.speed_by_heart import ProgramBuilds, SpeedRun
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.policies.decisions import Decisions
+from tests.small_corpus import make_corpus
+
+STEPS = "  x = (x * 31u) ^ (x >> 5) ^ (x << 3);\n"
+WORK = f"""
+unsigned often(unsigned x) {{
+{STEPS * 17}  return x;
+}}
+unsigned once(unsigned x) {{
+{STEPS * 17}  return x;
+}}
+__attribute__((noinline)) unsigned work(unsigned n) {{
+  unsigned sum = 0;
+  for (unsigned i = 0; i < n; i++) sum += often(i);
+  return sum;
+}}
+unsigned rarely(unsigned n) {{ return once(n) + once(n + 1) + often(n); }}
+"""
+MAIN = """
+#include <stdio.h>
+unsigned work(unsigned n), rarely(unsigned n);
+int main(void) { printf("%u %u\\n", work(9000), rarely(3)); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("clang", "variants"),
+    [("clang-19", ["inline-3000", "search"]), ("clang-22", ["inline-3000", "pgo", "search", "pgo+search"])],
+)
+def test_builds_are_compared(
+    tmp_path: Path, clang: str, variants: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PGO needs clang's runtime library, a package that ./run_tests.sh installs for the newest compiler."""
+    toolchain = probe(clang)
+    (tmp_path / "corpus").mkdir()
+    make_corpus(tmp_path / "corpus", clang, {"mine/work.c": WORK}, level="O2")
+    (tmp_path / "mine_bench.c").write_text(MAIN)
+    builds = ProgramBuilds(
+        ProgramSource(tmp_path / "mine_bench.c"),
+        Corpus.load(str(tmp_path / "corpus")).modules,
+        toolchain,
+        tmp_path / "out",
+    )
+    run = SpeedRun(toolchain, metric="instructions", minutes=0.05, rounds=6, seed=0, num_workers=1)
+    results = run.measure(builds, variants)
+    rows = results.rows
+    assert list(rows) == ["plain", *variants]
+    assert rows["plain"].instructions == rows["plain"].text == 0
+    for name in variants:
+        # The libraries, and the start of the program, run the same.
+        assert rows[name].instructions == pytest.approx(rows[name].own_instructions, abs=0.005)
+        assert rows[name].wall is not None
+    assert rows["inline-3000"].instructions < -0.01 and rows["search"].instructions <= 0
+    if "pgo" in variants:
+        assert (tmp_path / "out" / "run.profdata").stat().st_size > 0
+        assert rows["pgo+search"].instructions <= rows["pgo"].instructions + 0.001
+    found = Decisions.load(tmp_path / "out" / "search-state" / "decisions.json")
+    assert len(found) == rows["search"].decisions
+    assert all(site.callee == "often" and advice for site, advice in found.items())
+
+    speed_by_heart.show("mine_bench", results)
+    printed = capsys.readouterr().out.splitlines()
+    table = printed[-len(rows) :]
+    assert [line.split()[0] for line in table] == list(rows)
+    assert re.match(r"mine_bench: [0-9,]+ instructions, [0-9]+% of them the program's own", printed[-len(rows) - 3])
