@@ -4,8 +4,9 @@
 
 For each program of `benchmarks/programs/` whose project the corpus has, the project's modules are built plainly, with
 other thresholds (`inline-500`), with the profile of the same run (`pgo`), with decisions that `search_measured` has
-found for that run (`search`), and with decisions that it has found on top of the profile (`pgo+search`). The program's
-own file and the libraries are the same in all builds. Each build must print what the plain one prints.
+found for that run (`search`), and with decisions that it has found on top of the profile (`pgo+search`); with
+--policy_path also under a policy (`policy`). The program's own file and the libraries are the same in all builds. Each
+build must print what the plain one prints.
 
 Counts are callgrind's; *own* are those of the program's functions, without libraries. Text is the program's. Wall
 time is the median ratio to the plain build in the same round, with its 95% interval. Make the corpus with
@@ -23,15 +24,17 @@ from typing import Any
 from absl import flags
 
 from benchmarks.corpus_programs import PROGRAM_FLAG, ProgramSource, compile_objects, programs_of
+from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
 from compiler_opt.collect.rollout import DefaultPolicy
-from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, ConfigError, ToolchainError
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.files import check_folder_writable, exclusive_directory, read_checked_json, write_checked_json
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.object_file import ObjectSizes, read_text_bytes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -41,6 +44,7 @@ from compiler_opt.measure.callgrind import Profile, valgrind
 from compiler_opt.measure.wall_time import wall_times
 from compiler_opt.optimize.speed import DEFAULT_BYTES_PER_PERCENT, METRICS
 from compiler_opt.policies.decisions import Decisions
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import aligned, change_text
@@ -54,6 +58,7 @@ _DATA_PATH = shared_flags.required_path("data_path", "The corpus.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for builds, searches and results.")
 _PROGRAM = flags.DEFINE_multi_string("program", [], PROGRAM_FLAG)
 _VARIANT = flags.DEFINE_multi_string("variant", [], "A build beside the plain one; may be repeated; by default all.")
+_POLICY_PATH = shared_flags.policy("policy_path", "A policy for inlining, which adds the variant policy.")
 _METRIC = flags.DEFINE_enum("speed_metric", "instructions", sorted(METRICS), "What the searches make less.")
 _MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of each search.", 0.0)
 _ROUNDS = flags.DEFINE_integer("rounds", 20, "Rounds of wall time; 0 for none.", 0)
@@ -64,7 +69,7 @@ _NUM_WORKERS = shared_flags.num_workers()
 THRESHOLDS: Mapping[str, int] = MappingProxyType({f"inline-{each}": each for each in (50, 500, 1000, 3000)})
 """Of the inliner, by variant."""
 
-_PLAIN, _PGO, _SEARCH, _BOTH = "plain", "pgo", "search", "pgo+search"
+PLAIN, _PGO, _SEARCH, _BOTH, _POLICY = "plain", "pgo", "search", "pgo+search", "policy"
 _PROGRAM_FILE, _PLACE = "program", "place"
 _COMMAND = f"./{_PROGRAM_FILE} {_PLACE}"
 _BUDGET = 100_000
@@ -128,19 +133,23 @@ class ProgramBuilds:
         self._program, self._toolchain, self.folder = program, toolchain, folder
         self.modules = modules
         self.objects = compile_objects(modules, toolchain, folder / "objects")
-        self.link(_PLAIN, self.objects)
+        self.link(PLAIN, self.objects)
 
     @functools.cached_property
     def reference(self) -> Reference:
         """What the plain build prints."""
-        return self.benchmark.reference(self.folder / _PLAIN)
+        return self.benchmark.reference(self.folder / PLAIN)
 
     def link(self, variant: str, objects: Sequence[Path], added: Sequence[str] = ()) -> Path:
         """Links the objects of all modules; returns the program."""
-        path = self.folder / variant / _PROGRAM_FILE
+        path = self.program(variant)
         (path.parent / _PLACE).mkdir(parents=True, exist_ok=True)
         self._program.link(objects, self._toolchain, path, added)
         return path
+
+    def program(self, variant: str) -> Path:
+        """The program of a build."""
+        return self.folder / variant / _PROGRAM_FILE
 
     def measure(self, variant: str, *, simulate: bool = True) -> Profile:
         """Runs a build under callgrind; raises BenchmarkError if it is wrong."""
@@ -189,6 +198,26 @@ class ProgramBuilds:
         return file.startswith(f"{self.folder.resolve()}/")
 
 
+class TrialRun:
+    """Links a build with other objects for some of its modules, and measures it; a `Run`.
+
+    The first call has all modules, and its objects are kept for the others.
+    """
+
+    def __init__(self, builds: ProgramBuilds, variant: str, scratch: Path, *, simulate: bool):
+        """`scratch` is a folder for objects; without `simulate`, only instructions are counted."""
+        self._builds, self._variant, self._scratch, self._simulate = builds, variant, scratch, simulate
+        self._base: dict[int, Path] = {}
+
+    def __call__(self, objects: Mapping[int, Path]) -> Profile:
+        if not self._base:
+            for module, path in objects.items():
+                self._base[module] = Path(shutil.copyfile(path, self._scratch / f"base-{module}.o"))
+        linked = {**self._base, **objects}
+        self._builds.link(self._variant, [linked[module] for module in sorted(linked)])
+        return self._builds.measure(self._variant, simulate=self._simulate)
+
+
 @dataclasses.dataclass(frozen=True)
 class SpeedRun:
     """How builds are made and measured.
@@ -200,6 +229,7 @@ class SpeedRun:
       rounds: of wall time; 0 for none.
       seed: of the searches' random moves.
       num_workers: compilations at a time; None for one per CPU.
+      policy_dir: folder of the policy of the variant `policy`.
     """
 
     toolchain: Toolchain
@@ -208,11 +238,14 @@ class SpeedRun:
     rounds: int
     seed: int
     num_workers: int | None
+    policy_dir: Path | None = None
 
     def settings(self, variants: Sequence[str]) -> dict[str, Any]:
         """Everything that results depend on, except the program."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**values, "toolchain": self.toolchain.version_text, "variants": list(variants)}
+        policy = None if self.policy_dir is None else NetworkWeights.load(self.policy_dir).checksum()
+        fixed = {"toolchain": self.toolchain.version_text, "policy_dir": policy, "variants": list(variants)}
+        return {**values, **fixed}
 
     def measure(self, builds: ProgramBuilds, variants: Sequence[str]) -> Results:
         """Makes the builds of a program, and compares them with the plain one.
@@ -222,8 +255,8 @@ class SpeedRun:
           CompileError: it cannot be built.
           ToolchainError: clang has no library for profiles.
         """
-        plain = builds.measure(_PLAIN)
-        text_bytes = read_text_bytes(builds.folder / _PLAIN / _PROGRAM_FILE)
+        plain = builds.measure(PLAIN)
+        text_bytes = read_text_bytes(builds.program(PLAIN))
         own = {name: Attribution(plain, metric, builds.is_own) for name, metric in METRICS.items()}
 
         def row(variant: str) -> Row:
@@ -234,10 +267,10 @@ class SpeedRun:
                 saved = own[name].own_cost(profile) - own[name].own_cost(plain)
                 return METRICS[name](profile.total) / total - 1, saved / total
 
-            text = relative_change(text_bytes, read_text_bytes(builds.folder / variant / _PROGRAM_FILE))
+            text = relative_change(text_bytes, read_text_bytes(builds.program(variant)))
             return Row(*changes("instructions"), *changes("cycles"), text)
 
-        rows = {_PLAIN: row(_PLAIN)}
+        rows = {PLAIN: row(PLAIN)}
         for variant in variants:
             entry_point.echo(f"{builds.folder.name}: {variant}")
             if variant in (_SEARCH, _BOTH):
@@ -247,7 +280,10 @@ class SpeedRun:
                 found = {"decisions": len(decisions), "measurements": about["measurements"]}
                 rows[variant] = dataclasses.replace(row(variant), **found)
             else:
-                builds.build(variant)
+                if variant == _POLICY:
+                    self._build_with_policy(builds)
+                else:
+                    builds.build(variant)
                 rows[variant] = row(variant)
         if self.rounds:
             folders = [builds.folder / name for name in rows]
@@ -260,6 +296,19 @@ class SpeedRun:
             }
         own_instructions = own["instructions"].own_cost(plain)
         return Results(self.settings(variants), plain.total.instructions, own_instructions, text_bytes, rows)
+
+    def _build_with_policy(self, builds: ProgramBuilds) -> None:
+        problem = problems.load("inlining")
+        assert self.policy_dir is not None
+        policy = problem.load_policy(self.policy_dir)
+        toolchain = with_plugin_features(self.toolchain, policy.plugin_features)
+        with scratch_directory() as scratch, WorkerPool(toolchain, problem, self.num_workers) as pool:
+            paths = {module.name: scratch / f"{number}.o" for number, module in enumerate(builds.modules)}
+            jobs = [Job(module, policy, keep_object=paths[module.name]) for module in builds.modules]
+            for job, rollout in pool.rollouts(jobs):
+                if rollout.failure is not None:
+                    raise CompileError(f"{job.module.name}: {rollout.failure}")
+            builds.link(_POLICY, list(paths.values()))
 
     def _search(self, builds: ProgramBuilds, modules: Sequence[Module], variant: str, text_bytes: int) -> Decisions:
         """Searches, unless that was done, and links the program with the decisions that were found."""
@@ -291,16 +340,7 @@ class SpeedRun:
     ) -> Decisions:
         """The decisions that a search has found; none if it has found nothing that is worth its text."""
         metric, price = METRICS[self.metric], DEFAULT_BYTES_PER_PERCENT * text_bytes
-        base: dict[int, Path] = {}
-
-        def run(objects: Mapping[int, Path]) -> Profile:
-            if not base:
-                for module, path in objects.items():
-                    base[module] = Path(shutil.copyfile(path, scratch / f"base-{module}.o"))
-            linked = {**base, **objects}
-            builds.link(variant, [linked[module] for module in sorted(linked)])
-            return builds.measure(variant, simulate=self.metric != "instructions")
-
+        run = TrialRun(builds, variant, scratch, simulate=self.metric != "instructions")
         with progress_bar(unit="compile", description=variant) as bar:
 
             def show(progress: Progress) -> None:
@@ -326,7 +366,7 @@ class SpeedRun:
 
 @entry_point.command
 def entry() -> None:
-    known = [*THRESHOLDS, _PGO, _SEARCH, _BOTH]
+    known = [*THRESHOLDS, *([_POLICY] if _POLICY_PATH.value else []), _PGO, _SEARCH, _BOTH]
     variants = _VARIANT.value or known
     for variant in variants:
         if variant not in known:
@@ -338,7 +378,15 @@ def entry() -> None:
     output: Path = _OUTPUT_DIR.value
     check_folder_writable(output)
     programs = programs_of(corpus, _PROGRAM.value)
-    run = SpeedRun(toolchain, _METRIC.value, _MINUTES.value, _ROUNDS.value, _SEED.value, _NUM_WORKERS.value)
+    run = SpeedRun(
+        toolchain,
+        _METRIC.value,
+        _MINUTES.value,
+        _ROUNDS.value,
+        _SEED.value,
+        _NUM_WORKERS.value,
+        pretrained.folder(_POLICY_PATH.value) if _POLICY_PATH.value else None,
+    )
     with exclusive_directory(output, "--output_dir"):
         for program in programs:
             path = output / program.name / "results.json"

@@ -2,7 +2,7 @@
 
     module = ModuleFlips(rollout, copies, groups=True)     # under some policy
     for flips in module.draw(4, 200, rng):
-        trial = rollout under OverridingPolicy(policy, flips)
+        trial = compiled_of(rollout under OverridingPolicy(policy, flips))
         for decision, saved_bytes in module.gains(trial, flips): ...
 
 With `groups`, all calls of a callee that the object can lose or gain as a whole are flipped together, if they are
@@ -16,7 +16,7 @@ then tells them apart. All else is as the policy decides, also where a flip make
 """
 
 import collections
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -41,7 +41,14 @@ _Move: TypeAlias = tuple[int, ...]
 class ModuleFlips:
     """A module under a policy."""
 
-    def __init__(self, rollout: Rollout[ObjectSizes], copies: Mapping[str, float], *, groups: bool = False):
+    def __init__(
+        self,
+        rollout: Rollout[ObjectSizes],
+        copies: Mapping[str, float],
+        *,
+        groups: bool = False,
+        kept: Collection[str] | None = None,
+    ):
         """Its state after a rollout.
 
         Args:
@@ -49,10 +56,12 @@ class ModuleFlips:
           copies: by signature, how many modules emit a COMDAT group; 1 if it is missing. A linker keeps one of them.
           groups: flips calls of a callee together where that decides whether its body remains. The rollout must have
             recorded `GROUP_FEATURES`.
+          kept: signatures of the COMDAT groups that a linker takes from this module. With them, the decisions of these
+            are always drawn, and those of others never, so that what is drawn can be measured in the linked program.
         """
         compiled = compiled_of(rollout)
         assert not isinstance(compiled, str)
-        self._compiled, self._copies = compiled, copies
+        self._compiled, self._copies, self._kept = compiled, copies, kept
         self._moves = _moves(rollout, compiled) if groups else [(each,) for each in range(len(compiled.sites))]
         self._move_of = {compiled.sites[position]: move for move in self._moves for position in move}
         self._groups = comdat_groups([compiled])
@@ -82,18 +91,17 @@ class ModuleFlips:
             drawn.append(Decisions({compiled.sites[each]: 1 - compiled.advice[each] for each in positions}))
         return drawn
 
-    def gains(self, trial: Rollout[ObjectSizes], flips: Decisions) -> Iterator[tuple[int, float]]:
+    def gains(self, trial: Compiled | str, flips: Decisions) -> Iterator[tuple[int, float]]:
         """Positions of flipped decisions, and the bytes that each saves in the linked program.
 
         Flips that cannot be told from others are left out, and those that LLVM did not ask about any more, since the
         module had grown too much.
         """
-        compiled = compiled_of(trial)
-        if isinstance(compiled, str):
+        if isinstance(trial, str):
             return
-        after = build_of(compiled, 0, self._groups)
+        after = build_of(trial, 0, self._groups)
         by_caller: collections.defaultdict[Caller, set[_Move]] = collections.defaultdict(set)
-        for site in flips.keys() & set(compiled.sites):
+        for site in flips.keys() & set(trial.sites):
             by_caller[site.caller, site.body].add(self._move_of[site])
         for component in compare(Program([self._build]), {0: after})[0]:
             inside = {move for caller in component.callers for move in by_caller.get(caller, ())}
@@ -114,6 +122,8 @@ class ModuleFlips:
     def _chance(self, move: _Move) -> float:
         """The probability that a move is tried in this module: 1/n in each of n that have the same callers."""
         callers = [self._build.unit(self._compiled.sites[position].caller) for position in move]
+        if self._kept is not None:
+            return float(all(kind != SHARED or signature in self._kept for kind, signature in callers))
         return sum(1 / self._num_copies(caller) for caller in callers) / len(callers)
 
     def _saved_bytes(self, unit: Unit, after: Build, move: _Move) -> float:

@@ -8,6 +8,7 @@ import pytest
 from benchmarks import speed_by_heart
 from benchmarks.corpus_programs import ProgramSource
 from benchmarks.speed_by_heart import ProgramBuilds, SpeedRun
+from compiler_opt import pretrained
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.decisions import Decisions
@@ -37,7 +38,7 @@ int main(void) { printf("%u %u\\n", work(9000), rarely(3)); }
 
 @pytest.mark.parametrize(
     ("clang", "variants"),
-    [("clang-19", ["inline-3000", "search"]), ("clang-22", ["inline-3000", "pgo", "search", "pgo+search"])],
+    [("clang-19", ["inline-3000", "search"]), ("clang-22", ["inline-3000", "policy", "pgo", "search", "pgo+search"])],
 )
 def test_builds_are_compared(
     tmp_path: Path, clang: str, variants: list[str], capsys: pytest.CaptureFixture[str]
@@ -53,7 +54,8 @@ def test_builds_are_compared(
         toolchain,
         tmp_path / "out",
     )
-    run = SpeedRun(toolchain, metric="instructions", minutes=0.05, rounds=6, seed=0, num_workers=1)
+    policy = pretrained.folder("pretrained:inlining-Oz-plugin")
+    run = SpeedRun(toolchain, "instructions", minutes=0.05, rounds=6, seed=0, num_workers=1, policy_dir=policy)
     results = run.measure(builds, variants)
     rows = results.rows
     assert list(rows) == ["plain", *variants]

@@ -13,6 +13,7 @@ from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy, sites_of
 from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.search.compiling import compiled_of
 from compiler_opt.search.flips import GROUP_FEATURES, ModuleFlips
 from tests.small_corpus import make_corpus
 
@@ -56,13 +57,13 @@ def test_one_compile_tells_what_each_flip_saves(module: Module, toolchain: Toolc
     assert {site for decisions in drawn for site in decisions} == set(sites_of(base.trajectory.sites))
     gains: dict[int, float] = {}
     for decisions in drawn:
-        together = dict(flips.gains(_compile(module, toolchain, decisions), decisions))
+        together = dict(flips.gains(compiled_of(_compile(module, toolchain, decisions)), decisions))
         assert len(decisions) > 1
         gains |= together
         for site, advice in decisions.items():
             single = Decisions({site: advice})
             trial = _compile(module, toolchain, single)
-            [(position, gain)] = flips.gains(trial, single)
+            [(position, gain)] = flips.gains(compiled_of(trial), single)
             half = "left" if "left" in site.caller else "right"
             sizes = [_bytes_of(half, rollout) for rollout in (base, trial)]
             # Padding of other functions may change, by some bytes.
@@ -81,10 +82,10 @@ def test_copies_of_other_modules_are_kept_by_the_linker(toolchain: Toolchain, tm
     nothing = _compile(module, toolchain, Decisions())
     alone, shared = ModuleFlips(base, {}), ModuleFlips(base, {"_Z5twicei": 3.0})
     [decisions, *_] = alone.draw(1, 1, np.random.default_rng(1))
-    assert list(alone.gains(nothing, decisions)) == [], "what was not flipped is no sample"
+    assert list(alone.gains(compiled_of(nothing), decisions)) == [], "what was not flipped is no sample"
     trial = _compile(module, toolchain, decisions)
     assert trial.measurement is not None
-    [(_, full)], [(_, none)] = alone.gains(trial, decisions), shared.gains(trial, decisions)
+    [(_, full)], [(_, none)] = alone.gains(compiled_of(trial), decisions), shared.gains(compiled_of(trial), decisions)
     groups = [sizes.comdats.get("_Z5twicei", 0) for sizes in (base.measurement, trial.measurement)]
     assert (groups[0] == 0) != (groups[1] == 0)
     assert full - none == pytest.approx(groups[0] - groups[1])
@@ -105,8 +106,25 @@ def test_copies_of_a_caller_count_once(toolchain: Toolchain, tmp_path: Path) -> 
     [decisions] = alone.draw(1, 1, rng)
     trial = _compile(module, toolchain, decisions)
     assert trial.measurement is not None and base.measurement is not None
-    [(_, full)], [(_, shared_gain)] = alone.gains(trial, decisions), shared.gains(trial, decisions)
+    [(_, full)], [(_, shared_gain)] = (
+        alone.gains(compiled_of(trial), decisions),
+        shared.gains(compiled_of(trial), decisions),
+    )
     assert shared_gain == full != 0
+
+
+def test_with_kept_copies_only_flips_in_these_are_drawn(toolchain: Toolchain, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    text = "int far(int); static int near(int x) { return far(x) * far(x + 1) + far(x - 2); }\n"
+    text += "__attribute__((noinline)) inline int many(int x) { return near(x) + near(x + 3); }\n"
+    text += "int one() { return many(1) + near(2); }"
+    [module] = make_corpus(tmp_path / "corpus", str(toolchain.clang), {"p/one.cpp": text}).modules
+    base = _compile(module, toolchain, Decisions())
+    callers = []
+    for kept in (["_Z4manyi"], []):
+        drawn = ModuleFlips(base, {"_Z4manyi": 9.0}, kept=kept).draw(8, 200, np.random.default_rng(0))
+        callers.append({site.caller for decisions in drawn for site in decisions})
+    assert callers == [{"_Z4manyi", "_Z3onev"}, {"_Z3onev"}]
 
 
 _BODY = "inline int body(int x) { int s = 0; for (int i = 0; i < x; ++i) s += far(i) * far(s ^ x); return s; }\n"
@@ -135,7 +153,7 @@ def test_calls_that_decide_whether_a_body_remains_are_flipped_together(
     assert len(decisions) == 2
     trial = _compile(module, toolchain, decisions)
     assert trial.measurement is not None
-    gains = dict(flips.gains(trial, decisions))
+    gains = dict(flips.gains(compiled_of(trial), decisions))
     assert len(gains) == 2 and len(set(gains.values())) == 1
     saved = base.measurement.text_bytes - trial.measurement.text_bytes
     [body] = {name: size for name, size in base.measurement.functions.items() if "body" in name}.values()

@@ -20,6 +20,7 @@ from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.flips import FlipsConfig
 from compiler_opt.rl.algorithms.flips.learner import Samples, SavingsLearner
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.search.compiling import compiled_of
 from compiler_opt.search.flips import GROUP_FEATURES, ModuleFlips
 from compiler_opt.spaces.heads import networks
 
@@ -135,7 +136,7 @@ class Flips(Algorithm):
             observations = np.stack([features[name].reshape(-1) for name in names], axis=-1)
             for attempt in group.follow_ups:
                 assert isinstance(attempt.policy, OverridingPolicy)
-                for position, saved_bytes in module.gains(attempt.rollout, attempt.policy.decisions):
+                for position, saved_bytes in module.gains(compiled_of(attempt.rollout), attempt.policy.decisions):
                     rows.append(observations[position])
                     advice.append(int(trajectory.advice[position]))
                     gains.append(saved_bytes)
