@@ -14,33 +14,29 @@ fetch_corpus --optimization_level=O2. What is complete is kept in $OUT, and sear
 """
 
 import dataclasses
-import functools
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from absl import flags
 
-from benchmarks.corpus_programs import PROGRAM_FLAG, ProgramSource, compile_objects, programs_of
+from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
+from benchmarks.program_builds import PGO, PLAIN, THRESHOLDS, ProgramBuilds, TrialRun
 from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
-from compiler_opt.errors import CompileError, ConfigError, ToolchainError
+from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.files import check_folder_writable, exclusive_directory, read_checked_json, write_checked_json
-from compiler_opt.llvm import processes
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.object_file import ObjectSizes, read_text_bytes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.measure.attribution import Attribution
-from compiler_opt.measure.benchmark import Benchmark, Reference
-from compiler_opt.measure.callgrind import Profile, valgrind
+from compiler_opt.measure.callgrind import valgrind
 from compiler_opt.measure.wall_time import wall_times
 from compiler_opt.optimize.speed import DEFAULT_BYTES_PER_PERCENT, METRICS
 from compiler_opt.policies.decisions import Decisions
@@ -66,12 +62,7 @@ _SEED = shared_flags.seed("the searches' random moves")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 
-THRESHOLDS: Mapping[str, int] = MappingProxyType({f"inline-{each}": each for each in (50, 500, 1000, 3000)})
-"""Of the inliner, by variant."""
-
-PLAIN, _PGO, _SEARCH, _BOTH, _POLICY = "plain", "pgo", "search", "pgo+search", "policy"
-_PROGRAM_FILE, _PLACE = "program", "place"
-_COMMAND = f"./{_PROGRAM_FILE} {_PLACE}"
+_SEARCH, _BOTH, _POLICY = "search", "pgo+search", "policy"
 _BUDGET = 100_000
 """Compiles a module; the time ends a search before."""
 
@@ -118,104 +109,6 @@ class Results:
     own_instructions: int
     text_bytes: int
     rows: dict[str, Row]
-
-
-def _threshold(variant: str) -> tuple[str, ...]:
-    return "-mllvm", f"-inline-threshold={THRESHOLDS[variant]}"
-
-
-class ProgramBuilds:
-    """The builds of one program, each in a folder of its own."""
-
-    def __init__(self, program: ProgramSource, modules: Sequence[Module], toolchain: Toolchain, folder: Path):
-        """Builds the program plainly."""
-        self.benchmark = Benchmark.of([_COMMAND], timeout_s=300.0)
-        self._program, self._toolchain, self.folder = program, toolchain, folder
-        self.modules = modules
-        self.objects = compile_objects(modules, toolchain, folder / "objects")
-        self.link(PLAIN, self.objects)
-
-    @functools.cached_property
-    def reference(self) -> Reference:
-        """What the plain build prints."""
-        return self.benchmark.reference(self.folder / PLAIN)
-
-    def link(self, variant: str, objects: Sequence[Path], added: Sequence[str] = ()) -> Path:
-        """Links the objects of all modules; returns the program."""
-        path = self.program(variant)
-        (path.parent / _PLACE).mkdir(parents=True, exist_ok=True)
-        self._program.link(objects, self._toolchain, path, added)
-        return path
-
-    def program(self, variant: str) -> Path:
-        """The program of a build."""
-        return self.folder / variant / _PROGRAM_FILE
-
-    def measure(self, variant: str, *, simulate: bool = True) -> Profile:
-        """Runs a build under callgrind; raises BenchmarkError if it is wrong."""
-        return self.benchmark.measure(self.folder / variant, self.reference, simulate=simulate)
-
-    def build(self, variant: str) -> None:
-        """Builds the program with another threshold, or with the profile."""
-        modules, added = (self.profiled, ()) if variant == _PGO else (self.modules, _threshold(variant))
-        self.link(variant, compile_objects(modules, self._toolchain, self.folder / "objects", added))
-
-    @functools.cached_property
-    def profiled(self) -> list[Module]:
-        """The modules, compiled with the profile of a run of the benchmark (LLVM's instrumentation of IR)."""
-        path = self.folder / "run.profdata"
-        if not path.exists():
-            raw = self.folder / "run.profraw"
-            raw.unlink(missing_ok=True)
-            added = ("-fprofile-instrument=llvm", f"-fprofile-instrument-path={raw}")
-            objects = compile_objects(self.modules, self._toolchain, self.folder / "objects", added)
-            linked = [f"-fprofile-generate={raw.parent}", "-Xclang", f"-fprofile-instrument-path={raw}"]
-            try:
-                self.link("instrumented", objects, linked)
-            except CompileError as error:
-                if "libclang_rt.profile" not in str(error):
-                    raise
-                package = f"libclang-rt-{self._toolchain.version[0]}-dev"
-                raise ToolchainError(
-                    f"{self._toolchain.clang}: has no libclang_rt.profile; install the package {package}, or leave out "
-                    "the variants with pgo"
-                ) from None
-            self.benchmark.wall_s(self.folder / "instrumented", self.reference)
-            merged = path.with_suffix(".unfinished")
-            command = [str(self._toolchain.tool("llvm-profdata")), "merge", str(raw), "-o", str(merged)]
-            result = processes.run(command)
-            if not result.ok:
-                raise CompileError(f"{raw}: {result.describe()}")
-            merged.replace(path)
-        used = [f"-fprofile-instrument-use-path={path}"]
-        if self._toolchain.version[0] > 19:
-            used.append("-fprofile-instrument-use=llvm")
-        # Corpora of others may not name files.
-        return [dataclasses.replace(module, trusted=True).with_flags(*used) for module in self.modules]
-
-    def is_own(self, file: str) -> bool:
-        """Whether an object file in a profile is the program, in any of its builds."""
-        return file.startswith(f"{self.folder.resolve()}/")
-
-
-class TrialRun:
-    """Links a build with other objects for some of its modules, and measures it; a `Run`.
-
-    The first call has all modules, and its objects are kept for the others.
-    """
-
-    def __init__(self, builds: ProgramBuilds, variant: str, scratch: Path, *, simulate: bool):
-        """`scratch` is a folder for objects; without `simulate`, only instructions are counted."""
-        self._builds, self._variant, self._scratch, self._simulate = builds, variant, scratch, simulate
-        self._base: dict[int, Path] = {}
-
-    def __call__(self, objects: Mapping[int, Path]) -> Profile:
-        if not self._base:
-            for module, path in objects.items():
-                self._base[module] = Path(shutil.copyfile(path, self._scratch / f"base-{module}.o"))
-        linked = {**self._base, **objects}
-        self._builds.link(self._variant, [linked[module] for module in sorted(linked)])
-        return self._builds.measure(self._variant, simulate=self._simulate)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -366,7 +259,7 @@ class SpeedRun:
 
 @entry_point.command
 def entry() -> None:
-    known = [*THRESHOLDS, *([_POLICY] if _POLICY_PATH.value else []), _PGO, _SEARCH, _BOTH]
+    known = [*THRESHOLDS, *([_POLICY] if _POLICY_PATH.value else []), PGO, _SEARCH, _BOTH]
     variants = _VARIANT.value or known
     for variant in variants:
         if variant not in known:

@@ -16,7 +16,7 @@ from pathlib import Path
 from absl import flags
 
 from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
-from benchmarks.speed_by_heart import PLAIN, ProgramBuilds, TrialRun
+from benchmarks.program_builds import PLAIN, ProgramBuilds, TrialRun
 from compiler_opt.collect.flip_store import FlipStore
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus

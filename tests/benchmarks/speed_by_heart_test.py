@@ -7,7 +7,8 @@ import pytest
 
 from benchmarks import speed_by_heart
 from benchmarks.corpus_programs import ProgramSource
-from benchmarks.speed_by_heart import ProgramBuilds, SpeedRun
+from benchmarks.program_builds import ProgramBuilds
+from benchmarks.speed_by_heart import SpeedRun
 from compiler_opt import pretrained
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import probe
