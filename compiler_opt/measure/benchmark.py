@@ -30,6 +30,9 @@ from compiler_opt.measure.sampling import Samples
 _SLOWDOWN = 200
 """By callgrind, at most; some 50 are usual."""
 _SAMPLING_SLOWDOWN = 4
+_MAX_REPETITIONS = 100
+"""Of a command under one perf, whose samples fit into memory."""
+_MAX_OUTPUT_BYTES = 1 << 24
 _MIN_TIMEOUT_S = 60.0
 
 
@@ -125,7 +128,7 @@ class Benchmark:
         return profile
 
     def samples(self, folder: Path, reference: Reference, program: Path, *, rounds: int = 1) -> Samples:
-        """Runs all commands under perf, `rounds` times, and counts where in the program samples fall.
+        """Runs each command under perf, `rounds` times, and counts where in the program samples fall.
 
         Raises:
           BenchmarkError: as `measure`.
@@ -133,12 +136,15 @@ class Benchmark:
           ToolchainError: perf is not installed, or this machine lets nothing be sampled.
         """
         found = sampling.NO_SAMPLES
-        for _ in range(rounds):
-            for command, expected in zip(self.commands, reference.outputs, strict=True):
-                _check_program(command, folder)
-                run = sampling.run_sampled(command, program, timeout_s=_SAMPLING_SLOWDOWN * self.timeout_s, cwd=folder)
-                _check_end(command, folder, run.result, _SAMPLING_SLOWDOWN * self.timeout_s)
-                _check_output(command, folder, expected, run.result.stdout)
+        for command, expected in zip(self.commands, reference.outputs, strict=True):
+            _check_program(command, folder)
+            most = max(1, min(_MAX_REPETITIONS, _MAX_OUTPUT_BYTES // max(1, len(expected))))
+            for start in range(0, rounds, most):
+                repetitions = min(most, rounds - start)
+                timeout_s = _SAMPLING_SLOWDOWN * self.timeout_s * repetitions
+                run = sampling.run_sampled(command, program, repetitions=repetitions, timeout_s=timeout_s, cwd=folder)
+                _check_end(command, folder, run.result, timeout_s)
+                _check_output(command, folder, expected * repetitions, run.result.stdout)
                 assert run.samples is not None
                 found += run.samples
         return found

@@ -23,6 +23,7 @@ import bisect
 import collections
 import dataclasses
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -43,6 +44,13 @@ _NOTE_HEAD_BYTES = 16  # sizes of name and description, type, and the name `GNU`
 _MAX_BUILD_ID_BYTES = 64
 _FIELDS = ("--show-mmap-events", "-F", "pid,period,ip")
 _RECORD_AGAIN = "record it with perf record --buildid-mmap and print it with perf script --show-mmap-events"
+_REPEAT = """
+import subprocess, sys
+for _ in range(int(sys.argv[1])):
+    status = subprocess.run(sys.argv[2:]).returncode
+    if status:
+        sys.exit(status if status > 0 else 128 - status)
+"""
 _SAMPLE = re.compile(r"\s*(\d{1,10})\s+(\d{1,15})\s+([0-9a-f]{1,16})\s*")
 _MAPPING = re.compile(
     r"\s*\d+\s+PERF_RECORD_MMAP2 (-?\d{1,10})/-?\d+: \[0x([0-9a-f]{1,16})\(0x([0-9a-f]{1,16})\) @ "
@@ -111,16 +119,19 @@ def run_sampled(
     command: Sequence[str],
     program: Path,
     *,
+    repetitions: int = 1,
     timeout_s: float = processes.DEFAULT_TIMEOUT_S,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> SampledRun:
-    """Runs a command under perf.
+    """Runs a command under perf, several times in a row, until it fails.
 
     Args:
       command: argument list.
       program: the file whose samples are counted: the command's program, or one that it starts.
-      timeout_s: wall-clock limit in seconds.
+      repetitions: how often it runs. Starting perf and reading its samples takes a second, so that this pays for short
+        runs; the standard output is that of all runs.
+      timeout_s: wall-clock limit of all runs together, in seconds.
       cwd: working directory.
       environment: all environment variables; None for this process's.
 
@@ -131,7 +142,8 @@ def run_sampled(
     expected = build_id(program)
     with scratch_directory() as scratch:
         data = scratch / "perf.data"
-        result = processes.run(_record(command, data), timeout_s=timeout_s, cwd=cwd, environment=environment)
+        repeated = [sys.executable, "-c", _REPEAT, str(repetitions), *command] if repetitions > 1 else command
+        result = processes.run(_record(repeated, data), timeout_s=timeout_s, cwd=cwd, environment=environment)
         if not result.ok:
             return SampledRun(result, None)
         script = processes.run(
@@ -196,11 +208,16 @@ def parse(content: bytes, expected: str, origin: str = "perf script") -> Samples
             f"{PERIOD_NS}"
         )
     offsets: collections.Counter[int] = collections.Counter()
+    elsewhere = 0
     for pid, address in found:
-        place = _offset(mappings.get(pid, []), address)
-        if place is not None:
-            offsets[place] += 1
-    return Samples(dict(offsets), len(found) - offsets.total(), periods.pop())
+        # Other processes are no part of it, such as the one that repeats the command.
+        if pid in mappings:
+            place = _offset(mappings[pid], address)
+            if place is None:
+                elsewhere += 1
+            else:
+                offsets[place] += 1
+    return Samples(dict(offsets), elsewhere, periods.pop())
 
 
 def _offset(mappings: Sequence[tuple[int, int, int]], address: int) -> int | None:

@@ -27,14 +27,14 @@ TEXT = f"""\
 
 
 def test_counts_samples_by_offset_in_the_file() -> None:
-    # 0x5010 is 0x10 after where the file's 0x2000 is; 0x6000 is behind the mapping; process 18 has none.
-    assert parse(TEXT.encode(), OURS) == Samples({0x2010: 2, 0x2FFF: 1}, 3, 50_000)
+    # 0x5010 is 0x10 after where the file's 0x2000 is; 0x6000 is behind the mapping; process 18 is another program.
+    assert parse(TEXT.encode(), OURS) == Samples({0x2010: 2, 0x2FFF: 1}, 2, 50_000)
 
 
 def test_adds_up_runs() -> None:
     found = parse(TEXT.encode(), OURS)
     assert sampling.NO_SAMPLES + found == found
-    assert found + found == Samples({0x2010: 4, 0x2FFF: 2}, 6, 50_000)
+    assert found + found == Samples({0x2010: 4, 0x2FFF: 2}, 4, 50_000)
 
 
 def test_reads_as_far_as_lines_are_whole() -> None:
@@ -104,6 +104,14 @@ def test_most_time_is_in_the_hot_function(tmp_path: Path) -> None:
     everything = sum(run.samples.offsets.values()) + run.samples.elsewhere
     assert everything > 50 and within > everything / 2
     assert run_sampled([str(program), "-1"], program).samples is None
+    # Short runs, several under one perf; the process that starts them does not count.
+    repeated = run_sampled([str(program), "300000"], program, repetitions=5)
+    once = run_sampled([str(program), "300000"], program)
+    assert repeated.result.ok and repeated.samples is not None and once.samples is not None
+    assert repeated.result.stdout == 5 * once.result.stdout
+    assert sum(repeated.samples.offsets.values()) > 2 * sum(once.samples.offsets.values())
+    failed = run_sampled([str(program), "-1"], program, repetitions=3)
+    assert failed.samples is None and "3" in failed.result.describe()
 
 
 def test_names_the_package_of_perf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
