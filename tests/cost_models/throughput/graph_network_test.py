@@ -44,12 +44,14 @@ def cycles_by_formulas(model: ThroughputModel, block: Block, decoder: Decoder) -
         states = states - states.mean(axis=1, keepdims=True)
         states = states / np.sqrt(states.var(axis=1, keepdims=True) + 1e-3) * gamma + beta
     states = states[[node.kind is NodeKind.MNEMONIC for node in graph.nodes]]
-    summary, summary_bias, context, context_bias, annotated, own, own_bias, out, out_bias = weights
+    # A layer's own variables come first.
+    log_penalties, summary, summary_bias, context, context_bias, annotated, own, own_bias, out, out_bias = weights
     summaries = relu(states @ summary + summary_bias)
     total = np.concatenate([summaries.mean(axis=0), np.log1p(summaries.sum(axis=0))])
     shared = total @ context + context_bias + annotation_inputs([block])[0] @ annotated
     hidden = relu(states @ own + own_bias + shared)
-    return float(np.log1p(np.exp(hidden @ out + out_bias)).sum())
+    penalties = np.nan_to_num(block.annotations) @ np.exp(log_penalties)
+    return float(np.log1p(np.exp(hidden @ out + out_bias)).sum() + penalties)
 
 
 def test_predictions_are_those_of_the_formulas() -> None:

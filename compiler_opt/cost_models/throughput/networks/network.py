@@ -55,7 +55,10 @@ class ThroughputNetwork(tf_keras.Model, abc.ABC):
 
 
 class CyclesHead(tf_keras.layers.Layer):
-    """Cycles of blocks as the sum of what their instructions add, each seen with a summary of its block."""
+    """Cycles of blocks: the sum of what their instructions add, each seen with a summary of its block, and penalties.
+
+    An event that was measured costs at least a penalty of its kind. What else annotations say goes into the summary.
+    """
 
     def __init__(self, units: int):
         super().__init__()
@@ -64,6 +67,9 @@ class CyclesHead(tf_keras.layers.Layer):
         self._annotations = tf_keras.layers.Dense(units, use_bias=False)
         self._own = tf_keras.layers.Dense(units)
         self._out = tf_keras.layers.Dense(1, bias_initializer=tf_keras.initializers.Constant(-1.0))
+        self._log_penalties = self.add_weight(
+            "log_penalties", (len(ANNOTATIONS),), initializer=tf_keras.initializers.Constant(1.0)
+        )
 
     def call(self, states: tf.Tensor, owners: tf.Tensor, annotations: tf.Tensor) -> tf.Tensor:
         """`[I, H]` instructions of the blocks `owners` `[I]`, `[B, 2A]` -> `[B]`."""
@@ -74,4 +80,6 @@ class CyclesHead(tf_keras.layers.Layer):
         context = self._context(tf.concat([mean, tf.math.log1p(total)], -1)) + self._annotations(annotations)
         hidden = tf.nn.relu(self._own(states) + tf.gather(context, owners))
         added = tf.nn.softplus(self._out(hidden)[:, 0])
-        return tf.math.unsorted_segment_sum(added, owners, num_blocks)
+        events = tf.math.exp(annotations[:, : len(ANNOTATIONS)]) - 1.0  # 0 if they are unknown
+        penalties = tf.reduce_sum(events * tf.math.exp(self._log_penalties), -1)
+        return tf.math.unsorted_segment_sum(added, owners, num_blocks) + penalties
