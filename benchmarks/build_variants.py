@@ -11,23 +11,16 @@ makes a corpus for speed. Objects that are there already are kept. A variant in 
 the programs of its project.
 """
 
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from absl import flags
 
-from benchmarks.corpus_programs import PROGRAM_FLAG, compile_objects, programs_of
-from compiler_opt.collect.rollout import RolloutSettings
-from compiler_opt.collect.workers import Job, WorkerPool
+from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
+from benchmarks.variants import BASE, OBJECTS, OPTIONS, PLACE, POLICIES, objects_of
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.corpus.module import Module
-from compiler_opt.cost_models.throughput.address_map import FLAGS
 from compiler_opt.errors import CompileError, ConfigError
-from compiler_opt.evaluation.evaluate import baselines
 from compiler_opt.files import check_folder_writable, exclusive_directory
-from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.problems import problem as problems
+from compiler_opt.llvm.toolchain import probe
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
@@ -37,30 +30,6 @@ _PROGRAM = flags.DEFINE_multi_string("program", [], PROGRAM_FLAG)
 _VARIANT = flags.DEFINE_multi_string("variant", [], "A variant to build beside default; by default all.")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
-
-BASE = "default"
-OPTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
-    {
-        BASE: (),
-        "inline-never": ("-inline-threshold=-1000000",),
-        "inline-25": ("-inline-threshold=25",),
-        "inline-100": ("-inline-threshold=100",),
-        "inline-500": ("-inline-threshold=500",),
-        "inline-1000": ("-inline-threshold=1000",),
-        "regalloc-basic": ("-regalloc=basic",),
-        "regalloc-split-size": ("-split-spill-mode=size",),
-        "regalloc-csr": ("-regalloc-csr-first-time-cost=100000",),
-        "regalloc-uncoalesced": ("-join-liveintervals=false",),
-    }
-)
-"""LLVM's options by variant."""
-
-POLICIES = ("random", "first", "most_expensive")
-"""Baselines of `_PROBLEM`; the variant `evict-NAME` takes their evictions."""
-
-_PROBLEM = "regalloc_eviction"
-_PLACE, _OBJECTS = "place", "objects"
-_SETTINGS = RolloutSettings(timeout_s=300.0)
 
 
 @entry_point.command
@@ -83,11 +52,11 @@ def entry() -> None:
         total = len(variants) * sum(map(len, modules.values()))
         with progress_bar(total=total, description="compiling", unit="module") as bar:
             for variant in variants:
-                (output / variant / _PLACE).mkdir(parents=True, exist_ok=True)
+                (output / variant / PLACE).mkdir(parents=True, exist_ok=True)
                 for project in projects:
-                    folder = output / _OBJECTS / variant / project
+                    folder = output / OBJECTS / variant / project
                     try:
-                        objects = _objects(variant, modules[project], toolchain, folder, bar.update)
+                        objects = objects_of(variant, modules[project], toolchain, folder, bar.update)
                         for program in programs:
                             if program.project == project:
                                 path = output / variant / project / program.name
@@ -98,53 +67,7 @@ def entry() -> None:
     for line in failures:
         entry_point.warn(line)
     for program in programs:
-        entry_point.echo(f"--benchmark={program.project}/{program.name} {_PLACE}")
-
-
-def _objects(
-    variant: str, modules: Sequence[Module], toolchain: Toolchain, folder: Path, progress: Callable[[int], object]
-) -> list[Path]:
-    """The modules' objects in a variant; raises CompileError if one cannot be compiled."""
-    if variant in OPTIONS:
-        added = [word for option in OPTIONS[variant] for word in ("-mllvm", option)]
-        return compile_objects(modules, toolchain, folder, (*FLAGS, *added), progress)
-    return objects_under(variant.removeprefix("evict-"), modules, toolchain, folder, progress)
-
-
-def objects_under(
-    baseline: str,
-    modules: Sequence[Module],
-    toolchain: Toolchain,
-    folder: Path,
-    progress: Callable[[int], object] = lambda _: None,
-    num_workers: int | None = None,
-) -> list[Path]:
-    """Compiles modules, with an address map, under a baseline policy of evictions; keeps their objects by name.
-
-    Raises:
-      CompileError: one cannot be compiled.
-    """
-    problem = problems.load(_PROBLEM)
-    (policy,) = baselines(problem, [baseline])
-    paths = {module.name: folder / module.name.replace("/", "+") for module in modules}
-    jobs = [
-        Job(module.with_flags(*FLAGS), policy, settings=_SETTINGS, keep_object=_unfinished(paths[module.name]))
-        for module in modules
-        if not paths[module.name].exists()
-    ]
-    progress(len(modules) - len(jobs))
-    with WorkerPool(toolchain, problem, entry_point.num_workers(num_workers)) as pool:
-        for job, rollout in pool.rollouts(jobs):
-            if rollout.failure is not None:
-                raise CompileError(rollout.failure)
-            path = paths[job.module.name]
-            _unfinished(path).replace(path)
-            progress(1)
-    return list(paths.values())
-
-
-def _unfinished(path: Path) -> Path:
-    return path.with_name(f"{path.name}.unfinished")
+        entry_point.echo(f"--benchmark={program.project}/{program.name} {PLACE}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.corpus_programs import ProgramSource
-from benchmarks.eviction_by_heart import METRICS, describe, search_program, summary
+from benchmarks.eviction_search import METRICS, describe, search_program, summary
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import BenchmarkError

@@ -3,8 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from benchmarks.build_variants import BASE, OPTIONS, POLICIES, objects_under
 from benchmarks.corpus_programs import compile_objects
+from benchmarks.variants import BASE, OPTIONS, POLICIES, objects_under
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models.throughput.address_map import FLAGS, read_object
 from compiler_opt.evaluation.evaluate import baselines

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import speed_by_heart
 from benchmarks.corpus_programs import ProgramSource
 from benchmarks.program_builds import ProgramBuilds
-from benchmarks.speed_by_heart import SpeedRun
+from benchmarks.speed_run import SpeedRun, show
 from compiler_opt import pretrained
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import probe
@@ -73,7 +72,7 @@ def test_builds_are_compared(
     assert len(found) == rows["search"].decisions
     assert all(site.callee == "often" and advice for site, advice in found.items())
 
-    speed_by_heart.show("mine_bench", results)
+    show("mine_bench", results)
     printed = capsys.readouterr().out.splitlines()
     table = printed[-len(rows) :]
     assert [line.split()[0] for line in table] == list(rows)

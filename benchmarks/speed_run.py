@@ -1,0 +1,241 @@
+"""Builds of a benchmark program that are to be faster than the plain one, measured beside it; see `speed_by_heart`."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.program_builds import PLAIN, ProgramBuilds, TrialRun
+from compiler_opt.collect.rollout import DefaultPolicy
+from compiler_opt.collect.workers import Job, WorkerPool
+from compiler_opt.corpus.module import Module
+from compiler_opt.errors import CompileError
+from compiler_opt.evaluation.statistics import relative_change
+from compiler_opt.llvm.inliner_plugin import with_plugin_features
+from compiler_opt.llvm.object_file import ObjectSizes, read_text_bytes
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.measure.attribution import Attribution
+from compiler_opt.measure.wall_time import wall_times
+from compiler_opt.optimize.speed import DEFAULT_BYTES_PER_PERCENT, METRICS
+from compiler_opt.policies.decisions import Decisions
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.problems import problem as problems
+from compiler_opt.progress_bar import progress_bar
+from compiler_opt.report.formatting import aligned, change_text
+from compiler_opt.search.compiling import PoolCompiler
+from compiler_opt.search.found import Progress
+from compiler_opt.search.measured import Cost, search_measured
+from compiler_opt.search.search import SearchSettings
+from compiler_opt.tools import entry_point
+
+SEARCH, BOTH, POLICY = "search", "pgo+search", "policy"
+_BUDGET = 100_000
+"""Compiles a module; the time ends a search before."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A build of a program. Changes are to the plain build, relative to its whole.
+
+    Attributes:
+      instructions: executed, libraries included.
+      own_instructions: by the program's functions.
+      cycles: callgrind's estimate.
+      own_cycles: the same, in the program's functions.
+      text: of the program.
+      decisions: that are replayed.
+      measurements: of the search that has found them.
+      wall: of the wall time, with its interval; None if it was not measured.
+    """
+
+    instructions: float
+    own_instructions: float
+    cycles: float
+    own_cycles: float
+    text: float
+    decisions: int = 0
+    measurements: int = 0
+    wall: tuple[float, float, float] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """The builds of a program.
+
+    Attributes:
+      settings: of the run that measured them.
+      instructions: of the plain build.
+      own_instructions: those in the program's functions.
+      text_bytes: of the plain build.
+      rows: by variant.
+    """
+
+    settings: dict[str, Any]
+    instructions: int
+    own_instructions: int
+    text_bytes: int
+    rows: dict[str, Row]
+
+
+@dataclasses.dataclass(frozen=True)
+class SpeedRun:
+    """How builds are made and measured.
+
+    Attributes:
+      toolchain: the compiler.
+      metric: a name of `METRICS`, which searches make less.
+      minutes: of each search.
+      rounds: of wall time; 0 for none.
+      seed: of the searches' random moves.
+      num_workers: compilations at a time; None for one per CPU.
+      policy_dir: folder of the policy of the variant `policy`.
+    """
+
+    toolchain: Toolchain
+    metric: str
+    minutes: float
+    rounds: int
+    seed: int
+    num_workers: int | None
+    policy_dir: Path | None = None
+
+    def settings(self, variants: Sequence[str]) -> dict[str, Any]:
+        """Everything that results depend on, except the program."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        policy = None if self.policy_dir is None else NetworkWeights.load(self.policy_dir).checksum()
+        fixed = {"toolchain": self.toolchain.version_text, "policy_dir": policy, "variants": list(variants)}
+        return {**values, **fixed}
+
+    def measure(self, builds: ProgramBuilds, variants: Sequence[str]) -> Results:
+        """Makes the builds of a program, and compares them with the plain one.
+
+        Raises:
+          BenchmarkError: a build is wrong.
+          CompileError: it cannot be built.
+          ToolchainError: clang has no library for profiles.
+        """
+        plain = builds.measure(PLAIN)
+        text_bytes = read_text_bytes(builds.program(PLAIN))
+        own = {name: Attribution(plain, metric, builds.is_own) for name, metric in METRICS.items()}
+
+        def row(variant: str) -> Row:
+            profile = builds.measure(variant)
+
+            def changes(name: str) -> tuple[float, float]:
+                total = METRICS[name](plain.total)
+                saved = own[name].own_cost(profile) - own[name].own_cost(plain)
+                return METRICS[name](profile.total) / total - 1, saved / total
+
+            text = relative_change(text_bytes, read_text_bytes(builds.program(variant)))
+            return Row(*changes("instructions"), *changes("cycles"), text)
+
+        rows = {PLAIN: row(PLAIN)}
+        for variant in variants:
+            entry_point.echo(f"{builds.folder.name}: {variant}")
+            if variant in (SEARCH, BOTH):
+                modules = builds.profiled if variant == BOTH else builds.modules
+                decisions = self._search(builds, modules, variant, text_bytes)
+                about: Any = decisions.about["search"]
+                found = {"decisions": len(decisions), "measurements": about["measurements"]}
+                rows[variant] = dataclasses.replace(row(variant), **found)
+            else:
+                if variant == POLICY:
+                    self._build_with_policy(builds)
+                else:
+                    builds.build(variant)
+                rows[variant] = row(variant)
+        if self.rounds:
+            folders = [builds.folder / name for name in rows]
+            with progress_bar(total=self.rounds, description="timing", unit="round") as bar:
+                times = wall_times(builds.benchmark, folders, builds.reference, rounds=self.rounds, on_round=bar.update)
+            walls = [(each.ratio.value - 1, each.ratio.low - 1, each.ratio.high - 1) for each in times]
+            rows = {
+                name: dataclasses.replace(each, wall=wall)
+                for (name, each), wall in zip(rows.items(), walls, strict=True)
+            }
+        own_instructions = own["instructions"].own_cost(plain)
+        return Results(self.settings(variants), plain.total.instructions, own_instructions, text_bytes, rows)
+
+    def _build_with_policy(self, builds: ProgramBuilds) -> None:
+        problem = problems.load("inlining")
+        assert self.policy_dir is not None
+        policy = problem.load_policy(self.policy_dir)
+        toolchain = with_plugin_features(self.toolchain, policy.plugin_features)
+        with scratch_directory() as scratch, WorkerPool(toolchain, problem, self.num_workers) as pool:
+            paths = {module.name: scratch / f"{number}.o" for number, module in enumerate(builds.modules)}
+            jobs = [Job(module, policy, keep_object=paths[module.name]) for module in builds.modules]
+            for job, rollout in pool.rollouts(jobs):
+                if rollout.failure is not None:
+                    raise CompileError(f"{job.module.name}: {rollout.failure}")
+            builds.link(POLICY, list(paths.values()))
+
+    def _search(self, builds: ProgramBuilds, modules: Sequence[Module], variant: str, text_bytes: int) -> Decisions:
+        """Searches, unless that was done, and links the program with the decisions that were found."""
+        problem = problems.load("inlining")
+        state = builds.folder / f"{variant}-state"
+        state.mkdir(exist_ok=True)
+        path = state / "decisions.json"
+        with scratch_directory() as scratch, WorkerPool(self.toolchain, problem, self.num_workers) as pool:
+            if not path.exists():
+                self._searched(builds, modules, variant, pool, text_bytes, state, scratch).save(path)
+            decisions = Decisions.load(path)
+            compiler = PoolCompiler(pool, modules, DefaultPolicy(problem))
+            objects = {number: scratch / f"found-{number}.o" for number in range(len(modules))}
+            for compiled in compiler.compile(dict.fromkeys(objects, decisions), objects.__getitem__).values():
+                if isinstance(compiled, str):
+                    raise CompileError(compiled)
+            builds.link(variant, list(objects.values()))
+        return decisions
+
+    def _searched(
+        self,
+        builds: ProgramBuilds,
+        modules: Sequence[Module],
+        variant: str,
+        pool: WorkerPool[ObjectSizes],
+        text_bytes: int,
+        state: Path,
+        scratch: Path,
+    ) -> Decisions:
+        """The decisions that a search has found; none if it has found nothing that is worth its text."""
+        metric, price = METRICS[self.metric], DEFAULT_BYTES_PER_PERCENT * text_bytes
+        run = TrialRun(builds, variant, scratch, simulate=self.metric != "instructions")
+        with progress_bar(unit="compile", description=variant) as bar:
+
+            def show(progress: Progress) -> None:
+                percent = (progress.confirmed_bytes - progress.base_bytes) / price
+                bar.set_postfix_str(f"{self.metric} and text {percent:+.2f}%", refresh=False)
+                bar.update(progress.compiles - bar.n)
+
+            return search_measured(
+                modules,
+                pool,
+                pool.problem,
+                self.toolchain,
+                SearchSettings(budget=_BUDGET, max_minutes=self.minutes, seed=self.seed, min_modules=pool.num_workers),
+                run,
+                Cost(metric, price, builds.is_own),
+                name=builds.folder.name,
+                folder=state,
+                scratch=scratch,
+                identity={"program": builds.folder.name, "metric": self.metric},
+                on_progress=show,
+            ).decisions
+
+
+def show(name: str, results: Results) -> None:
+    """Prints the table of a program."""
+    entry_point.echo(
+        f"{name}: {results.instructions:,} instructions, {results.own_instructions / results.instructions:.0%} of them "
+        f"the program's own; {results.text_bytes:,} bytes of text"
+    )
+    lines: list[tuple[str, ...]] = [
+        ("build", "instructions", "own", "cycles", "own", "text", "wall time (95%)", "decisions", "measured")
+    ]
+    for variant, row in results.rows.items():
+        changes = (row.instructions, row.own_instructions, row.cycles, row.own_cycles, row.text)
+        wall = "" if row.wall is None else "{} ({} to {})".format(*map(change_text, row.wall))
+        lines.append((variant, *map(change_text, changes), wall, str(row.decisions or ""), str(row.measurements or "")))
+    for line in aligned(lines, 1, (1,)):
+        entry_point.echo(line)
