@@ -14,6 +14,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.attribution import Metric
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.callgrind import Counts, Profile
+from compiler_opt.optimize import speed
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import Cell, Change, Table
 from compiler_opt.search.measured_rules import (
@@ -27,11 +28,7 @@ from compiler_opt.search.measured_rules import (
     search_rules,
 )
 
-METRICS: Mapping[str, Metric] = {
-    "accesses": lambda counts: counts.accesses,
-    "instructions": lambda counts: counts.instructions,
-    "cycles": lambda counts: counts.cycles,
-}
+METRICS: Mapping[str, Metric] = {"accesses": lambda counts: counts.accesses, **speed.METRICS}
 """What can be made less, by name: loads and stores, instructions, and callgrind's estimate of cycles."""
 
 PROBLEM = "regalloc_eviction"
@@ -109,8 +106,7 @@ def describe(found: RuleSearch) -> list[str]:
         for name in _ROWS
         if (costs := found.choices.get(name)) is not None
     ]
-    columns = ("accesses", "instructions", "cycles")
-    head = ["rules", *(f"own {column}" for column in columns), *columns]
+    head = ["rules", *(f"own {name}" for name in METRICS), *METRICS]
     counts = [f"{metric(counts):,}" for counts in (plain.own, plain.total) for metric in METRICS.values()]
     lines = Table(head, [["plain", *counts], *rows]).lines()
     lines += [
@@ -127,5 +123,4 @@ def summary(found: Mapping[str, RuleSearch]) -> Table:
         [name, *_changes(each.plain.own, each.best.own), *_changes(each.plain.total, each.best.total)]
         for name, each in found.items()
     ]
-    columns = ("accesses", "instructions", "cycles")
-    return Table(["program", *(f"own {column}" for column in columns), *columns], rows)
+    return Table(["program", *(f"own {name}" for name in METRICS), *METRICS], rows)

@@ -39,22 +39,22 @@ class ProgramBuilds:
     def __init__(self, program: ProgramSource, modules: Sequence[Module], toolchain: Toolchain, folder: Path):
         """Builds the program plainly."""
         self.benchmark = Benchmark.of([_COMMAND], timeout_s=300.0)
-        self._program, self._toolchain, self.folder = program, toolchain, folder
+        # Programs run elsewhere, and write their profile where they were told to.
+        self.folder = folder.resolve()
         self.modules = modules
-        self.objects = compile_objects(modules, toolchain, folder / "objects")
-        self.link(PLAIN, self.objects)
+        self._program, self._toolchain = program, toolchain
+        self.link(PLAIN, compile_objects(modules, toolchain, self.folder / "objects"))
 
     @functools.cached_property
     def reference(self) -> Reference:
         """What the plain build prints."""
         return self.benchmark.reference(self.folder / PLAIN)
 
-    def link(self, variant: str, objects: Sequence[Path], added: Sequence[str] = ()) -> Path:
-        """Links the objects of all modules; returns the program."""
+    def link(self, variant: str, objects: Sequence[Path], added: Sequence[str] = ()) -> None:
+        """Links the objects of all modules."""
         path = self.program(variant)
         (path.parent / _PLACE).mkdir(parents=True, exist_ok=True)
         self._program.link(objects, self._toolchain, path, added)
-        return path
 
     def program(self, variant: str) -> Path:
         """The program of a build."""
@@ -104,7 +104,7 @@ class ProgramBuilds:
 
     def is_own(self, file: str) -> bool:
         """Whether an object file in a profile is the program, in any of its builds."""
-        return file.startswith(f"{self.folder.resolve()}/")
+        return file.startswith(f"{self.folder}/")
 
 
 class TrialRun:

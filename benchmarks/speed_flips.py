@@ -44,8 +44,6 @@ _SEED = shared_flags.seed("what is flipped together")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 
-_DONE = "flips.txt"
-
 
 @entry_point.command
 def entry() -> None:
@@ -59,7 +57,7 @@ def entry() -> None:
     programs = programs_of(corpus, _PROGRAM.value)
     with exclusive_directory(output, "--output_dir"):
         for program in programs:
-            done = output / program.name / _DONE
+            done = output / program.name / f"flips-{_METRIC.value}-{_ROUNDS.value}-{_SEED.value}.txt"
             if done.exists():
                 entry_point.echo(f"{program.name}: {done.read_text().strip()}, done before")
                 continue

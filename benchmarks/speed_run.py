@@ -173,7 +173,8 @@ class SpeedRun:
     def _search(self, builds: ProgramBuilds, modules: Sequence[Module], variant: str, text_bytes: int) -> Decisions:
         """Searches, unless that was done, and links the program with the decisions that were found."""
         problem = problems.load("inlining")
-        state = builds.folder / f"{variant}-state"
+        # Searches of other settings are others, and must not pass for this one.
+        state = builds.folder / f"{variant}-{self.metric}-{self.minutes:g}-minutes-{self.seed}"
         state.mkdir(exist_ok=True)
         path = state / "decisions.json"
         with scratch_directory() as scratch, WorkerPool(self.toolchain, problem, self.num_workers) as pool:

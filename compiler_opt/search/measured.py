@@ -269,11 +269,10 @@ def search_measured(
     about = provenance(problem.name, toolchain.version, None)
     default = DefaultPolicy(problem)
     compiler = MeasuredCompiler(PoolCompiler(pool, modules, default), run, cost, scratch)
-    starts = [
-        GenerousStart(compiler, PoolCompiler(pool, generous, default))
-        for threshold in _START_THRESHOLDS
-        for generous in [[each.with_flags("-mllvm", f"-inline-threshold={threshold}") for each in modules]]
-    ]
+    starts = []
+    for threshold in _START_THRESHOLDS:
+        generous = [module.with_flags("-mllvm", f"-inline-threshold={threshold}") for module in modules]
+        starts.append(GenerousStart(compiler, PoolCompiler(pool, generous, default)))
     found = resumable_search(
         compiler,
         len(modules),

@@ -68,7 +68,7 @@ def test_builds_are_compared(
     if "pgo" in variants:
         assert (tmp_path / "out" / "run.profdata").stat().st_size > 0
         assert rows["pgo+search"].instructions <= rows["pgo"].instructions + 0.001
-    found = Decisions.load(tmp_path / "out" / "search-state" / "decisions.json")
+    found = Decisions.load(tmp_path / "out" / "search-instructions-0.05-minutes-0" / "decisions.json")
     assert len(found) == rows["search"].decisions
     assert all(site.callee == "often" and advice for site, advice in found.items())
 
