@@ -13,7 +13,8 @@ from compiler_opt.llvm.toolchain import Toolchain
 FEATURES = {
     "llvm": (),
     "plugin": plugin_features.NAMES,
-    "plugin_with_default": plugin_features.ALL,
+    "plugin_with_default": (*plugin_features.NAMES, plugin_features.DEFAULT_DECISION),
+    "plugin_for_speed": plugin_features.ALL,
 }
 """What `InliningConfig.features` can be, and the plugin's features that each adds to LLVM's."""
 
@@ -24,8 +25,9 @@ class InliningConfig:
 
     Attributes:
       features: `llvm` for LLVM's features, which every form of a policy can have; `plugin` for more, which only our
-        plugin computes (see docs/plugin_features.md); `plugin_with_default` for these and LLVM's own decision. Traces,
-        vocabularies and policies remember theirs, so that only recording a trace needs this setting.
+        plugin computes (see docs/plugin_features.md); `plugin_with_default` for these and LLVM's own decision;
+        `plugin_for_speed` for these and how often code runs. Traces, vocabularies and policies remember theirs, so that
+        only recording a trace needs this setting.
       ir2vec_vocabulary: file of an IR2Vec vocabulary, which adds embeddings of caller and callee to the features; empty
         for none.
     """

@@ -37,10 +37,13 @@ NAMES = (
 )
 """The features, in the plugin's order: int64 scalars, which `docs/plugin_features.md` explains."""
 
+HOTNESS = ("callsite_frequency", "callsite_hotness", "caller_hotness", "callee_hotness")
+"""How often code runs: more features of the plugin, which need LLVM's block frequencies and the module's profile."""
+
 DEFAULT_DECISION = "default_decision"
 """What LLVM's heuristic would do: another feature of the plugin, which costs a second analysis of each call."""
 
-ALL = (*NAMES, DEFAULT_DECISION)
+ALL = (*NAMES, *HOTNESS, DEFAULT_DECISION)
 
 SETTING = "inlining.features"
 """The name in gin of the setting that chooses them."""

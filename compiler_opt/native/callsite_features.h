@@ -1,9 +1,9 @@
 // Features of a call site that LLVM's MLInlineAdvisor does not have; llvm/plugin_features.py has the same names.
 //
 // They say how many bytes inlining may cost or save: whether the body of the callee remains, which copies the linker
-// folds, what the callee contains, and what kind of call this is. All are int64 scalars. They are computed from the
-// counts that FeatureAdvisor maintains and from bounded walks over uses and blocks, without further analyses, and
-// depend on no order of pointers.
+// folds, what the callee contains, and what kind of call this is. Those of hotness say how often code runs. All are
+// int64 scalars, and depend on no order of pointers. Most are computed from the counts that FeatureAdvisor maintains and
+// from bounded walks over uses and blocks; the last five need further analyses, and are computed only on request.
 
 #ifndef COMPILER_OPT_NATIVE_CALLSITE_FEATURES_H_
 #define COMPILER_OPT_NATIVE_CALLSITE_FEATURES_H_
@@ -12,14 +12,19 @@
 
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/Analysis/BlockFrequencyInfo.h"
+#include "llvm/Analysis/ProfileSummaryInfo.h"
 #include "llvm/IR/CFG.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/Instructions.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 
 namespace compiler_opt {
 
@@ -43,7 +48,11 @@ enum class CallSiteFeature : size_t {
   IsResultUsed,
   IsInLoop,
   IsCold,
-  DefaultDecision, // last: it alone needs an analysis, and is computed only on request
+  CallSiteFrequency, // from here on, further analyses are needed
+  CallSiteHotness,
+  CallerHotness,
+  CalleeHotness,
+  DefaultDecision,
 };
 
 inline constexpr const char *kCallSiteFeatureNames[] = {
@@ -66,6 +75,10 @@ inline constexpr const char *kCallSiteFeatureNames[] = {
     "is_result_used",
     "is_in_loop",
     "is_cold",
+    "callsite_frequency",
+    "callsite_hotness",
+    "caller_hotness",
+    "callee_hotness",
     "default_decision",
 };
 inline constexpr size_t kNumCallSiteFeatures = std::size(kCallSiteFeatureNames);
@@ -131,7 +144,7 @@ inline bool isCold(const llvm::CallBase &CB) {
   return false;
 }
 
-// Sets `Features[0]` to `Features[kNumCallSiteFeatures - 2]`, all but the default decision.
+// Sets `Features[0]` to `Features[CallSiteFrequency - 1]`: all that need no further analyses.
 inline void setCallSiteFeatures(const llvm::CallBase &CB, const BodyCounts &CallerCounts,
                                 const BodyCounts &CalleeCounts, int64_t *Features) {
   const llvm::Function &Caller = *CB.getCaller(), &Callee = *CB.getCalledFunction();
@@ -158,6 +171,43 @@ inline void setCallSiteFeatures(const llvm::CallBase &CB, const BodyCounts &Call
   Set(CallSiteFeature::IsResultUsed, !CB.use_empty());
   Set(CallSiteFeature::IsInLoop, isInLoop(CB.getParent()));
   Set(CallSiteFeature::IsCold, isCold(CB));
+}
+
+// How often a block runs for each call of its function, in thousandths, as far as LLVM can tell.
+inline constexpr double kFrequencyUnit = 1000, kMaxFrequency = 1e9;
+
+// Parts of all that runs, in millionths: code is the hotter, the smaller a part at least as hot code makes up.
+inline constexpr int kHotParts[] = {999999, 999900, 999000, 990000, 950000, 900000, 800000, 600000, 400000, 200000};
+
+// 0: nothing is known; 1: it never ran; 2: it ran; then one more for each of `kHotParts` that it is needed for.
+inline int64_t hotness(llvm::ProfileSummaryInfo &PSI, std::optional<uint64_t> Count) {
+  if (!PSI.hasProfileSummary() || !Count)
+    return 0;
+  if (*Count == 0)
+    return 1;
+  return 2 + std::count_if(std::begin(kHotParts), std::end(kHotParts),
+                           [&](int Part) { return PSI.isHotCountNthPercentile(Part, *Count); });
+}
+
+inline std::optional<uint64_t> entryCount(const llvm::Function &F) {
+  if (const auto Count = F.getEntryCount())
+    return Count->getCount();
+  return std::nullopt;
+}
+
+// Sets the features of hotness. `BFI` is that of the caller.
+inline void setHotness(const llvm::CallBase &CB, llvm::BlockFrequencyInfo &BFI, llvm::ProfileSummaryInfo &PSI,
+                       int64_t *Features) {
+  const auto Set = [Features](CallSiteFeature Feature, int64_t Value) {
+    Features[static_cast<size_t>(Feature)] = Value;
+  };
+  const double Entry = double(BFI.getEntryFreq().getFrequency());
+  const double Block = double(BFI.getBlockFreq(CB.getParent()).getFrequency());
+  const double Frequency = Entry > 0 ? std::min(kFrequencyUnit * Block / Entry, kMaxFrequency) : 0;
+  Set(CallSiteFeature::CallSiteFrequency, std::llround(Frequency));
+  Set(CallSiteFeature::CallSiteHotness, hotness(PSI, BFI.getBlockProfileCount(CB.getParent())));
+  Set(CallSiteFeature::CallerHotness, hotness(PSI, entryCount(*CB.getCaller())));
+  Set(CallSiteFeature::CalleeHotness, hotness(PSI, entryCount(*CB.getCalledFunction())));
 }
 
 } // namespace compiler_opt

@@ -94,8 +94,8 @@ public:
 
   FeatureAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM, llvm::FunctionAnalysisManager &FAM,
                  DefaultDecision Default)
-      : InlineAdvisor(M, FAM), Default(std::move(Default)), Features(availableFeatures().size()),
-        CG(MAM.getResult<llvm::LazyCallGraphAnalysis>(M)), PSI(MAM.getResult<llvm::ProfileSummaryAnalysis>(M)) {
+      : InlineAdvisor(M, FAM), Default(std::move(Default)), PSI(MAM.getResult<llvm::ProfileSummaryAnalysis>(M)),
+        Features(availableFeatures().size()), CG(MAM.getResult<llvm::LazyCallGraphAnalysis>(M)) {
     for (llvm::Function &F : M)
       if (!F.isDeclaration())
         InitialSize += static_cast<int32_t>(countsOf(F).Counts.Instructions);
@@ -145,6 +145,7 @@ protected:
   virtual std::unique_ptr<llvm::InlineAdvice> decide(llvm::CallBase &CB, llvm::OptimizationRemarkEmitter &ORE) = 0;
 
   const DefaultDecision Default;
+  llvm::ProfileSummaryInfo &PSI;
   // Of the current call site, in the order of `availableFeatures`; this class sets LLVM's.
   std::vector<int64_t> Features;
 
@@ -203,7 +204,6 @@ private:
   void onInlined(const TrackedAdvice &Advice, bool IsCalleeDeleted);
 
   llvm::LazyCallGraph &CG;
-  llvm::ProfileSummaryInfo &PSI;
   llvm::DenseMap<const llvm::Function *, FunctionCounts> CachedCounts;
   llvm::DenseMap<const llvm::LazyCallGraph::Node *, unsigned> Heights;
   // The nodes of the last SCC, in a deterministic order, so that new functions get deterministic heights.

@@ -28,6 +28,7 @@
 #include "plugin_environment.h"
 #include "policy_network.h"
 
+#include "llvm/Analysis/BlockFrequencyInfo.h"
 #include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
 #include "llvm/Config/llvm-config.h"
@@ -131,13 +132,16 @@ private:
     const bool NeedsDefault =
         !HasPolicy || Settings.NeedsDefaultFeature || Differences || (Log && Settings.Log->HasDefault);
     const bool DefaultDecision = NeedsDefault ? Default(CB) : false;
+    int64_t *const Own = &Features[compiler_opt::llvmFeatures().size()];
     if (Settings.NeedsCallSiteFeatures)
       compiler_opt::setCallSiteFeatures(CB, countsOf(*CB.getCaller()).Counts,
-                                        countsOf(*CB.getCalledFunction()).Counts,
-                                        &Features[compiler_opt::llvmFeatures().size()]);
+                                        countsOf(*CB.getCalledFunction()).Counts, Own);
+    if (Settings.NeedsHotness)
+      // LLVM computes the frequencies, too, before it inlines the first call of this caller, and then maintains them.
+      compiler_opt::setHotness(CB, FAM.getResult<BlockFrequencyAnalysis>(*CB.getCaller()), PSI, Own);
     Features.back() = DefaultDecision;
-    const bool Own = HasPolicy ? decideByPolicy(CB, Logits) : DefaultDecision;
-    const bool Decision = Replayed.value_or(Own);
+    const bool Unreplayed = HasPolicy ? decideByPolicy(CB, Logits) : DefaultDecision;
+    const bool Decision = Replayed.value_or(Unreplayed);
     if (!IsLogged)
       return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, Decision);
     if (Log)

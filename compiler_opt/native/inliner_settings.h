@@ -35,7 +35,8 @@ struct InlinerSettings {
   InlinerMode Mode = InlinerMode::Policy;
   PolicyNetwork Network;
   std::vector<size_t> Columns; // indices of the policy's features in `availableFeatures`
-  bool NeedsCallSiteFeatures = false, NeedsDefaultFeature = false; // by the policy or the log
+  // By the policy or the log.
+  bool NeedsCallSiteFeatures = false, NeedsHotness = false, NeedsDefaultFeature = false;
   double Temperature = 0;
   uint64_t Seed = 0;
   std::optional<DecisionFile> Decisions; // to replay
@@ -100,9 +101,15 @@ private:
     size_t Column = 0;
     while (Column < Available.size() && Available[Column].name() != Name)
       ++Column;
-    const size_t NumBefore = llvmFeatures().size();
-    const bool IsDefault = Column == NumBefore + static_cast<size_t>(CallSiteFeature::DefaultDecision);
-    (IsDefault ? NeedsDefaultFeature : NeedsCallSiteFeatures) |= Column >= NumBefore;
+    const auto IndexOf = [](CallSiteFeature Feature) {
+      return llvmFeatures().size() + static_cast<size_t>(Feature);
+    };
+    if (Column >= IndexOf(CallSiteFeature::DefaultDecision))
+      NeedsDefaultFeature |= Column < Available.size();
+    else if (Column >= IndexOf(CallSiteFeature::CallSiteFrequency))
+      NeedsHotness = true;
+    else
+      NeedsCallSiteFeatures |= Column >= llvmFeatures().size();
     return Column;
   }
 

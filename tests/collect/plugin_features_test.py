@@ -13,6 +13,7 @@ from compiler_opt.errors import ConfigError, PolicyError, ToolchainError
 from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.advisors import INLINING, REGALLOC_EVICTION
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
+from compiler_opt.llvm.inlining_config import FEATURES as FEATURES_OF_SETTINGS
 from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy, Policy
@@ -48,19 +49,19 @@ def policy(module: Module, toolchain: Toolchain, tmp_path: Path) -> BinaryPolicy
     return BinaryPolicy(weights_for({name: columns[name] for name in (*_ADDED, *FEATURES[:12])}, hidden=(8,)))
 
 
-@pytest.mark.parametrize("setting", ["plugin", "plugin_with_default"])
+@pytest.mark.parametrize("setting", ["plugin", "plugin_with_default", "plugin_for_speed"])
 def test_a_default_trace_has_them_if_asked(setting: str, module: Module, toolchain: Toolchain, tmp_path: Path) -> None:
     plain = _run(module, DefaultPolicy(_INLINING), toolchain, tmp_path, backend="plugin").trajectory
     extended = InliningConfig(features=setting).extend(toolchain, INLINING)
     found = _run(module, DefaultPolicy(_INLINING), extended, tmp_path).trajectory
     assert plain is not None and found is not None
-    added = plugin_features.NAMES if setting == "plugin" else plugin_features.ALL
+    added = FEATURES_OF_SETTINGS[setting]
     names = found.header.names
     assert [name for name in names if name not in plain.header.names] == list(added)
     for name, values in plain.features().items():
         np.testing.assert_array_equal(values, found.features()[name], err_msg=name)
     np.testing.assert_array_equal(plain.advice, found.advice)
-    if setting == "plugin_with_default":
+    if "default_decision" in added:
         np.testing.assert_array_equal(found.features()["default_decision"].reshape(-1), found.advice)
 
 
@@ -119,7 +120,9 @@ def test_without_a_plugin_the_reason_is_given(
 
 
 def test_settings_that_cannot_be(toolchain: Toolchain) -> None:
-    with pytest.raises(ConfigError, match="expected one of llvm, plugin, plugin_with_default; found 'all'"):
+    with pytest.raises(
+        ConfigError, match="expected one of llvm, plugin, plugin_with_default, plugin_for_speed; found 'all'"
+    ):
         InliningConfig(features="all")
     with pytest.raises(ConfigError, match=r"'plugin' needs our plugin, but inlining\.ir2vec_vocabulary the"):
         InliningConfig(features="plugin", ir2vec_vocabulary="vocabulary.json")

@@ -186,6 +186,84 @@ def test_uses_and_blocks_are_counted_up_to_limits(toolchain: Toolchain, tmp_path
     assert (found["near"]["is_in_loop"], found["far"]["is_in_loop"]) == (1, 0)
 
 
+_PROFILED = """
+declare i32 @get(i32)
+define internal i32 @callee(i32 %x) {CALLEE} {
+  %a = call i32 @get(i32 %x)
+  %b = call i32 @get(i32 %a)
+  %c = call i32 @get(i32 %b)
+  ret i32 %c
+}
+define i32 @hot(i32 %n) {HOT} {
+  br label %loop
+loop:
+  %i = phi i32 [ %n, %0 ], [ %r, %loop ]
+  %r = call i32 @callee(i32 %i)
+  %more = icmp slt i32 %r, %n
+  br i1 %more, label %loop, label %exit {LOOP}
+exit:
+  ret i32 %r
+}
+define i32 @cold(i32 %n) {COLD} {
+  %r = call i32 @callee(i32 %n)
+  ret i32 %r
+}
+define i32 @unknown(i32 %n) {
+  %r = call i32 @callee(i32 %n)
+  ret i32 %r
+}
+"""
+_PROFILE = {
+    "CALLEE": '!prof !{!"function_entry_count", i64 1000}',
+    "HOT": '!prof !{!"function_entry_count", i64 10}',
+    "LOOP": ', !prof !{!"branch_weights", i32 99, i32 1}',
+    "COLD": '!prof !{!"function_entry_count", i64 0}',
+}
+_SUMMARY = """
+!llvm.module.flags = !{!0}
+!0 = !{i32 1, !"ProfileSummary", !1}
+!1 = !{!2, !3, !4, !5, !6, !7, !8, !9}
+!2 = !{!"ProfileFormat", !"InstrProf"}
+!3 = !{!"TotalCount", i64 2010}
+!4 = !{!"MaxCount", i64 1000}
+!5 = !{!"MaxInternalCount", i64 1000}
+!6 = !{!"MaxFunctionCount", i64 1000}
+!7 = !{!"NumCounts", i64 4}
+!8 = !{!"NumFunctions", i64 3}
+!9 = !{!"DetailedSummary", !10}
+!10 = !{!11, !12}
+!11 = !{i32 990000, i64 1000, i32 2}
+!12 = !{i32 999999, i64 10, i32 3}
+"""
+"""The hottest 99% ran 1,000 times each, all that ran 10 times at least."""
+
+
+def _hotness(toolchain: Toolchain, source: Path) -> dict[str, list[int]]:
+    """The features of hotness by caller."""
+    found = _decisions(toolchain, source)
+    assert {callee for _, callee, _ in found} == {"callee"}
+    return {caller: [values[name] for name in plugin_features.HOTNESS] for caller, _, values in found}
+
+
+def test_hotness_is_that_of_the_profile(toolchain: Toolchain, tmp_path: Path) -> None:
+    profiled, plain = tmp_path / "profiled.ll", tmp_path / "plain.ll"
+    text = _PROFILED
+    for place, metadata in _PROFILE.items():
+        text = text.replace(f"{{{place}}}", metadata)
+    profiled.write_text(text + _SUMMARY)
+    # 2, and one for each of the ten shares; three of these are over 99%.
+    assert _hotness(toolchain, profiled) == {
+        "hot": [100_000, 2 + 10, 2 + 3, 2 + 10],
+        "cold": [1000, 1, 1, 2 + 10],
+        "unknown": [1000, 0, 0, 2 + 10],
+    }
+    plain.write_text(re.sub(r"\{[A-Z]+\}", "", _PROFILED))
+    estimated = _hotness(toolchain, plain)
+    assert 10_000 < estimated["hot"][0] < 100_000
+    assert [values[1:] for values in estimated.values()] == [[0, 0, 0]] * 3
+    assert estimated["cold"] == estimated["unknown"] == [1000, 0, 0, 0]
+
+
 def test_an_unknown_feature_is_named(toolchain: Toolchain, source: Path) -> None:
     log = source.with_suffix(".log")
     result = _compile(toolchain, source, environment(policy=None, log=log, log_features=("is_cold", "phase_of_moon")))
