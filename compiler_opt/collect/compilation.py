@@ -221,6 +221,7 @@ class Compilation:
             opt = self.toolchain.tool("opt")
             passes = self.settings.opt_passes
             return opt_command(opt, options, bitcode, self._optimised_path, extra, passes, trusted=trusted)
+        flags = [*flags, *self.problem.object_options]
         remark_pass = remarks.INLINING_PASS if call_sites else self.problem.remark_pass
         if remark_pass is not None:
             flags = [*flags, *remarks.options(str(self._remarks_path), remark_pass)]
@@ -233,7 +234,7 @@ class Compilation:
           CompileError, CorpusError: clang failed.
         """
         if self.uses_opt:
-            clang, flags = self.toolchain.clang, ["-disable-llvm-passes"]
+            clang, flags = self.toolchain.clang, ["-disable-llvm-passes", *self.problem.object_options]
             paths = (self._optimised_path, self.object_path)
             self._run(compile_command(clang, self._options, *paths, flags, trusted=self.module.trusted))
 

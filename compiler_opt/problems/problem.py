@@ -72,6 +72,12 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
     remark_pass: str | None = None
     """The pass whose optimisation remarks `measure` needs."""
 
+    object_options: tuple[str, ...] = ()
+    """Options of cc1 that write into the object what `measure` reads there; its code stays the same."""
+
+    scored_by: str = ""
+    """What else a score depends on, such as a cost model: it is kept with what was measured, and with policies."""
+
     context_policies: tuple[Policy, ...] = ()
     """Policies under which modules are also compiled for `project_context`, besides the default."""
 

@@ -196,7 +196,10 @@ class BestPolicy:
         corpus = self._context.validation
         assert corpus is not None
         names = [module.name for module in corpus.modules]
-        content = [str(corpus.root.resolve()), names, self._context.toolchain.identity(), self._context.problem.name]
+        problem = self._context.problem
+        content = [str(corpus.root.resolve()), names, self._context.toolchain.identity(), problem.name]
+        if problem.scored_by:
+            content.append(problem.scored_by)
         return hashlib.sha256(json.dumps(content).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     @staticmethod

@@ -366,7 +366,7 @@ def train(
     config, network = settings.training, settings.network
     configs: dict[str, Any] = {"train_eval": config, "network": network}
     configs |= {name: settings.algorithms.get(config_class) for name, config_class in algorithm.configs.items()}
-    described = describe_settings(problem.name, corpus, toolchain, configs)
+    described = describe_settings(problem, corpus, toolchain, configs)
     if validation is not None:
         described["validation corpus"] = describe_corpus(validation)
         check_apart(corpus, validation)

@@ -21,12 +21,14 @@ from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.pipeline import PipelineSettings
 from compiler_opt.rl.time_profile import PICTURE_FILE, profile_table, write_picture
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
+from compiler_opt.tools.cost_model_flags import CostModelFlags
 
 _ROOT_DIR = flags.DEFINE_string(
     "root_dir", None, "The run's folder: checkpoints, history, summaries, policy.", required=True
 )
 _CORPUS = shared_flags.CorpusFlags()
 _COMPILE_TASK = shared_flags.TaskFlag()
+_COST_MODEL = CostModelFlags()
 _CLANG_PATH = shared_flags.clang_path()
 _LLVM_SIZE_PATH = shared_flags.llvm_size_path()
 _NUM_WORKERS = shared_flags.num_workers()
@@ -73,6 +75,7 @@ def entry() -> None:
     clang_path = shared_flags.clang(_CLANG_PATH, settings["command"].clang_path)
     toolchain = inlining.extend(probe(clang_path, inlining.vocabulary(problem.advisor)), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
+    problem = _COST_MODEL.priced(problem, toolchain)
     validation = None
     if _VALIDATION_PATH.value:
         validation = _CORPUS.load_other(_VALIDATION_PATH.value, settings["problem_config"])

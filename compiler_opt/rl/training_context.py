@@ -149,7 +149,8 @@ class TrainingContext:
     def _measurements_key(self) -> dict[str, Any]:
         """Everything that measurements of the corpus depend on."""
         corpus = str(self.corpus.root.resolve())
-        return {"toolchain": self.toolchain.identity(), "corpus": corpus, **self.corpus.problem_config.to_json()}
+        about = {"toolchain": self.toolchain.identity(), "corpus": corpus, **self.corpus.problem_config.to_json()}
+        return about | _scored_by(self.problem)
 
 
 def origin(corpus: Corpus, modules: Sequence[Module], problem: Problem, toolchain: Toolchain) -> dict[str, Any]:
@@ -164,7 +165,13 @@ def origin(corpus: Corpus, modules: Sequence[Module], problem: Problem, toolchai
             "targets": corpus.targets(toolchain.target),
         },
         **corpus.problem_config.to_json(),
+        **_scored_by(problem),
     }
+
+
+def _scored_by(problem: Problem) -> dict[str, str]:
+    """The entry of metadata; nothing if the score is the problem's own."""
+    return {"scored_by": problem.scored_by} if problem.scored_by else {}
 
 
 def fingerprint(
@@ -187,15 +194,18 @@ def describe_corpus(corpus: Corpus) -> str:
     return f"{len(corpus.modules)} modules (names and sizes {digest[:16]})"
 
 
-def describe_settings(problem: str, corpus: Corpus, toolchain: Toolchain, configs: Mapping[str, Any]) -> dict[str, str]:
+def describe_settings(
+    problem: Problem, corpus: Corpus, toolchain: Toolchain, configs: Mapping[str, Any]
+) -> dict[str, str]:
     """Everything that the result of a run depends on, as text by the user's names; `configs` are by names in gin.
 
     Raises CorpusError if a module is gone.
     """
     found: dict[str, Any] = {
-        "compile_task": problem,
+        "compile_task": problem.name,
         "corpus": describe_corpus(corpus),
         "compiler": toolchain.version_text,
+        **_scored_by(problem),
     }
     for name, config in {**configs, "problem_config": corpus.problem_config}.items():
         found |= {f"{name}.{field}": value for field, value in dataclasses.asdict(config).items()}

@@ -264,7 +264,7 @@ def _described(
     config: TrainingConfig = settings["train_eval"]
     used = algorithms.load(config.algorithm).configs
     names = ["train_eval", "network", "inlining", *used]
-    found = describe_settings(problem.name, corpora[0], toolchain, {name: settings[name] for name in names})
+    found = describe_settings(problem, corpora[0], toolchain, {name: settings[name] for name in names})
     # Each run has its own seed; the number of iterations follows from that of compiles; the policy follows below.
     del found["train_eval.seed"], found["train_eval.num_iterations"], found["train_eval.warmstart_policy_dir"]
     for name, fields in _SETTINGS_WITH_PATHS.items():

@@ -30,6 +30,7 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
+from compiler_opt.tools.cost_model_flags import CostModelFlags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.progress import rollout_bar
 
@@ -41,6 +42,7 @@ _POLICY_PATH = shared_flags.policy(
 )
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
 _COMPILE_TASK = shared_flags.TaskFlag()
+_COST_MODEL = CostModelFlags()
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 _BASELINES = flags.DEFINE_list(
@@ -95,6 +97,7 @@ def entry() -> None:
         learned.check(toolchain.require(problem.advisor.problem).feature_names)
         # Builds the plugin, if the policy needs it, before anything is compiled.
         toolchain = with_plugin_features(toolchain, learned.plugin_features)
+    problem = _COST_MODEL.priced(problem, toolchain)
     output_path = _OUTPUT_PATH.value
     keep_objects = _KEEP_OBJECTS.value
     folders = {output_path.resolve(): "--output_path"}

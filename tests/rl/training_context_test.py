@@ -10,6 +10,7 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkConfig
+from compiler_opt.problems.problem import load
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.training_context import describe_settings, log_changed_settings
 from tests.small_corpus import make_small_corpus
@@ -18,12 +19,12 @@ from tests.small_corpus import make_small_corpus
 def test_each_difference_is_a_line(toolchain: Toolchain, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus = make_small_corpus(tmp_path, str(toolchain.clang))
     config = TrainingConfig()
-    before = describe_settings("inlining", corpus, toolchain, {"train_eval": config, "network": NetworkConfig()})
+    before = describe_settings(load("inlining"), corpus, toolchain, {"train_eval": config, "network": NetworkConfig()})
     log_changed_settings(Path("run"), before, dict(before))
     assert caplog.records == []
     smaller = dataclasses.replace(corpus, modules=corpus.modules[:-1]).configured(ProblemConfig(("-O2",)))
     other = dataclasses.replace(config, seed=7, num_modules=3)
-    now = describe_settings("inlining", smaller, toolchain, {"train_eval": other, "network": NetworkConfig()})
+    now = describe_settings(load("inlining"), smaller, toolchain, {"train_eval": other, "network": NetworkConfig()})
     with caplog.at_level(logging.WARNING):
         log_changed_settings(Path("run"), before, now)
     messages = [record.getMessage() for record in caplog.records]

@@ -15,6 +15,7 @@ map, and within recursion) stays as it was measured.
 """
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def carry(base: Build, build: Build) -> Carried:
         alike = [
             (before[block_id], row)
             for block_id, row in after.items()
-            if block_id in before and _is_close(base_frequencies[before[block_id]], frequencies[row])
+            if block_id in before and is_close(base_frequencies[before[block_id]], frequencies[row])
         ]
         estimated = (base_frequencies[of_base] * code_bytes[of_base]).sum() * calls[number]
         if estimated:
@@ -78,7 +79,7 @@ def carry(base: Build, build: Build) -> Carried:
         is_measured[rows] = True
         is_lost[sources] = False
         for row in set(of_build).difference(rows.tolist()):
-            similar = rows[_is_close(frequencies[rows], frequencies[row])]
+            similar = rows[is_close(frequencies[rows], frequencies[row])]
             if len(similar):
                 rates[row] = rates[similar].mean()
     called = _calls(base, build, matched, rates)
@@ -153,7 +154,8 @@ def _is_across(build: Build, component: np.ndarray, matched: np.ndarray, other_c
     return (component[callers] != component[callees]) & ~in_other
 
 
-def _is_close(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def is_close(one: Any, other: Any) -> Any:
+    """Whether estimated frequencies are the same, but for rounding: of numbers, or of arrays element by element."""
     return np.abs(one - other) <= _FREQUENCY_TOLERANCE * other
 
 

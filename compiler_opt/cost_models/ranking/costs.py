@@ -9,7 +9,7 @@
 Costs of a block, which do not depend on what runs before it:
 
     instructions                   how many it has
-    RegAllocScore                  `regalloc_cost`
+    RegAllocScore                  `block_costs.regalloc_cost`
     llvm-mca                       its cycles by llvm-mca
     llvm-mca + penalties           and callgrind's penalty for each of its misses and mispredictions in the base build
     learned                        by a network that sees no annotations
@@ -20,10 +20,11 @@ Nothing is fitted to the builds. A block that cannot be decoded, or that llvm-mc
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from compiler_opt.cost_models.block_costs import INSTRUCTIONS, MCA, REGALLOC_SCORE, regalloc_cost
 from compiler_opt.cost_models.ranking.builds import Build
 from compiler_opt.cost_models.ranking.carrying import Carried, carry
 from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS, UNKNOWN, Block
@@ -32,8 +33,8 @@ from compiler_opt.cost_models.throughput.instructions import Decoder, Instructio
 MEASURED, OWN, CARRIED, ESTIMATED = "measured", "own", "carried", "estimated"
 """Sources of counts."""
 
-INSTRUCTIONS, CYCLE_ESTIMATE, REGALLOC_SCORE = "instructions", "cycle estimate", "RegAllocScore"
-MCA, MCA_PENALTIES = "llvm-mca", "llvm-mca + penalties"
+CYCLE_ESTIMATE = "cycle estimate"
+MCA_PENALTIES = "llvm-mca + penalties"
 LEARNED, LEARNED_RUNTIME = "learned", "learned + runtime"
 
 PENALTIES = {"instruction_misses": 10.0, "data_misses": 10.0, "last_level_misses": 100.0, "branch_mispredicts": 10.0}
@@ -41,15 +42,6 @@ PENALTIES = {"instruction_misses": 10.0, "data_misses": 10.0, "last_level_misses
 
 Predict = Callable[[Sequence[Block]], np.ndarray]
 """Cycles `[N]` of blocks, which may have annotations; NaN for those that cannot be decoded."""
-
-_COPY, _LOAD, _STORE, _CHEAP, _EXPENSIVE = 0.2, 4.0, 1.0, 0.2, 1.0
-_MOVES = frozenset(
-    prefix + name for name in ("MOVAPS", "MOVAPD", "MOVUPS", "MOVUPD", "MOVDQA", "MOVDQU") for prefix in ("", "V")
-) | {"MOV"}
-_ZEROING = frozenset(("XOR", "XORPS", "XORPD", "PXOR", "VXORPS", "VXORPD", "VPXOR", "VPXORD", "VPXORQ"))
-_SETTING = frozenset(("PCMPEQD", "VPCMPEQD"))
-_FRAME = ("", "RSP")
-"""Bases of addresses that are known without a computation: none, or that of the program counter, and the stack."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,33 +147,6 @@ class Pricer:
 
 def _sizes(decoded: Sequence[Sequence[Instruction]]) -> np.ndarray:
     return np.array([len(instructions) for instructions in decoded], np.float64)
-
-
-def regalloc_cost(instructions: Iterable[Instruction]) -> float:
-    """What LLVM's RegAllocScore (`RegAllocScore.cpp`) says of a block, as far as its machine code tells.
-
-    The first that applies: a copy of a register 0.2, a constant 0.2, a constant of 64 bits or an address in the frame
-    or relative to the program counter 1, a load and store 5, a load 4, a store 1. LLVM looks before prologues are made,
-    so pushes and pops of registers count nothing, but callee-saved registers that are stored in another way do. Loads
-    from constant memory are loads here, and copies between kinds of registers are not told from conversions.
-    """
-    return math.fsum(map(_regalloc_cost, instructions))
-
-
-def _regalloc_cost(instruction: Instruction) -> float:
-    name = instruction.mnemonic
-    if not instruction.has_memory_operand:
-        if name in _MOVES:
-            if not instruction.num_immediates:
-                return _COPY
-            return _EXPENSIVE if instruction.form == "MOV_R64_IMM64" else _CHEAP
-        # Of a register with itself: zero, which needs no read of it, or all bits set.
-        is_constant = (name in _ZEROING and not instruction.reads) or (name in _SETTING and len(instruction.reads) <= 1)
-        return _CHEAP if is_constant else 0.0
-    (memory,) = instruction.memory
-    if name == "LEA":
-        return _EXPENSIVE if memory.base in _FRAME and not memory.index else 0.0
-    return _LOAD * memory.is_read + _STORE * memory.is_written
 
 
 def penalties(base: Build, carried: Carried) -> tuple[np.ndarray, float]:

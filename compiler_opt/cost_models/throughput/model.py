@@ -32,7 +32,7 @@ NETWORKS = {
 """The kinds of networks, and where each is."""
 
 PREDICTION_BLOCKS = 256
-_DESCRIPTION, _WEIGHTS = "model.json", "weights.npz"
+_DESCRIPTION, WEIGHTS_FILE = "model.json", "weights.npz"
 _FORMAT = 2
 _MAX_WEIGHT_BYTES = 1 << 30
 _MAX_UNITS, _MAX_ROUNDS = 4096, 64
@@ -85,7 +85,7 @@ class ThroughputModel:
           PolicyError: there is none, or it is damaged.
         """
         description = read_description(folder)
-        with _reading(folder / _WEIGHTS) as path:
+        with _reading(folder / WEIGHTS_FILE) as path:
             arrays = load_arrays(path, _MAX_WEIGHT_BYTES)
             model = cls(description)
             model.set_weights(arrays)
@@ -93,7 +93,7 @@ class ThroughputModel:
 
     def save(self, folder: Path, results: Mapping[str, Any]) -> None:
         """Writes the folder; raises OutputError if that is impossible."""
-        save_arrays(folder / _WEIGHTS, self.weights())
+        save_arrays(folder / WEIGHTS_FILE, self.weights())
         description = dataclasses.replace(self.description, results=dict(results))
         write_checked_json(folder / _DESCRIPTION, dataclasses.asdict(description))
 

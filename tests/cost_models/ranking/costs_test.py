@@ -1,48 +1,15 @@
 """Costs of blocks from their machine code, and sums over builds."""
 
 import numpy as np
-import pytest
 
 from compiler_opt.cost_models.ranking import costs
 from compiler_opt.cost_models.ranking.builds import Build
-from compiler_opt.cost_models.ranking.costs import CARRIED, MEASURED, OWN, Model, Pricer, models, regalloc_cost
+from compiler_opt.cost_models.ranking.costs import CARRIED, MEASURED, OWN, Model, Pricer, models
 from compiler_opt.cost_models.throughput.blocks import Block
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from tests.cost_models.ranking.samples import block, build
 
 LOAD_AND_RETURN = bytes.fromhex("8b07c3")
-
-
-@pytest.mark.parametrize(
-    ("code", "assembly", "cost"),
-    [
-        ("4889c8", "mov rax, rcx", 0.2),
-        ("0f28c1", "movaps xmm0, xmm1", 0.2),
-        ("31c0", "xor eax, eax", 0.2),
-        ("31c8", "xor eax, ecx", 0),
-        ("660fefc0", "pxor xmm0, xmm0", 0.2),
-        ("660f76c0", "pcmpeqd xmm0, xmm0", 0.2),
-        ("660f76c1", "pcmpeqd xmm0, xmm1", 0),
-        ("b801000000", "mov eax, 1", 0.2),
-        ("48b80102030405060708", "movabs rax, 0x807060504030201", 1),
-        ("488d0500000000", "lea rax, [rip]", 1),
-        ("488d442408", "lea rax, [rsp + 8]", 1),
-        ("488d0411", "lea rax, [rcx + rdx]", 0),
-        ("8b442408", "mov eax, [rsp + 8]", 4),
-        ("03442408", "add eax, [rsp + 8]", 4),
-        ("89442408", "mov [rsp + 8], eax", 1),
-        ("c744240801000000", "mov [rsp + 8], 1", 1),
-        ("01442408", "add [rsp + 8], eax", 5),
-        ("50", "push rax", 0),
-        ("e800000000", "call", 0),
-        ("0f1f4000", "nop [rax]", 0),
-        ("01c8", "add eax, ecx", 0),
-    ],
-)
-def test_weights_of_the_regalloc_score(code: str, assembly: str, cost: float) -> None:
-    decoded = Decoder().decode(2 * bytes.fromhex(code))
-    assert decoded is not None and len(decoded) == 2
-    assert regalloc_cost(decoded) == pytest.approx(2 * cost), assembly
 
 
 def priced(base: Build, other: Build, predict: costs.Predict | None = None) -> dict[str, float]:

@@ -1,0 +1,164 @@
+"""What the functions of an object cost: over their blocks, how often each runs times what it costs.
+
+Without a profile, a block runs as often per call of its function as the compiler estimates, so the costs of functions
+are those of one call. With a profile of programs that ran (`profile_blocks`), it runs as often as there, and what has
+not run costs nothing. The compiler numbers blocks before it allocates registers, so a function keeps the numbers and
+estimated frequencies of its blocks whatever the allocator does to it. A function that has others, because it was
+compiled in another way, runs as the compiler estimates, times the factor by which it was off where it was measured.
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from compiler_opt.cost_models.ranking.carrying import MIN_ALIKE, is_close
+from compiler_opt.cost_models.throughput.address_map import read_object
+from compiler_opt.cost_models.throughput.blocks import UNKNOWN, Block, load_blocks
+from compiler_opt.errors import CorpusError
+from compiler_opt.files import size_and_sha256
+from compiler_opt.llvm.toolchain import Toolchain
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectCode:
+    """The blocks of an object. Legend: N blocks, F functions.
+
+    Attributes:
+      functions: `[F]` symbols; local functions of the same name, which are rare in an object, count as one.
+      numbers: `[N]` number of each block's function.
+      block_ids: `[N]` the compiler's number of each block in its function.
+      frequencies: `[N]` how often each runs per call, as the compiler estimates.
+      codes: `[N]` their bytes.
+    """
+
+    functions: tuple[str, ...]
+    numbers: np.ndarray
+    block_ids: np.ndarray
+    frequencies: np.ndarray
+    codes: tuple[bytes, ...]
+
+    @classmethod
+    def read(cls, path: Path, toolchain: Toolchain) -> "ObjectCode":
+        """Reads an x86-64 object that was compiled with an address map of its blocks.
+
+        Raises:
+          ProtocolError: it is no such object, is damaged, or has no map.
+          ToolchainError: llvm-readobj is not installed.
+        """
+        blocks = read_object(path, toolchain)
+        numbers: dict[str, int] = {}
+        return cls(
+            numbers=np.array([numbers.setdefault(block.function, len(numbers)) for block in blocks], np.int32),
+            functions=tuple(numbers),
+            block_ids=np.array([block.block_id for block in blocks], np.int32),
+            frequencies=np.array([block.frequency for block in blocks], np.float32),
+            codes=tuple(block.code for block in blocks),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _MeasuredFunction:
+    """What was measured of a function, by the numbers of its blocks."""
+
+    blocks: Mapping[int, Block]
+    factor: float
+    """Executions for each one that the compiler estimates."""
+
+
+class BlockProfile:
+    """How often the blocks of programs ran, and their misses.
+
+    Attributes:
+      identity: which profile this is.
+    """
+
+    def __init__(self, blocks: Iterable[Block], identity: str = "blocks"):
+        """Takes blocks with counts. Those of one function in several programs are added up."""
+        self.identity = identity
+        found: defaultdict[str, dict[int, Block]] = defaultdict(dict)
+        for block in blocks:
+            if block.count > 0:
+                of_function = found[block.function]
+                before = of_function.get(block.block_id)
+                of_function[block.block_id] = block if before is None else _added(before, block)
+        self._functions = {name: _measured(blocks) for name, blocks in found.items()}
+
+    @classmethod
+    def load(cls, path: Path) -> "BlockProfile":
+        """Reads a file of `profile_blocks`.
+
+        Raises:
+          CorpusError: there is none, it is damaged, or no block in it has a count.
+        """
+        profile = cls(load_blocks(path), f"blocks {size_and_sha256(path)[1][:16]}")
+        if not len(profile):
+            raise CorpusError(f"{path}: expected blocks of programs that ran, found none; make it with profile_blocks")
+        return profile
+
+    def __len__(self) -> int:
+        """The number of functions that ran."""
+        return len(self._functions)
+
+    def executions(self, code: ObjectCode) -> tuple[np.ndarray, list[tuple[float, ...]]]:
+        """How often each block of an object would run, `[N]`, and its events per execution, NaN if unknown."""
+        counts = np.zeros(len(code.codes))
+        annotations = [UNKNOWN] * len(code.codes)
+        order = np.argsort(code.numbers, kind="stable")
+        ends = np.cumsum(np.bincount(code.numbers, minlength=len(code.functions)))
+        for name, rows in zip(code.functions, np.split(order, ends[:-1]), strict=True):
+            measured = self._functions.get(name)
+            if measured is None:
+                continue
+            counts[rows] = code.frequencies[rows] * measured.factor
+            alike = {
+                row: block
+                for row, block_id in zip(rows.tolist(), code.block_ids[rows].tolist(), strict=True)
+                if (block := measured.blocks.get(block_id)) is not None
+                and is_close(code.frequencies[row], block.frequency)
+            }
+            if len(alike) >= MIN_ALIKE * len(measured.blocks):
+                for row, block in alike.items():
+                    counts[row] = block.count
+                    annotations[row] = block.annotations
+        return counts, annotations
+
+
+def costs_by_function(
+    code: ObjectCode, costs: Callable[[Sequence[Block]], np.ndarray], profile: BlockProfile | None = None
+) -> dict[str, float]:
+    """The cost of each function: of one call or, with a profile, of all that it runs there.
+
+    Args:
+      code: of the object.
+      costs: of one execution of each block, such as `block_costs.BlockCosts`.
+      profile: of programs that the object is part of, or None.
+    """
+    counts, annotations = code.frequencies.astype(np.float64), [UNKNOWN] * len(code.codes)
+    if profile is not None:
+        counts, annotations = profile.executions(code)
+    rows = np.flatnonzero(counts > 0)
+    blocks = [Block(code.codes[row], "", "", 0, 0.0, annotations=annotations[row]) for row in rows.tolist()]
+    values = counts[rows] * costs(blocks)
+    totals = np.bincount(code.numbers[rows], values, minlength=len(code.functions))
+    return dict(zip(code.functions, totals.tolist(), strict=True))
+
+
+def _added(one: Block, other: Block) -> Block:
+    """What two programs did in a block; in blocks of different frequency, the one that ran more often."""
+    if not is_close(one.frequency, other.frequency):
+        return max(one, other, key=lambda block: block.count)
+    count = one.count + other.count
+    annotations = [
+        (mine * one.count + theirs * other.count) / count
+        for mine, theirs in zip(one.annotations, other.annotations, strict=True)
+    ]
+    return dataclasses.replace(one, count=count, annotations=tuple(annotations))
+
+
+def _measured(blocks: Mapping[int, Block]) -> _MeasuredFunction:
+    executed = sum(block.count * len(block.code) for block in blocks.values())
+    estimated = sum(block.frequency * len(block.code) for block in blocks.values())
+    return _MeasuredFunction(blocks, executed / estimated if estimated > 0 else 0.0)
