@@ -5,8 +5,8 @@
 For each program of `benchmarks/programs/` whose project the corpus has, the project's modules are built plainly, with
 other thresholds (`inline-500`), with the profile of the same run (`pgo`), with decisions that `search_measured` has
 found for that run (`search`), and with decisions that it has found on top of the profile (`pgo+search`); with
---policy_path also under a policy (`policy`). The program's own file and the libraries are the same in all builds. Each
-build must print what the plain one prints.
+--policy_path also under a policy (`policy`, `pgo+policy`). The program's own file and the libraries are the same in all
+builds. Each build must print what the plain one prints.
 
 Counts are callgrind's; *own* are those of the program's functions, without libraries. Text is the program's. Wall
 time is the median ratio to the plain build in the same round, with its 95% interval. Make the corpus with
@@ -20,7 +20,7 @@ from absl import flags
 
 from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
 from benchmarks.program_builds import PGO, THRESHOLDS, ProgramBuilds
-from benchmarks.speed_run import BOTH, POLICY, SEARCH, Results, SpeedRun, show
+from benchmarks.speed_run import PGO_POLICY, PGO_SEARCH, POLICY, SEARCH, Results, SpeedRun, show
 from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
 from compiler_opt.corpus.description import Corpus
@@ -35,7 +35,7 @@ _DATA_PATH = shared_flags.required_path("data_path", "The corpus.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for builds, searches and results.")
 _PROGRAM = flags.DEFINE_multi_string("program", [], PROGRAM_FLAG)
 _VARIANT = flags.DEFINE_multi_string("variant", [], "A build beside the plain one; may be repeated; by default all.")
-_POLICY_PATH = shared_flags.policy("policy_path", "A policy for inlining, which adds the variant policy.")
+_POLICY_PATH = shared_flags.policy("policy_path", "A policy for inlining, for the variants policy and pgo+policy.")
 _METRIC = flags.DEFINE_enum("speed_metric", "instructions", sorted(METRICS), "What the searches make less.")
 _MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of each search.", 0.0)
 _ROUNDS = flags.DEFINE_integer("rounds", 20, "Rounds of wall time; 0 for none.", 0)
@@ -46,7 +46,7 @@ _NUM_WORKERS = shared_flags.num_workers()
 
 @entry_point.command
 def entry() -> None:
-    known = [*THRESHOLDS, *([POLICY] if _POLICY_PATH.value else []), PGO, SEARCH, BOTH]
+    known = [*THRESHOLDS, *([POLICY, PGO_POLICY] if _POLICY_PATH.value else []), PGO, SEARCH, PGO_SEARCH]
     variants = _VARIANT.value or known
     for variant in variants:
         if variant not in known:

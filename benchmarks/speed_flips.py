@@ -7,7 +7,8 @@
 
 A gain is what a program's text shrinks by, plus what it runs less, priced in bytes as in `speed_by_heart`: one percent
 of the instructions is worth a twentieth of the text. Programs are those of `benchmarks/programs/`; --program chooses.
-Each round compiles all modules of a program, links it and runs it under callgrind. Programs that are complete are not
+Each round compiles all modules of a program, links it and runs it under callgrind. With --profiled, flips are those of
+a build with clang's PGO, for policies that are to observe how hot calls are. Programs that are complete are not
 measured again.
 """
 
@@ -40,6 +41,11 @@ _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for builds.")
 _PROGRAM = flags.DEFINE_multi_string("program", [], PROGRAM_FLAG)
 _METRIC = flags.DEFINE_enum("speed_metric", "instructions", sorted(METRICS), "What gains are about, beside text.")
 _ROUNDS = flags.DEFINE_integer("rounds", 20, "Measurements of each program with flips.", 1)
+_PROFILED = flags.DEFINE_bool(
+    "profiled",
+    False,
+    "Flips of builds with the profile of the same run (clang's PGO), which the features of hotness come from.",
+)
 _SEED = shared_flags.seed("what is flipped together")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
@@ -57,12 +63,15 @@ def entry() -> None:
     programs = programs_of(corpus, _PROGRAM.value)
     with exclusive_directory(output, "--output_dir"):
         for program in programs:
-            done = output / program.name / f"flips-{_METRIC.value}-{_ROUNDS.value}-{_SEED.value}.txt"
+            kind = "profiled-flips" if _PROFILED.value else "flips"
+            done = output / program.name / f"{kind}-{_METRIC.value}-{_ROUNDS.value}-{_SEED.value}.txt"
             if done.exists():
                 entry_point.echo(f"{program.name}: {done.read_text().strip()}, done before")
                 continue
             modules = [module for module in corpus.modules if module.project == program.project]
             builds = ProgramBuilds(program, modules, toolchain, output / program.name)
+            if _PROFILED.value:
+                modules = builds.profiled
             text_bytes = read_text_bytes(builds.program(PLAIN))
             with (
                 scratch_directory() as scratch,
@@ -74,7 +83,7 @@ def entry() -> None:
                     pool,
                     problem,
                     toolchain,
-                    TrialRun(builds, "flips", scratch, simulate=_METRIC.value != "instructions"),
+                    TrialRun(builds, kind, scratch, simulate=_METRIC.value != "instructions"),
                     Cost(METRICS[_METRIC.value], DEFAULT_BYTES_PER_PERCENT * text_bytes, builds.is_own),
                     scratch,
                     rounds=_ROUNDS.value,

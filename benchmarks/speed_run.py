@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.program_builds import PLAIN, ProgramBuilds, TrialRun
+from benchmarks.program_builds import PGO, PLAIN, ProgramBuilds, TrialRun
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
@@ -29,7 +29,10 @@ from compiler_opt.search.measured import Cost, search_measured
 from compiler_opt.search.search import SearchSettings
 from compiler_opt.tools import entry_point
 
-SEARCH, BOTH, POLICY = "search", "pgo+search", "policy"
+SEARCH, POLICY = "search", "policy"
+PGO_SEARCH, PGO_POLICY = f"{PGO}+{SEARCH}", f"{PGO}+{POLICY}"
+"""On top of the profile of the same run."""
+
 _BUDGET = 100_000
 """Compiles a module; the time ends a search before."""
 
@@ -89,7 +92,7 @@ class SpeedRun:
       rounds: of wall time; 0 for none.
       seed: of the searches' random moves.
       num_workers: compilations at a time; None for one per CPU.
-      policy_dir: folder of the policy of the variant `policy`.
+      policy_dir: folder of the policy that some variants decide by.
     """
 
     toolchain: Toolchain
@@ -133,15 +136,15 @@ class SpeedRun:
         rows = {PLAIN: row(PLAIN)}
         for variant in variants:
             entry_point.echo(f"{builds.folder.name}: {variant}")
-            if variant in (SEARCH, BOTH):
-                modules = builds.profiled if variant == BOTH else builds.modules
+            modules = builds.profiled if variant in (PGO_SEARCH, PGO_POLICY) else builds.modules
+            if variant in (SEARCH, PGO_SEARCH):
                 decisions = self._search(builds, modules, variant, text_bytes)
                 about: Any = decisions.about["search"]
                 found = {"decisions": len(decisions), "measurements": about["measurements"]}
                 rows[variant] = dataclasses.replace(row(variant), **found)
             else:
-                if variant == POLICY:
-                    self._build_with_policy(builds)
+                if variant in (POLICY, PGO_POLICY):
+                    self._build_with_policy(builds, modules, variant)
                 else:
                     builds.build(variant)
                 rows[variant] = row(variant)
@@ -157,18 +160,18 @@ class SpeedRun:
         own_instructions = own["instructions"].own_cost(plain)
         return Results(self.settings(variants), plain.total.instructions, own_instructions, text_bytes, rows)
 
-    def _build_with_policy(self, builds: ProgramBuilds) -> None:
+    def _build_with_policy(self, builds: ProgramBuilds, modules: Sequence[Module], variant: str) -> None:
         problem = problems.load("inlining")
         assert self.policy_dir is not None
         policy = problem.load_policy(self.policy_dir)
         toolchain = with_plugin_features(self.toolchain, policy.plugin_features)
         with scratch_directory() as scratch, WorkerPool(toolchain, problem, self.num_workers) as pool:
-            paths = {module.name: scratch / f"{number}.o" for number, module in enumerate(builds.modules)}
-            jobs = [Job(module, policy, keep_object=paths[module.name]) for module in builds.modules]
+            paths = {module.name: scratch / f"{number}.o" for number, module in enumerate(modules)}
+            jobs = [Job(module, policy, keep_object=paths[module.name]) for module in modules]
             for job, rollout in pool.rollouts(jobs):
                 if rollout.failure is not None:
                     raise CompileError(f"{job.module.name}: {rollout.failure}")
-            builds.link(POLICY, list(paths.values()))
+            builds.link(variant, list(paths.values()))
 
     def _search(self, builds: ProgramBuilds, modules: Sequence[Module], variant: str, text_bytes: int) -> Decisions:
         """Searches, unless that was done, and links the program with the decisions that were found."""

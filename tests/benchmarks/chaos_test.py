@@ -26,7 +26,7 @@ def test_a_training_survives_faults(tmp_path: Path) -> None:
         "compiler_faults": 0.03,
         "period_s": 4,
         "host_kills": 1,
-        "host_kill_s": 40,
+        "host_kill_s": 15,
         "num_workers": 2,
         "max_minutes": 14,
     }

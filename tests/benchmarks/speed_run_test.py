@@ -38,7 +38,10 @@ int main(void) { printf("%u %u\\n", work(9000), rarely(3)); }
 
 @pytest.mark.parametrize(
     ("clang", "variants"),
-    [("clang-19", ["inline-3000", "search"]), ("clang-22", ["inline-3000", "policy", "pgo", "search", "pgo+search"])],
+    [
+        ("clang-19", ["inline-3000", "search"]),
+        ("clang-22", ["inline-3000", "policy", "pgo", "search", "pgo+search", "pgo+policy"]),
+    ],
 )
 def test_builds_are_compared(
     tmp_path: Path, clang: str, variants: list[str], capsys: pytest.CaptureFixture[str]
