@@ -120,6 +120,8 @@ class BlockProfile:
                 and is_close(code.frequencies[row], block.frequency)
             }
             if len(alike) >= MIN_ALIKE * len(measured.blocks):
+                # Blocks that did not run are not in the profile.
+                counts[rows] = 0
                 for row, block in alike.items():
                     counts[row] = block.count
                     annotations[row] = block.annotations
