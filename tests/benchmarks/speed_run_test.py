@@ -12,21 +12,13 @@ from compiler_opt import pretrained
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.decisions import Decisions
+from tests.hot_calls import OFTEN, ONCE, SUM
 from tests.small_corpus import make_corpus
 
-STEPS = "  x = (x * 31u) ^ (x >> 5) ^ (x << 3);\n"
 WORK = f"""
-unsigned often(unsigned x) {{
-{STEPS * 17}  return x;
-}}
-unsigned once(unsigned x) {{
-{STEPS * 17}  return x;
-}}
-__attribute__((noinline)) unsigned work(unsigned n) {{
-  unsigned sum = 0;
-  for (unsigned i = 0; i < n; i++) sum += often(i);
-  return sum;
-}}
+{OFTEN}
+{ONCE}
+{SUM}
 unsigned rarely(unsigned n) {{ return once(n) + once(n + 1) + often(n); }}
 """
 MAIN = """

@@ -3,15 +3,11 @@
 import json
 from pathlib import Path
 
-_STEPS = "  x = (x * 31u) ^ (x >> 5) ^ (x << 3);\n"
+from tests.hot_calls import OFTEN, ONCE
 
 _WORK = f"""
-unsigned often(unsigned x) {{
-{_STEPS * 17}  return x;
-}}
-unsigned once(unsigned x) {{
-{_STEPS * 17}  return x;
-}}
+{OFTEN}
+{ONCE}
 static unsigned loop(unsigned n) {{
   unsigned sum = 0;
   for (unsigned i = 0; i < n; i++) sum += often(i);

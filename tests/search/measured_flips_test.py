@@ -16,18 +16,12 @@ from compiler_opt.measure.callgrind import Profile
 from compiler_opt.problems import problem as problems
 from compiler_opt.search.measured import Cost
 from compiler_opt.search.measured_flips import measured_flips
+from tests.hot_calls import OFTEN, SUM
 from tests.small_corpus import make_corpus
 
-STEPS = "  x = (x * 31u) ^ (x >> 5) ^ (x << 3);\n"
 WORK = f"""
-unsigned often(unsigned x) {{
-{STEPS * 17}  return x;
-}}
-__attribute__((noinline)) unsigned work(unsigned n) {{
-  unsigned sum = 0;
-  for (unsigned i = 0; i < n; i++) sum += often(i);
-  return sum;
-}}
+{OFTEN}
+{SUM}
 unsigned rarely(unsigned n) {{ return often(n) + 7; }}
 """
 MAIN = """

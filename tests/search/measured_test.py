@@ -17,9 +17,9 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.search.builds import Compiled
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.measured import Cost, GenerousStart, MeasuredCompiler
+from tests.hot_calls import ONCE, STEPS, SUM
 from tests.small_corpus import make_corpus
 
-STEPS = "  x = (x * 31u) ^ (x >> 5) ^ (x << 3);\n"
 WORK = f"""
 static unsigned inner(unsigned x) {{
 {STEPS * 17}  return x;
@@ -28,14 +28,8 @@ __attribute__((noinline)) unsigned again(unsigned x) {{ return inner(x) + inner(
 unsigned often(unsigned x) {{
 {STEPS * 17}  return inner(x) + inner(x * 3);
 }}
-unsigned once(unsigned x) {{
-{STEPS * 17}  return x;
-}}
-__attribute__((noinline)) unsigned work(unsigned n) {{
-  unsigned sum = 0;
-  for (unsigned i = 0; i < n; i++) sum += often(i);
-  return sum;
-}}
+{ONCE}
+{SUM}
 __attribute__((noinline)) unsigned rarely(unsigned n) {{ return once(n) + once(n + 1) + often(n) + again(n); }}
 """
 MAIN = """
