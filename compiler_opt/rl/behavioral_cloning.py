@@ -4,7 +4,8 @@ Legend: N examples (decisions of a trace), R pieces of them with T decisions eac
 examples of a minibatch, S minibatches of an epoch.
 
 Labels are smoothed: a policy that is certain of every decision never explores, which leaves reinforcement learning
-nothing to compare.
+nothing to compare. A teacher gives its probabilities as labels instead, which say what matters to it and what does not
+(Hinton, Vinyals and Dean, *Distilling the Knowledge in a Neural Network*, 2015).
 """
 
 import dataclasses
@@ -28,8 +29,10 @@ from compiler_opt.rl.history import History
 from compiler_opt.rl.learning import mean_loss, save_run_policy
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.trace_files import Trace
+from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,12 +44,14 @@ class Examples:
       actions: `[N]`, see `Head.actions`.
       num_modules: modules that they come from.
       weights: `[N]` float32, of mean 1, how much each counts in the loss; None if all count alike.
+      labels: `[N, ...]` float32, what is learned, see `Head.labels`; None for the actions, smoothed.
     """
 
     observations: Mapping[str, np.ndarray]
     actions: np.ndarray
     num_modules: int
     weights: np.ndarray | None = None
+    labels: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -91,6 +96,33 @@ def _shuffled(names: Iterable[str], seed: int) -> list[str]:
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogateescape")).digest())
 
 
+class Teacher:
+    """A policy whose decisions are cloned in place of those that a trace records."""
+
+    def __init__(self, policy: LearnedPolicy, space: ActionSpace, trace: Trace):
+        """Raises PolicyError if the trace lacks features of the policy."""
+        weights = policy.weights
+        if missing := [name for name in policy.needed_features if name not in {spec.name for spec in trace.features}]:
+            raise PolicyError(
+                f"{policy.origin}: observes features that the trace does not have: {', '.join(missing)}; make the "
+                "trace with the settings of this policy, such as --gin_files=gin_configs/inlining/plugin_features.gin"
+            )
+        self.weights = weights
+        self._head = space.head(dict(zip(weights.features, weights.quantiles, strict=True)), trace.features)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the compiler's features that it observes."""
+        return self._head.compiler_features
+
+    def decide(self, features: Mapping[str, np.ndarray], is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Its decisions, see `Head.taught`; `is_first` `[N]` says which decisions begin a context."""
+        observations = self._head.observe(features)
+        if self.weights.is_recurrent:
+            observations[networks.FIRST] = is_first
+        return self._head.taught(self.weights, observations)
+
+
 def load_examples(
     trace: Trace,
     head: Head,
@@ -98,6 +130,7 @@ def load_examples(
     on_decisions: Callable[[int], object] = lambda count: None,
     *,
     is_recurrent: bool = False,
+    teacher: Teacher | None = None,
 ) -> tuple[Examples, Examples]:
     """Reads a trace as training examples and held-out examples, see `split_by_module`.
 
@@ -107,6 +140,7 @@ def load_examples(
       config: how many to read, and how to split them.
       on_decisions: called with the number of decisions read since the last call, for progress bars.
       is_recurrent: whether the examples are for a recurrent network, which needs all decisions of a module.
+      teacher: decides in place of what the trace says.
 
     Raises:
       PolicyError: the head cannot clone such decisions.
@@ -117,10 +151,11 @@ def load_examples(
     share = config.max_decisions / max(1, trace.num_decisions)
     observations: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     actions: list[np.ndarray] = []
+    labels: list[np.ndarray] = []
     names: list[str] = []
     projects: dict[str, str] = {}
     lengths: list[int] = []
-    for batch in trace.batches(head.compiler_features):
+    for batch in trace.batches(tuple(dict.fromkeys((*head.compiler_features, *(teacher.features if teacher else ()))))):
         on_decisions(len(batch))
         kept = np.ones(len(batch), bool)
         if share < 1:
@@ -131,16 +166,23 @@ def load_examples(
             )
         for name, observed in head.observe({name: values[kept] for name, values in batch.features.items()}).items():
             observations[name].append(observed)
-        actions.append(batch.action[kept])
+        owners = np.repeat(np.arange(len(batch.modules)), batch.lengths)
+        is_first = np.diff(owners, prepend=-1).astype(np.float32)
+        if teacher is None:
+            actions.append(head.actions(batch.action[kept]))
+        else:
+            decided, taught = teacher.decide(batch.features, is_first)
+            actions.append(decided[kept])
+            labels.append(taught[kept])
         names.extend(batch.modules)
         projects.update(zip(batch.modules, batch.projects, strict=True))
-        owners = np.repeat(np.arange(len(batch.modules)), batch.lengths)
         if is_recurrent:
-            observations[networks.FIRST].append(np.diff(owners, prepend=-1)[kept].astype(np.float32))
+            observations[networks.FIRST].append(is_first[kept])
         lengths.extend(np.bincount(owners[kept], minlength=len(batch.modules)).tolist())
     if len(set(names)) < 2:
         raise ProtocolError(f"{trace.path}: expected at least 2 modules, one of them held out, found {len(set(names))}")
-    parts = split_by_module(observations, head.actions(np.concatenate(actions)), names, lengths, projects, config)
+    learned = np.concatenate(labels) if labels else None
+    parts = split_by_module(observations, np.concatenate(actions), names, lengths, projects, config, labels=learned)
     if not all(len(part) for part in parts):
         raise ProtocolError(f"{trace.path}: too few decisions to hold some out")
     return parts
@@ -153,6 +195,8 @@ def split_by_module(
     lengths: Sequence[int],
     projects: Mapping[str, str],
     config: BehavioralCloningConfig,
+    *,
+    labels: np.ndarray | None = None,
 ) -> tuple[Examples, Examples]:
     """Splits examples into training examples and held-out examples, which come from different modules.
 
@@ -165,6 +209,7 @@ def split_by_module(
       lengths: decisions of each run.
       projects: the project of each module, by their names.
       config: how to split them.
+      labels: `[N, ...]`, see `Examples`.
     """
     held_out = held_out_modules(projects, config.holdout_fraction, config.seed)
     is_held_out = np.repeat([name in held_out for name in modules], lengths)
@@ -178,7 +223,7 @@ def split_by_module(
         by_project = project_weights(decisions, config.project_balance)
         weights = np.repeat([by_project[projects[name]] for name in modules], counts).astype(np.float32)
         values = {name: column[chosen] for name, column in columns.items()}
-        return Examples(values, actions[chosen], num_modules, weights)
+        return Examples(values, actions[chosen], num_modules, weights, None if labels is None else labels[chosen])
 
     return part(~is_held_out, len(set(modules) - held_out)), part(is_held_out, len(held_out))
 
@@ -238,6 +283,8 @@ class Cloner:
 
     def _labels(self, examples: Examples) -> np.ndarray:
         """`[N, ...]` float32."""
+        if examples.labels is not None:
+            return examples.labels
         return self._head.labels(examples.observations, examples.actions, self._config.label_smoothing)
 
     def _train_epoch(
@@ -288,14 +335,16 @@ def clone(
     network: NetworkConfig,
     config: BehavioralCloningConfig,
     echo: Callable[[str], object],
+    taught_by: LearnedPolicy | None = None,
 ) -> Path:
     """Clones a trace under a vocabulary, see `pipeline.clone_default`; returns the policy's folder."""
     trace = Trace(*trace_paths)
     head = problem.head(quantiles, trace.features)
+    teacher = None if taught_by is None else Teacher(taught_by, problem.action_space, trace)
     with progress_bar(total=trace.num_decisions, description="reading", unit="decision", unit_scale=True) as progress:
         try:
             training, held_out = load_examples(
-                trace, head, config, progress.update, is_recurrent=network.lstm_units > 0
+                trace, head, config, progress.update, is_recurrent=network.lstm_units > 0, teacher=teacher
             )
         except PolicyError as error:
             raise PolicyError(f"{trace.path}: {error}") from error
@@ -320,6 +369,7 @@ def clone(
         "accuracy": cloned.best["accuracy"],
         "majority_rate": cloned.best["majority_rate"],
         "seed": config.seed,
+        **({} if teacher is None else {"teacher": teacher.weights.checksum()}),
     }
     weights = dataclasses.replace(cloned.weights, metadata=metadata)
     policy_dir = save_run_policy(root_dir, weights, problem.action_space, trace.advice.name, trace.features)

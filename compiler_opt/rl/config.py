@@ -119,7 +119,7 @@ class BehavioralCloningConfig:
       patience: epochs without a lower loss on the held-out modules after which learning stops.
       batch_size: examples per gradient step.
       label_smoothing: probability of the actions that were *not* taken or, for a real number, the standard deviation
-        around it; 0 for the least possible.
+        around it; 0 for the least possible. A teacher's probabilities are not smoothed.
       holdout_fraction: share of the modules that are held out to measure the loss: whole projects, as far as the share
         allows, otherwise modules of all projects.
       project_balance: 0 to count all decisions alike, 1 to count all projects alike; between them, a project of n

@@ -43,6 +43,7 @@ from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig, VocabularyConfig
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.training_context import TrainingContext, describe_corpus, describe_settings
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 _LOG = logging.getLogger(__name__)
@@ -274,6 +275,7 @@ def clone_default(
     *,
     problem: Problem | None = None,
     inlining: InliningConfig | None = None,
+    teacher: LearnedPolicy | None = None,
     echo: Callable[[str], object] = print,
 ) -> Path:
     """Trains a policy to imitate the decisions of a trace: the warm start of reinforcement learning.
@@ -286,6 +288,8 @@ def clone_default(
       problem: what is decided; by default the installed problem that the trace names.
       inlining: names the IR2Vec vocabulary, if the policy is to observe embeddings; features of our plugin are
         observed if the vocabulary has them.
+      teacher: a policy whose decisions are imitated in place of the recorded ones; it may observe more features, which
+        the trace must have.
       echo: prints a line of progress.
 
     Returns:
@@ -315,7 +319,7 @@ def clone_default(
         load_tensorflow()
         from compiler_opt.rl.behavioral_cloning import clone
 
-        return clone(root_dir, trace.paths, problem, quantiles, settings.network, settings.cloning, echo)
+        return clone(root_dir, trace.paths, problem, quantiles, settings.network, settings.cloning, echo, teacher)
 
 
 def train(

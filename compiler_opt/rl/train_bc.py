@@ -3,6 +3,9 @@
     PYTHONPATH=. python3 compiler_opt/rl/train_bc.py --root_dir=$WARMSTART_OUTPUT_DIR --data_path=$DEFAULT_TRACE \
         --vocab_path=$VOCAB --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
 
+With `--teacher`, another policy's decisions are learned in place of the heuristic's. The teacher may observe features
+that the new policy does without; the trace must have them.
+
 Writes the policy to `$WARMSTART_OUTPUT_DIR/policy`, beside `history.jsonl` and TensorBoard's summaries. Run again,
 it starts over, and replaces the policy when the new one is complete.
 """
@@ -11,6 +14,7 @@ from pathlib import Path
 
 from absl import flags
 
+from compiler_opt import pretrained
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems
@@ -28,6 +32,7 @@ _VOCAB_PATH = flags.DEFINE_string(
     "The vocabulary, as generate_vocab writes it; the same as train_eval.vocab_path in gin. By default the one that "
     "ships for the problem.",
 )
+_TEACHER = shared_flags.policy("teacher", "A policy whose probabilities are learned in place of the trace's decisions.")
 _COMPILE_TASK = shared_flags.TaskFlag("the trace's")
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
 _GIN = gin_settings.GinFlags()
@@ -50,6 +55,7 @@ def entry() -> None:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
     if not config.vocab_path:
         entry_point.note(f"the vocabulary is the one that ships, {vocabulary}; --vocab_path names another")
+    teacher = problem.load_policy(pretrained.folder(_TEACHER.value)) if _TEACHER.value is not None else None
     pipeline.clone_default(
         root_dir,
         trace,
@@ -57,6 +63,7 @@ def entry() -> None:
         PipelineSettings(cloning=config, network=settings["network"]),
         problem=problem,
         inlining=settings["inlining"],
+        teacher=teacher,
     )
 
 

@@ -3,9 +3,10 @@
 #
 #   docs/pretrained/train.sh inlining-Oz-plugin|inlining-Oz-portable CORPORA RUNS [--clang_path=PATH]
 #
-# CORPORA is the output of `fetch_corpus --set=large`. RUNS receives the trainings; both policies share its flips. With 2
-# cores, the flips take 40 minutes, and each policy 90 more: FLIP_MINUTES and PPO_MINUTES are those of each seed.
-# PYTHON is the Python of .venv, SEEDS lists the seeds.
+# CORPORA is the output of `fetch_corpus --set=large`. RUNS receives the trainings. The plugin's policy learns from flips;
+# the portable one, which observes less, from the plugin's policy that ships. With 2 cores, the flips take 40 minutes, and
+# reinforcement learning 90: FLIP_MINUTES and PPO_MINUTES are those of each seed. PYTHON is the Python of .venv, SEEDS
+# lists the seeds.
 set -euo pipefail
 usage() {
   sed -n '4s/^# *//p' "$0" >&2
@@ -37,28 +38,38 @@ train() {
     --data_path="$corpora/train" --validation_path="$corpora/validation" "${compiler[@]}" "${@:5}"
 }
 
-# 1. Flips, first of clang's own decisions.
+# 1. What teaches: flips, first of clang's own decisions, or the policy that ships.
 vocabulary "$runs/flips" "$features"
-stores=""
-for seed in "${seeds[@]}"; do
-  train "$runs/flips/seed-$seed" "$seed" "$runs/flips/vocabulary" flips_nn_agent.gin \
-    --max_minutes="${FLIP_MINUTES:-13}"
-  stores+="'$runs/flips/seed-$seed/flips',"
-done
-
-# 2. What all of them teach; 3. reinforcement learning from there.
-observed=$runs/flips/vocabulary
-if [[ $name == *-portable ]]; then
+if [[ $name == *-plugin ]]; then
+  observed=$runs/flips/vocabulary
+  stores=""
+  for seed in "${seeds[@]}"; do
+    train "$runs/flips/seed-$seed" "$seed" "$observed" flips_nn_agent.gin --max_minutes="${FLIP_MINUTES:-13}"
+    stores+="'$runs/flips/seed-$seed/flips',"
+  done
+else
   vocabulary "$runs/portable"
   observed=$runs/portable/vocabulary
 fi
+
+# taught FOLDER SEED
+taught() {
+  if [[ $name == *-plugin ]]; then
+    train "$1" "$2" "$observed" flips_nn_agent.gin --gin_bindings=train_eval.num_iterations=0 \
+      --gin_bindings=flips.first_samples=1 --gin_bindings="flips.stores=($stores)"
+  else
+    $python compiler_opt/rl/train_bc.py --root_dir="$1" --seed="$2" --data_path="$runs/flips/trace.tfrecord" \
+      --vocab_path="$observed" --teacher=pretrained:inlining-Oz-plugin \
+      --gin_files=$gin/behavioral_cloning_nn_agent.gin
+  fi
+}
+
+# 2. What they teach; 3. reinforcement learning from there.
 trained=""
 for seed in "${seeds[@]}"; do
-  taught=$runs/$name/flips-$seed
-  [ -d "$taught/policy" ] || train "$taught" "$seed" "$observed" flips_nn_agent.gin \
-    --gin_bindings=train_eval.num_iterations=0 --gin_bindings=flips.first_samples=1 \
-    --gin_bindings="flips.stores=($stores)"
-  train "$runs/$name/seed-$seed" "$seed" "$observed" ppo_from_flips.gin --warmstart_policy_dir="$taught/policy" \
+  start=$runs/$name/taught-$seed
+  [ -d "$start/policy" ] || taught "$start" "$seed"
+  train "$runs/$name/seed-$seed" "$seed" "$observed" ppo_from_flips.gin --warmstart_policy_dir="$start/policy" \
     --max_minutes="${PPO_MINUTES:-26}"
   trained+="${trained:+,}$runs/$name/seed-$seed"
 done

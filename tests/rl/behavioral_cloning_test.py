@@ -14,13 +14,14 @@ from compiler_opt.rl.behavioral_cloning import (
     Cloned,
     Cloner,
     Examples,
+    Teacher,
     held_out_modules,
     load_examples,
     split_by_module,
 )
 from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.trace_files import Trace, TraceWriter
-from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.spaces.binary import Binary, BinaryPolicy
 from compiler_opt.spaces.heads.categorical import BinaryHead
 from compiler_opt.spaces.heads.networks import FIRST, RANKS
 from compiler_opt.tensor_spec import TensorSpec
@@ -211,6 +212,50 @@ def test_a_recurrent_network_gets_whole_modules(tmp_path: Path) -> None:
             modules += len(starts)
         assert modules == 60 if max_decisions == 10_000 else 5 < modules < 35
     assert FIRST not in load_examples(trace, kind("cost"), CONFIG)[0].observations
+
+
+def noisy_trace(path: Path) -> Trace:
+    """40 modules of 100 decisions, all of them to inline, whatever the features of `QUANTILES` say."""
+    features = tuple(TensorSpec(name, np.dtype("i8"), ()) for name in QUANTILES)
+    decision = TensorSpec("inlining_decision", np.dtype("i8"), ())
+    rng, ones = np.random.default_rng(5), np.ones(100, np.int64)
+    with TraceWriter(path) as writer:
+        for index in range(40):
+            values = {"cost": rng.integers(-10, 10, 100), "noise": rng.integers(0, 10, 100)}
+            reward = np.zeros(100, np.float32)
+            writer.add(TraceContext(f"m{index}", "p", "default", features, values, decision, ones, reward))
+        writer.finish(dict.fromkeys(writer.keys, 1.0), {})
+    return Trace(path)
+
+
+def test_a_teacher_decides_in_place_of_the_trace(tmp_path: Path) -> None:
+    """The teacher observes noise, too, which does not matter to it, so it can be learned without."""
+    trace, teacher = noisy_trace(tmp_path / "trace"), BinaryPolicy(clone().weights, name="teacher")
+    head = BinaryHead({"cost": QUANTILES["cost"]})
+    parts = load_examples(trace, head, CONFIG, teacher=Teacher(teacher, Binary(), trace))
+    for part in parts:
+        assert part.labels is not None
+        np.testing.assert_allclose(part.labels.sum(axis=1), 1.0, atol=1e-6)
+        np.testing.assert_array_equal(part.labels.argmax(axis=1), part.actions)
+        cost = np.rint(20 * part.observations[RANKS][:, 0]) - 11
+        assert ((cost < 3) == part.actions).mean() > 0.97
+    cloned = Cloner(head, "inlining_decision", NetworkConfig(fc_layer_params=(16,)), CONFIG).clone(*parts)
+    assert cloned.best["accuracy"] > 0.97
+    costs = np.arange(-10, 10)
+    learned = BinaryPolicy(cloned.weights).logits({"cost": costs})
+    taught = teacher.logits({"cost": costs, "noise": np.full(20, 5)})
+    # As sure and as unsure as the teacher.
+    np.testing.assert_allclose(probability_of_inlining(learned), probability_of_inlining(taught), atol=0.1)
+
+
+def probability_of_inlining(logits: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(logits[:, 0] - logits[:, 1])))
+
+
+def test_a_teacher_needs_its_features(tmp_path: Path) -> None:
+    trace, teacher = write(tmp_path / "trace", 2), BinaryPolicy(clone().weights, name="teacher")
+    with pytest.raises(PolicyError, match="'teacher': observes features that the trace does not have: noise; make the"):
+        Teacher(teacher, Binary(), trace)
 
 
 def test_traces_that_cannot_be_cloned_are_refused(tmp_path: Path) -> None:

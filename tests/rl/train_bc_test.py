@@ -16,6 +16,7 @@ from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.rl.trace_files import TraceWriter
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tensor_spec import TensorSpec
+from tests.inlining_networks import never_inline
 from tests.programs import run
 
 _ROOT = Path(__file__).parents[2]
@@ -122,6 +123,26 @@ def test_a_policy_is_trained_in_place_of_an_earlier_one(
     logits = policy.logits(features)
     agree = (logits[:, 1] > logits[:, 0]) == (features["cost_estimate"] < features["threshold"])
     assert agree.mean() > 0.9
+
+
+def test_a_teacher_is_cloned_in_place_of_the_trace(trace: Path, vocabulary: Path, tmp_path: Path) -> None:
+    teacher = never_inline(tmp_path / "teacher")
+    result = run(
+        "compiler_opt/rl/train_bc.py",
+        f"--root_dir={tmp_path / 'run'}",
+        f"--data_path={trace}",
+        f"--vocab_path={vocabulary}",
+        f"--teacher={teacher}",
+        _GIN,
+        "--gin_bindings=train_eval.num_epochs=2",
+    )
+    assert result.returncode == 0, result.stderr
+    weights = NetworkWeights.load(tmp_path / "run" / "policy")
+    assert weights.metadata["accuracy"] == 1
+    assert weights.metadata["teacher"] == NetworkWeights.load(teacher).checksum()
+    features = {name: np.random.default_rng(9).integers(0, 50, 1000) for name in FEATURES}
+    logits = BinaryPolicy(weights).logits(features)
+    assert (logits[:, 1] < logits[:, 0]).all()
 
 
 def test_the_folder_of_another_run_is_left_alone(trace: Path, tmp_path: Path) -> None:

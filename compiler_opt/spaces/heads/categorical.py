@@ -64,6 +64,10 @@ class CategoricalHead(Head):
     def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
         return smoothed_labels(actions, self.legal(observations), smoothing)
 
+    def taught(self, teacher: NetworkWeights, observations: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        log_probs = log_softmax(self.logits(teacher, observations))
+        return log_probs.argmax(axis=-1), np.exp(log_probs).astype(np.float32)
+
     def cloning_loss(self, distribution: tfp.distributions.Distribution, labels: tf.Tensor) -> tf.Tensor:
         return tf.nn.softmax_cross_entropy_with_logits(labels, distribution.logits)
 

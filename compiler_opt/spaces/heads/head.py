@@ -96,6 +96,15 @@ class Head(abc.ABC):
     def labels(self, observations: Mapping[str, np.ndarray], actions: np.ndarray, smoothing: float) -> np.ndarray:
         """Targets of cloning, `[N, ...]` float32."""
 
+    def taught(self, teacher: NetworkWeights, observations: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """What a policy of this head would decide: its most probable actions `[N]`, and labels as `labels` `[N, ...]`.
+
+        Raises:
+          PolicyError: policies of this action space cannot teach others.
+        """
+        del teacher, observations
+        raise PolicyError("only policies that choose among actions can teach others")
+
     @abc.abstractmethod
     def cloning_loss(self, distribution: tfp.distributions.Distribution, labels: tf.Tensor) -> tf.Tensor:
         """Loss of the actor's distribution against labels, `[N]`."""

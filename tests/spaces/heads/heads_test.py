@@ -209,6 +209,25 @@ def test_cloning_learns_numbers_and_the_deviation_to_explore_with() -> None:
     assert cloned.best["deviation"] == pytest.approx(0.05, rel=0.1)
 
 
+def test_the_labels_of_a_teacher_are_its_probabilities() -> None:
+    head, features = _candidates_head(), _features(np.random.default_rng(1), 50)
+    observations = head.observe(features)
+    weights = ppo.PPOLearner(head, "index", _NETWORK, PPOConfig(), seed=1).weights()
+    actions, labels = head.taught(weights, observations)
+    np.testing.assert_allclose(labels.sum(axis=1), 1.0, atol=1e-6)
+    assert not labels[~head.legal(observations)].any()
+    log_probs, _ = head.evaluate_actions(weights, observations, actions)
+    np.testing.assert_allclose(labels[np.arange(50), actions], np.exp(log_probs), atol=1e-6)
+    np.testing.assert_allclose(labels[np.arange(50), actions], labels.max(axis=1), atol=1e-6)
+
+
+def test_only_choices_can_be_taught() -> None:
+    head = _continuous_head()
+    weights = ppo.PPOLearner(head, "urgency", _NETWORK, PPOConfig(), seed=1).weights()
+    with pytest.raises(PolicyError, match="only policies that choose among actions"):
+        head.taught(weights, head.observe(_numbers(np.random.default_rng(1), 3)))
+
+
 def test_smoothing_is_shared_among_the_other_legal_actions() -> None:
     legal = np.array([[True, True, True, False], [False, True, False, False]])
     expected = np.array([[0.05, 0.9, 0.05, 0], [0, 1, 0, 0]])
