@@ -14,6 +14,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Problem
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.training_context import origin
@@ -46,6 +47,7 @@ def record_default_trace(
     path: Path | None,
     *,
     modules: Sequence[Module] | None = None,
+    policy: Policy | None = None,
     settings: RolloutSettings = RolloutSettings(),
     about: Mapping[str, Any] = {},
     on_context: Callable[[TraceContext], object] = lambda context: None,
@@ -59,6 +61,7 @@ def record_default_trace(
       pool: compiles the modules.
       path: the trace to write; None to write none.
       modules: those to compile; by default all of the corpus.
+      policy: decides in place of the default heuristic; the scores are then its own.
       settings: of each compilation.
       about: more facts for the trace's description; JSON.
       on_context: called with the decisions of each module that has any.
@@ -71,8 +74,9 @@ def record_default_trace(
     builder = BaselineBuilder(problem)
     num_modules, num_decisions = 0, 0
     with contextlib.nullcontext() if path is None else _trace_writer(path) as writer:
-        rollouts = traces.default_trace(modules, problem, pool, settings)
-        for rollout in with_progress(rollouts, "default", len(modules)):
+        recorded = policy or traces.default_policy(problem)
+        rollouts = traces.rollouts(modules, recorded, pool, settings)
+        for rollout in with_progress(rollouts, "default" if policy is None else policy.name, len(modules)):
             builder.add(rollout)
             for context in traces.contexts(rollout, problem) if rollout.failure is None else ():
                 num_modules += 1

@@ -6,7 +6,9 @@ Writes a TFRecord file of tf.train.SequenceExample and `$DEFAULT_TRACE.meta.json
 modules that cannot be compiled; if most cannot, nothing is written and the exit status is 2.
 
 With `--policy_path` and `--output_performance_path`, each module is also compiled under that policy, and a CSV file
-lists its score beside the default's. Scores count a COMDAT group once for all compiled modules of a project.
+lists its score beside the default's. Scores count a COMDAT group once for all compiled modules of a project. With
+`--policy_path` and `--record_policy`, the trace has what the policy met and decided: for `train_bc` with this policy as
+the teacher.
 """
 
 from collections.abc import Mapping
@@ -39,7 +41,8 @@ _LLVM_SIZE_PATH = shared_flags.llvm_size_path()
 _SAMPLING_RATE = flags.DEFINE_float("sampling_rate", 1.0, "Fraction of the modules to compile, from 0 to 1.", 0, 1)
 _SEED = shared_flags.seed("the sample")
 _NUM_WORKERS = shared_flags.num_workers()
-_POLICY_PATH = shared_flags.policy("policy_path", "A policy to compare with the default.")
+_POLICY_PATH = shared_flags.policy("policy_path", "A policy to compare with the default, or to record.")
+_RECORD_POLICY = flags.DEFINE_bool("record_policy", False, "Record the decisions of --policy_path.")
 _OUTPUT_PERFORMANCE_PATH = shared_flags.path(
     "output_performance_path", "The CSV file to write: module, identifier, default_score, policy_score."
 )
@@ -52,7 +55,13 @@ def entry() -> None:
     output_path, policy_path, performance_path = _OUTPUT_PATH.value, _POLICY_PATH.value, _OUTPUT_PERFORMANCE_PATH.value
     if output_path is None and performance_path is None:
         raise ConfigError("expected --output_path, the trace to write; see --help")
-    if (performance_path is None) != (policy_path is None):
+    if _RECORD_POLICY.value:
+        if policy_path is None or output_path is None or performance_path is not None:
+            raise ConfigError(
+                "--record_policy: expected --policy_path, which decides, and --output_path, the trace to write, and no "
+                "--output_performance_path; leave --record_policy out to compare the policy with the default"
+            )
+    elif (performance_path is None) != (policy_path is None):
         raise ConfigError("expected both --policy_path and --output_performance_path, found one of them")
     for path in (output_path, performance_path):
         if path is not None:
@@ -78,8 +87,19 @@ def entry() -> None:
     kept_files = _EXPLICIT_TEMPS.kept_files()
     with WorkerPool(toolchain, problem, _NUM_WORKERS.value, kept_files=kept_files) as pool:
         about = {"module_filter": _CORPUS.pattern, "sampling_rate": _SAMPLING_RATE.value, "seed": _SEED.value}
+        recorded = policy if _RECORD_POLICY.value else None
+        if recorded is not None:
+            about |= {"recorded_policy": recorded.weights.checksum()}
         trace = record_default_trace(
-            corpus, problem, toolchain, pool, output_path, modules=modules, settings=settings, about=about
+            corpus,
+            problem,
+            toolchain,
+            pool,
+            output_path,
+            modules=modules,
+            policy=recorded,
+            settings=settings,
+            about=about,
         )
         baseline = trace.baseline
         if output_path is not None:

@@ -127,6 +127,23 @@ def test_the_description_of_the_trace(output: Path, toolchain: Toolchain) -> Non
     assert (about["num_modules"], about["num_contexts"], about["failed_modules"]) == (4, 3, [])
 
 
+def test_the_decisions_of_a_policy_are_recorded(
+    corpus: Corpus, toolchain: Toolchain, policy_path: Path, tmp_path: Path
+) -> None:
+    status, _, errors = run(
+        f"--data_path={corpus.root}",
+        f"--output_path={tmp_path / 'trace'}",
+        f"--clang_path={toolchain.clang}",
+        f"--policy_path={policy_path}",
+        "--record_policy",
+    )
+    assert status == 0, errors
+    trace = Trace(tmp_path / "trace")
+    assert sum(len(batch) for batch in trace.batches()) > 3
+    assert not any(batch.action.any() for batch in trace.batches())
+    assert trace.about["recorded_policy"] == NetworkWeights.load(policy_path).checksum()
+
+
 def test_the_comparison_with_a_policy(output: Path, corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     with (output / "performance.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -205,6 +222,7 @@ def _descendants(pid: int) -> list[psutil.Process]:
     [
         (["--data_path={corpus}"], "expected --output_path"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--policy_path={tmp}"], "expected both --policy_path and"),
+        (["--data_path={corpus}", "--output_path={tmp}/t", "--record_policy"], "expected --policy_path, which decides"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=["], "not a regular expression"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=xyz"], "matches none of 4 modules"),
         (["--data_path={corpus}", "--output_path={tmp}/t", "--sampling_rate=0"], "sampling rate"),
