@@ -50,6 +50,9 @@ if [[ $name == *-plugin ]]; then
 else
   vocabulary "$runs/portable"
   observed=$runs/portable/vocabulary
+  teacher=pretrained:inlining-Oz-plugin met=$runs/portable/teacher.tfrecord
+  [ -f "$met.meta.json" ] || $python compiler_opt/tools/generate_default_trace.py --data_path="$corpora/train" \
+    --output_path="$met" --policy_path="$teacher" --record_policy "$features" "${compiler[@]}"
 fi
 
 # taught FOLDER SEED
@@ -58,9 +61,8 @@ taught() {
     train "$1" "$2" "$observed" flips_nn_agent.gin --gin_bindings=train_eval.num_iterations=0 \
       --gin_bindings=flips.first_samples=1 --gin_bindings="flips.stores=($stores)"
   else
-    $python compiler_opt/rl/train_bc.py --root_dir="$1" --seed="$2" --data_path="$runs/flips/trace.tfrecord" \
-      --vocab_path="$observed" --teacher=pretrained:inlining-Oz-plugin \
-      --gin_files=$gin/behavioral_cloning_nn_agent.gin
+    $python compiler_opt/rl/train_bc.py --root_dir="$1" --seed="$2" --teacher="$teacher" --vocab_path="$observed" \
+      --data_path="$met" --data_path="$runs/flips/trace.tfrecord" --gin_files=$gin/behavioral_cloning_nn_agent.gin
   fi
 }
 
