@@ -16,6 +16,7 @@ from benchmarks.corpus_programs import ProgramSource, compile_objects
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, ToolchainError
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.profile import use_options
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.callgrind import Profile
@@ -96,9 +97,7 @@ class ProgramBuilds:
             if not result.ok:
                 raise CompileError(f"{raw}: {result.describe()}")
             merged.replace(path)
-        used = [f"-fprofile-instrument-use-path={path}"]
-        if self._toolchain.version[0] > 19:
-            used.append("-fprofile-instrument-use=llvm")
+        used = use_options(path, self._toolchain.version)
         # Corpora of others may not name files.
         return [dataclasses.replace(module, trusted=True).with_flags(*used) for module in self.modules]
 

@@ -15,11 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from compiler_opt.cost_models.ranking.carrying import MIN_ALIKE, is_close
-from compiler_opt.cost_models.throughput.address_map import read_object
+from compiler_opt.cost_models.throughput.address_map import read_placed
 from compiler_opt.cost_models.throughput.blocks import UNKNOWN, Block, load_blocks
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import size_and_sha256
+from compiler_opt.llvm.profile import largest_count
 from compiler_opt.llvm.toolchain import Toolchain
+
+_FAR_MORE = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,7 @@ class ObjectCode:
       block_ids: `[N]` the compiler's number of each block in its function.
       frequencies: `[N]` how often each runs per call, as the compiler estimates.
       codes: `[N]` their bytes.
+      calls: `[F]` how often each function was called in the profile that the object was compiled with; 0 without one.
     """
 
     functions: tuple[str, ...]
@@ -39,6 +43,7 @@ class ObjectCode:
     block_ids: np.ndarray
     frequencies: np.ndarray
     codes: tuple[bytes, ...]
+    calls: np.ndarray
 
     @classmethod
     def read(cls, path: Path, toolchain: Toolchain) -> "ObjectCode":
@@ -48,7 +53,8 @@ class ObjectCode:
           ProtocolError: it is no such object, is damaged, or has no map.
           ToolchainError: llvm-readobj is not installed.
         """
-        blocks = read_object(path, toolchain)
+        placed = read_placed(path, toolchain)
+        blocks = [each.block for each in placed]
         numbers: dict[str, int] = {}
         return cls(
             numbers=np.array([numbers.setdefault(block.function, len(numbers)) for block in blocks], np.int32),
@@ -56,6 +62,7 @@ class ObjectCode:
             block_ids=np.array([block.block_id for block in blocks], np.int32),
             frequencies=np.array([block.frequency for block in blocks], np.float32),
             codes=tuple(block.code for block in blocks),
+            calls=np.array(list({each.block.function: each.entry_count for each in placed}.values()), np.float64),
         )
 
 
@@ -128,8 +135,45 @@ class BlockProfile:
         return counts, annotations
 
 
+class CompiledProfile:
+    """LLVM's profile of programs that ran, which objects are compiled with.
+
+    The compiler keeps it while it inlines: a copy of a body gets the share of its call, and what remains of the
+    function the rest. So the objects themselves say how often their blocks would run, whatever was inlined.
+
+    Attributes:
+      path: the file that llvm-profdata wrote.
+      identity: which profile this is.
+    """
+
+    def __init__(self, path: Path, toolchain: Toolchain):
+        """Reads the file.
+
+        Raises:
+          CorpusError: it is no profile, see `profile.largest_count`.
+          ToolchainError: llvm-profdata is not installed.
+        """
+        self.path = path.resolve()
+        self._largest = largest_count(path, toolchain)
+        self.identity = f"profile {size_and_sha256(path)[1][:16]}"
+
+    def executions(self, code: ObjectCode) -> tuple[np.ndarray, list[tuple[float, ...]]]:
+        """How often each block of an object runs in these programs, `[N]`; their events are unknown.
+
+        Where a block would run far more often than any did in the profile, the function's frequencies are wrong (LLVM
+        takes some loops without a likely exit to run for ever): its blocks count once for each call.
+        """
+        calls = code.calls[code.numbers]
+        counts = calls * code.frequencies
+        is_wrong = np.zeros(len(code.functions), bool)
+        is_wrong[code.numbers[counts > _FAR_MORE * self._largest]] = True
+        return np.where(is_wrong[code.numbers], calls, counts), [UNKNOWN] * len(code.codes)
+
+
 def costs_by_function(
-    code: ObjectCode, costs: Callable[[Sequence[Block]], np.ndarray], profile: BlockProfile | None = None
+    code: ObjectCode,
+    costs: Callable[[Sequence[Block]], np.ndarray],
+    profile: BlockProfile | CompiledProfile | None = None,
 ) -> dict[str, float]:
     """The cost of each function: of one call or, with a profile, of all that it runs there.
 

@@ -71,17 +71,6 @@ class PricedRegalloc(Problem[ObjectCode, None]):
         return function_credit([self.by_function(each) for each in measurements], decisions)
 
 
-def check_priceable(problem: AnyProblem) -> RegallocProblem:
-    """The problem; raises ConfigError unless it is one of register allocation."""
-    if not isinstance(problem, RegallocProblem):
-        raise ConfigError(
-            f"--cost_model: expected a problem of register allocation, found {problem.name}, whose decisions change "
-            "how often functions are called, which no cost of a block tells; leave it out, or for a program of yours "
-            "that runs, use optimize --objective=speed"
-        )
-    return problem
-
-
 def priced(
     problem: AnyProblem, costs: BlockCosts, toolchain: Toolchain, profile: BlockProfile | None = None
 ) -> PricedRegalloc:
@@ -97,6 +86,7 @@ def priced(
       ConfigError: it is another problem.
       ToolchainError: llvm-readobj is not installed.
     """
-    decisions = check_priceable(problem)
+    if not isinstance(problem, RegallocProblem):
+        raise ConfigError(f"--cost_model: expected inlining or register allocation, found {problem.name}; leave it out")
     toolchain.tool("llvm-readobj")
-    return PricedRegalloc(decisions, costs, toolchain, profile)
+    return PricedRegalloc(problem, costs, toolchain, profile)

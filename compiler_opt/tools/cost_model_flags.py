@@ -1,4 +1,4 @@
-"""`--cost_model`: scores register allocation by what a cost model says that the code costs."""
+"""`--cost_model`: scores decisions by what a cost model says that the code costs."""
 
 from pathlib import Path
 
@@ -6,25 +6,37 @@ from absl import flags
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.problems.inlining import InliningForSize
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.tensorflow_loading import require_tensorflow
 from compiler_opt.tools import shared_flags
 
 
 class CostModelFlags:
-    """`--cost_model`, `--block_profile` and `--mca_cpu`."""
+    """`--cost_model`, and what it needs to know: `--block_profile`, `--profdata`, `--text_percent` and `--mca_cpu`."""
 
     def __init__(self) -> None:
         self._model = flags.DEFINE_string(
             "cost_model",
             None,
-            "For register allocation: the score is what this model says that the code costs. One of instructions, "
+            "The score is what this model says that the code costs and, for inlining, the text. One of instructions, "
             "RegAllocScore and llvm-mca, or the folder of a model of train_throughput (docs/cost_models.md).",
         )
         self._profile = shared_flags.path(
             "block_profile",
-            "With --cost_model: a file of profile_blocks. Blocks count as often as they ran there, instead of as often "
-            "as the compiler estimates.",
+            "With --cost_model, for register allocation: a file of profile_blocks. Blocks count as often as they ran "
+            "there, instead of as often as the compiler estimates.",
+        )
+        self._profdata = shared_flags.path(
+            "profdata",
+            "With --cost_model, for inlining: a file that llvm-profdata merged from runs of programs that were built "
+            "with -fprofile-generate. All modules are compiled with it, and blocks count as often as it says.",
+        )
+        self._text_percent = flags.DEFINE_float(
+            "text_percent",
+            5.0,
+            "With --profdata: percent of a project's text that one percent of its cost is worth.",
+            0,
         )
         self._cpu = flags.DEFINE_string(
             "mca_cpu", "skylake", "The processor that llvm-mca simulates for --cost_model=llvm-mca."
@@ -41,19 +53,31 @@ class CostModelFlags:
           ToolchainError: a tool of LLVM is missing.
         """
         if self._model.value is None:
-            if self._profile.value is not None:
-                raise ConfigError(
-                    "--block_profile: says how often blocks count for a cost model, found none; give --cost_model, or "
-                    "leave it out"
-                )
+            for flag in (self._profile, self._profdata):
+                if flag.value is not None:
+                    raise ConfigError(
+                        f"--{flag.name}: says how often blocks count for a cost model, found none; give --cost_model, "
+                        "or leave it out"
+                    )
             return problem
-        from compiler_opt.cost_models import block_costs
-        from compiler_opt.cost_models.function_costs import BlockProfile
-        from compiler_opt.cost_models.priced_regalloc import check_priceable, priced
+        from compiler_opt.cost_models import block_costs, priced_inlining, priced_regalloc
+        from compiler_opt.cost_models.function_costs import BlockProfile, CompiledProfile
 
-        check_priceable(problem)
         if Path(self._model.value).is_dir():
             require_tensorflow("a model of blocks")
-        profile = None if self._profile.value is None else BlockProfile.load(self._profile.value)
         costs = block_costs.load(self._model.value, toolchain, self._cpu.value)
-        return priced(problem, costs, toolchain, profile)
+        if isinstance(problem, InliningForSize):
+            if self._profdata.value is None or self._profile.value is not None:
+                raise ConfigError(
+                    "--cost_model: inlining changes how often functions are called, so it needs --profdata, an LLVM "
+                    "profile that the modules are compiled with, and no --block_profile; for a single program that "
+                    "runs, there is also optimize --objective=speed"
+                )
+            compiled = CompiledProfile(self._profdata.value, toolchain)
+            return priced_inlining.priced(problem, costs, toolchain, compiled, self._text_percent.value)
+        if self._profdata.value is not None:
+            raise ConfigError(
+                f"--profdata: is for inlining, found {problem.name}; use --block_profile, or leave it out"
+            )
+        profile = None if self._profile.value is None else BlockProfile.load(self._profile.value)
+        return priced_regalloc.priced(problem, costs, toolchain, profile)

@@ -76,6 +76,10 @@ for seed in "${seeds[@]}"; do
   trained+="${trained:+,}$runs/$name/seed-$seed"
 done
 
-# 4. The best of them on the validation projects, with its margin.
+# 4. The best of them on the validation projects, with its margin, which LLVM's own forms of a policy cannot have.
+margins=()
+if [[ $name == *-portable ]]; then
+  margins=(--margins=0)
+fi
 $python compiler_opt/tools/release_policy.py --name="$name" --data_path="$corpora/validation" \
-  --training_dirs="$trained" "${compiler[@]}"
+  --training_dirs="$trained" "${margins[@]}" "${compiler[@]}"

@@ -12,8 +12,8 @@ from compiler_opt.errors import CorpusError
 from tests.cost_models.ranking.samples import block
 
 
-def code_of(blocks: Sequence[Block]) -> ObjectCode:
-    """The object of blocks, which come function by function or not."""
+def code_of(blocks: Sequence[Block], calls: Sequence[int] = ()) -> ObjectCode:
+    """The object of blocks, which come function by function or not; `calls` of each function by its profile."""
     names = tuple(dict.fromkeys(each.function for each in blocks))
     return ObjectCode(
         names,
@@ -21,6 +21,7 @@ def code_of(blocks: Sequence[Block]) -> ObjectCode:
         np.array([each.block_id for each in blocks], np.int32),
         np.array([each.frequency for each in blocks], np.float32),
         tuple(each.code for each in blocks),
+        np.array(calls or [0] * len(names), np.float64),
     )
 
 

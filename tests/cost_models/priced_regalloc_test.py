@@ -92,9 +92,9 @@ def test_the_code_stays_the_same(corpus: Corpus, toolchain: Toolchain, tmp_path:
     assert not any(name.startswith((".text", ".data", ".rodata")) for name in differing)
 
 
-def test_decisions_that_change_calls_are_refused(toolchain: Toolchain) -> None:
+def test_other_problems_are_refused(toolchain: Toolchain) -> None:
     costs = block_costs.load("instructions", toolchain)
-    with pytest.raises(ConfigError, match="expected a problem of register allocation, found inlining, whose decisions"):
+    with pytest.raises(ConfigError, match="expected inlining or register allocation, found inlining"):
         priced(problems.load("inlining"), costs, toolchain)
 
 
@@ -143,6 +143,8 @@ def test_training_and_evaluation(corpus: Corpus, toolchain: Toolchain, tmp_path:
     save_blocks(tmp_path / "blocks.npz", [Block(b"\x90", "m", "f", 0, 1.0, 1.0)])
     profile = f"--block_profile={tmp_path / 'blocks.npz'}"
     assert "--block_profile: says how often blocks count for a cost model, found none" in train(profile, status=2)
+    compiled = f"--profdata={tmp_path / 'blocks.npz'}"
+    assert "--profdata: is for inlining, found regalloc_eviction" in train(compiled, "--cost_model=llvm-mca", status=2)
     assert "--cost_model: expected one of instructions, RegAllocScore, llvm-mca, or the folder" in train(
         "--cost_model=cycles", status=2
     )

@@ -7,7 +7,7 @@ blocks of each function with their places and estimated frequencies. Code is the
     [{"FileSummary": {...},
       "BBAddrMap": [{"Function": {"At": 0, "Name": "f",
                                   "BB Ranges": [{"Base Address": 0, "BB Entries": [{"ID": 0, "Offset": 0, "Size": 4}]}],
-                                  "PGO analyses": {"PGO BB entries": [{"Frequency": 123, ...}]}}}],
+                                  "PGO analyses": {"FuncEntryCount": 5, "PGO BB entries": [{"Frequency": 123, ...}]}}}],
       "BBAddrMap": [...]}]
 
 Addresses are offsets in the section of an object, and virtual addresses in a program, as it was linked.
@@ -39,17 +39,19 @@ _MAX_STDOUT_BYTES = 1 << 30
 
 @dataclasses.dataclass(frozen=True)
 class PlacedBlock:
-    """A block of a linked program.
+    """A block in a file.
 
     Attributes:
       block: the block.
-      address: its virtual address, as the program was linked.
-      offset: where its code begins in the program's file.
+      address: its virtual address in a program, as it was linked; in an object, its offset in the section.
+      offset: where its code begins in the file.
+      entry_count: how often its function was called in the profile that the compiler used; 0 without one.
     """
 
     block: Block
     address: int
     offset: int
+    entry_count: int = 0
 
     @property
     def size(self) -> int:
@@ -64,7 +66,12 @@ def read_object(path: Path, toolchain: Toolchain, module: str = "") -> list[Bloc
       ProtocolError: it is no such object, is damaged, or has no map.
       ToolchainError: llvm-readobj is not installed.
     """
-    return [placed.block for placed in _read(path, toolchain, module, linked=False)]
+    return [placed.block for placed in read_placed(path, toolchain, module)]
+
+
+def read_placed(path: Path, toolchain: Toolchain, module: str = "") -> list[PlacedBlock]:
+    """As `read_object`, with places and calls of the functions."""
+    return _read(path, toolchain, module, linked=False)
 
 
 def read_program(path: Path, toolchain: Toolchain, module: str = "") -> list[PlacedBlock]:
@@ -126,7 +133,9 @@ def _function_blocks(
     file: ElfFile, code: bytes, address: int, offset: int, function: Mapping[str, Any], module: str
 ) -> Iterator[PlacedBlock]:
     """The blocks of a function in the code of a section that is at this address, and at this offset in the file."""
-    frequencies = [entry["Frequency"] for entry in function.get("PGO analyses", {}).get("PGO BB entries", ())]
+    analyses = function.get("PGO analyses", {})
+    frequencies = [entry["Frequency"] for entry in analyses.get("PGO BB entries", ())]
+    entry_count = int(analyses.get("FuncEntryCount", 0))
     entry = frequencies[0] if frequencies and frequencies[0] > 0 else 1
     number = 0
     for part in function["BB Ranges"]:
@@ -139,4 +148,4 @@ def _function_blocks(
             number += 1
             if end > start:
                 block = Block(code[start:end], module, str(function["Name"]), int(place["ID"]), frequency)
-                yield PlacedBlock(block, start + address, start + offset)
+                yield PlacedBlock(block, start + address, start + offset, entry_count)
