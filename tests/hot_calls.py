@@ -11,3 +11,16 @@ __attribute__((noinline)) unsigned work(unsigned n) {
 }
 """
 """Calls `often` n times."""
+WORK = f"""
+{OFTEN}
+{ONCE}
+{SUM}
+unsigned rarely(unsigned n) {{ return once(n) + once(n + 1) + often(n); }}
+"""
+"""A module of a program."""
+MAIN = """
+#include <stdio.h>
+unsigned work(unsigned n), rarely(unsigned n);
+int main(void) { printf("%u %u\\n", work(9000), rarely(3)); }
+"""
+"""Its other part."""

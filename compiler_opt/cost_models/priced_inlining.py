@@ -57,11 +57,7 @@ class PricedInlining(Problem[ProfiledObject, Mapping[str, Any]]):
         text_percent: float,
     ):
         """See `priced`."""
-        self.name = decisions.name
-        self.advisor = decisions.advisor
-        self.feature_names = decisions.feature_names
-        self.action_space = decisions.action_space
-        self.context_policies = decisions.context_policies
+        self.decide_as(decisions)
         self.score_name = f"text and cost by {costs.name}"
         self.scored_by = f"{costs.name}, {profile.identity}, 1% of the cost worth {text_percent:g}% of the text"
         self.object_options = (*FLAGS, *use_options(profile.path, toolchain.version))

@@ -33,12 +33,7 @@ class PricedRegalloc(Problem[ObjectCode, None]):
         self, decisions: RegallocProblem, costs: BlockCosts, toolchain: Toolchain, profile: BlockProfile | None = None
     ):
         """See `priced`."""
-        self.name = decisions.name
-        self.advisor = decisions.advisor
-        self.feature_names = decisions.feature_names
-        self.action_space = decisions.action_space
-        self.default_policy = decisions.default_policy
-        self.rule = decisions.rule
+        self.decide_as(decisions)
         self.score_name = f"cost by {costs.name}"
         self.scored_by = costs.name
         if profile is not None:

@@ -73,13 +73,23 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
     """The pass whose optimisation remarks `measure` needs."""
 
     object_options: tuple[str, ...] = ()
-    """Options of cc1 that write into the object what `measure` reads there; its code stays the same."""
+    """Options of cc1 for all compilations, such as those that write into the object what `measure` reads there."""
 
     scored_by: str = ""
     """What else a score depends on, such as a cost model: it is kept with what was measured, and with policies."""
 
     context_policies: tuple[Policy, ...] = ()
     """Policies under which modules are also compiled for `project_context`, besides the default."""
+
+    def decide_as(self, other: "Problem[Any, Any]") -> None:
+        """Makes the decisions those of another problem, which this one scores differently."""
+        self.name = other.name
+        self.advisor = other.advisor
+        self.feature_names = other.feature_names
+        self.action_space = other.action_space
+        self.default_policy = other.default_policy
+        self.rule = other.rule
+        self.context_policies = other.context_policies
 
     @abc.abstractmethod
     def measure(self, object_path: Path, remarks: bytes) -> Measurement:

@@ -100,13 +100,8 @@ class Teacher:
     """A policy whose decisions are cloned in place of those that a trace records."""
 
     def __init__(self, policy: LearnedPolicy, space: ActionSpace, trace: Trace):
-        """Raises PolicyError if the trace lacks features of the policy."""
+        """The trace has the policy's features."""
         weights = policy.weights
-        if missing := [name for name in policy.needed_features if name not in {spec.name for spec in trace.features}]:
-            raise PolicyError(
-                f"{policy.origin}: observes features that the trace does not have: {', '.join(missing)}; make the "
-                "trace with the settings of this policy, such as --gin_files=gin_configs/inlining/plugin_features.gin"
-            )
         self.weights = weights
         self._head = space.head(dict(zip(weights.features, weights.quantiles, strict=True)), trace.features)
 
@@ -155,7 +150,8 @@ def load_examples(
     names: list[str] = []
     projects: dict[str, str] = {}
     lengths: list[int] = []
-    for batch in trace.batches(tuple(dict.fromkeys((*head.compiler_features, *(teacher.features if teacher else ()))))):
+    observed_by_teacher = () if teacher is None else teacher.features
+    for batch in trace.batches(tuple(dict.fromkeys((*head.compiler_features, *observed_by_teacher)))):
         on_decisions(len(batch))
         kept = np.ones(len(batch), bool)
         if share < 1:

@@ -314,6 +314,11 @@ def clone_default(
         plugin_features.check_observed(inlining.plugin_features, available, str(trace.path))
         plugin_features.check_observed(inlining.plugin_features, listed_features(vocabulary_dir), str(vocabulary_dir))
     quantiles = load_vocabulary(vocabulary_dir, _observed(problem, available, vocabulary_dir))
+    if teacher is not None and (missing := [name for name in teacher.needed_features if name not in available]):
+        raise PolicyError(
+            f"{teacher.origin}: observes features that {trace.path} does not have: {', '.join(missing)}; make the "
+            "trace with the settings of this policy, such as --gin_files=gin_configs/inlining/plugin_features.gin"
+        )
 
     with exclusive_directory(root_dir, "--root_dir"):
         load_tensorflow()

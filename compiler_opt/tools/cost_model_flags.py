@@ -63,21 +63,22 @@ class CostModelFlags:
         from compiler_opt.cost_models import block_costs, priced_inlining, priced_regalloc
         from compiler_opt.cost_models.function_costs import BlockProfile, CompiledProfile
 
-        if Path(self._model.value).is_dir():
-            require_tensorflow("a model of blocks")
-        costs = block_costs.load(self._model.value, toolchain, self._cpu.value)
-        if isinstance(problem, InliningForSize):
-            if self._profdata.value is None or self._profile.value is not None:
-                raise ConfigError(
-                    "--cost_model: inlining changes how often functions are called, so it needs --profdata, an LLVM "
-                    "profile that the modules are compiled with, and no --block_profile; for a single program that "
-                    "runs, there is also optimize --objective=speed"
-                )
-            compiled = CompiledProfile(self._profdata.value, toolchain)
-            return priced_inlining.priced(problem, costs, toolchain, compiled, self._text_percent.value)
-        if self._profdata.value is not None:
+        profdata, block_profile = self._profdata.value, self._profile.value
+        if isinstance(problem, InliningForSize) and (profdata is None or block_profile is not None):
+            raise ConfigError(
+                "--cost_model: inlining changes how often functions are called, so it needs --profdata, an LLVM "
+                "profile that the modules are compiled with, and no --block_profile; for a single program "
+                "that runs, there is also optimize --objective=speed"
+            )
+        if not isinstance(problem, InliningForSize) and profdata is not None:
             raise ConfigError(
                 f"--profdata: is for inlining, found {problem.name}; use --block_profile, or leave it out"
             )
-        profile = None if self._profile.value is None else BlockProfile.load(self._profile.value)
+        if Path(self._model.value).is_dir():
+            require_tensorflow("a model of blocks")
+        costs = block_costs.load(self._model.value, toolchain, self._cpu.value)
+        if isinstance(problem, InliningForSize) and profdata is not None:
+            compiled = CompiledProfile(profdata, toolchain)
+            return priced_inlining.priced(problem, costs, toolchain, compiled, self._text_percent.value)
+        profile = None if block_profile is None else BlockProfile.load(block_profile)
         return priced_regalloc.priced(problem, costs, toolchain, profile)

@@ -57,8 +57,7 @@ settings() {
 }
 settings everything ppo_from_flips.gin taught
 settings no_inputs ppo_from_flips.gin taught-portable
-settings no_signal ppo_from_flips.gin taught "advantages.squash = 'log'" "advantages.credit = 'module'" \
-  'train_eval.counts_copies = False'
+settings no_signal ppo_from_flips.gin taught "advantages.credit = 'module'" 'train_eval.counts_copies = False'
 settings no_balance ppo_from_flips.gin taught-unbalanced "train_eval.sampling = 'uniform'" 'ppo.project_balance = 0.0'
 settings no_teacher ppo_nn_agent.gin cloned
 compare() {

@@ -12,20 +12,8 @@ from compiler_opt import pretrained
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.decisions import Decisions
-from tests.hot_calls import OFTEN, ONCE, SUM
+from tests.hot_calls import MAIN, WORK
 from tests.small_corpus import make_corpus
-
-WORK = f"""
-{OFTEN}
-{ONCE}
-{SUM}
-unsigned rarely(unsigned n) {{ return once(n) + once(n + 1) + often(n); }}
-"""
-MAIN = """
-#include <stdio.h>
-unsigned work(unsigned n), rarely(unsigned n);
-int main(void) { printf("%u %u\\n", work(9000), rarely(3)); }
-"""
 
 
 @pytest.mark.parametrize(

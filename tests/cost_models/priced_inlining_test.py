@@ -23,23 +23,12 @@ from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.problems.inlining.comdats import weighted_text_bytes
 from tests import programs
 from tests.cost_models.function_costs_test import block, code_of
-from tests.hot_calls import OFTEN, ONCE, SUM
+from tests.hot_calls import MAIN, WORK
 from tests.small_corpus import make_corpus
 
 pytestmark = pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 """Profiles need clang's runtime library, a package that ./run_tests.sh installs for the newest compiler."""
 
-_WORK = f"""
-{OFTEN}
-{ONCE}
-{SUM}
-unsigned rarely(unsigned n) {{ return once(n) + once(n + 1) + often(n); }}
-"""
-_MAIN = """
-#include <stdio.h>
-unsigned work(unsigned n), rarely(unsigned n);
-int main(void) { printf("%u %u\\n", work(9000), rarely(3)); }
-"""
 _NEVER, _ALWAYS = ConstantPolicy(0), ConstantPolicy(1)
 
 
@@ -47,8 +36,8 @@ _NEVER, _ALWAYS = ConstantPolicy(0), ConstantPolicy(1)
 def builds(toolchain: Toolchain, clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> ProgramBuilds:
     place = tmp_path_factory.mktemp("program")
     (place / "corpus").mkdir()
-    make_corpus(place / "corpus", clang_path, {"mine/work.c": _WORK}, level="O2")
-    (place / "mine_bench.c").write_text(_MAIN)
+    make_corpus(place / "corpus", clang_path, {"mine/work.c": WORK}, level="O2")
+    (place / "mine_bench.c").write_text(MAIN)
     modules = Corpus.load(str(place / "corpus")).modules
     built = ProgramBuilds(ProgramSource(place / "mine_bench.c"), modules, toolchain, place / "out")
     built.build(PGO)

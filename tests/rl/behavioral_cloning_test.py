@@ -252,12 +252,6 @@ def probability_of_inlining(logits: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (1 + np.exp(logits[:, 0] - logits[:, 1])))
 
 
-def test_a_teacher_needs_its_features(tmp_path: Path) -> None:
-    trace, teacher = write(tmp_path / "trace", 2), BinaryPolicy(clone().weights, name="teacher")
-    with pytest.raises(PolicyError, match="'teacher': observes features that the trace does not have: noise; make the"):
-        Teacher(teacher, Binary(), trace)
-
-
 def test_traces_that_cannot_be_cloned_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="at least 2 modules"):
         load_examples(write(tmp_path / "one", 1), kind("cost"), CONFIG)

@@ -7,17 +7,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from compiler_opt.collect.traces import TraceContext
-from compiler_opt.policies.vocabulary import load_vocabulary
-from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import FEATURES
-from compiler_opt.rl.trace_files import TraceWriter
-from compiler_opt.spaces.binary import BinaryPolicy
-from compiler_opt.tensor_spec import TensorSpec
-from tests.inlining_networks import never_inline
-from tests.programs import run
+from compiler_opt.tensorflow_loading import load_tensorflow
+
+load_tensorflow()
+
+import tensorflow as tf  # noqa: E402
+
+from compiler_opt.collect.traces import TraceContext  # noqa: E402
+from compiler_opt.policies.vocabulary import load_vocabulary  # noqa: E402
+from compiler_opt.policies.weights import NetworkWeights  # noqa: E402
+from compiler_opt.problems.inlining import FEATURES  # noqa: E402
+from compiler_opt.rl.trace_files import TraceWriter  # noqa: E402
+from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
+from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
+from tests.inlining_networks import never_inline  # noqa: E402
+from tests.programs import run  # noqa: E402
 
 _ROOT = Path(__file__).parents[2]
 _GIN = "--gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin"
@@ -143,6 +148,14 @@ def test_a_teacher_is_cloned_in_place_of_the_trace(trace: Path, vocabulary: Path
     features = {name: np.random.default_rng(9).integers(0, 50, 1000) for name in FEATURES}
     logits = BinaryPolicy(weights).logits(features)
     assert (logits[:, 1] < logits[:, 0]).all()
+
+
+def test_a_teacher_needs_its_features(trace: Path, vocabulary: Path, tmp_path: Path) -> None:
+    flags = (f"--root_dir={tmp_path / 'run'}", f"--data_path={trace}", f"--vocab_path={vocabulary}")
+    result = run("compiler_opt/rl/train_bc.py", *flags, "--teacher=pretrained:inlining-Oz-plugin", _GIN)
+    assert result.returncode == 2
+    assert f"observes features that {trace} does not have: caller_linkage, callee_linkage" in result.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_folder_of_another_run_is_left_alone(trace: Path, tmp_path: Path) -> None:
