@@ -18,6 +18,7 @@ import numpy as np
 from compiler_opt.cost_models.block_costs import BlockCosts
 from compiler_opt.cost_models.function_costs import CompiledProfile, ObjectCode, costs_by_function
 from compiler_opt.cost_models.throughput.address_map import FLAGS
+from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.object_file import ObjectSizes, read_object_sizes
 from compiler_opt.llvm.profile import use_options
 from compiler_opt.llvm.toolchain import Toolchain
@@ -82,7 +83,12 @@ class PricedInlining(Problem[ProfiledObject, Mapping[str, Any]]):
         copies = self._decisions.project_context([each.sizes for each in found], [each.sizes for each in others])
         text = math.fsum(weighted_text_bytes(each.sizes, copies) for each in found)
         cost = math.fsum(self._cost(each, copies) for each in found)
-        return {_COPIES: dict(copies), _PRICE: self._text_percent * text / cost if cost else 0.0}
+        if not cost:
+            raise CorpusError(
+                f"{self._profile.path}: expected functions of each project that ran, found none of one; make the "
+                "profile from the same sources with the same LLVM, or leave the project out (--module_filter)"
+            )
+        return {_COPIES: dict(copies), _PRICE: self._text_percent * text / cost}
 
     def shared_parts(self, measurement: ProfiledObject) -> Iterable[str]:
         return self._decisions.shared_parts(measurement.sizes)

@@ -1,5 +1,6 @@
 """Inlining scored by what a program that ran would cost: callgrind counts the same, in rollouts and from the shell."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -128,6 +129,9 @@ def test_copies_share_cost_and_text(builds: ProgramBuilds, problem: PricedInlini
     assert problem.with_copies(context, {})["bytes_per_cost"] == context["bytes_per_cost"] > 0
     assert list(problem.shared_parts(measured)) == []
     assert json.loads(json.dumps(context)) == context
+    elsewhere = dataclasses.replace(measured.code, calls=np.zeros_like(measured.code.calls))
+    with pytest.raises(CorpusError, match=r"run.profdata: expected functions of each project that ran, found none"):
+        problem.project_context([dataclasses.replace(measured, code=elsewhere)])
 
 
 def test_a_loop_that_never_ends_counts_once_for_each_call(profile: CompiledProfile) -> None:
