@@ -126,6 +126,12 @@ def plan(
         best_first = [m for rank, m in enumerate(best_first) if rank < min_modules or worth[m] >= least]
     selected = set(best_first[:max_modules])
     kept = [each for each in chosen if each[2] <= selected]
+    if not kept:
+        # What is left to try needs modules that promise less by themselves.
+        for module in best_first:
+            needed = selected.union(next(modules for _, _, modules in chosen if module in modules))
+            selected = needed if max_modules is None or len(needed) <= max_modules else selected
+        kept = [each for each in chosen if each[2] <= selected]
     return Plan([move for _, move, _ in kept], [modules for *_, modules in kept], sum(gain for gain, *_ in kept))
 
 

@@ -275,7 +275,10 @@ class Search:
             for move, modules in chosen.pairs()
             if all(move.callers <= reached[m] for m in modules & cut)
         ]
-        self._tried.update((move.key, self._stamp(move)) for move, _ in tried)
+        # A move that makes LLVM stop by itself cannot be tried; others wait for a trial with fewer moves.
+        counts = collections.Counter(module for modules in chosen.modules for module in modules)
+        alone = [move for move, modules in chosen.pairs() if any(counts[m] == 1 for m in modules & cut)]
+        self._tried.update((move.key, self._stamp(move)) for move in (*alone, *(move for move, _ in tried)))
         self._since_confirmed += len(flips)
         for module in (flips.keys() - trial.keys()) | cut:
             self._limits[module] = max(1, self._limits[module] // 2)
