@@ -1,15 +1,15 @@
 """Which modules are compiled next: the most promising ones in a compile or, where time is limited, in a second."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from compiler_opt.policies.decisions import Site
-from compiler_opt.search.builds import Compiled, build_of
+from compiler_opt.search.builds import Compiled, build_of, comdat_groups
 from compiler_opt.search.moves import MoveMaker
 from compiler_opt.search.planning import plan
 from compiler_opt.search.program import Program
 from compiler_opt.search.search import Search, SearchSettings
-from tests.search.simulator import Function, Simulator
+from tests.search.simulator import Function, Module, Simulator
 
 
 def module(name: str) -> list[Function]:
@@ -19,13 +19,16 @@ def module(name: str) -> list[Function]:
 MODULES = [module("slow"), module("quick")]
 
 
+def compiled_program(modules: Sequence[Module]) -> Program:
+    compiled = Simulator(modules).compile({number: {} for number in range(len(modules))})
+    built = {number: each for number, each in compiled.items() if isinstance(each, Compiled)}
+    groups = comdat_groups(built.values())
+    return Program(build_of(each, number, groups) for number, each in built.items())
+
+
 def planned(seconds: Mapping[int, float], gains: tuple[float, float] = (100.0, 100.0)) -> list[int]:
     """The module that is compiled, if there may be one, where a move in each saves these bytes."""
-    program = Program(
-        build_of(each, number, {})
-        for number, each in Simulator(MODULES).compile({0: {}, 1: {}}).items()
-        if isinstance(each, Compiled)
-    )
+    program = compiled_program(MODULES)
     maker = MoveMaker({})
     candidates = [(gain, move) for number, gain in enumerate(gains) for move in maker.moves(program, number)[:1]]
     return plan(program, candidates, {0: 9, 1: 9}, max_modules=1, seconds=seconds).compiled()
@@ -36,6 +39,17 @@ def test_a_module_that_compiles_quickly_comes_first_if_time_counts() -> None:
     assert planned({0: 2.0, 1: 1.0}) == [1]
     assert planned({0: 2.0, 1: 1.0}, (300.0, 100.0)) == [0]  # 150 bytes a second are more than 100.
     assert planned({}, (100.0, 101.0)) == [1]
+
+
+def test_a_move_that_needs_modules_that_promise_less_is_not_left_out() -> None:
+    # What is inlined into the shared function changes the external one of each module.
+    shared = [Function("leaf", 60, (), "comdat"), Function("shared", 20, ("leaf",), "comdat")]
+    modules = [[*shared, Function(f"user{number}", 20, ("shared",))] for number in range(3)]
+    program = compiled_program(modules)
+    move = next(each for each in MoveMaker({}).moves(program, 0) if each.flips[0][0].caller == "shared")
+    limits, seconds = dict.fromkeys(range(3), 9), {0: 0.1, 1: 5.0, 2: 5.0}
+    assert plan(program, [(100.0, move)], limits, seconds=seconds).compiled() == [0, 1, 2]
+    assert not plan(program, [(100.0, move)], limits, max_modules=2, seconds=seconds).moves
 
 
 class Timed(Simulator):

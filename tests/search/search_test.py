@@ -1,10 +1,13 @@
 """A search of toy programs finds what trying everything finds, or nearly, and its bookkeeping agrees with a linker."""
 
+import dataclasses
 import random
+from collections.abc import Mapping
 
 import pytest
 
 from compiler_opt.errors import CorpusError
+from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Compiled
 from compiler_opt.search.found import Found
 from compiler_opt.search.search import Search, SearchSettings
@@ -86,6 +89,27 @@ def test_a_start_that_is_better_than_the_base_is_taken() -> None:
     base = Simulator(modules)
     found = Search(base, 1, SearchSettings(budget=2), other_starts=[Simulator(modules, advice=1)]).run()
     assert found.best.linked_bytes == exhaustive(modules) < found.base.linked_bytes
+
+
+class Growing(Simulator):
+    """Once `leaf` is inlined into `first`, LLVM decides nothing more."""
+
+    def compile(self, requests: Mapping[int, Mapping[Site, int]]) -> dict[int, Compiled | str]:
+        results = super().compile(requests)
+        for number, each in results.items():
+            assert isinstance(each, Compiled)
+            if any(site.caller == "first" and done for site, done in zip(each.sites, each.inlined, strict=True)):
+                results[number] = dataclasses.replace(
+                    each, sites=each.sites[:1], advice=each.advice[:1], inlined=each.inlined[:1], defaults=None
+                )
+        return results
+
+
+def test_what_cannot_be_tried_is_tried_once() -> None:
+    users = [Function(name, 30, ("leaf",)) for name in ("first", "second", "third")]
+    simulator = Growing([[Function("leaf", 60, (), "local"), *users]])
+    Search(simulator, 1, SearchSettings(budget=1000, kinds=("call", "callee"))).run()
+    assert simulator.num_compiles < 30
 
 
 def test_saved_and_resumed() -> None:
