@@ -178,8 +178,9 @@ def pins_of(calls: Sequence[Call]) -> dict[tuple[str, int], int]:
 
 def compose(old: Build, new: Build, callers: Collection[Caller], units: Collection[Unit], saved_rest: float) -> Build:
     """The old build with some callers' decisions and some units' sizes of the new one, if it has any of them."""
-    changed_callers = [c for c in callers if old.calls.get(c) != new.calls.get(c)]
-    changed_units = [u for u in units if old.units.get(u) != new.units.get(u)]
+    # In order: random moves depend on it.
+    changed_callers = sorted(c for c in callers if old.calls.get(c) != new.calls.get(c))
+    changed_units = sorted(u for u in units if old.units.get(u) != new.units.get(u))
     if not changed_callers and not changed_units:
         return old
     calls, sizes = dict(old.calls), dict(old.units)

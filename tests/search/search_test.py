@@ -1,7 +1,10 @@
 """A search of toy programs finds what trying everything finds, or nearly, and its bookkeeping agrees with a linker."""
 
 import dataclasses
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -11,6 +14,7 @@ from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Compiled
 from compiler_opt.search.found import Found
 from compiler_opt.search.search import Search, SearchSettings
+from tests.programs import ROOT
 from tests.search.simulator import Function, Module, Simulator, exhaustive, linked_bytes
 
 
@@ -72,6 +76,20 @@ def test_two_searches_are_the_same() -> None:
     (one, _), (other, _) = search(modules, budget=20), search(modules, budget=20)
     assert one.curve == other.curve
     assert one.best.all_decisions() == other.best.all_decisions()
+
+
+def test_a_search_is_the_same_in_another_process() -> None:
+    """Whatever the order of sets of strings is there."""
+    code = """if True:
+        from tests.search.search_test import random_program, search
+        found, _ = search(random_program(5, num_modules=4, num_functions=60), budget=40)
+        print([each.confirmed_bytes for each in found.curve])
+    """
+    curves = {
+        subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, cwd=ROOT)
+        for seed in ("1", "2", "3")
+    }
+    assert len(curves) == 1
 
 
 def test_a_module_that_fails_is_left_out() -> None:
