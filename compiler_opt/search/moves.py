@@ -48,11 +48,11 @@ class Move:
             digest.update(name.encode("utf-8", "surrogateescape"))
         return int.from_bytes(digest.digest(), "big")
 
-    @property
+    @functools.cached_property
     def callers(self) -> frozenset[Caller]:
         return frozenset((site.caller, site.body) for site, _ in self.flips)
 
-    @property
+    @functools.cached_property
     def functions(self) -> frozenset[str]:
         """Callers and callees."""
         return frozenset(name for site, _ in self.flips for name in (site.caller, site.callee))

@@ -284,10 +284,11 @@ class Search:
             self._limits[module] = max(1, self._limits[module] // 2)
         measured = [move for move, modules in tried if modules <= trial.keys()]
         components, leftover = compare(self._program, trial)
-        self._learn(measured, components)
-        self._find_exposed(measured, components, trial)
-        kept = [each for each in components if each.saved_bytes > 0]
-        self._kept += [move for move in measured if any(move.callers & each.callers for each in kept)]
+        parts = list(zip(components, _moves_in(components, measured), strict=True))
+        self._learn(measured, parts)
+        self._find_exposed(parts, trial)
+        kept = frozenset(caller for each in components if each.saved_bytes > 0 for caller in each.callers)
+        self._kept += [move for move in measured if not move.callers.isdisjoint(kept)]
         inexact = {module: build for module, build in trial.items() if not self._program.builds[module].is_exact}
         self._adopt(trial, components)
         if leftover and inexact:
@@ -299,22 +300,20 @@ class Search:
         if not self._program.inexact and self._program.linked_bytes < self._best.linked_bytes:
             self._best = self._program.copy()
 
-    def _learn(self, moves: Sequence[Move], components: Sequence[Component]) -> None:
+    def _learn(self, moves: Sequence[Move], parts: Iterable[tuple[Component, Sequence[Move]]]) -> None:
         """Divides what each component saves among its moves."""
         saved: dict[int, float] = dict.fromkeys((move.key for move in moves), 0.0)
-        for component in components:
-            inside = [move for move in moves if not move.callers.isdisjoint(component.callers)]
+        for component, inside in parts:
             total = sum(move.scale_bytes for move in inside)
             for move in inside:
                 saved[move.key] += component.saved_bytes * move.scale_bytes / total
         for move in moves:
             self._expectations.learn(move, saved[move.key])
 
-    def _find_exposed(self, moves: Sequence[Move], components: Sequence[Component], trial: Mapping[int, Build]) -> None:
+    def _find_exposed(self, parts: Iterable[tuple[Component, Sequence[Move]]], trial: Mapping[int, Build]) -> None:
         if "exposed" not in self._settings.kinds:
             return
-        for component in components:
-            inside = [move for move in moves if not move.callers.isdisjoint(component.callers)]
+        for component, inside in parts:
             if component.saved_bytes > 0 or len(inside) != 1 or inside[0].kind != "call":
                 continue
             (move,) = inside
@@ -362,8 +361,9 @@ class Search:
                 {module: old.builds[module] for module in different}, [component.reverse() for component in worse]
             )
             # Otherwise the same moves would be tried, kept and taken back again.
+            taken_back = frozenset(caller for component in worse for caller in component.callers)
             for move in self._kept:
-                if any(not move.callers.isdisjoint(component.callers) for component in worse):
+                if not move.callers.isdisjoint(taken_back):
                     self._tried[move.key] = self._stamp(move)
         if self._program.inexact or self._program.linked_bytes > self._best.linked_bytes:
             self._program = self._best.copy()
@@ -410,3 +410,13 @@ class Search:
             cpu_s=self._cpu_s,
             curve=[dataclasses.astuple(each) for each in self._curve],
         )
+
+
+def _moves_in(components: Sequence[Component], moves: Iterable[Move]) -> list[list[Move]]:
+    """For each component, the moves that change a decision in it."""
+    numbers = {caller: number for number, component in enumerate(components) for caller in component.callers}
+    found: list[list[Move]] = [[] for _ in components]
+    for move in moves:
+        for number in {numbers[caller] for caller in move.callers if caller in numbers}:
+            found[number].append(move)
+    return found
