@@ -21,6 +21,8 @@ from compiler_opt.llvm.elf import Array, ElfFile
 from compiler_opt.llvm.scratch import scratch_directory
 
 _GRP_COMDAT = 1
+_CONSTANT_POINTERS = ".data.rel.ro"
+_DYNAMIC_RELOCATION_BYTES = 24  # Elf64_Rela
 _MAX_VALUE_BITS = 40  # of an offset within a section, packed with the section's index into a key
 
 
@@ -33,12 +35,15 @@ class ObjectSizes:
       comdats: by signature of a COMDAT group, the text bytes of its sections plus its functions' unwind entries.
       functions: by function symbol, its code plus its unwind entry. Aliases count the same bytes again.
       function_comdats: by function symbol, the signature of its COMDAT group, if it is in one.
+      relocation_bytes: what constant pointers of position-independent code cost in the text of a program or shared
+        library: each takes a dynamic relocation. No part of `text_bytes`.
     """
 
     text_bytes: int
     comdats: dict[str, int]
     functions: dict[str, int]
     function_comdats: dict[str, str]
+    relocation_bytes: int = 0
 
 
 def read_text_bytes(path: Path) -> int:
@@ -55,8 +60,9 @@ def object_sizes(file: ElfFile) -> ObjectSizes:
     """The sizes of an object in memory; see `read_object_sizes`."""
     text = _section_text_bytes(file)
     tables = np.flatnonzero(file.sections["type"] == elf.SHT_SYMTAB)
+    relocations = _relocation_bytes(file)
     if not len(tables):
-        return ObjectSizes(int(text.sum()), {}, {}, {})
+        return ObjectSizes(int(text.sum()), {}, {}, {}, relocations)
     table = int(tables[0])
     names_table = int(file.sections["link"][table])
     symbols, symbol_sections = file.symbols(table)
@@ -84,7 +90,7 @@ def object_sizes(file: ElfFile) -> ObjectSizes:
         name: signatures[group] for name, group in zip(names, function_groups.tolist(), strict=True) if group >= 0
     }
     comdats = dict(zip(signatures, group_bytes.tolist(), strict=False))
-    return ObjectSizes(int(text.sum()), comdats, functions, function_comdats)
+    return ObjectSizes(int(text.sum()), comdats, functions, function_comdats, relocations)
 
 
 def _section_text_bytes(file: ElfFile) -> Array:
@@ -96,6 +102,22 @@ def _section_text_bytes(file: ElfFile) -> Array:
     if len(sizes) and int(sizes.max()) > elf.MAX_FILE_BYTES:
         raise file.error(f"a section claims {sizes.max()} bytes; the file is corrupt")
     return sizes.astype(np.int64)
+
+
+def _relocation_bytes(file: ElfFile) -> int:
+    """The bytes of the dynamic relocations that the linker makes for `.data.rel.ro`.
+
+    Compilers put constants with addresses there, such as the table of a switch over strings, if the code may be loaded
+    anywhere; otherwise they are in `.rodata`, and need none.
+    """
+    flags = file.sections["flags"]
+    is_data = (flags & SH_FLAGS.SHF_ALLOC != 0) & (flags & SH_FLAGS.SHF_WRITE != 0)
+    number = 0
+    for index in np.flatnonzero(file.sections["type"] == elf.SHT_RELA).tolist():
+        target = int(file.sections["info"][index])
+        if target < len(is_data) and is_data[target] and file.section_name(target).startswith(_CONSTANT_POINTERS):
+            number += len(file.relocations(index)[0])
+    return number * _DYNAMIC_RELOCATION_BYTES
 
 
 def _comdat_groups(

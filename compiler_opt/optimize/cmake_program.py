@@ -117,6 +117,8 @@ class CMakeProgram(Program):
             "CMAKE_MAKE_PROGRAM": Entry("FILEPATH", str(self._make)),
             "CMAKE_EXPORT_COMPILE_COMMANDS": Entry("BOOL", "ON"),
             "CMAKE_INTERPROCEDURAL_OPTIMIZATION": Entry("BOOL", "OFF"),
+            # Otherwise, names of folders, which differ in length, would be part of the programs.
+            "CMAKE_BUILD_RPATH_USE_ORIGIN": Entry("BOOL", "ON"),
         }
         script = folder.with_name(f"{folder.name}.cmake")
         write_atomically(script, initial_cache(settings).encode("utf-8", "surrogateescape"))

@@ -27,9 +27,12 @@ DECISIONS = Path(SEARCH) / DECISIONS_FILE
 REPETITION, BISECTION = "tests again", "bisection"
 """The steps that find out why tests fail."""
 
+FALLBACK = "fallback"
+"""The step, and folder, of what replaces decisions that make a target larger."""
+
 _MAX_STATE_BYTES = 1 << 24
-_AFTER_LEARNING = ("deployment", "build-optimized", "tests of build-optimized", REPETITION, BISECTION, "report")
-"""The steps that depend on the policy and the decisions."""
+_DEPLOYED = ("deployment", "build-optimized", "tests of build-optimized", REPETITION, BISECTION, "report")
+"""The steps that depend on the policy and the decisions that are deployed."""
 
 
 @dataclasses.dataclass
@@ -213,7 +216,11 @@ class OptimizationContext:
 
     def forget_results(self, *names: str) -> None:
         """Makes some steps, and all that depend on policy and decisions, to be done again."""
-        self.state.forget(*names, *_AFTER_LEARNING)
+        self.state.forget(*names, FALLBACK, *_DEPLOYED)
+
+    def forget_deployment(self) -> None:
+        """Makes all that depends on what is deployed to be done again."""
+        self.state.forget(*_DEPLOYED)
 
     def variant(self, name: str, compilers: Compilers, *options: str) -> Variant:
         return Variant(self.folder / f"build-{name}", compilers, (*self.settings.options, *options))

@@ -5,6 +5,9 @@
     3 train                                        7 measure, report
     4 search for single decisions
 
+If a target is larger with policy and decisions than without, steps 5 and 6 are repeated, with clang's own decisions
+there.
+
 With a policy to start from, step 2 trains no warm start, and step 3 may be left out. With a policy to reuse, steps 2
 and 3 only find out how much of the program is new to it, and step 4 takes the decisions that were found with it, if
 any.
@@ -27,6 +30,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.changes import Changes, Reference
 from compiler_opt.optimize.context import OptimizationContext, OptimizeSettings, ReusedPolicy, State, Step
+from compiler_opt.optimize.fallback import build_without_growth
 from compiler_opt.optimize.program import EMBED_BITCODE, Program, TestRun, Variant
 from compiler_opt.optimize.results import Cost, Result, TargetSize, measure
 from compiler_opt.optimize.searching import search_decisions
@@ -102,11 +106,7 @@ def _run(context: OptimizationContext) -> Result:
         context.heading(4, f"Search: none, {decisions} is reused")
     else:
         decisions = search_decisions(context, corpus, policy_dir)
-    context.heading(5, "Deployment: mlgo-clang and mlgo-clang++ with the policy")
-    optimized = context.variant("optimized", steps.deploy_policy(context, policy_dir, decisions))
-    context.heading(6, "Builds: plain clang -Oz, and with the policy")
-    steps.build(context, default)
-    steps.build(context, optimized)
+    optimized = build_without_growth(context, corpus, policy_dir, decisions, default)
     tests, verdict = steps.run_tests(context, default, optimized)
     context.heading(7, "Report: linked text, before and after")
     return _report(context, corpus, policy_dir, (default, optimized), tests, verdict)

@@ -83,7 +83,8 @@ class Build:
       module: its number.
       calls: decisions by caller, in order.
       units: text bytes by unit.
-      rest_bytes: text that belongs to no unit, such as constants and padding.
+      rest_bytes: text that belongs to no unit, such as constants and padding; with the dynamic relocations that
+        constants need.
       groups: signature of the COMDAT group by function.
       is_exact: whether it was measured as it is.
       is_cut: whether callers of an earlier build had no decisions any more; see `build_of`.
@@ -202,7 +203,7 @@ def build_of(
         module=module,
         calls={caller: tuple(found) for caller, found in calls.items()},
         units=units,
-        rest_bytes=sizes.text_bytes - sum(units.values()),
+        rest_bytes=sizes.text_bytes + sizes.relocation_bytes - sum(units.values()),
         groups={**groups, **own} if own else groups,
         is_cut=bool(missing),
     )

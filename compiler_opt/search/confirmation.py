@@ -141,27 +141,35 @@ class _Links:
     ):
         self._compiler, self._targets, self._modules = compiler, targets, modules
         self._lld, self._scratch = lld, scratch
+        self._relocation_bytes: dict[int, int] = {}
+        """Of the base."""
         self.compiles, self.cpu_s = 0, 0.0
 
     def link(self, decisions: Mapping[Site, int], name: str) -> tuple[dict[str, int], dict[int, int]]:
-        """Linked text by target, and objects' text by module. A module that fails counts as under the base policy."""
+        """Linked text by target, and objects' text by module. A module that fails counts as under the base policy.
+
+        As the targets may be shared libraries, the dynamic relocations count that constants need there.
+        """
         results = self._compiler.compile(
             dict.fromkeys(self._modules, decisions), lambda module: self._scratch / name / f"{module}.o"
         )
         self.compiles += len(results)
-        paths, object_bytes = {}, {}
+        paths, object_bytes, relocation_bytes = {}, {}, dict(self._relocation_bytes)
         for module, compiled in results.items():
             if isinstance(compiled, Compiled):
                 self.cpu_s += compiled.cpu_s
                 paths[module] = self._scratch / name / f"{module}.o"
                 object_bytes[module] = compiled.sizes.text_bytes
+                relocation_bytes[module] = compiled.sizes.relocation_bytes
             else:
                 paths[module] = self._scratch / "base" / f"{module}.o"
                 object_bytes[module] = 0
+        self._relocation_bytes = self._relocation_bytes or relocation_bytes
         linked = {
             target: linked_text_bytes(
                 self._lld, [paths[m] for m in members if m in paths and paths[m].exists()], scratch=self._scratch
             )
+            + sum(relocation_bytes.get(m, 0) for m in members)
             for target, members in self._targets.items()
         }
         return linked, object_bytes

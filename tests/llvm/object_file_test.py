@@ -58,6 +58,22 @@ def llvm_tool(clang: str | Path, tool: str) -> str:
     return str(clang).replace("clang", tool)
 
 
+@pytest.mark.parametrize(("options", "number"), [(("-fPIC",), 3), (("-fPIE",), 3), (("-fno-pie",), 0)])
+def test_constants_with_addresses_need_relocations(
+    clang_path: str, tmp_path: Path, options: tuple[str, ...], number: int
+) -> None:
+    source = 'extern const char *const table[] = {"some", "read-only", "data"};\n'
+    output = compile_source(clang_path, tmp_path, *options, source=source)
+    sizes = read_object_sizes(output)
+    assert sizes.relocation_bytes == 24 * number
+    library = tmp_path / "x.so"
+    if number:
+        command = [clang_path, "-shared", "-nostdlib", "-fuse-ld=lld", str(output), "-o", str(library)]
+        subprocess.run(command, check=True)
+        (section,) = ElfFile.read(library).sections_named(".rela.dyn")
+        assert ElfFile.read(library).sections["size"][section] == sizes.relocation_bytes
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_text_is_the_text_of_llvm_size_for_every_layout(clang_path: str, tmp_path: Path, target: str) -> None:
     output = compile_source(clang_path, tmp_path, f"--target={target}")

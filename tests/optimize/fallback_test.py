@@ -1,0 +1,58 @@
+"""A policy that inlines all calls makes targets larger: clang's own decisions take its place there, or everywhere."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.optimize.cmake_program import CMakeProgram
+from compiler_opt.optimize.context import FALLBACK, OptimizeSettings
+from compiler_opt.optimize.pipeline import optimize
+from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.problems.inlining import FEATURES
+from compiler_opt.rl.pipeline import PipelineSettings
+from tests.small_project import configure
+
+_CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(two LANGUAGES C)
+add_executable(large large.c)
+add_executable(other other.c)
+"""
+_BODY = "  x = (x * 31u) ^ (x >> 5) ^ (x << 3);\n" * 17
+_LARGE = f"""
+static unsigned step(unsigned x) {{ {_BODY} return x; }}
+int main(int argc, char **argv) {{ return step(argc) + step(argc + 1) + step(argc * 5); }}
+"""
+_OTHER = """
+static unsigned twice(unsigned x) { return x + x; }
+int main(int argc, char **argv) { return twice(argc) + twice(argc * 7); }
+"""
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_no_target_is_larger(tmp_path: Path, everywhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "CMakeLists.txt").write_text(_CMAKE)
+    (source / "large.c").write_text(_LARGE)
+    (source / "other.c").write_text(_OTHER)
+    always = NetworkWeights.keeping_default(FEATURES[0])
+    always = dataclasses.replace(always, biases=(np.array([0, 1], np.float32),), margin=0.0)
+    always.save(tmp_path / "policy")
+    settings = OptimizeSettings(tmp_path / "out", PipelineSettings(), reuse_policy=tmp_path / "policy", jobs=2)
+    if everywhere:
+        # As if clang's own decisions could not be replayed.
+        monkeypatch.setattr("compiler_opt.optimize.fallback.PoolCompiler.compile", lambda self, requests: {})
+    lines: list[str] = []
+    result = optimize(CMakeProgram(configure(source, tmp_path / "build"), 2), probe("clang-22"), settings, lines.append)
+    assert [(target.name, target.change <= 0) for target in result.main] == [("large", True), ("other", True)]
+    told = [line for line in lines if line.startswith("larger than with plain clang: large;")]
+    assert len(told) == 1 + everywhere
+    assert (tmp_path / "out" / FALLBACK / "policy").is_dir() == everywhere
+
+    # It is done, and stays so.
+    again = optimize(CMakeProgram(tmp_path / "build", 2), probe("clang-22"), settings, lines.append)
+    assert again.main == result.main
