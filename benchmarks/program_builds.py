@@ -14,9 +14,8 @@ from types import MappingProxyType
 
 from benchmarks.corpus_programs import ProgramSource, compile_objects
 from compiler_opt.corpus.module import Module
-from compiler_opt.errors import CompileError, ToolchainError
-from compiler_opt.llvm import processes
-from compiler_opt.llvm.profile import use_options
+from compiler_opt.cost_models.function_costs import CompiledProfile
+from compiler_opt.llvm.profile import check_runtime, merge, use_options
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.callgrind import Profile
@@ -71,35 +70,31 @@ class ProgramBuilds:
         self.link(variant, compile_objects(modules, self._toolchain, self.folder / "objects", added))
 
     @functools.cached_property
-    def profiled(self) -> list[Module]:
-        """The modules, compiled with the profile of a run of the benchmark (LLVM's instrumentation of IR)."""
+    def profile_path(self) -> Path:
+        """LLVM's profile of a run of the benchmark, by instrumentation of IR; recorded at first use."""
         path = self.folder / "run.profdata"
         if not path.exists():
             raw = self.folder / "run.profraw"
             raw.unlink(missing_ok=True)
             added = ("-fprofile-instrument=llvm", f"-fprofile-instrument-path={raw}")
             objects = compile_objects(self.modules, self._toolchain, self.folder / "objects", added)
+            check_runtime(self._toolchain)
             linked = [f"-fprofile-generate={raw.parent}", "-Xclang", f"-fprofile-instrument-path={raw}"]
-            try:
-                self.link("instrumented", objects, linked)
-            except CompileError as error:
-                if "libclang_rt.profile" not in str(error):
-                    raise
-                package = f"libclang-rt-{self._toolchain.version[0]}-dev"
-                raise ToolchainError(
-                    f"{self._toolchain.clang}: has no libclang_rt.profile; install the package {package}, or leave out "
-                    "the variants with pgo"
-                ) from None
+            self.link("instrumented", objects, linked)
             self.benchmark.wall_s(self.folder / "instrumented", self.reference)
-            merged = path.with_suffix(".unfinished")
-            command = [str(self._toolchain.tool("llvm-profdata")), "merge", str(raw), "-o", str(merged)]
-            result = processes.run(command)
-            if not result.ok:
-                raise CompileError(f"{raw}: {result.describe()}")
-            merged.replace(path)
-        used = use_options(path, self._toolchain.version)
+            merge([raw], path, self._toolchain)
+        return path
+
+    @functools.cached_property
+    def profiled(self) -> list[Module]:
+        """The modules, compiled with the profile."""
+        used = use_options(self.profile_path, self._toolchain.version)
         # Corpora of others may not name files.
         return [dataclasses.replace(module, trusted=True).with_flags(*used) for module in self.modules]
+
+    def compiled_profile(self) -> CompiledProfile:
+        """The profile, as estimates of costs need it."""
+        return CompiledProfile(self.profile_path, self._toolchain)
 
     def is_own(self, file: str) -> bool:
         """Whether an object file in a profile is the program, in any of its builds."""

@@ -3,10 +3,9 @@
     python -m benchmarks.speed_by_heart --data_path=$CORPUS_O2/held_out --output_dir=$OUT --minutes=60
 
 For each program of `benchmarks/programs/` whose project the corpus has, the project's modules are built plainly, with
-other thresholds (`inline-500`), with the profile of the same run (`pgo`), with decisions that `search_measured` has
-found for that run (`search`), and with decisions that it has found on top of the profile (`pgo+search`); with
---policy_path also under a policy (`policy`, `pgo+policy`). The program's own file and the libraries are the same in all
-builds. Each build must print what the plain one prints.
+other thresholds (`inline-500`), with the profile of the same run (`pgo`), and with decisions that a search has found on
+top of the profile (`pgo+search`); with --policy_path also under a policy (`policy`, `pgo+policy`). The program's own
+file and the libraries are the same in all builds. Each build must print what the plain one prints.
 
 Counts are callgrind's; *own* are those of the program's functions, without libraries. Text is the program's. Wall
 time is the median ratio to the plain build in the same round, with its 95% interval. Make the corpus with
@@ -20,7 +19,7 @@ from absl import flags
 
 from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
 from benchmarks.program_builds import PGO, THRESHOLDS, ProgramBuilds
-from benchmarks.speed_run import PGO_POLICY, PGO_SEARCH, POLICY, SEARCH, Results, SpeedRun, show
+from benchmarks.speed_run import PGO_POLICY, PGO_SEARCH, POLICY, Results, SpeedRun, print_table
 from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
 from compiler_opt.corpus.description import Corpus
@@ -28,7 +27,6 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable, exclusive_directory, read_checked_json, write_checked_json
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.measure.callgrind import valgrind
-from compiler_opt.optimize.speed import METRICS
 from compiler_opt.tools import entry_point, shared_flags
 
 _DATA_PATH = shared_flags.required_path("data_path", "The corpus.")
@@ -36,7 +34,9 @@ _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for builds, searc
 _PROGRAM = flags.DEFINE_multi_string("program", [], PROGRAM_FLAG)
 _VARIANT = flags.DEFINE_multi_string("variant", [], "A build beside the plain one; may be repeated; by default all.")
 _POLICY_PATH = shared_flags.policy("policy_path", "A policy for inlining, for the variants policy and pgo+policy.")
-_METRIC = flags.DEFINE_enum("speed_metric", "instructions", sorted(METRICS), "What the searches make less.")
+_TEXT_PERCENT = flags.DEFINE_float(
+    "text_percent", 5.0, "For searches: percent of the text that one percent of the instructions is worth.", 0.0
+)
 _MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of each search.", 0.0)
 _ROUNDS = flags.DEFINE_integer("rounds", 20, "Rounds of wall time; 0 for none.", 0)
 _SEED = shared_flags.seed("the searches' random moves")
@@ -46,7 +46,7 @@ _NUM_WORKERS = shared_flags.num_workers()
 
 @entry_point.command
 def entry() -> None:
-    known = [*THRESHOLDS, *([POLICY, PGO_POLICY] if _POLICY_PATH.value else []), PGO, SEARCH, PGO_SEARCH]
+    known = [*THRESHOLDS, *([POLICY, PGO_POLICY] if _POLICY_PATH.value else []), PGO, PGO_SEARCH]
     variants = _VARIANT.value or known
     for variant in variants:
         if variant not in known:
@@ -60,8 +60,8 @@ def entry() -> None:
     programs = programs_of(corpus, _PROGRAM.value)
     run = SpeedRun(
         toolchain,
-        _METRIC.value,
         _MINUTES.value,
+        _TEXT_PERCENT.value,
         _ROUNDS.value,
         _SEED.value,
         _NUM_WORKERS.value,
@@ -75,7 +75,7 @@ def entry() -> None:
                 modules = [module for module in corpus.modules if module.project == program.project]
                 results = run.measure(ProgramBuilds(program, modules, toolchain, path.parent), variants)
                 write_checked_json(path, dataclasses.asdict(results))
-            show(program.name, results)
+            print_table(program.name, results)
 
 
 def _kept(path: Path) -> Results | None:

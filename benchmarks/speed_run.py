@@ -5,32 +5,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.program_builds import PGO, PLAIN, ProgramBuilds, TrialRun
+from benchmarks.program_builds import PGO, PLAIN, ProgramBuilds
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
+from compiler_opt.cost_models import block_costs
+from compiler_opt.cost_models.priced_inlining import priced
 from compiler_opt.errors import CompileError
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
-from compiler_opt.llvm.object_file import ObjectSizes, read_text_bytes
+from compiler_opt.llvm.object_file import read_text_bytes
+from compiler_opt.llvm.plugin_features import CALLSITE_COUNT
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.attribution import Attribution
 from compiler_opt.measure.wall_time import wall_times
 from compiler_opt.optimize.speed import DEFAULT_BYTES_PER_PERCENT, METRICS
-from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
+from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import aligned, change_text
 from compiler_opt.search.compiling import PoolCompiler
-from compiler_opt.search.found import Progress
-from compiler_opt.search.measured import Cost, search_measured
+from compiler_opt.search.profiled import ProfiledPrice, ProfiledSearch, search_profiled
+from compiler_opt.search.progress_bar import priced_bar
 from compiler_opt.search.search import SearchSettings
 from compiler_opt.tools import entry_point
 
-SEARCH, POLICY = "search", "policy"
-PGO_SEARCH, PGO_POLICY = f"{PGO}+{SEARCH}", f"{PGO}+{POLICY}"
+POLICY = "policy"
+PGO_SEARCH, PGO_POLICY = f"{PGO}+search", f"{PGO}+{POLICY}"
 """On top of the profile of the same run."""
 
 _BUDGET = 100_000
@@ -48,7 +50,7 @@ class Row:
       own_cycles: the same, in the program's functions.
       text: of the program.
       decisions: that are replayed.
-      measurements: of the search that has found them.
+      compiles: of modules, in the search that has found them.
       wall: of the wall time, with its interval; None if it was not measured.
     """
 
@@ -58,7 +60,7 @@ class Row:
     own_cycles: float
     text: float
     decisions: int = 0
-    measurements: int = 0
+    compiles: int = 0
     wall: tuple[float, float, float] | None = None
 
 
@@ -87,8 +89,8 @@ class SpeedRun:
 
     Attributes:
       toolchain: the compiler.
-      metric: a name of `METRICS`, which searches make less.
       minutes: of each search.
+      text_percent: percent of the program's text that one percent of the instructions is worth in it.
       rounds: of wall time; 0 for none.
       seed: of the searches' random moves.
       num_workers: compilations at a time; None for one per CPU.
@@ -96,8 +98,8 @@ class SpeedRun:
     """
 
     toolchain: Toolchain
-    metric: str
     minutes: float
+    text_percent: float
     rounds: int
     seed: int
     num_workers: int | None
@@ -136,12 +138,12 @@ class SpeedRun:
         rows = {PLAIN: row(PLAIN)}
         for variant in variants:
             entry_point.echo(f"{builds.folder.name}: {variant}")
-            modules = builds.profiled if variant in (PGO_SEARCH, PGO_POLICY) else builds.modules
-            if variant in (SEARCH, PGO_SEARCH):
-                decisions = self._search(builds, modules, variant, text_bytes)
-                about: Any = decisions.about["search"]
-                found = {"decisions": len(decisions), "measurements": about["measurements"]}
-                rows[variant] = dataclasses.replace(row(variant), **found)
+            modules = builds.profiled if variant == PGO_POLICY else builds.modules
+            if variant == PGO_SEARCH:
+                own_share = own["instructions"].own_cost(plain) / plain.total.instructions
+                search = self._search(builds, text_bytes, own_share)
+                compiles = sum(search.found.compiles.values())
+                rows[variant] = dataclasses.replace(row(variant), decisions=len(search.decisions), compiles=compiles)
             else:
                 if variant in (POLICY, PGO_POLICY):
                     self._build_with_policy(builds, modules, variant)
@@ -161,7 +163,7 @@ class SpeedRun:
         return Results(self.settings(variants), plain.total.instructions, own_instructions, text_bytes, rows)
 
     def _build_with_policy(self, builds: ProgramBuilds, modules: Sequence[Module], variant: str) -> None:
-        problem = problems.load("inlining")
+        problem = PROBLEM
         assert self.policy_dir is not None
         policy = problem.load_policy(self.policy_dir)
         toolchain = with_plugin_features(self.toolchain, policy.plugin_features)
@@ -173,73 +175,53 @@ class SpeedRun:
                     raise CompileError(f"{job.module.name}: {rollout.failure}")
             builds.link(variant, list(paths.values()))
 
-    def _search(self, builds: ProgramBuilds, modules: Sequence[Module], variant: str, text_bytes: int) -> Decisions:
-        """Searches, unless that was done, and links the program with the decisions that were found."""
-        problem = problems.load("inlining")
+    def _search(self, builds: ProgramBuilds, text_bytes: int, own_share: float) -> ProfiledSearch:
+        """Searches on top of the profile, and links the program with the decisions that were found."""
+        toolchain = with_plugin_features(self.toolchain, (CALLSITE_COUNT,))
+        costs, profile = block_costs.load(block_costs.INSTRUCTIONS, toolchain), builds.compiled_profile()
+        problem = priced(PROBLEM, costs, toolchain, profile, 100 * DEFAULT_BYTES_PER_PERCENT)
+        price = ProfiledPrice(profile, costs, self.text_percent / 100 * text_bytes, own_share)
         # Searches of other settings are others, and must not pass for this one.
-        state = builds.folder / f"{variant}-{self.metric}-{self.minutes:g}-minutes-{self.seed}"
+        state = builds.folder / f"{PGO_SEARCH}-{self.text_percent:g}-percent-{self.minutes:g}-minutes-{self.seed}"
         state.mkdir(exist_ok=True)
-        path = state / "decisions.json"
-        with scratch_directory() as scratch, WorkerPool(self.toolchain, problem, self.num_workers) as pool:
-            if not path.exists():
-                self._searched(builds, modules, variant, pool, text_bytes, state, scratch).save(path)
-            decisions = Decisions.load(path)
-            compiler = PoolCompiler(pool, modules, DefaultPolicy(problem))
-            objects = {number: scratch / f"found-{number}.o" for number in range(len(modules))}
-            for compiled in compiler.compile(dict.fromkeys(objects, decisions), objects.__getitem__).values():
-                if isinstance(compiled, str):
-                    raise CompileError(compiled)
-            builds.link(variant, list(objects.values()))
-        return decisions
-
-    def _searched(
-        self,
-        builds: ProgramBuilds,
-        modules: Sequence[Module],
-        variant: str,
-        pool: WorkerPool[ObjectSizes],
-        text_bytes: int,
-        state: Path,
-        scratch: Path,
-    ) -> Decisions:
-        """The decisions that a search has found; none if it has found nothing that is worth its text."""
-        metric, price = METRICS[self.metric], DEFAULT_BYTES_PER_PERCENT * text_bytes
-        run = TrialRun(builds, variant, scratch, simulate=self.metric != "instructions")
-        with progress_bar(unit="compile", description=variant) as bar:
-
-            def show(progress: Progress) -> None:
-                percent = (progress.confirmed_bytes - progress.base_bytes) / price
-                bar.set_postfix_str(f"{self.metric} and text {percent:+.2f}%", refresh=False)
-                bar.update(progress.compiles - bar.n)
-
-            return search_measured(
-                modules,
+        with (
+            WorkerPool(toolchain, problem, self.num_workers) as pool,
+            priced_bar(builds.folder.name, "instructions", price.bytes_per_percent) as show,
+        ):
+            found = search_profiled(
+                [dataclasses.replace(module, trusted=True) for module in builds.modules],
                 pool,
-                pool.problem,
-                self.toolchain,
+                toolchain,
                 SearchSettings(budget=_BUDGET, max_minutes=self.minutes, seed=self.seed, min_modules=pool.num_workers),
-                run,
-                Cost(metric, price, builds.is_own),
+                price,
                 name=builds.folder.name,
                 folder=state,
-                scratch=scratch,
-                identity={"program": builds.folder.name, "metric": self.metric},
+                identity={"program": builds.folder.name, "profile": profile.identity},
                 on_progress=show,
-            ).decisions
+            )
+        found.decisions.save(state / "decisions.json")
+        with scratch_directory() as scratch, WorkerPool(self.toolchain, PROBLEM, self.num_workers) as pool:
+            compiler = PoolCompiler(pool, builds.profiled, DefaultPolicy(PROBLEM))
+            objects = {number: scratch / f"found-{number}.o" for number in range(len(builds.profiled))}
+            for compiled in compiler.compile(dict.fromkeys(objects, found.decisions), objects.__getitem__).values():
+                if isinstance(compiled, str):
+                    raise CompileError(compiled)
+            builds.link(PGO_SEARCH, list(objects.values()))
+        return found
 
 
-def show(name: str, results: Results) -> None:
+def print_table(name: str, results: Results) -> None:
     """Prints the table of a program."""
     entry_point.echo(
         f"{name}: {results.instructions:,} instructions, {results.own_instructions / results.instructions:.0%} of them "
         f"the program's own; {results.text_bytes:,} bytes of text"
     )
     lines: list[tuple[str, ...]] = [
-        ("build", "instructions", "own", "cycles", "own", "text", "wall time (95%)", "decisions", "measured")
+        ("build", "instructions", "own", "cycles", "own", "text", "wall time (95%)", "decisions", "compiles")
     ]
     for variant, row in results.rows.items():
         changes = (row.instructions, row.own_instructions, row.cycles, row.own_cycles, row.text)
         wall = "" if row.wall is None else "{} ({} to {})".format(*map(change_text, row.wall))
-        lines.append((variant, *map(change_text, changes), wall, str(row.decisions or ""), str(row.measurements or "")))
+        lines.append((variant, *map(change_text, changes), wall, str(row.decisions or ""), str(row.compiles or "")))
     for line in aligned(lines, 1, (1,)):
         entry_point.echo(line)

@@ -24,3 +24,27 @@ unsigned work(unsigned n), rarely(unsigned n);
 int main(void) { printf("%u %u\\n", work(9000), rarely(3)); }
 """
 """Its other part."""
+
+SPIN = """
+static unsigned spin(unsigned n) {
+  unsigned x = n;
+  for (unsigned i = 0; i < n; i++) x = (x * 31u) ^ (x >> 7) ^ i;
+  return x;
+}
+"""
+"""Runs n times what takes few bytes, so that nothing else is hot by a profile."""
+WARM_WORK = f"""
+{OFTEN}
+{ONCE}
+{SPIN}
+static unsigned loop(unsigned n) {{
+  unsigned sum = 0;
+  for (unsigned i = 0; i < n; i++) sum += often(i);
+  return sum;
+}}
+__attribute__((noinline)) unsigned work(unsigned n) {{
+  return loop(n) + once(n) + spin(n * 200) + (n > 9999999 ? often(n * 3) + once(n * 5) : 0);
+}}
+unsigned rarely(unsigned n) {{ return once(n) + once(n + 1) + often(n); }}
+"""
+"""A module in which a call pays that runs 5,000 times, but is not hot enough for clang with a profile."""

@@ -158,16 +158,19 @@ class CompiledProfile:
         self.identity = f"profile {size_and_sha256(path)[1][:16]}"
 
     def executions(self, code: ObjectCode) -> tuple[np.ndarray, list[tuple[float, ...]]]:
-        """How often each block of an object runs in these programs, `[N]`; their events are unknown.
+        """How often each block of an object runs in these programs, `[N]`; their events are unknown."""
+        return code.calls[code.numbers] * self.frequencies(code), [UNKNOWN] * len(code.codes)
+
+    def frequencies(self, code: ObjectCode) -> np.ndarray:
+        """How often each block runs for each call of its function, `[N]`.
 
         Where a block would run far more often than any did in the profile, the function's frequencies are wrong (LLVM
         takes some loops without a likely exit to run for ever): its blocks count once for each call.
         """
-        calls = code.calls[code.numbers]
-        counts = calls * code.frequencies
         is_wrong = np.zeros(len(code.functions), bool)
+        counts = code.calls[code.numbers] * code.frequencies
         is_wrong[code.numbers[counts > _FAR_MORE * self._largest]] = True
-        return np.where(is_wrong[code.numbers], calls, counts), [UNKNOWN] * len(code.codes)
+        return np.where(is_wrong[code.numbers], 1.0, code.frequencies)
 
 
 def costs_by_function(
@@ -185,6 +188,23 @@ def costs_by_function(
     counts, annotations = code.frequencies.astype(np.float64), [UNKNOWN] * len(code.codes)
     if profile is not None:
         counts, annotations = profile.executions(code)
+    return _summed(code, counts, annotations, costs)
+
+
+def costs_of_calls(
+    code: ObjectCode, costs: Callable[[Sequence[Block]], np.ndarray], profile: CompiledProfile
+) -> dict[str, float]:
+    """The cost of one call of each function, without what it calls, by the frequencies of the profile."""
+    return _summed(code, profile.frequencies(code), [UNKNOWN] * len(code.codes), costs)
+
+
+def _summed(
+    code: ObjectCode,
+    counts: np.ndarray,
+    annotations: Sequence[tuple[float, ...]],
+    costs: Callable[[Sequence[Block]], np.ndarray],
+) -> dict[str, float]:
+    """By function, the sum of its blocks' costs times `counts`, `[N]`."""
     rows = np.flatnonzero(counts > 0)
     blocks = [Block(code.codes[row], "", "", 0, 0.0, annotations=annotations[row]) for row in rows.tolist()]
     values = counts[rows] * costs(blocks)

@@ -14,7 +14,7 @@ FEATURES = {
     "llvm": (),
     "plugin": plugin_features.NAMES,
     "plugin_with_default": (*plugin_features.NAMES, plugin_features.DEFAULT_DECISION),
-    "plugin_for_speed": plugin_features.ALL,
+    "plugin_for_speed": (*plugin_features.NAMES, *plugin_features.HOTNESS, plugin_features.DEFAULT_DECISION),
 }
 """What `InliningConfig.features` can be, and the plugin's features that each adds to LLVM's."""
 

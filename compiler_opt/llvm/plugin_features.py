@@ -40,10 +40,13 @@ NAMES = (
 HOTNESS = ("callsite_frequency", "callsite_hotness", "caller_hotness", "callee_hotness")
 """How often code runs: more features of the plugin, which need LLVM's block frequencies and the module's profile."""
 
+CALLSITE_COUNT = "callsite_count"
+"""How often the call runs in the module's profile, 0 without one: another feature of the plugin."""
+
 DEFAULT_DECISION = "default_decision"
 """What LLVM's heuristic would do: another feature of the plugin, which costs a second analysis of each call."""
 
-ALL = (*NAMES, *HOTNESS, DEFAULT_DECISION)
+ALL = (*NAMES, *HOTNESS, CALLSITE_COUNT, DEFAULT_DECISION)
 
 SETTING = "inlining.features"
 """The name in gin of the setting that chooses them."""

@@ -1,5 +1,7 @@
 """LLVM's own profiles of programs that ran, by instrumentation of IR: what `-fprofile-generate` and llvm-profdata make.
 
+check_runtime(toolchain)                                       # before anything is built
+merge(raw_files, path, toolchain)                              # of runs of a program that was built to record them
 module.with_flags(*use_options(path, toolchain.version))       # compiles with the profile, as -fprofile-use does
 """
 
@@ -7,8 +9,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler_opt.errors import CorpusError
+from compiler_opt.errors import CompileError, CorpusError, ToolchainError
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 
 _LARGEST = re.compile(rb"^Maximum (?:function|internal block) count: (\d+)$", re.MULTILINE)
@@ -20,6 +23,35 @@ def use_options(path: Path, version: Sequence[int]) -> tuple[str, ...]:
     if version[0] > 19:
         return f"-fprofile-instrument-use-path={path}", "-fprofile-instrument-use=llvm"
     return (f"-fprofile-instrument-use-path={path}",)
+
+
+def check_runtime(toolchain: Toolchain) -> None:
+    """Raises ToolchainError if clang cannot link programs that record profiles."""
+    with scratch_directory() as scratch:
+        source = scratch / "empty.c"
+        source.write_text("int main(void) { return 0; }\n")
+        command = [str(toolchain.clang), f"--ld-path={toolchain.tool('ld.lld')}", "-x", "c", "-fprofile-generate"]
+        result = processes.run([*command, str(source), "-o", str(scratch / "empty")])
+    if not result.ok:
+        raise ToolchainError(
+            f"{toolchain.clang}: expected that it links programs with -fprofile-generate, found: {result.describe()}; "
+            f"install the package libclang-rt-{toolchain.version[0]}-dev"
+        )
+
+
+def merge(raw: Sequence[Path], output: Path, toolchain: Toolchain) -> None:
+    """Merges what instrumented programs have written into a profile.
+
+    Raises:
+      CompileError: a file is damaged, or there is none.
+      ToolchainError: llvm-profdata is not installed.
+    """
+    unfinished = output.with_name(f"{output.name}.unfinished")
+    command = [str(toolchain.tool("llvm-profdata")), "merge", *map(str, raw), "-o", str(unfinished)]
+    result = processes.run(command)
+    if not result.ok:
+        raise CompileError(f"{output}: profiles cannot be merged: {result.describe()}")
+    unfinished.replace(output)
 
 
 def largest_count(path: Path, toolchain: Toolchain) -> int:

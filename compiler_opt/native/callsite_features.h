@@ -52,6 +52,7 @@ enum class CallSiteFeature : size_t {
   CallSiteHotness,
   CallerHotness,
   CalleeHotness,
+  CallSiteCount,
   DefaultDecision,
 };
 
@@ -79,6 +80,7 @@ inline constexpr const char *kCallSiteFeatureNames[] = {
     "callsite_hotness",
     "caller_hotness",
     "callee_hotness",
+    "callsite_count",
     "default_decision",
 };
 inline constexpr size_t kNumCallSiteFeatures = std::size(kCallSiteFeatureNames);
@@ -205,7 +207,9 @@ inline void setHotness(const llvm::CallBase &CB, llvm::BlockFrequencyInfo &BFI, 
   const double Block = double(BFI.getBlockFreq(CB.getParent()).getFrequency());
   const double Frequency = Entry > 0 ? std::min(kFrequencyUnit * Block / Entry, kMaxFrequency) : 0;
   Set(CallSiteFeature::CallSiteFrequency, std::llround(Frequency));
-  Set(CallSiteFeature::CallSiteHotness, hotness(PSI, BFI.getBlockProfileCount(CB.getParent())));
+  const std::optional<uint64_t> Count = BFI.getBlockProfileCount(CB.getParent());
+  Set(CallSiteFeature::CallSiteHotness, hotness(PSI, Count));
+  Set(CallSiteFeature::CallSiteCount, int64_t(std::min<uint64_t>(Count.value_or(0), INT64_MAX)));
   Set(CallSiteFeature::CallerHotness, hotness(PSI, entryCount(*CB.getCaller())));
   Set(CallSiteFeature::CalleeHotness, hotness(PSI, entryCount(*CB.getCalledFunction())));
 }

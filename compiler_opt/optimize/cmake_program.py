@@ -110,6 +110,10 @@ class CMakeProgram(Program):
             rule = f"<CMAKE_{language}_COMPILER> <DEFINES> <INCLUDES> <FLAGS> {options} -o <OBJECT> -c <SOURCE>"
             settings[f"CMAKE_{language}_COMPILER"] = Entry("FILEPATH", str(compiler))
             settings[f"CMAKE_{language}_COMPILE_OBJECT"] = Entry("STRING", rule)
+        for kind in ("EXE", "SHARED", "MODULE") if variant.link_options else ():
+            name = f"CMAKE_{kind}_LINKER_FLAGS"
+            words = (settings[name].value if name in settings else "", *variant.link_options)
+            settings[name] = Entry("STRING", " ".join(words).strip())
         settings |= {
             "CMAKE_AR": Entry("FILEPATH", str(variant.compilers.ar)),
             "CMAKE_RANLIB": Entry("FILEPATH", str(variant.compilers.ranlib)),

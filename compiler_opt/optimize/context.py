@@ -222,8 +222,8 @@ class OptimizationContext:
         """Makes all that depends on what is deployed to be done again."""
         self.state.forget(*_DEPLOYED)
 
-    def variant(self, name: str, compilers: Compilers, *options: str) -> Variant:
-        return Variant(self.folder / f"build-{name}", compilers, (*self.settings.options, *options))
+    def variant(self, name: str, compilers: Compilers, *options: str, linking: tuple[str, ...] = ()) -> Variant:
+        return Variant(self.folder / f"build-{name}", compilers, (*self.settings.options, *options), linking)
 
     def once(self, name: str, work: Callable[[Step], dict[str, Any]], *, message: str = "") -> dict[str, Any]:
         """Does a step unless it is done, and otherwise prints the message; returns its result, JSON values.

@@ -200,7 +200,7 @@ class DatabaseProgram(Program):
         match = _COMPILER.fullmatch(Path(words[0]).name)
         compiler = variant.compilers.cxx if match and match["cxx"] else variant.compilers.c
         # Libraries of earlier commands are found before others.
-        return [str(compiler), f"-L{variant.folder / 'linked'}", *words[1:]]
+        return [str(compiler), *variant.link_options, f"-L{variant.folder / 'linked'}", *words[1:]]
 
     def _made_before(self, link: _Link, word: str) -> _Link | None:
         path = link.path(word)

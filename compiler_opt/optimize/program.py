@@ -79,11 +79,17 @@ class Compilers:
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """One way of building the program, in a folder of its own; the options are appended to every compiler command."""
+    """One way of building the program, in a folder of its own.
+
+    Attributes:
+      options: appended to every command that compiles.
+      link_options: added to every command that links a program or shared library.
+    """
 
     folder: Path
     compilers: Compilers
     options: tuple[str, ...]
+    link_options: tuple[str, ...] = ()
 
     def log(self, step: str) -> Path:
         """The log file of `configure`, `build` or `tests`, beside the build folder."""

@@ -1,5 +1,6 @@
 """Writes the results of an optimisation for speed: `summary.json`, `functions.csv`, terminal table."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt.evaluation.statistics import relative_change
@@ -23,22 +24,22 @@ def write(result: SpeedResult, folder: Path) -> Path:
 
 def terminal_table(result: SpeedResult) -> str:
     """The result as plain text."""
-    before, after = result.default, result.optimized
+    builds = (result.default, result.profiled, result.optimized)
     rows = [
-        _row("instructions", before.instructions, after.instructions),
-        _row("estimated cycles", before.cycles, after.cycles),
-        _row(f"{result.metric} without libraries", result.default_own, result.optimized_own),
-        _row("first-level misses", before.l1_misses, after.l1_misses),
-        _row("last-level misses", before.ll_misses, after.ll_misses),
-        _row("mispredicted branches", before.mispredicts, after.mispredicts),
-        _row("bytes of text", *result.text_bytes),
+        _row("instructions", [build.counts.instructions for build in builds]),
+        _row("estimated cycles", [build.counts.cycles for build in builds]),
+        _row(f"{result.metric} without libraries", [build.own for build in builds]),
+        _row("first-level misses", [build.counts.l1_misses for build in builds]),
+        _row("last-level misses", [build.counts.ll_misses for build in builds]),
+        _row("mispredicted branches", [build.counts.mispredicts for build in builds]),
+        _row("bytes of text", [build.text_bytes for build in builds]),
     ]
-    lines = [*Table(["benchmark", "plain", "optimized", "change"], rows).lines(), ""]
-    if result.wall is not None:
-        ratio, seconds = result.wall[1].ratio, [each.seconds.value for each in result.wall]
+    lines = [*Table(["benchmark", "plain", "profile", "change", "optimized", "change"], rows).lines(), ""]
+    for name, times in zip(("plain", "profile", "optimized"), result.wall, strict=False):
+        ratio = times.ratio
         change = Median(ratio.value - 1, ratio.low - 1, ratio.high - 1)
         lines.append(
-            f"wall time: {seconds[0]:.3f} s and {seconds[1]:.3f} s, {change_text(change.value)} "
+            f"wall time, {name}: {times.seconds.value:.3f} s, {change_text(change.value)} "
             f"({change_text(change.low)} to {change_text(change.high)}, 95%)"
         )
     lines += [
@@ -49,14 +50,16 @@ def terminal_table(result: SpeedResult) -> str:
     lines.append(
         f"the build replays {count_text(result.num_decisions, 'decision')}; "
         f"hot: {count_text(result.hot_functions, 'function')}; "
-        f"the search took {count_text(result.measurements, 'measurement')}"
+        f"the search took {count_text(result.compiles, 'compilation')}"
     )
     if not result.kept:
         lines.append(
-            "nothing is kept: no decisions were found that make this program better; no compilers are deployed"
+            "nothing is kept: no decisions were found that are better than the profile alone; no compilers are deployed"
         )
     return "\n".join(lines)
 
 
-def _row(name: str, before: int, after: int) -> list[Cell]:
-    return [name, f"{before:,}", f"{after:,}", Change(relative_change(before, after))]
+def _row(name: str, values: Sequence[int]) -> list[Cell]:
+    plain, profiled, optimized = values
+    changes = [Change(relative_change(plain, value)) for value in (profiled, optimized)]
+    return [name, f"{plain:,}", f"{profiled:,}", changes[0], f"{optimized:,}", changes[1]]

@@ -1,8 +1,9 @@
 """Compiles the modules of a program in worker processes, under a base policy and decisions."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
@@ -12,6 +13,46 @@ from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy, Site, sites_of
 from compiler_opt.policies.policy import Policy
 from compiler_opt.search.builds import Compiled
+
+T = TypeVar("T")
+
+
+def rollouts(
+    pool: WorkerPool[T],
+    modules: Sequence[Module],
+    base: Policy,
+    requests: Mapping[int, Mapping[Site, int]],
+    settings: RolloutSettings = RolloutSettings(),
+    object_path: Callable[[int], Path] | None = None,
+) -> Iterator[tuple[int, Rollout[T]]]:
+    """Compiles modules of a program under decisions, in any order.
+
+    Args:
+      pool: of workers.
+      modules: of the program, in link order.
+      base: decides where no decision is given; greedy, and able to decide in the plugin.
+      requests: decisions by the module's number.
+      settings: limits.
+      object_path: where to keep each object; None to keep none.
+
+    Raises:
+      PolicyError: the base cannot decide in the compiler.
+      ResourceError: no worker starts.
+      ToolchainError: the plugin cannot be built.
+    """
+    settings = dataclasses.replace(settings, record_call_sites=True, record_default=True, backend="plugin")
+    numbers = {modules[module].name: module for module in requests}
+    jobs = (
+        Job(
+            modules[module],
+            OverridingPolicy(base, Decisions(decisions)),
+            settings=settings,
+            keep_object=None if object_path is None else object_path(module),
+        )
+        for module, decisions in requests.items()
+    )
+    for job, rollout in pool.rollouts(jobs):
+        yield numbers[job.module.name], rollout
 
 
 class PoolCompiler:
@@ -32,39 +73,30 @@ class PoolCompiler:
         self.modules = modules
         self.base = base
         self._pool = pool
-        self._settings = dataclasses.replace(settings, record_call_sites=True, record_default=True, backend="plugin")
+        self._settings = settings
 
     def compile(
         self,
         requests: Mapping[int, Mapping[Site, int]],
         object_path: Callable[[int], Path] | None = None,
     ) -> dict[int, Compiled | str]:
-        """See `Compiler`. Objects are kept where `object_path` says.
-
-        Raises:
-          PolicyError: the base cannot decide in the compiler.
-          ResourceError: no worker starts.
-          ToolchainError: the plugin cannot be built.
-        """
-        numbers = {self.modules[module].name: module for module in requests}
-        jobs = (
-            Job(
-                self.modules[module],
-                OverridingPolicy(self.base, Decisions(decisions)),
-                settings=self._settings,
-                keep_object=None if object_path is None else object_path(module),
-            )
-            for module, decisions in requests.items()
-        )
-        return {numbers[job.module.name]: compiled_of(rollout) for job, rollout in self._pool.rollouts(jobs)}
+        """See `Compiler`; raises as `rollouts`. Objects are kept where `object_path` says."""
+        found = rollouts(self._pool, self.modules, self.base, requests, self._settings, object_path)
+        return {module: compiled_of(rollout) for module, rollout in found}
 
 
 def compiled_of(rollout: Rollout[ObjectSizes]) -> Compiled | str:
-    if rollout.measurement is None:
+    """What a search needs of a rollout, or why it failed."""
+    return compiled_with(rollout, rollout.measurement)
+
+
+def compiled_with(rollout: Rollout[Any], sizes: ObjectSizes | None) -> Compiled | str:
+    """The same of a rollout whose object has these sizes, or None if it failed."""
+    if sizes is None:
         return rollout.failure or f"{rollout.module}: failed"
     trajectory = rollout.trajectory
     if trajectory is None:
-        return Compiled((), (), (), None, rollout.measurement, rollout.cpu_s)
+        return Compiled((), (), (), None, sizes, rollout.cpu_s)
     # The plugin records call sites for an overriding policy.
     assert isinstance(trajectory.sites, CallSites)
     return Compiled(
@@ -72,6 +104,6 @@ def compiled_of(rollout: Rollout[ObjectSizes]) -> Compiled | str:
         advice=trajectory.advice.tolist(),
         inlined=trajectory.sites.inlined.tolist(),
         defaults=None if trajectory.default_advice is None else trajectory.default_advice.tolist(),
-        sizes=rollout.measurement,
+        sizes=sizes,
         cpu_s=rollout.cpu_s,
     )

@@ -1,7 +1,7 @@
 """The progress bar of searches."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from tqdm import tqdm
@@ -37,3 +37,16 @@ def search_bar(total: int | None) -> Iterator[SearchBar]:
     """A bar on stderr for so many compiles in all, if that is known."""
     with progress_bar(total=total, unit="compile") as bar:
         yield SearchBar(bar)
+
+
+@contextlib.contextmanager
+def priced_bar(name: str, what: str, bytes_per_percent: float) -> Iterator[Callable[[Progress], None]]:
+    """A bar of one search in which a percent of `what` is worth bytes; yields what shows its progress."""
+    with progress_bar(unit="compile", description=name) as bar:
+
+        def show(progress: Progress) -> None:
+            percent = (progress.confirmed_bytes - progress.base_bytes) / bytes_per_percent
+            bar.set_postfix_str(f"{what} and text {percent:+.2f}%", refresh=False)
+            bar.update(progress.compiles - bar.n)
+
+        yield show

@@ -44,7 +44,7 @@ from compiler_opt.optimize.cmake_program import CMakeProgram
 from compiler_opt.optimize.context import OptimizeSettings
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.pipeline import optimize
-from compiler_opt.optimize.speed import METRICS, SpeedSettings, optimize_for_speed
+from compiler_opt.optimize.speed import METRICS, PROFILE, SpeedSettings, optimize_for_speed
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import algorithms
@@ -209,7 +209,8 @@ def _optimize_for_speed(
     echo(speed_output.terminal_table(result))
     if result.kept:
         drivers = (folder / "deployed" / "bin").absolute()
-        echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for {level}")
+        profile = (folder / PROFILE).absolute()
+        echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for {level} -fprofile-use={profile}")
     echo(f"report: {summary}")
     return _EXIT_TESTS_BROKEN if result.verdict is not None and result.verdict.broken else 0
 

@@ -239,10 +239,11 @@ _SUMMARY = """
 
 
 def _hotness(toolchain: Toolchain, source: Path) -> dict[str, list[int]]:
-    """The features of hotness by caller."""
+    """The features of hotness, and the count, by caller."""
     found = _decisions(toolchain, source)
     assert {callee for _, callee, _ in found} == {"callee"}
-    return {caller: [values[name] for name in plugin_features.HOTNESS] for caller, _, values in found}
+    names = (*plugin_features.HOTNESS, plugin_features.CALLSITE_COUNT)
+    return {caller: [values[name] for name in names] for caller, _, values in found}
 
 
 def test_hotness_is_that_of_the_profile(toolchain: Toolchain, tmp_path: Path) -> None:
@@ -253,15 +254,15 @@ def test_hotness_is_that_of_the_profile(toolchain: Toolchain, tmp_path: Path) ->
     profiled.write_text(text + _SUMMARY)
     # 2, and one for each of the ten shares; three of these are over 99%.
     assert _hotness(toolchain, profiled) == {
-        "hot": [100_000, 2 + 10, 2 + 3, 2 + 10],
-        "cold": [1000, 1, 1, 2 + 10],
-        "unknown": [1000, 0, 0, 2 + 10],
+        "hot": [100_000, 2 + 10, 2 + 3, 2 + 10, 1000],
+        "cold": [1000, 1, 1, 2 + 10, 0],
+        "unknown": [1000, 0, 0, 2 + 10, 0],
     }
     plain.write_text(re.sub(r"\{[A-Z]+\}", "", _PROFILED))
     estimated = _hotness(toolchain, plain)
     assert 10_000 < estimated["hot"][0] < 100_000
-    assert [values[1:] for values in estimated.values()] == [[0, 0, 0]] * 3
-    assert estimated["cold"] == estimated["unknown"] == [1000, 0, 0, 0]
+    assert [values[1:] for values in estimated.values()] == [[0, 0, 0, 0]] * 3
+    assert estimated["cold"] == estimated["unknown"] == [1000, 0, 0, 0, 0]
 
 
 def test_an_unknown_feature_is_named(toolchain: Toolchain, source: Path) -> None:

@@ -1,0 +1,227 @@
+"""Searches for the inlining decisions that make a program fast, by LLVM's profile of a run of it.
+
+The search is the one for size. Only the sizes that it sees are others: to the bytes of each function, those are added
+that its cost is worth. All modules are compiled with the profile, so that each object says how often its blocks run:
+nothing is linked or run, and one compile tells for dozens of moves which of them pay.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from compiler_opt.collect.rollout import DefaultPolicy, Rollout
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.module import Module
+from compiler_opt.cost_models.block_costs import BlockCosts
+from compiler_opt.cost_models.function_costs import CompiledProfile
+from compiler_opt.cost_models.priced_inlining import ProfiledObject
+from compiler_opt.cost_models.profiled_costs import InlinedCall, ProfiledCosts, ProfiledModule
+from compiler_opt.errors import CorpusError
+from compiler_opt.llvm.object_file import ObjectSizes
+from compiler_opt.llvm.plugin_features import CALLSITE_COUNT
+from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.decisions import Decisions, Site, provenance, sites_of
+from compiler_opt.search.builds import Compiled
+from compiler_opt.search.compiling import compiled_with, rollouts
+from compiler_opt.search.confirmation import needed_decisions
+from compiler_opt.search.found import Found, Progress
+from compiler_opt.search.moves import Hotness
+from compiler_opt.search.program_search import identity_of, resumable_search
+from compiler_opt.search.search import SearchSettings
+
+HOT_SHARE = 0.99
+"""Functions are hot that have this share of the cost together, the most costly first."""
+_CALL_COST = 10.0
+"""What a call may save by being inlined, at least: call, return, arguments and saved registers, in instructions."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ProfiledPrice:
+    """What counts as the cost of a program.
+
+    Attributes:
+      profile: of a run of it.
+      costs: of blocks.
+      bytes_per_percent: text bytes that one percent of the cost is worth.
+      own_share: of the cost, that is in these modules; the rest is in libraries.
+    """
+
+    profile: CompiledProfile
+    costs: BlockCosts
+    bytes_per_percent: float
+    own_share: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ProfiledSearch:
+    """What a search has found.
+
+    Attributes:
+      decisions: of the program; none if none made it better.
+      found: the search.
+      hot_functions: number of functions whose calls were searched.
+    """
+
+    decisions: Decisions
+    found: Found
+    hot_functions: int
+
+
+class ProfiledCompiler:
+    """Compiles modules of a program with its profile; a `Compiler` whose sizes have what the functions cost.
+
+    The first call has to compile all modules under the base policy, the compiler's own.
+    """
+
+    def __init__(self, pool: WorkerPool[ProfiledObject], modules: Sequence[Module], price: ProfiledPrice):
+        """`pool` compiles with the profile, and its plugin observes `CALLSITE_COUNT`."""
+        self._pool, self._modules, self._price = pool, modules, price
+        self._base = DefaultPolicy(pool.problem)
+        self._costs: ProfiledCosts | None = None
+        self._bytes_per_unit = 0.0
+        self._hotness = Hotness()
+
+    def compile(self, requests: Mapping[int, Mapping[Site, int]]) -> dict[int, Compiled | str]:
+        """See `Compiler`; raises as `rollouts`."""
+        done = self._rollouts(requests)
+        profiled = {m: self._profiled(rollout) for m, rollout in done.items() if rollout.measurement is not None}
+        if self._costs is None and profiled:
+            nothing = {module: dict.fromkeys(_sites(done[module]), 0) for module in profiled}
+            without = self._rollouts(nothing)
+            self._costs = ProfiledCosts(
+                profiled.values(),
+                [self._profiled(rollout) for rollout in without.values() if rollout.measurement is not None],
+            )
+            self._start(done, profiled)
+        return {m: compiled_with(rollout, self._priced(rollout, profiled.get(m))) for m, rollout in done.items()}
+
+    def hotness(self) -> Hotness:
+        """The hot functions under the base policy, and what their calls may save."""
+        return self._hotness
+
+    def _rollouts(self, requests: Mapping[int, Mapping[Site, int]]) -> dict[int, Rollout[ProfiledObject]]:
+        return dict(sorted(rollouts(self._pool, self._modules, self._base, requests)))
+
+    def _profiled(self, rollout: Rollout[ProfiledObject]) -> ProfiledModule:
+        measured, price = rollout.measurement, self._price
+        assert measured is not None
+        decided = zip(_sites(rollout), _outcomes(rollout), _counts(rollout), strict=True)
+        inlined = [InlinedCall(site.caller, site.callee, count) for site, done, count in decided if done]
+        return ProfiledModule.of(measured.sizes, measured.code, price.costs, price.profile, inlined)
+
+    def _priced(self, rollout: Rollout[ProfiledObject], profiled: ProfiledModule | None) -> ObjectSizes | None:
+        """The object's sizes with the bytes that the functions' costs are worth."""
+        if rollout.measurement is None or profiled is None or self._costs is None:
+            return None
+        sizes = rollout.measurement.sizes
+        functions, comdats, total = dict(sizes.functions), dict(sizes.comdats), sizes.text_bytes
+        for name, cost in self._costs.of(profiled).items():
+            worth = round(cost * self._bytes_per_unit)
+            functions[name] += worth
+            total += worth
+            if name in sizes.function_comdats:
+                comdats[sizes.function_comdats[name]] += worth
+        return dataclasses.replace(sizes, functions=functions, comdats=comdats, text_bytes=total)
+
+    def _start(self, done: Mapping[int, Rollout[ProfiledObject]], profiled: Mapping[int, ProfiledModule]) -> None:
+        """Takes from the base what a unit of cost is worth, what is hot, and what its calls may save."""
+        costs: dict[str, float] = {}
+        for each in profiled.values():
+            for name, cost in each.call_costs.items():
+                # Each copy of a shared function has the calls of all.
+                costs[name] = max(costs.get(name, 0.0), cost * each.calls[name])
+        total = sum(costs.values())
+        if not total:
+            raise CorpusError(
+                f"{self._price.profile.path}: expected functions of the program that ran, found none; make the profile "
+                "from the same sources with the same LLVM"
+            )
+        self._bytes_per_unit = 100 * self._price.bytes_per_percent * self._price.own_share / total
+        calls: dict[tuple[str, str], float] = {}
+        for module in profiled:
+            counts: collections.Counter[tuple[str, str]] = collections.Counter()
+            for site, count in zip(_sites(done[module]), _counts(done[module]), strict=True):
+                counts[site.caller, site.callee] += count
+            calls |= {pair: max(count, calls.get(pair, 0.0)) for pair, count in counts.items()}
+        hot: set[str] = set()
+        left = (1 - HOT_SHARE) * total
+        for name, cost in sorted(costs.items(), key=lambda each: (each[1], each[0])):
+            left -= cost
+            if left < 0:
+                hot.add(name)
+        worth = _CALL_COST * self._bytes_per_unit
+        self._hotness = Hotness(frozenset(hot), {pair: worth * count for pair, count in calls.items()})
+
+
+def search_profiled(
+    modules: Sequence[Module],
+    pool: WorkerPool[ProfiledObject],
+    toolchain: Toolchain,
+    settings: SearchSettings,
+    price: ProfiledPrice,
+    *,
+    name: str,
+    folder: Path | None,
+    identity: Mapping[str, str],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> ProfiledSearch:
+    """Searches, from the compiler's own decisions with the profile, for those that make a program fast.
+
+    Args:
+      modules: of the program, in link order.
+      pool: workers that compile with the profile (`priced_inlining`), and whose plugin observes `CALLSITE_COUNT`.
+      toolchain: the compiler; it must be able to load the plugin.
+      settings: how to search.
+      price: what counts.
+      name: the program's.
+      folder: where the state is kept, from which a search that was interrupted continues; None for nowhere.
+      identity: what must be the same to continue, besides program, compiler and settings.
+      on_progress: called after each round.
+
+    Raises:
+      ConfigError: the folder has the state of another search.
+      CorpusError: no module compiles, or nothing of them ran in the profile.
+      ToolchainError: the compiler cannot load the plugin.
+    """
+    about = provenance(pool.problem.name, toolchain.version, None)
+    compiler = ProfiledCompiler(pool, modules, price)
+    found = resumable_search(
+        compiler,
+        len(modules),
+        settings,
+        folder,
+        {**identity_of(modules, settings, about), **identity},
+        hotness=compiler.hotness,
+        on_progress=on_progress,
+    )
+    about |= {"program": name, "search": {"compiles": sum(found.compiles.values()), "seed": settings.seed}}
+    hot = compiler.hotness().functions
+    return ProfiledSearch(
+        decisions=Decisions(needed_decisions(found, base_is_default=True), about),
+        found=found,
+        hot_functions=len(hot or ()),
+    )
+
+
+def _sites(rollout: Rollout[ProfiledObject]) -> list[Site]:
+    trajectory = rollout.trajectory
+    if trajectory is None:
+        return []
+    # The plugin records call sites for an overriding policy.
+    assert isinstance(trajectory.sites, CallSites)
+    return sites_of(trajectory.sites)
+
+
+def _outcomes(rollout: Rollout[ProfiledObject]) -> list[bool]:
+    trajectory = rollout.trajectory
+    if trajectory is None:
+        return []
+    assert isinstance(trajectory.sites, CallSites)
+    return trajectory.sites.inlined.tolist()
+
+
+def _counts(rollout: Rollout[ProfiledObject]) -> list[int]:
+    """How often each call runs in the profile."""
+    return [] if rollout.trajectory is None else rollout.trajectory.features()[CALLSITE_COUNT].reshape(-1).tolist()
