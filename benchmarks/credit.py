@@ -49,6 +49,7 @@ _SEED = shared_flags.seed("the sample of modules and decisions", 1)
 _STORE = shared_flags.path(
     "store", "Store of flips to add the flips to, with their features; see collect/flip_store.py."
 )
+_PROJECT = flags.DEFINE_multi_string("project", [], "A project of the corpus; may be repeated; by default all.")
 _FLIPS = flags.DEFINE_integer("flips", 64, "Decisions to flip, per project.", 1)
 _MODULES = flags.DEFINE_integer("modules", 6, "Modules to flip decisions in, per project.", 1)
 _MAX_MODULES = flags.DEFINE_integer("max_modules", 80, "Modules per project; more are sampled.", 1)
@@ -67,6 +68,8 @@ _MAX_COPIES = 6
 @entry_point.command
 def entry() -> None:
     corpus, toolchain = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value)
+    if _PROJECT.value:
+        corpus = corpus.select(_PROJECT.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     if toolchain.require(_PROBLEM).default_in_callee_slot:
         raise ConfigError(f"{toolchain.clang}: sends the default decision in a feature's place; use a clang >= 20")
