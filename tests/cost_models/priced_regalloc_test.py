@@ -98,6 +98,7 @@ def test_other_problems_are_refused(toolchain: Toolchain) -> None:
         priced(problems.load("inlining"), costs, toolchain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_training_and_evaluation(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     given = [
