@@ -7,6 +7,7 @@ override the optimisation level that the project asks for.
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -105,15 +106,15 @@ class CMakeProgram(Program):
     def prepare(self, variant: Variant) -> None:
         folder = variant.folder
         settings = self._cache.settings()
-        options = " ".join(variant.options)
+        options = shlex.join(variant.options)
         for language, compiler in (("C", variant.compilers.c), ("CXX", variant.compilers.cxx)):
             rule = f"<CMAKE_{language}_COMPILER> <DEFINES> <INCLUDES> <FLAGS> {options} -o <OBJECT> -c <SOURCE>"
             settings[f"CMAKE_{language}_COMPILER"] = Entry("FILEPATH", str(compiler))
             settings[f"CMAKE_{language}_COMPILE_OBJECT"] = Entry("STRING", rule)
         for kind in ("EXE", "SHARED", "MODULE") if variant.link_options else ():
             name = f"CMAKE_{kind}_LINKER_FLAGS"
-            words = (settings[name].value if name in settings else "", *variant.link_options)
-            settings[name] = Entry("STRING", " ".join(words).strip())
+            given = settings[name].value if name in settings else ""
+            settings[name] = Entry("STRING", f"{given} {shlex.join(variant.link_options)}".strip())
         settings |= {
             "CMAKE_AR": Entry("FILEPATH", str(variant.compilers.ar)),
             "CMAKE_RANLIB": Entry("FILEPATH", str(variant.compilers.ranlib)),

@@ -1,5 +1,6 @@
 """A CMake project, built in another folder with another compiler and other options."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,18 @@ def test_a_copy_of_the_build(build_dir: Path, toolchain: Toolchain, tmp_path: Pa
     assert sizes["draw"].default_bytes == sizes["draw"].optimized_bytes == read_text_bytes(copy.folder / "draw")
     members = [source.object.path for source in sources.values() if source.target == "shapes"]
     assert 0 < sizes["shapes"].default_bytes < sum(map(read_text_bytes, members))  # `often` is in two of them
+
+
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+def test_options_reach_compiler_and_linker_as_they_are(generator: str, tmp_path: Path, toolchain: Toolchain) -> None:
+    user = configure(make_small_project(tmp_path / "source"), tmp_path / "user", "-G", generator)
+    program = CMakeProgram(user, 2)
+    options = variant(toolchain, tmp_path / "copy", "-O1", f"-I{tmp_path / 'a folder'}")
+    copy = dataclasses.replace(options, link_options=(f"-Wl,-Map={tmp_path / 'a map'}",))
+    program.prepare(copy)
+    program.build(copy, nothing)
+    assert (tmp_path / "a map").is_file()
+    assert "a folder" in (copy.folder / "compile_commands.json").read_text()
 
 
 def test_an_interrupted_build_continues(tmp_path: Path, toolchain: Toolchain) -> None:
