@@ -21,12 +21,13 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.attribution import Attribution
 from compiler_opt.measure.wall_time import wall_times
 from compiler_opt.optimize.speed import DEFAULT_BYTES_PER_PERCENT, METRICS
+from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import aligned, change_text
 from compiler_opt.search.compiling import PoolCompiler
-from compiler_opt.search.profiled import ProfiledPrice, ProfiledSearch, search_profiled
+from compiler_opt.search.profiled import ProfiledPrice, search_profiled
 from compiler_opt.search.progress_bar import priced_bar
 from compiler_opt.search.search import SearchSettings
 from compiler_opt.tools import entry_point
@@ -141,9 +142,10 @@ class SpeedRun:
             modules = builds.profiled if variant == PGO_POLICY else builds.modules
             if variant == PGO_SEARCH:
                 own_share = own["instructions"].own_cost(plain) / plain.total.instructions
-                search = self._search(builds, text_bytes, own_share)
-                compiles = sum(search.found.compiles.values())
-                rows[variant] = dataclasses.replace(row(variant), decisions=len(search.decisions), compiles=compiles)
+                decisions = self._search(builds, text_bytes, own_share)
+                about: Any = decisions.about["search"]
+                found = row(variant)
+                rows[variant] = dataclasses.replace(found, decisions=len(decisions), compiles=about["compiles"])
             else:
                 if variant in (POLICY, PGO_POLICY):
                     self._build_with_policy(builds, modules, variant)
@@ -175,20 +177,35 @@ class SpeedRun:
                     raise CompileError(f"{job.module.name}: {rollout.failure}")
             builds.link(variant, list(paths.values()))
 
-    def _search(self, builds: ProgramBuilds, text_bytes: int, own_share: float) -> ProfiledSearch:
-        """Searches on top of the profile, and links the program with the decisions that were found."""
+    def _search(self, builds: ProgramBuilds, text_bytes: int, own_share: float) -> Decisions:
+        """Searches on top of the profile, unless that was done, and links the program with what was found."""
+        # Searches of other settings are others, and must not pass for this one.
+        state = builds.folder / f"{PGO_SEARCH}-{self.text_percent:g}-percent-{self.minutes:g}-minutes-{self.seed}"
+        path = state / "decisions.json"
+        if not path.exists():
+            state.mkdir(exist_ok=True)
+            self._searched(builds, text_bytes, own_share, state).save(path)
+        decisions = Decisions.load(path)
+        with scratch_directory() as scratch, WorkerPool(self.toolchain, PROBLEM, self.num_workers) as pool:
+            compiler = PoolCompiler(pool, builds.profiled, DefaultPolicy(PROBLEM))
+            objects = {number: scratch / f"found-{number}.o" for number in range(len(builds.profiled))}
+            for compiled in compiler.compile(dict.fromkeys(objects, decisions), objects.__getitem__).values():
+                if isinstance(compiled, str):
+                    raise CompileError(compiled)
+            builds.link(PGO_SEARCH, list(objects.values()))
+        return decisions
+
+    def _searched(self, builds: ProgramBuilds, text_bytes: int, own_share: float, state: Path) -> Decisions:
+        """The decisions that a search has found; none if it has found nothing that is worth its text."""
         toolchain = with_plugin_features(self.toolchain, (CALLSITE_COUNT,))
         costs, profile = block_costs.load(block_costs.INSTRUCTIONS, toolchain), builds.compiled_profile()
         problem = priced(PROBLEM, costs, toolchain, profile, 100 * DEFAULT_BYTES_PER_PERCENT)
         price = ProfiledPrice(profile, costs, self.text_percent / 100 * text_bytes, own_share)
-        # Searches of other settings are others, and must not pass for this one.
-        state = builds.folder / f"{PGO_SEARCH}-{self.text_percent:g}-percent-{self.minutes:g}-minutes-{self.seed}"
-        state.mkdir(exist_ok=True)
         with (
             WorkerPool(toolchain, problem, self.num_workers) as pool,
             priced_bar(builds.folder.name, "instructions", price.bytes_per_percent) as show,
         ):
-            found = search_profiled(
+            return search_profiled(
                 [dataclasses.replace(module, trusted=True) for module in builds.modules],
                 pool,
                 toolchain,
@@ -198,16 +215,7 @@ class SpeedRun:
                 folder=state,
                 identity={"program": builds.folder.name, "profile": profile.identity},
                 on_progress=show,
-            )
-        found.decisions.save(state / "decisions.json")
-        with scratch_directory() as scratch, WorkerPool(self.toolchain, PROBLEM, self.num_workers) as pool:
-            compiler = PoolCompiler(pool, builds.profiled, DefaultPolicy(PROBLEM))
-            objects = {number: scratch / f"found-{number}.o" for number in range(len(builds.profiled))}
-            for compiled in compiler.compile(dict.fromkeys(objects, found.decisions), objects.__getitem__).values():
-                if isinstance(compiled, str):
-                    raise CompileError(compiled)
-            builds.link(PGO_SEARCH, list(objects.values()))
-        return found
+            ).decisions
 
 
 def print_table(name: str, results: Results) -> None:
