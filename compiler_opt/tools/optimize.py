@@ -209,8 +209,8 @@ def _optimize_for_speed(
     echo(speed_output.terminal_table(result))
     if result.kept:
         drivers = (folder / "deployed" / "bin").absolute()
-        profile = (folder / PROFILE).absolute()
-        echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for {level} -fprofile-use={profile}")
+        profile = shlex.quote(f"-fprofile-use={(folder / PROFILE).absolute()}")
+        echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for {level} {profile}")
     echo(f"report: {summary}")
     return _EXIT_TESTS_BROKEN if result.verdict is not None and result.verdict.broken else 0
 
