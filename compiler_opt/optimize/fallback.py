@@ -66,6 +66,18 @@ def build_without_growth(
         context.forget_deployment()
 
 
+def note(context: OptimizationContext) -> str | None:
+    """A sentence about where clang's own decisions are kept; None if they are nowhere."""
+    done = context.state.steps.get(FALLBACK)
+    if done is None:
+        return None
+    where = "everywhere" if done.result["level"] == _EVERYWHERE else "in all that is linked with them"
+    return (
+        f"Larger with the policy than without: {', '.join(done.result['targets'])}. So clang's own decisions are kept "
+        f"{where}."
+    )
+
+
 def _replaced(
     context: OptimizationContext,
     corpus: Corpus,

@@ -27,10 +27,9 @@ from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.llvm.plugin_features import check_observed
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.optimize import steps
+from compiler_opt.optimize import fallback, steps
 from compiler_opt.optimize.changes import Changes, Reference
 from compiler_opt.optimize.context import OptimizationContext, OptimizeSettings, ReusedPolicy, State, Step
-from compiler_opt.optimize.fallback import build_without_growth
 from compiler_opt.optimize.program import EMBED_BITCODE, Program, TestRun, Variant
 from compiler_opt.optimize.results import Cost, Result, TargetSize, measure
 from compiler_opt.optimize.searching import search_decisions
@@ -106,7 +105,7 @@ def _run(context: OptimizationContext) -> Result:
         context.heading(4, f"Search: none, {decisions} is reused")
     else:
         decisions = search_decisions(context, corpus, policy_dir)
-    optimized = build_without_growth(context, corpus, policy_dir, decisions, default)
+    optimized = fallback.build_without_growth(context, corpus, policy_dir, decisions, default)
     tests, verdict = steps.run_tests(context, default, optimized)
     context.heading(7, "Report: linked text, before and after")
     return _report(context, corpus, policy_dir, (default, optimized), tests, verdict)
@@ -132,6 +131,8 @@ def _report(
     recorded = context.state.steps["trace"].result
     reference = context.reused.reference if context.reused is not None else None
     notes = list(context.program.notes(context.settings.level))
+    if kept := fallback.note(context):
+        notes.append(kept)
     if warning := context.state.steps[optimized.folder.name].result.get("warning"):
         notes.append(f"Parts of the optimised build were compiled without the policy: {warning}")
     result = Result(

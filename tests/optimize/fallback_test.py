@@ -52,6 +52,8 @@ def test_no_target_is_larger(tmp_path: Path, everywhere: bool, monkeypatch: pyte
     told = [line for line in lines if line.startswith("larger than with plain clang: large;")]
     assert len(told) == 1 + everywhere
     assert (tmp_path / "out" / FALLBACK / "policy").is_dir() == everywhere
+    (note,) = (note for note in result.notes if note.startswith("Larger with the policy than without: large."))
+    assert note.endswith("are kept everywhere." if everywhere else "are kept in all that is linked with them.")
 
     # It is done, and stays so.
     again = optimize(CMakeProgram(tmp_path / "build", 2), probe("clang-22"), settings, lines.append)
