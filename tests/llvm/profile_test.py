@@ -21,7 +21,7 @@ def test_runs_are_counted_and_added_up(toolchain: Toolchain, tmp_path: Path) -> 
     check_runtime(toolchain)
     (tmp_path / "x.c").write_text(_SOURCE)
     raw = tmp_path / "raw"
-    command = [toolchain.clang, "-O1", f"-fprofile-generate={raw}", "x.c", "-o", "x"]
+    command = [str(toolchain.clang), "-O1", f"-fprofile-generate={raw}", "x.c", "-o", "x"]
     subprocess.run(command, cwd=tmp_path, check=True)
     for number in range(3):
         subprocess.run([tmp_path / "x"], check=True, env={**os.environ, "LLVM_PROFILE_FILE": f"{raw}/{number}.profraw"})
@@ -29,7 +29,7 @@ def test_runs_are_counted_and_added_up(toolchain: Toolchain, tmp_path: Path) -> 
     merge(sorted(raw.glob("*.profraw")), profile, toolchain)
     assert 2997 <= largest_count(profile, toolchain) <= 3003
     used = [word for option in use_options(profile, toolchain.version) for word in ("-Xclang", option)]
-    subprocess.run([toolchain.clang, "-O2", *used, "-c", "x.c"], cwd=tmp_path, check=True)
+    subprocess.run([str(toolchain.clang), "-O2", *used, "-c", "x.c"], cwd=tmp_path, check=True)
 
     damaged = tmp_path / "damaged.profraw"
     damaged.write_bytes((raw / "0.profraw").read_bytes()[:40])
