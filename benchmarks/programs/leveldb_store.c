@@ -1,4 +1,5 @@
-// A key-value store: filled, overwritten, compacted; then read in order and at random. Argument: an empty directory, which it leaves empty.
+// A key-value store: filled, overwritten, compacted; then read in order and at random.
+// Argument: an empty directory, which it leaves empty.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

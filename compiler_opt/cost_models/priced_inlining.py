@@ -108,15 +108,8 @@ class PricedInlining(Problem[ProfiledObject, Mapping[str, Any]]):
 
     def priced_sizes(self, measurement: ProfiledObject, context: Mapping[str, Any]) -> ObjectSizes:
         """The sizes of an object in which each function also has the bytes that its cost is worth, rounded."""
-        sizes = measurement.sizes
-        worth = {name: round(context[_PRICE] * cost) for name, cost in self._costs_of(measurement).items()}
-        functions = {name: num_bytes + worth.get(name, 0) for name, num_bytes in sizes.functions.items()}
-        comdats = dict(sizes.comdats)
-        for name, group in sizes.function_comdats.items():
-            comdats[group] += worth.get(name, 0)
-        return dataclasses.replace(
-            sizes, text_bytes=sizes.text_bytes + sum(worth.values()), functions=functions, comdats=comdats
-        )
+        costs = self._costs_of(measurement)
+        return measurement.sizes.with_worth({name: round(context[_PRICE] * cost) for name, cost in costs.items()})
 
     def _cost(self, measurement: ProfiledObject, copies: Mapping[str, float]) -> float:
         weights = function_weights(measurement.sizes, copies)

@@ -9,7 +9,7 @@ entry of `.eh_frame` counts with its function and group.
 
 import dataclasses
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +44,19 @@ class ObjectSizes:
     functions: dict[str, int]
     function_comdats: dict[str, str]
     relocation_bytes: int = 0
+
+    def with_worth(self, worth: Mapping[str, int]) -> "ObjectSizes":
+        """The sizes with the bytes that functions are worth beside their code, as for what they cost when they run.
+
+        What is not in `functions` counts only in the text.
+        """
+        functions, comdats = dict(self.functions), dict(self.comdats)
+        for name in worth.keys() & functions.keys():
+            functions[name] += worth[name]
+            if name in self.function_comdats:
+                comdats[self.function_comdats[name]] += worth[name]
+        text_bytes = self.text_bytes + sum(worth.values())
+        return dataclasses.replace(self, text_bytes=text_bytes, functions=functions, comdats=comdats)
 
 
 def read_text_bytes(path: Path) -> int:

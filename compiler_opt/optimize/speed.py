@@ -165,6 +165,7 @@ def optimize_for_speed(
         toolchain.tool(tool)
     callgrind.valgrind()
     llvm_profile.check_runtime(toolchain)
+    block_costs.load(block_costs.INSTRUCTIONS, toolchain)  # Needs a package that may be missing.
     check_folder_writable(settings.output)
     inliner_plugin(toolchain)
     identity = {

@@ -40,14 +40,10 @@ class MeasuredCompiler:
     """Compiles modules of a program and measures it; a `Compiler` whose sizes have what the functions cost.
 
     Modules that are not compiled are as under the base policy. The first call has to compile all of them so.
-
-    Attributes:
-      measurements: runs of the benchmark so far.
     """
 
     def __init__(self, compiler: PoolCompiler, run: Run, cost: Cost, scratch: Path):
         """`scratch` is a folder for objects."""
-        self.measurements = 0
         self._compiler, self._run, self._cost, self._scratch = compiler, run, cost, scratch
         self._base: Profile | None = None
         self._homes: dict[str, int] = {}
@@ -87,7 +83,6 @@ class MeasuredCompiler:
                 self._base_sizes[module] = sizes.functions
                 for name in sizes.functions.keys() - sizes.function_comdats.keys():
                     self._homes.setdefault(name, module)
-        self.measurements += 1
         try:
             profile = self.base if is_base else self._run(objects)
         except BenchmarkError as error:
@@ -116,18 +111,13 @@ class MeasuredCompiler:
 
     def _priced(self, module: int, sizes: ObjectSizes, changes: Mapping[str, float]) -> ObjectSizes:
         """The sizes with the bytes that changed costs of functions are worth."""
-        functions, comdats, total = dict(sizes.functions), dict(sizes.comdats), sizes.text_bytes
-        for name in sizes.functions.keys() & changes.keys():
-            extra = round(changes[name] * self._bytes_per_unit)
-            signature = sizes.function_comdats.get(name)
+        worth = {
+            name: round(changes[name] * self._bytes_per_unit)
+            for name in sizes.functions.keys() & changes.keys()
             # Several modules may have a local function of this name; the profile does not tell them apart.
-            if signature is None and self._homes.setdefault(name, module) != module:
-                continue
-            functions[name] += extra
-            total += extra
-            if signature is not None:
-                comdats[signature] += extra
-        return dataclasses.replace(sizes, functions=functions, comdats=comdats, text_bytes=total)
+            if name in sizes.function_comdats or self._homes.setdefault(name, module) == module
+        }
+        return sizes.with_worth(worth)
 
 
 def _sizes(compiled: Compiled | str) -> ObjectSizes:

@@ -88,7 +88,7 @@ class ProfiledCompiler:
         done = self._rollouts(requests)
         profiled = {m: self._profiled(rollout) for m, rollout in done.items() if rollout.measurement is not None}
         if self._costs is None and profiled:
-            nothing = {module: dict.fromkeys(_sites(done[module]), 0) for module in profiled}
+            nothing = {module: {site: 0 for site, _, _ in _calls(done[module])} for module in profiled}
             without = self._rollouts(nothing)
             self._costs = ProfiledCosts(
                 profiled.values(),
@@ -107,23 +107,16 @@ class ProfiledCompiler:
     def _profiled(self, rollout: Rollout[ProfiledObject]) -> ProfiledModule:
         measured, price = rollout.measurement, self._price
         assert measured is not None
-        decided = zip(_sites(rollout), _outcomes(rollout), _counts(rollout), strict=True)
-        inlined = [InlinedCall(site.caller, site.callee, count) for site, done, count in decided if done]
+        inlined = [InlinedCall(site.caller, site.callee, count) for site, done, count in _calls(rollout) if done]
         return ProfiledModule.of(measured.sizes, measured.code, price.costs, price.profile, inlined)
 
     def _priced(self, rollout: Rollout[ProfiledObject], profiled: ProfiledModule | None) -> ObjectSizes | None:
         """The object's sizes with the bytes that the functions' costs are worth."""
         if rollout.measurement is None or profiled is None or self._costs is None:
             return None
-        sizes = rollout.measurement.sizes
-        functions, comdats, total = dict(sizes.functions), dict(sizes.comdats), sizes.text_bytes
-        for name, cost in self._costs.of(profiled).items():
-            worth = round(cost * self._bytes_per_unit)
-            functions[name] += worth
-            total += worth
-            if name in sizes.function_comdats:
-                comdats[sizes.function_comdats[name]] += worth
-        return dataclasses.replace(sizes, functions=functions, comdats=comdats, text_bytes=total)
+        costs = self._costs.of(profiled)
+        worth = {name: round(cost * self._bytes_per_unit) for name, cost in costs.items()}
+        return rollout.measurement.sizes.with_worth(worth)
 
     def _start(self, done: Mapping[int, Rollout[ProfiledObject]], profiled: Mapping[int, ProfiledModule]) -> None:
         """Takes from the base what a unit of cost is worth, what is hot, and what its calls may save."""
@@ -142,7 +135,7 @@ class ProfiledCompiler:
         calls: dict[tuple[str, str], float] = {}
         for module in profiled:
             counts: collections.Counter[tuple[str, str]] = collections.Counter()
-            for site, count in zip(_sites(done[module]), _counts(done[module]), strict=True):
+            for site, _, count in _calls(done[module]):
                 counts[site.caller, site.callee] += count
             calls |= {pair: max(count, calls.get(pair, 0.0)) for pair, count in counts.items()}
         hot: set[str] = set()
@@ -205,23 +198,12 @@ def search_profiled(
     )
 
 
-def _sites(rollout: Rollout[ProfiledObject]) -> list[Site]:
+def _calls(rollout: Rollout[ProfiledObject]) -> list[tuple[Site, bool, int]]:
+    """The calls that were decided about, whether each was inlined, and how often it runs in the profile."""
     trajectory = rollout.trajectory
     if trajectory is None:
         return []
     # The plugin records call sites for an overriding policy.
     assert isinstance(trajectory.sites, CallSites)
-    return sites_of(trajectory.sites)
-
-
-def _outcomes(rollout: Rollout[ProfiledObject]) -> list[bool]:
-    trajectory = rollout.trajectory
-    if trajectory is None:
-        return []
-    assert isinstance(trajectory.sites, CallSites)
-    return trajectory.sites.inlined.tolist()
-
-
-def _counts(rollout: Rollout[ProfiledObject]) -> list[int]:
-    """How often each call runs in the profile."""
-    return [] if rollout.trajectory is None else rollout.trajectory.features()[CALLSITE_COUNT].reshape(-1).tolist()
+    counts = trajectory.features()[CALLSITE_COUNT].reshape(-1)
+    return list(zip(sites_of(trajectory.sites), trajectory.sites.inlined.tolist(), counts.tolist(), strict=True))
