@@ -10,24 +10,22 @@ from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models import block_costs
-from compiler_opt.cost_models.priced_inlining import priced
 from compiler_opt.errors import CompileError
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.object_file import read_text_bytes
-from compiler_opt.llvm.plugin_features import CALLSITE_COUNT
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.attribution import Attribution
 from compiler_opt.measure.wall_time import wall_times
-from compiler_opt.optimize.speed import DEFAULT_BYTES_PER_PERCENT, METRICS
+from compiler_opt.optimize.speed import METRICS
 from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import aligned, change_text
 from compiler_opt.search.compiling import PoolCompiler
-from compiler_opt.search.profiled import ProfiledPrice, search_profiled
+from compiler_opt.search.profiled import ProfiledPrice, profiled_pool, search_profiled
 from compiler_opt.search.progress_bar import priced_bar
 from compiler_opt.search.search import SearchSettings
 from compiler_opt.tools import entry_point
@@ -197,18 +195,16 @@ class SpeedRun:
 
     def _searched(self, builds: ProgramBuilds, text_bytes: int, own_share: float, state: Path) -> Decisions:
         """The decisions that a search has found; none if it has found nothing that is worth its text."""
-        toolchain = with_plugin_features(self.toolchain, (CALLSITE_COUNT,))
-        costs, profile = block_costs.load(block_costs.INSTRUCTIONS, toolchain), builds.compiled_profile()
-        problem = priced(PROBLEM, costs, toolchain, profile, 100 * DEFAULT_BYTES_PER_PERCENT)
+        costs, profile = block_costs.load(block_costs.INSTRUCTIONS, self.toolchain), builds.compiled_profile()
         price = ProfiledPrice(profile, costs, self.text_percent / 100 * text_bytes, own_share)
         with (
-            WorkerPool(toolchain, problem, self.num_workers) as pool,
+            profiled_pool(self.toolchain, price, self.num_workers) as pool,
             priced_bar(builds.folder.name, "instructions", price.bytes_per_percent) as show,
         ):
             return search_profiled(
                 [dataclasses.replace(module, trusted=True) for module in builds.modules],
                 pool,
-                toolchain,
+                self.toolchain,
                 SearchSettings(budget=_BUDGET, max_minutes=self.minutes, seed=self.seed, min_modules=pool.num_workers),
                 price,
                 name=builds.folder.name,

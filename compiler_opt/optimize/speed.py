@@ -16,19 +16,16 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models import block_costs
 from compiler_opt.cost_models.function_costs import CompiledProfile
-from compiler_opt.cost_models.priced_inlining import priced
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import BenchmarkError
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm import profile as llvm_profile
-from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
-from compiler_opt.llvm.plugin_features import CALLSITE_COUNT
+from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure import callgrind
 from compiler_opt.measure.attribution import Attribution, Metric
@@ -42,7 +39,7 @@ from compiler_opt.optimize.results import TargetSize, measure
 from compiler_opt.optimize.verdict import Verdict
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.search.profiled import ProfiledPrice, search_profiled
+from compiler_opt.search.profiled import ProfiledPrice, profiled_pool, search_profiled
 from compiler_opt.search.progress_bar import priced_bar
 from compiler_opt.search.search import SearchSettings
 
@@ -298,10 +295,9 @@ class _SpeedOptimization:
             context.echo("done before")
             return searched.result
         context.forget_results()
-        toolchain = with_plugin_features(context.toolchain, (CALLSITE_COUNT,))
-        costs = block_costs.load(block_costs.INSTRUCTIONS, toolchain)
+        toolchain = context.toolchain
         profile = CompiledProfile(self._profile, toolchain)
-        problem = priced(PROBLEM, costs, toolchain, profile, 100 * DEFAULT_BYTES_PER_PERCENT)
+        cost = ProfiledPrice(profile, block_costs.load(block_costs.INSTRUCTIONS, toolchain), price, own_share)
         with state.step(SEARCH) as step, contextlib.ExitStack() as stack:
             step.result = {"minutes": speed.minutes}
             state.save()
@@ -309,7 +305,7 @@ class _SpeedOptimization:
             show = stack.enter_context(priced_bar(context.program.name, speed.metric, price))
             found = search_profiled(
                 corpus.modules,
-                stack.enter_context(WorkerPool(toolchain, problem, context.settings.jobs)),
+                stack.enter_context(profiled_pool(toolchain, cost, context.settings.jobs)),
                 toolchain,
                 SearchSettings(
                     budget=_BUDGET,
@@ -317,7 +313,7 @@ class _SpeedOptimization:
                     seed=speed.seed,
                     min_modules=context.settings.jobs,
                 ),
-                ProfiledPrice(profile, costs, price, own_share),
+                cost,
                 name=context.program.name,
                 folder=folder,
                 identity={"price": f"{price:g} bytes for a percent of {speed.metric}", "profile": profile.identity},

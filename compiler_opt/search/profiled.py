@@ -6,8 +6,9 @@ nothing is linked or run, and one compile tells for dozens of moves which of the
 """
 
 import collections
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout
@@ -15,14 +16,16 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.block_costs import BlockCosts
 from compiler_opt.cost_models.function_costs import CompiledProfile
-from compiler_opt.cost_models.priced_inlining import ProfiledObject
+from compiler_opt.cost_models.priced_inlining import ProfiledObject, priced
 from compiler_opt.cost_models.profiled_costs import InlinedCall, ProfiledCosts, ProfiledModule
 from compiler_opt.errors import CorpusError
+from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.plugin_features import CALLSITE_COUNT
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, Site, provenance, sites_of
+from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search.builds import Compiled
 from compiler_opt.search.compiling import compiled_with, rollouts
 from compiler_opt.search.confirmation import needed_decisions
@@ -69,6 +72,18 @@ class ProfiledSearch:
     hot_functions: int
 
 
+@contextlib.contextmanager
+def profiled_pool(
+    toolchain: Toolchain, price: ProfiledPrice, num_workers: int | None = None
+) -> Iterator[WorkerPool[ProfiledObject]]:
+    """Workers that compile with the profile, and whose plugin observes how often calls run; raises as `WorkerPool`."""
+    toolchain = with_plugin_features(toolchain, (CALLSITE_COUNT,))
+    # Objects are only read here: what a project's text is worth does not matter.
+    problem = priced(PROBLEM, price.costs, toolchain, price.profile, text_percent=1.0)
+    with WorkerPool(toolchain, problem, num_workers) as pool:
+        yield pool
+
+
 class ProfiledCompiler:
     """Compiles modules of a program with its profile; a `Compiler` whose sizes have what the functions cost.
 
@@ -76,7 +91,7 @@ class ProfiledCompiler:
     """
 
     def __init__(self, pool: WorkerPool[ProfiledObject], modules: Sequence[Module], price: ProfiledPrice):
-        """`pool` compiles with the profile, and its plugin observes `CALLSITE_COUNT`."""
+        """`pool` is a `profiled_pool` of the same price."""
         self._pool, self._modules, self._price = pool, modules, price
         self._base = DefaultPolicy(pool.problem)
         self._costs: ProfiledCosts | None = None
@@ -164,7 +179,7 @@ def search_profiled(
 
     Args:
       modules: of the program, in link order.
-      pool: workers that compile with the profile (`priced_inlining`), and whose plugin observes `CALLSITE_COUNT`.
+      pool: a `profiled_pool` of the same price.
       toolchain: the compiler; it must be able to load the plugin.
       settings: how to search.
       price: what counts.

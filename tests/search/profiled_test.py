@@ -12,16 +12,14 @@ from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models import block_costs
-from compiler_opt.cost_models.priced_inlining import ProfiledObject, priced
+from compiler_opt.cost_models.priced_inlining import ProfiledObject
 from compiler_opt.errors import CorpusError
-from compiler_opt.llvm.inliner_plugin import with_plugin_features
-from compiler_opt.llvm.plugin_features import CALLSITE_COUNT
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Site
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search.builds import Compiled, build_of, comdat_groups
 from compiler_opt.search.compiling import PoolCompiler
-from compiler_opt.search.profiled import ProfiledCompiler, ProfiledPrice, search_profiled
+from compiler_opt.search.profiled import ProfiledCompiler, ProfiledPrice, profiled_pool, search_profiled
 from compiler_opt.search.program import Program
 from compiler_opt.search.search import SearchSettings
 from tests.hot_calls import STEPS
@@ -78,8 +76,7 @@ def price(builds: ProgramBuilds, toolchain: Toolchain) -> ProfiledPrice:
 
 @pytest.fixture(scope="module")
 def pool(toolchain: Toolchain, price: ProfiledPrice) -> Iterator[WorkerPool[ProfiledObject]]:
-    toolchain = with_plugin_features(toolchain, (CALLSITE_COUNT,))
-    with WorkerPool(toolchain, priced(PROBLEM, price.costs, toolchain, price.profile, 5.0), 1) as pool:
+    with profiled_pool(toolchain, price, 1) as pool:
         yield pool
 
 
