@@ -7,7 +7,6 @@ FOLDER/run.profdata           of a run of the plain program
 
 import dataclasses
 import functools
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -99,23 +98,3 @@ class ProgramBuilds:
     def is_own(self, file: str) -> bool:
         """Whether an object file in a profile is the program, in any of its builds."""
         return file.startswith(f"{self.folder}/")
-
-
-class TrialRun:
-    """Links a build with other objects for some of its modules, and measures it; a `Run`.
-
-    The first call has all modules, and its objects are kept for the others.
-    """
-
-    def __init__(self, builds: ProgramBuilds, variant: str, scratch: Path, *, simulate: bool):
-        """`scratch` is a folder for objects; without `simulate`, only instructions are counted."""
-        self._builds, self._variant, self._scratch, self._simulate = builds, variant, scratch, simulate
-        self._base: dict[int, Path] = {}
-
-    def __call__(self, objects: Mapping[int, Path]) -> Profile:
-        if not self._base:
-            for module, path in objects.items():
-                self._base[module] = Path(shutil.copyfile(path, self._scratch / f"base-{module}.o"))
-        linked = {**self._base, **objects}
-        self._builds.link(self._variant, [linked[module] for module in sorted(linked)])
-        return self._builds.measure(self._variant, simulate=self._simulate)

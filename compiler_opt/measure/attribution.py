@@ -19,7 +19,7 @@ Code that was inlined is part of the function that it was inlined into.
 """
 
 import collections
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from compiler_opt.measure.callgrind import Counts, Function, Profile
 
 MAX_FUNCTIONS = 2000
 """Of one linear system; less costly functions count as if they belonged to a library."""
-
-_MAX_PASSES = 20
-"""Over chains of unchanged functions, each called by the next."""
 
 Metric = Callable[[Counts], int]
 """What counts: instructions, or estimated cycles."""
@@ -48,17 +45,11 @@ class Attribution:
         """
         self._metric, self._is_own = metric, is_own
         self._values = self._solved(base, {})
-        self._calls = self._by_symbol(base)[1]
 
-    def changes(self, profile: Profile, unchanged: Collection[str] = ()) -> dict[str, float]:
-        """What each of the program's functions costs more (or less) than in the base build, by symbol.
+    def changes(self, profile: Profile) -> dict[str, float]:
+        """What each of the program's functions costs more (or less) in another build, by symbol.
 
         What a function costs that the base build did not call is charged to its callers.
-
-        Args:
-          profile: of the other build.
-          unchanged: functions with the code of the base build. If a call of one of them costs more than before, its
-            cheaper calls have been inlined, so this is charged to the callers that call it more or less often now.
         """
         own, calls = self._by_symbol(profile)
         values = self._solved(profile, self._values)
@@ -67,28 +58,7 @@ class Attribution:
         for (caller, callee), times in calls.items():
             if caller in changes:
                 changes[caller] += times * values.get(callee, 0.0)
-        return self._recharged(changes, calls, frozenset(unchanged))
-
-    def _recharged(
-        self, changes: Mapping[str, float], calls: Mapping[tuple[str, str], int], unchanged: Collection[str]
-    ) -> dict[str, float]:
-        """The changes, where those of unchanged functions are charged to callers whose calls of them are others."""
-        differences: dict[str, dict[str, int]] = collections.defaultdict(dict)
-        for edge in self._calls.keys() | calls.keys():
-            difference = abs(calls.get(edge, 0) - self._calls.get(edge, 0))
-            if difference and edge[1] in unchanged and edge[0] != edge[1]:
-                differences[edge[1]][edge[0]] = difference
-        result = collections.defaultdict(float, changes)
-        for _ in range(_MAX_PASSES):
-            moved = {callee: result[callee] for callee in differences if result[callee]}
-            if not moved:
-                break
-            for callee, amount in moved.items():
-                total = sum(differences[callee].values())
-                result[callee] -= amount
-                for caller, difference in differences[callee].items():
-                    result[caller] += amount * difference / total
-        return dict(result)
+        return changes
 
     def _solved(self, profile: Profile, known: Mapping[str, float]) -> dict[str, float]:
         """The values of all functions that are called: the known ones, and what follows from them for the others."""

@@ -16,7 +16,7 @@ then tells them apart. All else is as the policy decides, also where a flip make
 """
 
 import collections
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -47,7 +47,6 @@ class ModuleFlips:
         copies: Mapping[str, float],
         *,
         groups: bool = False,
-        kept: Collection[str] | None = None,
     ):
         """Its state after a rollout.
 
@@ -56,12 +55,10 @@ class ModuleFlips:
           copies: by signature, how many modules emit a COMDAT group; 1 if it is missing. A linker keeps one of them.
           groups: flips calls of a callee together where that decides whether its body remains. The rollout must have
             recorded `GROUP_FEATURES`.
-          kept: signatures of the COMDAT groups that a linker takes from this module. With them, the decisions of these
-            are always drawn, and those of others never, so that what is drawn can be measured in the linked program.
         """
         compiled = compiled_of(rollout)
         assert not isinstance(compiled, str)
-        self._compiled, self._copies, self._kept = compiled, copies, kept
+        self._compiled, self._copies = compiled, copies
         self._moves = _moves(rollout, compiled) if groups else [(each,) for each in range(len(compiled.sites))]
         self._move_of = {compiled.sites[position]: move for move in self._moves for position in move}
         self._groups = comdat_groups([compiled])
@@ -122,8 +119,6 @@ class ModuleFlips:
     def _chance(self, move: _Move) -> float:
         """The probability that a move is tried in this module: 1/n in each of n that have the same callers."""
         callers = [self._build.unit(self._compiled.sites[position].caller) for position in move]
-        if self._kept is not None:
-            return float(all(kind != SHARED or signature in self._kept for kind, signature in callers))
         return sum(1 / self._num_copies(caller) for caller in callers) / len(callers)
 
     def _saved_bytes(self, unit: Unit, after: Build, move: _Move) -> float:

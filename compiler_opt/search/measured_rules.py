@@ -33,8 +33,10 @@ from compiler_opt.measure.attribution import Metric
 from compiler_opt.measure.callgrind import Counts, Profile
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.rule import Rule, RulesByFunction
-from compiler_opt.search.measured import Run
 from compiler_opt.search.saved_state import read_state
+
+Run = Callable[[Mapping[int, Path]], Profile]
+"""Links a program with other objects for some of its modules, and measures it; raises BenchmarkError if it is wrong."""
 
 STATE_FILE = "measurements.json"
 MIN_MEASUREMENTS = 7

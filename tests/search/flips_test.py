@@ -113,20 +113,6 @@ def test_copies_of_a_caller_count_once(toolchain: Toolchain, tmp_path: Path) -> 
     assert shared_gain == full != 0
 
 
-def test_with_kept_copies_only_flips_in_these_are_drawn(toolchain: Toolchain, tmp_path: Path) -> None:
-    (tmp_path / "corpus").mkdir()
-    text = "int far(int); static int near(int x) { return far(x) * far(x + 1) + far(x - 2); }\n"
-    text += "__attribute__((noinline)) inline int many(int x) { return near(x) + near(x + 3); }\n"
-    text += "int one() { return many(1) + near(2); }"
-    [module] = make_corpus(tmp_path / "corpus", str(toolchain.clang), {"p/one.cpp": text}).modules
-    base = _compile(module, toolchain, Decisions())
-    callers = []
-    for kept in (["_Z4manyi"], []):
-        drawn = ModuleFlips(base, {"_Z4manyi": 9.0}, kept=kept).draw(8, 200, np.random.default_rng(0))
-        callers.append({site.caller for decisions in drawn for site in decisions})
-    assert callers == [{"_Z4manyi", "_Z3onev"}, {"_Z3onev"}]
-
-
 _BODY = "inline int body(int x) { int s = 0; for (int i = 0; i < x; ++i) s += far(i) * far(s ^ x); return s; }\n"
 _TWO_CALLS = (
     "int far(int);\nSTATIC "
