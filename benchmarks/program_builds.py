@@ -7,9 +7,9 @@ FOLDER/run.profdata           of a run of the plain program
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from benchmarks.corpus_programs import ProgramSource, compile_objects
 from compiler_opt.corpus.module import Module
@@ -19,17 +19,16 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.callgrind import Profile
 
-THRESHOLDS: Mapping[str, int] = MappingProxyType({f"inline-{each}": each for each in (50, 500, 1000, 3000)})
-"""Of the inliner, by variant."""
-
 PLAIN, PGO = "plain", "pgo"
 
 _PROGRAM_FILE, _PLACE = "program", "place"
 _COMMAND = f"./{_PROGRAM_FILE} {_PLACE}"
 
 
-def _threshold(variant: str) -> tuple[str, ...]:
-    return "-mllvm", f"-inline-threshold={THRESHOLDS[variant]}"
+def threshold_options(variant: str) -> tuple[str, ...] | None:
+    """Options of cc1 for another threshold of the inliner, e.g. of `inline-500`; None for another kind of variant."""
+    match = re.fullmatch(r"inline-(\d{1,6})", variant)
+    return None if match is None else ("-mllvm", f"-inline-threshold={match[1]}")
 
 
 class ProgramBuilds:
@@ -65,7 +64,9 @@ class ProgramBuilds:
 
     def build(self, variant: str) -> None:
         """Builds the program with another threshold, or with the profile."""
-        modules, added = (self.profiled, ()) if variant == PGO else (self.modules, _threshold(variant))
+        modules, added = (self.profiled, ()) if variant == PGO else (self.modules, threshold_options(variant))
+        if added is None:
+            raise ValueError(f"unknown variant: {variant}")
         self.link(variant, compile_objects(modules, self._toolchain, self.folder / "objects", added))
 
     @functools.cached_property

@@ -1,11 +1,12 @@
-"""Makes programs faster by heart, beside what thresholds of the inliner and clang's own PGO do, and prints a table.
+"""Makes programs faster by heart, beside what thresholds of the inliner and clang's own PGO do, and prints tables.
 
     python -m benchmarks.speed_by_heart --data_path=$CORPUS_O2/held_out --output_dir=$OUT --minutes=60
 
 For each program of `benchmarks/programs/` whose project the corpus has, the project's modules are built plainly, with
-other thresholds (`inline-500`), with the profile of the same run (`pgo`), and with decisions that a search has found on
-top of the profile (`pgo+search`); with --policy_path also under a policy (`policy`, `pgo+policy`). The program's own
-file and the libraries are the same in all builds. Each build must print what the plain one prints.
+other thresholds of the inliner (`inline-500`, or any other number), with the profile of the same run (`pgo`), and with
+decisions that a search has found on top of the profile (`pgo+search`); with --policy_path also under a policy
+(`policy`, `pgo+policy`). The program's own file and the libraries are the same in all builds. Each build must print
+what the plain one prints.
 
 Counts are callgrind's; *own* are those of the program's functions, without libraries. Text is the program's. Wall
 time is the median ratio to the plain build in the same round, with its 95% interval. Make the corpus with
@@ -18,8 +19,8 @@ from pathlib import Path
 from absl import flags
 
 from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
-from benchmarks.program_builds import PGO, THRESHOLDS, ProgramBuilds
-from benchmarks.speed_run import PGO_POLICY, PGO_SEARCH, POLICY, Results, SpeedRun, print_table
+from benchmarks.program_builds import PGO, ProgramBuilds, threshold_options
+from benchmarks.speed_run import PGO_POLICY, PGO_SEARCH, POLICY, Results, SpeedRun, print_means, print_table
 from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
 from compiler_opt.corpus.description import Corpus
@@ -43,14 +44,16 @@ _SEED = shared_flags.seed("the searches' random moves")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 
+_THRESHOLDS = ("inline-50", "inline-500", "inline-1000", "inline-3000")
+
 
 @entry_point.command
 def entry() -> None:
-    known = [*THRESHOLDS, *([POLICY, PGO_POLICY] if _POLICY_PATH.value else []), PGO, PGO_SEARCH]
-    variants = _VARIANT.value or known
+    known = [*([POLICY, PGO_POLICY] if _POLICY_PATH.value else []), PGO, PGO_SEARCH]
+    variants = _VARIANT.value or [*_THRESHOLDS, *known]
     for variant in variants:
-        if variant not in known:
-            raise ConfigError(f"--variant={variant}: expected one of {', '.join(known)}")
+        if (variant not in known and threshold_options(variant) is None) or variants.count(variant) > 1:
+            raise ConfigError(f"--variant={variant}: expected different ones of inline-N, {', '.join(known)}")
     toolchain = probe(_CLANG_PATH.value)
     corpus = Corpus.load(str(_DATA_PATH.value))
     corpus.check_compiler(toolchain.version, toolchain.clang)
@@ -67,6 +70,7 @@ def entry() -> None:
         _NUM_WORKERS.value,
         pretrained.folder(_POLICY_PATH.value) if _POLICY_PATH.value else None,
     )
+    found = []
     with exclusive_directory(output, "--output_dir"):
         for program in programs:
             path = output / program.name / "results.json"
@@ -76,6 +80,9 @@ def entry() -> None:
                 results = run.measure(ProgramBuilds(program, modules, toolchain, path.parent), variants)
                 write_checked_json(path, dataclasses.asdict(results))
             print_table(program.name, results)
+            found.append(results)
+    if len(found) > 1:
+        print_means(found)
 
 
 def _kept(path: Path) -> Results | None:

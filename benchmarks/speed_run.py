@@ -1,6 +1,7 @@
 """Builds of a benchmark program that are to be faster than the plain one, measured beside it; see `speed_by_heart`."""
 
 import dataclasses
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,24 @@ class SpeedRun:
                 identity={"program": builds.folder.name, "profile": profile.identity},
                 on_progress=show,
             ).decisions
+
+
+def print_means(results: Sequence[Results]) -> None:
+    """Prints the means over the programs, in which programs count alike, and the worst program by its own functions."""
+    lines: list[tuple[str, ...]] = [("build", "instructions", "own", "worst own", "cycles", "text")]
+    for variant in results[0].rows:
+        rows = [each.rows[variant] for each in results]
+        changes = (
+            statistics.mean(row.instructions for row in rows),
+            statistics.mean(row.own_instructions for row in rows),
+            max(row.own_instructions for row in rows),
+            statistics.mean(row.cycles for row in rows),
+            statistics.mean(row.text for row in rows),
+        )
+        lines.append((variant, *map(change_text, changes)))
+    entry_point.echo(f"mean of {len(results)} programs")
+    for line in aligned(lines, 1, (1,)):
+        entry_point.echo(line)
 
 
 def print_table(name: str, results: Results) -> None:

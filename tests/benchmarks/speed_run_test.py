@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.corpus_programs import ProgramSource
 from benchmarks.program_builds import ProgramBuilds
-from benchmarks.speed_run import SpeedRun, print_table
+from benchmarks.speed_run import Results, Row, SpeedRun, print_means, print_table
 from compiler_opt import pretrained
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import probe
@@ -60,3 +60,14 @@ def test_builds_are_compared(
     table = printed[-len(rows) :]
     assert [line.split()[0] for line in table] == list(rows)
     assert re.match(r"mine_bench: [0-9,]+ instructions, [0-9]+% of them the program's own", printed[-len(rows) - 3])
+
+
+def test_programs_count_alike_in_the_means(capsys: pytest.CaptureFixture[str]) -> None:
+    def results(instructions: int, change: float) -> Results:
+        return Results({}, instructions, instructions, 1000, {"inline-7": Row(change, change / 2, 0.0, 0.0, 0.1)})
+
+    print_means([results(1_000_000, -0.03), results(10, 0.01)])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[-1:]] == [
+        # (-3 + 1) / 2, half of that, and the worse one of -1.5 and 0.5
+        ["inline-7", "\N{MINUS SIGN}1.00%", "\N{MINUS SIGN}0.50%", "+0.50%", "0.00%", "+10.00%"]
+    ]
