@@ -4,9 +4,9 @@
 #
 #   docs/ablation/run.sh CORPORA RUNS [--clang_path=PATH]
 #
-# CORPORA is the output of `fetch_corpus --set=standard`. RUNS receives the trainings, and `RUNS/*/comparison.md` the
-# results. COMPILES are those of reinforcement learning; the flips that teach take as many, once for all runs. PYTHON
-# is the Python of .venv, SEEDS lists the seeds.
+# CORPORA is the output of `fetch_corpus --set=standard`. RUNS receives the trainings, `RUNS/*/comparison.md` the
+# results, and `RUNS/margins-SEED.txt` what margins do. COMPILES are those of reinforcement learning; the flips that
+# teach take as many, once for all runs. PYTHON is the Python of .venv, SEEDS lists the seeds.
 set -euo pipefail
 if [ $# -lt 2 ]; then
   sed -n '5s/^# *//p' "$0" >&2
@@ -70,3 +70,12 @@ compare() {
 }
 compare parts "$compiles" everything no_inputs no_signal no_balance
 compare without_teacher $((2 * compiles)) no_teacher
+
+# 4. The policy with all parts, with margins and without.
+for seed in $(tr , ' ' <<<"${SEEDS:-1,2,3}"); do
+  [ -s "$runs/margins-$seed.txt" ] || {
+    $python -m compiler_opt.tools.choose_margin --policy_path="$runs/parts/everything/seed-$seed/policy" --dry_run \
+      --data_path="$corpora/validation" "${compiler[@]}" >"$runs/margins-$seed.unfinished"
+    mv "$runs/margins-$seed.unfinished" "$runs/margins-$seed.txt"
+  }
+done
