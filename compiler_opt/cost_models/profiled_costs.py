@@ -3,7 +3,7 @@
 A function's cost is that of one call, without the functions that it calls, times its calls. The compiler keeps the
 counts of a profile while it inlines, so an object says both. But a profile counts the calls of a function in the whole
 program. Of a function that several modules emit, the linker keeps one copy, which also gets the calls of the other
-modules. So a call of it that is inlined somewhere saves what one call costs, and this is said of the caller:
+modules. So a call of it that is inlined somewhere saves what one call costs, and the caller is credited with it:
 
     a function of one module                  calls * cost of a call
     a shared function, in the copy kept       calls * (cost of a call - its price)

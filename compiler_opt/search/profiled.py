@@ -1,8 +1,8 @@
 """Searches for the inlining decisions that make a program fast, by LLVM's profile of a run of it.
 
-The search is the one for size. Only the sizes that it sees are others: to the bytes of each function, those are added
+The search is the one for size. Only the sizes that it sees differ: to the bytes of each function, those are added
 that its cost is worth. All modules are compiled with the profile, so that each object says how often its blocks run:
-nothing is linked or run, and one compile tells for dozens of moves which of them pay.
+nothing is linked or run, and one compile tells which of dozens of moves pay.
 """
 
 import collections
