@@ -1,4 +1,4 @@
-"""The builds of a benchmark program, each in a folder of its own: plain, with another threshold, with a profile.
+"""The builds of a benchmark program, each in a folder of its own: plain, with options of LLVM's, with a profile.
 
 FOLDER/VARIANT/program        and a folder `place`, in which it may write
 FOLDER/objects/               of all variants, by content
@@ -25,10 +25,16 @@ _PROGRAM_FILE, _PLACE = "program", "place"
 _COMMAND = f"./{_PROGRAM_FILE} {_PLACE}"
 
 
-def threshold_options(variant: str) -> tuple[str, ...] | None:
-    """Options of cc1 for another threshold of the inliner, e.g. of `inline-500`; None for another kind of variant."""
+def llvm_options(variant: str) -> tuple[str, ...] | None:
+    """Options of cc1 for a variant that is a threshold of the inliner, e.g. `inline-500`, or a list of LLVM's options.
+
+    Such a list is `-NAME=VALUE`, several of them with spaces between them. None for another kind of variant.
+    """
     match = re.fullmatch(r"inline-(\d{1,6})", variant)
-    return None if match is None else ("-mllvm", f"-inline-threshold={match[1]}")
+    options = variant.split(" ") if match is None else [f"-inline-threshold={match[1]}"]
+    if not all(re.fullmatch(r"-[a-z-]+=[\w.]+", option) for option in options):
+        return None
+    return tuple(word for option in options for word in ("-mllvm", option))
 
 
 class ProgramBuilds:
@@ -63,8 +69,8 @@ class ProgramBuilds:
         return self.benchmark.measure(self.folder / variant, self.reference, simulate=simulate)
 
     def build(self, variant: str) -> None:
-        """Builds the program with another threshold, or with the profile."""
-        modules, added = (self.profiled, ()) if variant == PGO else (self.modules, threshold_options(variant))
+        """Builds the program with LLVM's options, or with the profile."""
+        modules, added = (self.profiled, ()) if variant == PGO else (self.modules, llvm_options(variant))
         if added is None:
             raise ValueError(f"unknown variant: {variant}")
         self.link(variant, compile_objects(modules, self._toolchain, self.folder / "objects", added))

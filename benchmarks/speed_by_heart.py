@@ -3,10 +3,10 @@
     python -m benchmarks.speed_by_heart --data_path=$CORPUS_O2/held_out --output_dir=$OUT --minutes=60
 
 For each program of `benchmarks/programs/` whose project the corpus has, the project's modules are built plainly, with
-other thresholds of the inliner (`inline-500`, or any other number), with the profile of the same run (`pgo`), and with
-decisions that a search has found on top of the profile (`pgo+search`); with --policy_path also under a policy
-(`policy`, `pgo+policy`). The program's own file and the libraries are the same in all builds. Each build must print
-what the plain one prints.
+other thresholds of the inliner (`inline-500`, or any other number) or other options of LLVM's
+(`-inline-threshold=300 -hot-callsite-rel-freq=12`), with the profile of the same run (`pgo`), and with decisions that a
+search has found on top of the profile (`pgo+search`); with --policy_path also under a policy (`policy`, `pgo+policy`).
+The program's own file and the libraries are the same in all builds. Each build must print what the plain one prints.
 
 Counts are callgrind's; *own* are those of the program's functions, without libraries. Text is the program's. Wall
 time is the median ratio to the plain build in the same round, with its 95% interval. Make the corpus with
@@ -19,7 +19,7 @@ from pathlib import Path
 from absl import flags
 
 from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
-from benchmarks.program_builds import PGO, ProgramBuilds, threshold_options
+from benchmarks.program_builds import PGO, ProgramBuilds, llvm_options
 from benchmarks.speed_run import PGO_POLICY, PGO_SEARCH, POLICY, Results, SpeedRun, print_means, print_table
 from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
@@ -52,8 +52,9 @@ def entry() -> None:
     known = [*([POLICY, PGO_POLICY] if _POLICY_PATH.value else []), PGO, PGO_SEARCH]
     variants = _VARIANT.value or [*_THRESHOLDS, *known]
     for variant in variants:
-        if (variant not in known and threshold_options(variant) is None) or variants.count(variant) > 1:
-            raise ConfigError(f"--variant={variant}: expected different ones of inline-N, {', '.join(known)}")
+        if (variant not in known and llvm_options(variant) is None) or variants.count(variant) > 1:
+            choices = ", ".join(["inline-N", "LLVM's options -NAME=VALUE", *known])
+            raise ConfigError(f"--variant={variant}: expected different ones of {choices}")
     toolchain = probe(_CLANG_PATH.value)
     corpus = Corpus.load(str(_DATA_PATH.value))
     corpus.check_compiler(toolchain.version, toolchain.clang)
