@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly OLDEST_CLANG=17 NEWEST_CLANG=40 # 17 was the first with the interactive channel; above 40 is not looked for
-readonly PREFERRED_CLANGS=(19 22)        # the two that the tests cover
+readonly PREFERRED_CLANGS=(22 19)        # the two that the tests cover; one is enough without --both-clangs
 # The Pythons with a lock in requirements/, first the one of every published figure, then what most have.
 readonly PYTHONS=(python3.11 python3 python3.13 python3.12 python3.10)
 
@@ -192,26 +192,23 @@ see_to_clang() {
     return
   fi
   if ! $both_clangs && newest_llvm; then return; fi
-  local version missing=() packages=()
+  local version packages=()
   for version in "${PREFERRED_CLANGS[@]}"; do
-    has_llvm "$version" || missing+=("$version")
+    if has_llvm "$version"; then continue; fi
+    # Without apt at hand the names are only for the message.
+    if ! can_apt || apt_has "clang-$version"; then
+      mapfile -t -O ${#packages[@]} packages < <(llvm_packages "$version")
+      $both_clangs || break
+    elif $both_clangs; then
+      say "apt knows no clang-$version; the tests that need it will fail"
+    fi
   done
-  if [ ${#missing[@]} -gt 0 ]; then
-    for version in "${missing[@]}"; do
-      # Without apt at hand the names are only for the message.
-      if ! can_apt || apt_has "clang-$version"; then
-        mapfile -t -O ${#packages[@]} packages < <(llvm_packages "$version")
-      elif $both_clangs; then
-        say "apt knows no clang-$version; the tests that need it will fail"
-      fi
-    done
-    # A distribution with neither, and nothing that will do: its newest.
-    for ((version = NEWEST_CLANG; version >= OLDEST_CLANG; version--)); do
-      if [ ${#packages[@]} -gt 0 ] || newest_llvm; then break; fi
-      if apt_has "clang-$version"; then mapfile -t packages < <(llvm_packages "$version"); fi
-    done
-    if [ ${#packages[@]} -gt 0 ]; then install "${packages[@]}"; fi
-  fi
+  # A distribution with neither, and nothing that will do: its newest.
+  for ((version = NEWEST_CLANG; version >= OLDEST_CLANG; version--)); do
+    if [ ${#packages[@]} -gt 0 ] || newest_llvm; then break; fi
+    if apt_has "clang-$version"; then mapfile -t packages < <(llvm_packages "$version"); fi
+  done
+  if [ ${#packages[@]} -gt 0 ]; then install "${packages[@]}"; fi
   newest_llvm ||
     die "no clang >= $OLDEST_CLANG with its llvm tools and lld, and apt knows none; add LLVM's repository, https://apt.llvm.org, to apt's and run this again, or install one and give --clang PATH"
 }
@@ -256,7 +253,7 @@ see_to_test_tools() {
     if ! can_apt || apt_has "clang-tools-$version"; then packages+=("clang-tools-$version"); fi
   done
   if ! command -v perf >/dev/null && { ! can_apt || apt_has linux-perf; }; then packages+=(linux-perf); fi
-  version=${PREFERRED_CLANGS[-1]}
+  version=${PREFERRED_CLANGS[0]}
   if ! compgen -G "$("clang-$version" -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a" >/dev/null; then
     if ! can_apt || apt_has "libclang-rt-$version-dev"; then packages+=("libclang-rt-$version-dev"); fi
   fi
