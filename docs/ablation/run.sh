@@ -59,6 +59,7 @@ settings everything ppo_from_flips.gin taught
 settings no_inputs ppo_from_flips.gin taught-portable
 settings no_signal ppo_from_flips.gin taught "advantages.credit = 'module'" 'train_eval.counts_copies = False'
 settings no_balance ppo_from_flips.gin taught-unbalanced "train_eval.sampling = 'uniform'" 'ppo.project_balance = 0.0'
+settings no_ppo_balance ppo_from_flips.gin taught "train_eval.sampling = 'uniform'" 'ppo.project_balance = 0.0'
 settings no_teacher ppo_nn_agent.gin cloned
 compare() {
   local files=() name
@@ -68,7 +69,7 @@ compare() {
   $python -m compiler_opt.tools.compare_trainers --data_path="$corpora/train" --validation_path="$corpora/validation" \
     --compiles="$2" --validate_every="$2" --seeds="${SEEDS:-1,2,3}" --output_dir="$runs/$1" "${compiler[@]}" "${files[@]}"
 }
-compare parts "$compiles" everything no_inputs no_signal no_balance
+compare parts "$compiles" everything no_inputs no_signal no_balance no_ppo_balance
 compare without_teacher $((2 * compiles)) no_teacher
 
 # 4. The policy with all parts, with margins and without.

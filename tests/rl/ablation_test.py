@@ -26,7 +26,7 @@ def test_every_part_is_left_out_once(tmp_path: Path) -> None:
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     found = {path.parent.name: json.loads(path.read_text()) for path in runs.glob("*/*/seed-1.json")}
-    assert found.keys() == {"everything", "no_inputs", "no_signal", "no_balance", "no_teacher"}
+    assert found.keys() == {"everything", "no_inputs", "no_signal", "no_balance", "no_ppo_balance", "no_teacher"}
     assert "margin" in (runs / "margins-1.txt").read_text()
     again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
