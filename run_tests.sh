@@ -14,8 +14,8 @@ export PATH="$PWD/.venv/bin:$PATH"
 ruff check .
 ruff format --check .
 mypy
-# One worker more than there are CPUs, as tests wait for compilers, but up to four: TensorFlow takes a gigabyte for each.
-# Each takes neighbours, which share what a module of tests has made, until it has to steal.
+# One worker per CPU, up to four: the tests start compilers, and TensorFlow takes a gigabyte for each worker. Each takes
+# neighbours, which share what a module of tests has made, until it has to steal.
 cpus=$(nproc)
-options=(-q -n "$((cpus > 3 ? 4 : cpus + 1))" --dist worksteal --durations=20 --durations-min=5)
+options=(-q -n "$((cpus < 2 ? 2 : cpus > 4 ? 4 : cpus))" --dist worksteal --durations=20 --durations-min=5)
 python -m pytest "${options[@]}" "${selection[@]}" "$@"
