@@ -13,7 +13,9 @@ the next one:
     fn=SYMBOL                  the function of the following counts
     POSITION COUNT...          its own counts at one position; those that are missing at the end are 0
     cob=FILE, cfn=SYMBOL       a function that it calls; without `cob`, in the same object file
-    calls=NUMBER POSITION      how often; the next line has what these calls cost, inclusive
+    calls=NUMBER POSITION      how often, and where to; the next line has what these calls cost, inclusive
+    jump=NUMBER POSITION       how often, and where to, a jump went; the next line has its own position
+    jcnd=NUMBER/ALL POSITION   the same of a conditional branch, which was executed ALL times
     totals: COUNT...           the sums of all own counts, at the end
 
 Callgrind simulates the caches and the branch predictor of one fixed machine, so the same run gives the same counts on
@@ -48,7 +50,7 @@ _OPTIONS = (
     "--compress-strings=no",
     "--compress-pos=no",
 )
-_BY_INSTRUCTION = ("--dump-instr=yes", "--skip-plt=no")
+_BY_INSTRUCTION = ("--dump-instr=yes", "--collect-jumps=yes", "--skip-plt=no")
 _SIMULATION = ("--cache-sim=yes", "--branch-sim=yes", *CACHES)
 _HEADER = re.compile(r"(?:version|creator|pid|thread|cmd|part|desc|positions|events|summary): ?(.*)")
 _EVENT = re.compile(r"[A-Za-z][A-Za-z0-9]{0,31}")
@@ -82,6 +84,7 @@ class Counts:
       ll_misses: of the last-level cache; each is also one of the first level.
       mispredicts: of conditional and indirect branches.
       instruction_misses: of the first-level cache for instructions; each is also one of the first level.
+      indirect_mispredicts: of indirect jumps and calls; each is also one of `mispredicts`.
     """
 
     instructions: int = 0
@@ -91,6 +94,7 @@ class Counts:
     ll_misses: int = 0
     mispredicts: int = 0
     instruction_misses: int = 0
+    indirect_mispredicts: int = 0
 
     @property
     def cycles(self) -> int:
@@ -132,12 +136,22 @@ class Profile:
       calls: by caller and callee.
       instructions: own counts by object file and address of the instruction there, as the file was linked; empty
         unless the run was profiled by instruction.
+      jumps: how often each jump, branch and call was taken, by object file and the addresses there of the instruction
+        and of its target; without those into other object files. Empty unless the run was profiled by instruction.
     """
 
     total: Counts
     functions: Mapping[Function, Counts]
     calls: Mapping[tuple[Function, Function], Calls]
     instructions: Mapping[tuple[str, int], Counts] = dataclasses.field(default_factory=dict)
+    jumps: Mapping[tuple[str, int, int], int] = dataclasses.field(default_factory=dict)
+
+    def of_object(self, path: str) -> tuple[dict[int, Counts], dict[tuple[int, int], int]]:
+        """The instructions and jumps of an object file, by address."""
+        instructions = {address: counts for (file, address), counts in self.instructions.items() if file == path}
+        return instructions, {
+            (source, target): number for (file, source, target), number in self.jumps.items() if file == path
+        }
 
     def __add__(self, other: "Profile") -> "Profile":
         calls = dict(self.calls)
@@ -145,7 +159,10 @@ class Profile:
             known = calls.get(edge, Calls(0, Counts()))
             calls[edge] = Calls(known.number + each.number, known.inclusive + each.inclusive)
         functions = _added(self.functions, other.functions)
-        return Profile(self.total + other.total, functions, calls, _added(self.instructions, other.instructions))
+        instructions = _added(self.instructions, other.instructions)
+        jumps = collections.Counter(self.jumps)
+        jumps.update(other.jumps)
+        return Profile(self.total + other.total, functions, calls, instructions, dict(jumps))
 
 
 def _added(one: Mapping[_Key, Counts], other: Mapping[_Key, Counts]) -> dict[_Key, Counts]:
@@ -250,6 +267,7 @@ class _Parser:
         self._own: dict[Function, list[int]] = {}
         self._instructions: dict[tuple[str, int], list[int]] = {}
         self._calls: dict[tuple[Function, Function], list[int]] = {}
+        self._jumps: collections.Counter[tuple[str, int, int]] = collections.Counter()
 
     def profile(self) -> Profile:
         totals = self._body(enumerate(self._lines, 1))
@@ -259,7 +277,7 @@ class _Parser:
         functions = {function: self._counts(counts) for function, counts in self._own.items()}
         calls = {edge: Calls(number, self._counts(counts)) for edge, (number, *counts) in self._calls.items()}
         instructions = {place: self._counts(counts) for place, counts in self._instructions.items()}
-        return Profile(self._counts(totals), functions, calls, instructions)
+        return Profile(self._counts(totals), functions, calls, instructions, dict(self._jumps))
 
     def _body(self, lines: Iterator[tuple[int, str]]) -> list[int]:
         """Reads all lines up to the totals, which it returns."""
@@ -301,9 +319,15 @@ class _Parser:
                 times = self._numbers(number, words[:1])[0]
                 costs = self._numbers(cost_number, cost.split()[self._num_positions :])
                 self._add(self._calls, (caller, Function(callee_object, callee)), [times, *costs])
+                if callee_object == place:
+                    self._jump(place, times, (cost_number, cost), (number, " ".join(words[1:])))
                 callee, callee_object = "", place
-            elif sign and key in ("fl", "fi", "fe", "cfi", "cfl"):
-                continue  # Source files.
+            elif sign and key in ("jump", "jcnd"):
+                times_taken, _, target = value.partition(" ")
+                times = self._numbers(number, [times_taken.partition("/")[0]])[0]
+                self._jump(place, times, next(lines, (number, "")), (number, target))
+            elif sign and key in ("fl", "fi", "fe", "cfi", "cfl", "jfi", "jfn"):
+                continue  # Source files, and the functions that jumps go to.
             elif line and not self._header(number, line):
                 raise _FormatError(f"line {number}: found {shown(line)}")
         raise _FormatError("expected `totals:` at the end, found none; it is truncated")
@@ -324,6 +348,12 @@ class _Parser:
                 )
             self._num_positions = len(match[1].split())
         return match is not None
+
+    def _jump(self, place: str, times: int, source: tuple[int, str], target: tuple[int, str]) -> None:
+        """Adds a jump; of its ends, the numbers and texts of lines whose first word is the position."""
+        if self._num_positions > 1:
+            start, end = (self._address(number, text.partition(" ")[0]) for number, text in (source, target))
+            self._jumps[place, start, end] += times
 
     @staticmethod
     def _address(number: int, word: str) -> int:
@@ -359,4 +389,5 @@ class _Parser:
             ll_misses=by_event["ILmr"] + by_event["DLmr"] + by_event["DLmw"],
             mispredicts=by_event["Bcm"] + by_event["Bim"],
             instruction_misses=by_event["I1mr"],
+            indirect_mispredicts=by_event["Bim"],
         )

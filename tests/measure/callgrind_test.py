@@ -53,7 +53,14 @@ def test_reads_own_counts_and_calls() -> None:
     profile = parse(SMALL.encode())
     main, walk, puts = Function("/bench", "main"), Function("/bench", "walk"), Function("/libc.so", "puts")
     own = Counts(
-        100 + 50, reads=10, writes=5, l1_misses=1 + 2 + 3, ll_misses=0 + 1 + 1, mispredicts=4 + 1, instruction_misses=1
+        100 + 50,
+        reads=10,
+        writes=5,
+        l1_misses=1 + 2 + 3,
+        ll_misses=0 + 1 + 1,
+        mispredicts=4 + 1,
+        instruction_misses=1,
+        indirect_mispredicts=1,
     )
     assert profile.functions == {main: own, walk: Counts(20 + 40), puts: Counts(70, reads=7)}
     assert profile.calls == {
@@ -190,7 +197,7 @@ def test_valgrind_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_empty_profile_is_its_own_sum() -> None:
-    assert dataclasses.astuple(Profile(Counts(), {}, {}).total) == (0,) * 7
+    assert dataclasses.astuple(Profile(Counts(), {}, {}).total) == (0,) * 8
 
 
 def test_reads_counts_by_address() -> None:
@@ -225,3 +232,46 @@ totals: 23 1
         with pytest.raises(ProtocolError, match=r"line \d+: expected"):
             parse(wrong.encode())
     assert parse(SMALL.encode()).instructions == {}
+
+
+def test_reads_jumps_by_address() -> None:
+    text = """# callgrind format
+positions: instr line
+events: Ir
+
+ob=/bench
+fn=main
+0x10 3 9
+jcnd=4/9 0x30 5
+0x10 3
+0x14 3 5
+jfi=/other.h
+jfn=walk
+jump=5 0x40 7
+0x14 3
+cfn=walk
+calls=2 0x40 7
+0x18 3 14
+cob=/libc.so
+cfn=puts
+calls=2 0x40 0
+0x18 3 14
+fn=walk
+jump=1 0x30 5
+0x10 3
+
+totals: 14
+"""
+    profile = parse(text.encode())
+    # Two functions may have the same code; calls into other object files are left out.
+    expected = {("/bench", 0x10, 0x30): 4 + 1, ("/bench", 0x14, 0x40): 5, ("/bench", 0x18, 0x40): 2}
+    assert profile.jumps == expected
+    assert profile.of_object("/bench") == (
+        {0x10: Counts(9), 0x14: Counts(5)},
+        {key[1:]: n for key, n in expected.items()},
+    )
+    assert profile.of_object("/libc.so") == ({}, {})
+    assert (profile + profile).jumps == {key: 2 * number for key, number in expected.items()}
+    for wrong in ("jcnd=4/9\n", "jcnd=x/9 0x30 5\n", "jcnd=4/9 30 5\n", "jcnd=4/9 0x30 5\n\n"):
+        with pytest.raises(ProtocolError, match=r"line \d+: expected"):
+            parse(text.replace("jcnd=4/9 0x30 5\n", wrong).encode())

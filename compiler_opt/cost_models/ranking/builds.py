@@ -26,7 +26,7 @@ from compiler_opt.measure.callgrind import CACHES, Counts
 from compiler_opt.measure.sampling import NO_SAMPLES
 
 _PARTS = "parts"
-_VERSION = "1"
+_VERSION = "2"
 """Renew when what is kept has other contents."""
 
 FunctionName = tuple[str, int]
@@ -117,10 +117,10 @@ class BuildProfiler:
         if file_digest(path) != digest:
             raise ProtocolError(f"{path}: changed while it was profiled; profile it again")
         place = os.path.realpath(path)
-        instructions = {address: counts for (file, address), counts in profile.instructions.items() if file == place}
+        instructions, jumps = profile.of_object(place)
         if not instructions:
             raise ProtocolError(f"{path}: expected a run of this program, found none in the commands' profile")
-        build = _build(placed, runtime_blocks(placed, instructions, NO_SAMPLES, 1), profile.total, self._decoder)
+        build = _build(placed, runtime_blocks(placed, instructions, jumps, NO_SAMPLES, 1), profile.total, self._decoder)
         _save(kept_at, build)
         return build
 

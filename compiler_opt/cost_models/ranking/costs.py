@@ -37,7 +37,7 @@ CYCLE_ESTIMATE = "cycle estimate"
 MCA_PENALTIES = "llvm-mca + penalties"
 LEARNED, LEARNED_RUNTIME = "learned", "learned + runtime"
 
-PENALTIES = {"instruction_misses": 10.0, "data_misses": 10.0, "last_level_misses": 100.0, "branch_mispredicts": 10.0}
+PENALTIES = {"instruction_misses": 10.0, "data_misses": 10.0, "last_level_misses": 100.0, "mispredicted_entries": 10.0}
 """Cycles of each of `ANNOTATIONS`, as in `measure.callgrind.Counts.cycles`."""
 
 Predict = Callable[[Sequence[Block]], np.ndarray]

@@ -2,7 +2,7 @@
 
 A file of blocks (`.npz`, see `array_files`) has, for `N` blocks in their order:
 
-    format          [1]     1
+    format          [1]     2
     code            [C]     uint8: the bytes of all blocks, one after the other
     code_ends       [N]     where each block ends in `code`
     texts           [T]     uint8: UTF-8 names of modules, functions and label sources, one after the other
@@ -28,14 +28,17 @@ import numpy as np
 from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.errors import CorpusError
 
-ANNOTATIONS = ("instruction_misses", "data_misses", "last_level_misses", "branch_mispredicts")
-"""What may be measured about a block when it runs, each per execution of the block."""
+ANNOTATIONS = ("instruction_misses", "data_misses", "last_level_misses", "mispredicted_entries")
+"""What may be measured about a block when it runs, each per execution of the block.
+
+Mispredicted entries are mispredicted branches that led to the block, see `measure/mispredictions.py`.
+"""
 
 UNKNOWN = (math.nan,) * len(ANNOTATIONS)
 """The annotations of a block that nobody has run."""
 
 MAX_FILE_BYTES = 1 << 32
-_FORMAT = 1
+_FORMAT = 2
 _REMEDY = "collect the blocks again (compiler_opt/tools/collect_blocks.py)"
 
 

@@ -33,7 +33,7 @@ NETWORKS = {
 
 PREDICTION_BLOCKS = 256
 _DESCRIPTION, WEIGHTS_FILE = "model.json", "weights.npz"
-_FORMAT = 2
+_FORMAT = 3
 _MAX_WEIGHT_BYTES = 1 << 30
 _MAX_UNITS, _MAX_ROUNDS = 4096, 64
 _REMEDY = "train it again (compiler_opt/tools/train_throughput.py)"

@@ -5,16 +5,16 @@ A block's count is that of its first instruction. Its time per execution is
 
     samples in the block x period / (count x runs that were sampled)
 
-A sample falls on the instruction that was about to complete, so a block also has some of what the ones before it cost,
-such as its own mispredicted entry. With `n` samples the time's standard error is about one part in `sqrt(n)` from
-chance alone; blocks with less than `MIN_SAMPLES` have no measured time.
+A sample falls on the instruction that was about to complete. After a mispredicted branch, that is the first one of the
+block where the branch went, so mispredictions are counted there. With `n` samples the time's standard error is about
+one part in `sqrt(n)` from chance alone; blocks with less than `MIN_SAMPLES` have no measured time.
 """
 
 import dataclasses
 import hashlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure import sampling
 from compiler_opt.measure.benchmark import Benchmark
 from compiler_opt.measure.callgrind import Counts
+from compiler_opt.measure.mispredictions import mispredicted_entries
 from compiler_opt.measure.sampling import Samples
 
 MEASURED = "measured ns"
@@ -41,7 +42,7 @@ MIN_SAMPLES = 20
 MAX_SAMPLED_RUNS = 1000
 
 _PARTS = "parts"
-_VERSION = "1"
+_VERSION = "2"
 """Renew when profiles have other contents."""
 
 
@@ -122,10 +123,10 @@ class Profiler:
         if sampling.build_id(program) != identity:
             raise ProtocolError(f"{program}: changed while it was profiled; profile it again")
         place = os.path.realpath(program)
-        instructions = {address: counts for (file, address), counts in profile.instructions.items() if file == place}
+        instructions, jumps = profile.of_object(place)
         if not instructions:
             raise ProtocolError(f"{program}: expected a run of this program, found none in the commands' profile")
-        blocks = [block for block in runtime_blocks(placed, instructions, samples, runs) if block.count > 0]
+        blocks = [block for block in runtime_blocks(placed, instructions, jumps, samples, runs) if block.count > 0]
         whole = self._canonical(blocks)
         result = ProgramProfile(
             tuple(whole),
@@ -156,13 +157,18 @@ class Profiler:
 
 
 def runtime_blocks(
-    placed: Sequence[PlacedBlock], instructions: Mapping[int, Counts], samples: Samples, runs: int
+    placed: Sequence[PlacedBlock],
+    instructions: Mapping[int, Counts],
+    jumps: Mapping[tuple[int, int], int],
+    samples: Samples,
+    runs: int,
 ) -> list[Block]:
     """All blocks with what is known of their execution.
 
     Args:
       placed: in the order of their addresses.
       instructions: own counts by address, of one run of the commands.
+      jumps: how often each was taken in this run, by the addresses of the instruction and of its target.
       samples: by offset in the file.
       runs: of the commands, that were sampled.
 
@@ -170,13 +176,15 @@ def runtime_blocks(
       The blocks, in order; annotations and label are of those only that ran.
     """
     events = np.zeros((len(placed), len(ANNOTATIONS)))
-    addresses = np.array(sorted(instructions), np.uint64)
-    for number, address in zip(_blocks_at(placed, addresses, 0).tolist(), addresses.tolist(), strict=True):
+    for number, counts in zip(_blocks_at(placed, instructions, 0).tolist(), instructions.values(), strict=True):
         if number >= 0:
-            events[number] += _events(instructions[address])
+            events[number, :-1] += _misses(counts)
+    entries = mispredicted_entries(instructions, jumps)
+    for number, entered in zip(_blocks_at(placed, entries, 0).tolist(), entries.values(), strict=True):
+        if number >= 0:
+            events[number, -1] += entered
     num_samples = np.zeros(len(placed))
-    offsets = np.array(list(samples.offsets), np.uint64)
-    number_of = _blocks_at(placed, offsets, 1)
+    number_of = _blocks_at(placed, samples.offsets, 1)
     np.add.at(num_samples, number_of[number_of >= 0], np.array(list(samples.offsets.values()))[number_of >= 0])
     blocks = []
     for each, total, sampled in zip(placed, events, num_samples.tolist(), strict=True):
@@ -191,14 +199,14 @@ def runtime_blocks(
     return blocks
 
 
-def _events(counts: Counts) -> tuple[int, ...]:
-    """In the order of `ANNOTATIONS`."""
-    data_misses = counts.l1_misses - counts.instruction_misses
-    return counts.instruction_misses, data_misses, counts.ll_misses, counts.mispredicts
+def _misses(counts: Counts) -> tuple[int, ...]:
+    """In the order of `ANNOTATIONS`, but the last of them."""
+    return counts.instruction_misses, counts.l1_misses - counts.instruction_misses, counts.ll_misses
 
 
-def _blocks_at(placed: Sequence[PlacedBlock], places: np.ndarray, kind: int) -> np.ndarray:
-    """The number of the block at each place `[P]`, an address (kind 0) or an offset in the file (1); -1 for none."""
+def _blocks_at(placed: Sequence[PlacedBlock], where: Collection[int], kind: int) -> np.ndarray:
+    """`[P]`: the number of the block at each place, an address (kind 0) or an offset in the file (1); -1 for none."""
+    places = np.fromiter(where, np.uint64, len(where))
     starts = np.array([(each.address, each.offset)[kind] for each in placed], np.uint64)
     order = np.argsort(starts, kind="stable")
     ends = starts + np.array([each.size for each in placed], np.uint64)
@@ -209,7 +217,7 @@ def _blocks_at(placed: Sequence[PlacedBlock], places: np.ndarray, kind: int) -> 
 
 def _part_within(placed: Sequence[PlacedBlock], numbers: Mapping[int, int], kind: int) -> int:
     """The sum of the numbers whose place is in a block."""
-    within = _blocks_at(placed, np.array(list(numbers), np.uint64), kind) >= 0
+    within = _blocks_at(placed, numbers, kind) >= 0
     return int(np.array(list(numbers.values()), np.int64)[within].sum())
 
 

@@ -35,16 +35,16 @@ def test_counts_misses_and_times_of_a_block() -> None:
     instructions = {
         0x1010: Counts(10, l1_misses=3, ll_misses=1, instruction_misses=1),
         0x1012: Counts(10, l1_misses=2, mispredicts=5),
-        0x1014: Counts(4),
+        0x1014: Counts(5),
         0x1016: Counts(99, l1_misses=99),  # between the blocks
     }
     samples = Samples({0x10: 30, 0x13: 10, 0x14: MIN_SAMPLES - 1, 0x16: 99}, 5, 50_000)
-    first, second, third = runtime_blocks(blocks, instructions, samples, runs=2)
-    assert (first.count, second.count, third.count) == (10, 4, 0)
-    # One instruction miss, 2 + 2 data misses, one of the last level, 5 mispredicts, in 10 executions.
-    assert first.annotations == pytest.approx((0.1, 0.4, 0.1, 0.5))
+    first, second, third = runtime_blocks(blocks, instructions, {(0x1012, 0x1010): 5}, samples, runs=2)
+    assert (first.count, second.count, third.count) == (10, 5, 0)
+    # One instruction miss, 2 + 2 data misses, one of the last level; half of the mispredictions lead back to it.
+    assert first.annotations == pytest.approx((0.1, 0.4, 0.1, 0.25))
     assert first.labels == {MEASURED: (30 + 10) * 50_000 / (10 * 2)}
-    assert second.annotations == (0, 0, 0, 0) and second.labels == {}
+    assert second.annotations == (0, 0, 0, 0.5) and second.labels == {}
     assert all(map(math.isnan, third.annotations)) and third.labels == {}
 
 
