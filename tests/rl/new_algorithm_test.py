@@ -42,6 +42,7 @@ def _start(directory: Path) -> NetworkWeights:
     return weights
 
 
+@pytest.mark.slow
 def test_the_command_of_the_page_trains_by_it(tree: Path, tmp_path: Path) -> None:
     clang = shutil.which("clang-22")
     assert clang is not None

@@ -157,6 +157,7 @@ def _gin(*bindings: str) -> list[str]:
     return [f"--gin_bindings={binding}" for binding in bindings]
 
 
+@pytest.mark.slow
 def test_counterfactuals_are_learned_from(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
     if not isinstance(problem.action_space, MaskedCategorical):
         error = _by_counterfactuals(place, problem, toolchain, 1, status=2)
@@ -182,6 +183,7 @@ def test_counterfactuals_are_learned_from(problem: problems.Problem, place: Path
     assert card is not None and "counterfactuals" in (card.algorithm or "")
 
 
+@pytest.mark.slow
 def test_a_rule_is_evolved_and_cloned(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
     if problem.rule is None:
         error = _by_evolution(place, problem, toolchain, 1, status=2)

@@ -46,6 +46,7 @@ def _flags(folder: Path, compiles: int, *others: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_complete_runs_are_known_on_another_machine_and_a_search_joins_them(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     _make_inputs(here)

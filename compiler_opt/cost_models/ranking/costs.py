@@ -13,7 +13,8 @@ Costs of a block, which do not depend on what runs before it:
     llvm-mca                       its cycles by llvm-mca
     llvm-mca + penalties           and callgrind's penalty for each of its misses and mispredictions in the base build
     learned                        by a network that sees no annotations
-    learned + runtime              by the same network, which sees the annotations of the block in the base build
+    learned + runtime              by the same network, which sees the annotations of the block in the base build; of a
+                                   block that is not there, those of its average execution
 
 Nothing is fitted to the builds. A block that cannot be decoded, or that llvm-mca refuses, costs nothing in all of them.
 """
@@ -103,7 +104,8 @@ class Pricer:
         if self._predict is not None:
             costs[LEARNED] = self._learned(build, np.full(carried.annotations.shape, np.nan), sizes > 0)
             runs = (sizes > 0) & ((build.counts > 0) | (carried.counts > 0))
-            costs[LEARNED_RUNTIME] = self._learned(build, carried.annotations, runs)
+            known = np.isfinite(carried.annotations)
+            costs[LEARNED_RUNTIME] = self._learned(build, np.where(known, carried.annotations, _usual(base)), runs)
         frequencies = np.array([block.frequency for block in build.blocks], np.float64)
         counts = {OWN: build.counts, CARRIED: carried.counts, ESTIMATED: frequencies}
         by_model = {
@@ -147,6 +149,11 @@ class Pricer:
 
 def _sizes(decoded: Sequence[Sequence[Instruction]]) -> np.ndarray:
     return np.array([len(instructions) for instructions in decoded], np.float64)
+
+
+def _usual(base: Build) -> np.ndarray:
+    """`[A]` events of the average execution of a block; a network costs a block more if it does not know of any."""
+    return np.nan_to_num(base.annotations).T @ base.counts / max(1.0, base.counts.sum())
 
 
 def penalties(base: Build, carried: Carried) -> tuple[np.ndarray, float]:

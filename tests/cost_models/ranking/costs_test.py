@@ -1,6 +1,9 @@
 """Costs of blocks from their machine code, and sums over builds."""
 
+from collections.abc import Sequence
+
 import numpy as np
+import pytest
 
 from compiler_opt.cost_models.ranking import costs
 from compiler_opt.cost_models.ranking.builds import Build
@@ -42,19 +45,31 @@ def test_misses_of_blocks_without_a_counterpart_stay() -> None:
     assert priced(base, other)["llvm-mca + penalties (own)"] == 15 * 0.25 + 10 * 10 + 20 * 20
 
 
+def data_misses(blocks: Sequence[Block]) -> np.ndarray:
+    """What a network might predict; 100 without annotations."""
+    return np.array([each.annotations[1] if np.isfinite(each.annotations[1]) else 100.0 for each in blocks])
+
+
 def test_a_network_sees_annotations_of_the_base_or_none() -> None:
     seen: list[Block] = []
 
-    def predict(blocks: list[Block]) -> np.ndarray:
+    def predict(blocks: Sequence[Block]) -> np.ndarray:
         seen.extend(blocks)
-        return np.array([each.annotations[1] if np.isfinite(each.annotations[1]) else 100.0 for each in blocks])
+        return data_misses(blocks)
 
     base = build([block("f", 0, 10, misses=0.5), block("f", 1, 20, 2, misses=3), block("g", 0, 0)])
-    found = priced(base, base, predict)  # type: ignore[arg-type]
+    found = priced(base, base, predict)
     assert found["learned (own)"] == (10 + 20) * 100
     assert found["learned + runtime (own)"] == 10 * 0.5 + 20 * 3
     # Each once: hidden, and with two kinds of annotations; `g` does not run.
     assert len(seen) == 3
+
+
+def test_a_network_takes_other_blocks_for_average_ones() -> None:
+    base = build([block("f", 0, 10, misses=1), block("g", 0, 20, misses=2), block("g", 1, 0)])
+    other = build([block("f", 0, 10), block("new", 0, 5, misses=9)])
+    average = (10 * 1 + 20 * 2) / (10 + 20)
+    assert priced(base, other, data_misses)["learned + runtime (own)"] == pytest.approx(10 * 1 + 5 * average)
 
 
 def test_blocks_without_a_cost_cost_nothing_anywhere() -> None:

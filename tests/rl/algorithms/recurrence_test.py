@@ -138,6 +138,7 @@ def _clone(network: NetworkConfig, seed: int = 3) -> Cloned:
     return Cloner(_head(), "decision", network, config).clone(training, held_out)
 
 
+@pytest.mark.slow
 def test_cloning_imitates_what_depends_on_earlier_decisions() -> None:
     recurrent, feed_forward = _clone(_RECURRENT), _clone(_FEED_FORWARD)
     assert recurrent.best["accuracy"] > 0.97 and _quality(recurrent.weights, _RECURRENT) > 0.97
