@@ -23,7 +23,8 @@ def mispredicted_entries(instructions: Mapping[int, Counts], jumps: Mapping[tupl
     """
     ways: dict[int, dict[int, int]] = {}
     for (source, target), times in jumps.items():
-        ways.setdefault(source, {})[target] = times
+        if times:
+            ways.setdefault(source, {})[target] = times
     entries: collections.defaultdict[int, float] = collections.defaultdict(float)
     addresses = sorted(instructions)
     for address, following in itertools.zip_longest(addresses, addresses[1:]):
@@ -34,8 +35,7 @@ def mispredicted_entries(instructions: Mapping[int, Counts], jumps: Mapping[tupl
         if not counts.indirect_mispredicts and not_taken > 0 and following is not None:
             # It was executed then, so it is the next address that was.
             went[following] = went.get(following, 0) + not_taken
-        shares = _shares(went, is_indirect=counts.indirect_mispredicts > 0)
-        for target, share in shares.items():
+        for target, share in _shares(went, is_indirect=counts.indirect_mispredicts > 0).items():
             entries[target] += counts.mispredicts * share
     return dict(entries)
 

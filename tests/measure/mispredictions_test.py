@@ -17,7 +17,8 @@ def test_a_conditional_branch_is_mispredicted_towards_its_rare_way() -> None:
     assert mispredicted_entries(instructions, {(0x10, 0x20): 10}) == {0x20: 9, 0x12: 1}
     # It never falls through, or is never taken.
     assert mispredicted_entries({0x10: Counts(7, mispredicts=2)}, {(0x10, 0x20): 7}) == {0x20: 2}
-    assert mispredicted_entries({0x10: Counts(7, mispredicts=2), 0x30: Counts(7)}, {}) == {0x30: 2}
+    never_taken = {0x10: Counts(7, mispredicts=2), 0x30: Counts(7)}
+    assert mispredicted_entries(never_taken, {}) == mispredicted_entries(never_taken, {(0x10, 0x20): 0}) == {0x30: 2}
 
 
 def test_an_indirect_branch_is_mispredicted_where_its_target_changes() -> None:
@@ -27,6 +28,8 @@ def test_an_indirect_branch_is_mispredicted_where_its_target_changes() -> None:
     assert mispredicted_entries(instructions, jumps) == pytest.approx(
         {target: 40 * weight / sum(weights) for target, weight in zip((0x20, 0x30, 0x40), weights, strict=True)}
     )
+    # What was never jumped to does not count.
+    assert mispredicted_entries(instructions, {(0x10, 0x20): 100, (0x10, 0x30): 0}) == {0x20: 40}
     # Into other object files only.
     assert mispredicted_entries(instructions, {}) == {}
 

@@ -14,7 +14,7 @@ Costs of a block, which do not depend on what runs before it:
     llvm-mca + penalties           and callgrind's penalty for each of its misses and mispredictions in the base build
     learned                        by a network that sees no annotations
     learned + runtime              by the same network, which sees the annotations of the block in the base build; of a
-                                   block that is not there, those of its average execution
+                                   block that is not there, those of the average execution
 
 Nothing is fitted to the builds. A block that cannot be decoded, or that llvm-mca refuses, costs nothing in all of them.
 """
@@ -152,7 +152,7 @@ def _sizes(decoded: Sequence[Sequence[Instruction]]) -> np.ndarray:
 
 
 def _usual(base: Build) -> np.ndarray:
-    """`[A]` events of the average execution of a block; a network costs a block more if it does not know of any."""
+    """`[A]` events of the average execution of a block: unknown events would cost more than none."""
     return np.nan_to_num(base.annotations).T @ base.counts / max(1.0, base.counts.sum())
 
 
