@@ -4,7 +4,8 @@ Without a profile, a block runs as often per call of its function as the compile
 are those of one call. With a profile of programs that ran (`profile_blocks`), it runs as often as there, and what has
 not run costs nothing. The compiler numbers blocks before it allocates registers, so a function keeps the numbers and
 estimated frequencies of its blocks whatever the allocator does to it. A function that has others, because it was
-compiled in another way, runs as the compiler estimates, times the factor by which it was off where it was measured.
+compiled in another way, runs as the compiler estimates, times the factor by which it was off where it was measured;
+each execution of a block has the events of the function's average execution.
 """
 
 import dataclasses
@@ -73,6 +74,8 @@ class _MeasuredFunction:
     blocks: Mapping[int, Block]
     factor: float
     """Executions for each one that the compiler estimates."""
+    usual: tuple[float, ...]
+    """Events of the average execution of a block; NaN if unknown."""
 
 
 class BlockProfile:
@@ -119,7 +122,6 @@ class BlockProfile:
             measured = self._functions.get(name)
             if measured is None:
                 continue
-            counts[rows] = code.frequencies[rows] * measured.factor
             alike = {
                 row: block
                 for row, block_id in zip(rows.tolist(), code.block_ids[rows].tolist(), strict=True)
@@ -128,10 +130,13 @@ class BlockProfile:
             }
             if len(alike) >= MIN_ALIKE * len(measured.blocks):
                 # Blocks that did not run are not in the profile.
-                counts[rows] = 0
                 for row, block in alike.items():
                     counts[row] = block.count
                     annotations[row] = block.annotations
+            else:
+                counts[rows] = code.frequencies[rows] * measured.factor
+                for row in rows.tolist():
+                    annotations[row] = measured.usual
         return counts, annotations
 
 
@@ -227,4 +232,6 @@ def _added(one: Block, other: Block) -> Block:
 def _measured(blocks: Mapping[int, Block]) -> _MeasuredFunction:
     executed = sum(block.count * len(block.code) for block in blocks.values())
     estimated = sum(block.frequency * len(block.code) for block in blocks.values())
-    return _MeasuredFunction(blocks, executed / estimated if estimated > 0 else 0.0)
+    counts = np.array([block.count for block in blocks.values()], np.float64)
+    events = counts @ np.array([block.annotations for block in blocks.values()]) / counts.sum()
+    return _MeasuredFunction(blocks, executed / estimated if estimated > 0 else 0.0, tuple(events.tolist()))
