@@ -28,6 +28,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_train_a_policy_for_it(package: Path, tmp_path: Path) -> None:
     clang = shutil.which("clang-22")
     assert clang is not None

@@ -349,7 +349,7 @@ build(Manifest(projects, {{"tiny": {{"train": ("red", "green"), "held_out": ("bl
 """
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("signal_number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
 def test_a_build_that_is_killed_can_be_repeated(signal_number: int, tmp_path: Path, cache: Path) -> None:
     root = str(Path(__file__).parents[3])
     code = KILLED.format(root=root, tmp=str(tmp_path))
