@@ -31,6 +31,9 @@ from compiler_opt.spaces.native import NATIVE_FILE
 MARGINS = (0.0, 0.25, 0.5, 1.0, 2.0)
 """Tried by default."""
 
+KEPT_GAIN = 0.95
+"""The part of the best gain that a more careful choice has to keep."""
+
 CHOSEN_ON = "margin_chosen_on"
 """The key, in a policy's metadata, of the corpus on which its margin was chosen."""
 
@@ -134,20 +137,30 @@ def linked_changes(evaluation: Evaluation, margins: Sequence[float]) -> dict[flo
 
 
 def best_margin(changes: Mapping[float, LinkedChange]) -> float:
-    """The margin with the best mean over projects; of equal ones the largest, which is the most careful.
+    """The largest margin, which is the most careful, that keeps `KEPT_GAIN` of what the best one gains.
 
-    Margins under which all projects together are bigger than under the smallest margin are left out: many small
-    projects must not pay for a large one.
+    The best has the best mean over projects, out of those under which all projects together are not bigger than under
+    the smallest margin: many small projects must not pay for a large one. Its gain is kept in the mean and together.
     """
-    allowed = [margin for margin, change in changes.items() if change.total <= changes[min(changes)].total]
-    return min(allowed, key=lambda margin: (changes[margin].mean, -margin))
+    allowed = [change for change in changes.values() if change.total <= changes[min(changes)].total]
+    best = min(allowed, key=lambda change: change.mean)
+    return max(
+        margin
+        for margin, change in changes.items()
+        if keeps_gain(change.mean, best.mean) and keeps_gain(change.total, best.total)
+    )
+
+
+def keeps_gain(change: float, best: float) -> bool:
+    """Whether a relative change is at most a twentieth of the best one (see `KEPT_GAIN`) above it."""
+    return change <= best + (1 - KEPT_GAIN) * abs(best)
 
 
 def write_margin(directory: Path, margin: float, *, chosen_on: str = "") -> NetworkWeights:
     """Gives the policy in a folder a margin, all or nothing, and returns its weights.
 
-    The SavedModel and the TFLite model, which cannot have a margin, are left out of the folder unless the policy had
-    the same margin before. The model card loses its results, which were measured with another margin.
+    The SavedModel and the TFLite model, which need TensorFlow to be made, are left out of the folder unless the policy
+    had the same margin before. The model card loses its results, which were measured with another margin.
 
     Args:
       directory: the policy's folder.

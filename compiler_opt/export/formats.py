@@ -20,6 +20,7 @@ from compiler_opt.export.release_model import (
 )
 from compiler_opt.files import check_folder_writable, write_atomically
 from compiler_opt.llvm import plugin_features
+from compiler_opt.llvm.advisors import REBUILT_DEFAULT
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.model_card import CHECKSUM_FACT
@@ -50,7 +51,7 @@ def export_policy(
       output: the folder to write into; other files in it stay.
       formats: names among `FORMATS`.
       evaluation: folder of an evaluation of this policy, whose results the card is to include.
-      margin: replaces the policy's margin, see `NetworkWeights`; most formats need 0.
+      margin: replaces the policy's margin, see `NetworkWeights`.
 
     Raises:
       PolicyError: there is no intact policy, or it has no such format.
@@ -130,8 +131,9 @@ def _problem_with(formats: Sequence[str], weights: NetworkWeights, policy_dir: P
         )
     if impossible and weights.margin:
         raise PolicyError(
-            f"{policy_dir}: has the margin {weights.margin:g}, but the format {impossible[0]} cannot take the default "
-            f"decision; expected {' or '.join(possible)}, or --margin=0, with which the network alone decides"
+            f"{policy_dir}: has the margin {weights.margin:g}, but does not observe {' and '.join(REBUILT_DEFAULT)}, "
+            f"from which the format {impossible[0]} rebuilds the default decision; expected {' or '.join(possible)}, "
+            "or --margin=0, with which the network alone decides"
         )
     if impossible:
         raise PolicyError(

@@ -7,9 +7,9 @@ network.npz                     see `policies.weights`
 network.mlgo                    the native form, see `spaces.native`
 model_card.json, MODEL_CARD.md  see `policies.model_card`
 
-`ActionSpace.formats` says which of the forms for LLVM a policy has. A binary policy with a margin has our own only,
-since LLVM does not give its models the default decision; one that observes embeddings has the SavedModel only. The
-action is the advice.
+`ActionSpace.formats` says which of the forms for LLVM a policy has. LLVM does not give its models the default decision,
+so those of a binary policy with a margin rebuild it from features; one that observes embeddings has the SavedModel
+only. The action is the advice.
 """
 
 import warnings

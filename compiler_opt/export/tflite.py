@@ -38,6 +38,7 @@ class _Network(tf.Module):
         self._head = head
         self._action_name = action_name
         self._temperature = temperature
+        self._margin = weights.margin
         self._encoder = QuantileEncoder(weights.quantiles)
         # Variables, because the outputs of functions without variables are named differently.
         self._layers = [
@@ -53,7 +54,7 @@ class _Network(tf.Module):
             activations = tf.nn.relu(tf.matmul(activations, hidden_kernel) + hidden_bias)
         logits = tf.matmul(activations, kernel) + bias
         if not self._temperature:
-            return {self._action_name: self._head.advice(logits, observed)}
+            return {self._action_name: self._head.advice(logits, observed, self._margin)}
         # As `BinaryPolicy` samples: 1 if a uniform number is below the probability of 1.
         seed, seed2 = SEED_MARKS
         uniform = tf.raw_ops.RandomUniform(shape=[1], dtype=tf.float32, seed=seed, seed2=seed2)

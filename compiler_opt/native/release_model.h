@@ -24,6 +24,7 @@
 #ifndef COMPILER_OPT_NATIVE_RELEASE_MODEL_H_
 #define COMPILER_OPT_NATIVE_RELEASE_MODEL_H_
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -54,7 +55,9 @@ struct EmbeddedPolicy {
   size_t size;
 };
 
-// The action, 0 or 1, with the higher logit; all features are scalar integers.
+// The action, 0 or 1, with the higher logit; all features are scalar integers. Where the logits differ by less than the
+// policy's margin, it is the default's decision to inline, rebuilt from two of the features (REBUILT_DEFAULT of
+// compiler_opt/llvm/advisors.py), since LLVM does not offer it.
 class BinaryModel {
  public:
   const char *load(const void *blob, size_t size) { return network_.load(blob, size); }
@@ -63,8 +66,6 @@ class BinaryModel {
   std::string bind(const Tensor (&arguments)[kCount]) {
     if (network_.num_actions() != 2)
       return "the network is for another problem";
-    if (network_.margin() != 0)
-      return "the network has a margin, but LLVM does not offer the default decision";
     if (network_.is_recurrent())
       return "the network is recurrent, but LLVM does not say where a module begins";
     arguments_.clear();
@@ -77,6 +78,10 @@ class BinaryModel {
       arguments_.push_back(index);
     }
     features_.assign(arguments_.size(), 0);
+    cost_ = feature("cost_estimate");
+    threshold_ = feature("threshold");
+    if (network_.margin() != 0 && (cost_ == arguments_.size() || threshold_ == arguments_.size()))
+      return "the network has a margin, but not the features from which the default decision is rebuilt";
     return "";
   }
 
@@ -85,13 +90,25 @@ class BinaryModel {
       std::memcpy(&features_[i], tensors[arguments_[i]], sizeof(int64_t));
     float logits[2];
     network_.logits(features_.data(), logits);
-    return logits[1] > logits[0] ? 1 : 0;
+    const double difference = double(logits[1]) - double(logits[0]);
+    if (std::abs(difference) < network_.margin())
+      return features_[cost_] < features_[threshold_] ? 1 : 0;
+    return difference > 0 ? 1 : 0;
   }
 
  private:
+  // The place of a feature, or the number of features.
+  size_t feature(const char *name) const {
+    size_t i = 0;
+    while (i < network_.num_features() && std::strcmp(network_.feature_name(i), name) != 0)
+      ++i;
+    return i;
+  }
+
   PolicyNetwork network_;
   std::vector<size_t> arguments_;  // of each feature
   std::vector<int64_t> features_;
+  size_t cost_ = 0, threshold_ = 0;  // places of the features
 };
 
 template <class Policies>

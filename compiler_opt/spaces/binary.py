@@ -18,7 +18,7 @@ import numpy as np
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec, plugin_features
-from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.advisors import INLINING, REBUILT_DEFAULT
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.lstm import LSTM
 from compiler_opt.policies.policy import ConstantPolicy, Decider, FeaturePolicy, Policy, RandomPolicy, uniforms
@@ -75,7 +75,8 @@ class Binary(ActionSpace):
     def formats(self, weights: NetworkWeights) -> tuple[str, ...]:
         if ir2vec.components(weights.features):
             return () if weights.margin or weights.is_recurrent else ("saved_model", "aot")
-        if weights.margin or weights.is_recurrent or plugin_features.among(weights.features):
+        lacks_default = bool(weights.margin) and not rebuilds_default(weights.features)
+        if lacks_default or weights.is_recurrent or plugin_features.among(weights.features):
             # LLVM's own forms cannot ask for the default decision, forget earlier ones, and lack the plugin's features.
             return ("native", "cpp")
         return ALL_FORMATS
@@ -83,6 +84,11 @@ class Binary(ActionSpace):
     @property
     def native_model(self) -> NativeModel:
         return NativeModel("BinaryModel()")
+
+
+def rebuilds_default(features: Iterable[str]) -> bool:
+    """Whether the default decision can be rebuilt from what a policy observes, see `REBUILT_DEFAULT`."""
+    return set(REBUILT_DEFAULT) <= set(features)
 
 
 class BinaryPolicy(LearnedPolicy):

@@ -3,8 +3,9 @@
     python -m compiler_opt.tools.choose_margin --policy_path=$POLICY --data_path=$VALIDATION_CORPUS
 
 With a margin, the policy leaves the compiler's default decision only where its two logits differ by at least that much.
-Chosen is the margin with the best mean over projects of the change of linked text, among those under which all projects
-together are not bigger than under the smallest one. Never give it a corpus on which the policy will be reported.
+Chosen is the largest margin that keeps 95% of what the best one gains. The best has the best mean over projects of the
+change of linked text, among those under which all projects together are not bigger than under the smallest one. Never
+give it a corpus on which the policy will be reported.
 """
 
 from pathlib import Path

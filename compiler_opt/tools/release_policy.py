@@ -4,9 +4,9 @@
         --data_path=$VALIDATION_CORPUS
 
 The policies of the trainings and, if they are several, the mean of their networks decide on a validation corpus, on
-which no result may ever be reported. The one with the best mean over projects of the change of linked text goes to
-`compiler_opt/pretrained/NAME`, with the margin that the same corpus chooses (see choose_margin), with a model card and
-checksums; the thinned histories of the trainings go to
+which no result may ever be reported. The one with the best mean over projects of the change of linked text, or the mean
+of their networks if it gains 95% as much, goes to `compiler_opt/pretrained/NAME`, with the margin that the same corpus
+chooses (see choose_margin), with a model card and checksums; the thinned histories of the trainings go to
 `docs/pretrained/NAME`. An evaluation of the released policy on other projects then completes its card:
 
     python -m compiler_opt.tools.evaluate --data_path=$HELD_OUT --policy_path=pretrained:NAME --output_path=$RESULTS

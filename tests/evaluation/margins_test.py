@@ -43,6 +43,16 @@ def test_all_together_may_not_be_bigger_than_under_the_smallest_margin() -> None
     assert best_margin(changes) == 1.0
 
 
+def test_the_largest_margin_is_chosen_that_keeps_19_of_20_parts_of_the_best_gain() -> None:
+    changes = {0.25: LinkedChange(-0.020, -0.040), 0.5: LinkedChange(-0.021, -0.041), 1.0: LinkedChange(-0.020, -0.039)}
+    assert best_margin(changes) == 1.0
+    assert best_margin({**changes, 2.0: LinkedChange(-0.020, -0.0389)}) == 1.0
+    assert best_margin({**changes, 2.0: LinkedChange(-0.0199, -0.040)}) == 1.0
+    # A policy that loses: the margin under which it loses least, or nearly.
+    assert best_margin({0.0: LinkedChange(0.0200, 0.0100), 0.5: LinkedChange(0.0201, 0.0104)}) == 0.5
+    assert best_margin({0.0: LinkedChange(0.0200, 0.0100), 0.5: LinkedChange(0.0201, 0.0106)}) == 0.0
+
+
 def test_of_equal_margins_the_largest_is_chosen() -> None:
     assert best_margin(dict.fromkeys((0.0, 0.5, 1.0), LinkedChange(0.0, 0.0))) == 1.0
 

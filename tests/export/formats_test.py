@@ -168,18 +168,21 @@ def test_a_policy_of_another_problem_is_refused(policy: Path, tmp_path: Path) ->
         export_policy(tmp_path / "policy", tmp_path / "out", ["native"])
 
 
-def test_only_our_own_forms_can_have_a_margin(policy: Path, tmp_path: Path) -> None:
+def test_a_margin_without_the_features_of_the_default_is_for_our_own_forms(policy: Path, tmp_path: Path) -> None:
     weights = NetworkWeights.load(policy)
     save_policy(tmp_path / "policy", weights.with_margin(0.5), Binary(), "inlining_decision")
     assert {path.name for path in (tmp_path / "policy").iterdir()} == {"network.npz", "network.mlgo", *_CARDS}
     for form in ("release_model", "saved_model", "tflite", "aot"):
-        with pytest.raises(PolicyError, match=f"has the margin 0.5, but the format {form} cannot.*--margin=0"):
+        with pytest.raises(
+            PolicyError,
+            match=f"has the margin 0.5, but does not observe cost_.*from which the format {form} .*--margin=0",
+        ):
             export_policy(tmp_path / "policy", tmp_path / "out", [form])
     written = export_policy(tmp_path / "policy", tmp_path / "out", ["native", "tflite"], margin=0.0)
     assert written["native"][0].read_bytes() == native_blob(weights)
     assert (tmp_path / "out" / "model.tflite").read_bytes() == (policy / "model.tflite").read_bytes()
     marked = BinaryPolicy(weights.with_margin(0.5))
-    with pytest.raises(PolicyError, match=r"has the margin 0\.5, but a TFLite model cannot .*--margin=0"):
+    with pytest.raises(PolicyError, match=r"has the margin 0\.5, but a TFLite model cannot rebuild .*--margin=0"):
         write_development_model(PolicyFolder(tmp_path), marked, "inlining_decision", "development")
     with pytest.raises(PolicyError, match="margin: expected a finite number"):
         export_policy(policy, tmp_path / "out", ["native"], margin=float("inf"))

@@ -132,7 +132,7 @@ def test_no_weights_make_an_illegal_candidate_the_best(evictions: Decisions, wei
     head = evictions.problem.head(quantiles, _EVICTION.features)
     outputs, legal = tf.fill([2, 33, 1], -1e30), np.zeros((2, 33), np.float32)
     legal[0, 7] = legal[1, 32] = 1
-    assert head.advice(outputs, {LEGAL: tf.constant(legal)}).numpy().tolist() == [7, 32]
+    assert head.advice(outputs, {LEGAL: tf.constant(legal)}, 0.0).numpy().tolist() == [7, 32]
 
 
 def test_priorities_in_tflite_are_numpys(priorities: Decisions, tmp_path: Path) -> None:

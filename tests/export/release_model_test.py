@@ -59,9 +59,11 @@ def test_llvms_runner_takes_it_and_decides_alike(
 
 
 def _check_inlining(weights: NetworkWeights, observations: Mapping[str, np.ndarray], decisions: np.ndarray) -> None:
-    logits = BinaryPolicy(weights).logits(observations)
-    decided = np.abs(logits[:, 1] - logits[:, 0]) > 1e-5
-    expected = logits.argmax(axis=1)
+    off, on = BinaryPolicy(weights).logits(observations).T
+    certainty = np.abs(on - off) - weights.margin
+    decided = np.abs(certainty) > 1e-5
+    rebuilt_default = observations["cost_estimate"] < observations["threshold"]
+    expected = np.where(certainty < 0, rebuilt_default, on > off)
     assert 0.2 < expected.mean() < 0.8
     np.testing.assert_array_equal(decisions[decided], expected[decided])
 
@@ -97,9 +99,10 @@ def _check_selected(decisions: Decisions, toolchain: Toolchain, directory: Path)
 def test_an_inlining_policy_is_selected_by_its_name(
     toolchain: Toolchain, observations: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    """Also if the policies observe different features."""
+    """Also if the policies observe different features, or one has a margin."""
     fewer = {name: observations[name] for name in list(observations)[5:]}
-    policies = {"first": weights_for(observations, seed=1), "second": weights_for(fewer, seed=2)}
+    careful = weights_for(observations, seed=3).with_margin(10.0)
+    policies = {"first": weights_for(observations, seed=1), "second": weights_for(fewer, seed=2), "careful": careful}
     write_release_model(policies, _INLINING, _MODEL, tmp_path)
     runner = build_runner(_MODEL, toolchain, str(toolchain.tool("clang++")), tmp_path)
     specs = [TensorSpec(name, np.dtype("i8"), (1,)) for name in observations]
@@ -107,7 +110,7 @@ def test_an_inlining_policy_is_selected_by_its_name(
     for name, weights in policies.items():
         _check_inlining(weights, observations, run_runner(runner, _MODEL, specs, rows, tmp_path, selector=name))
     for selector, message in (
-        ("third", "llvm::InlinerSizeModel: has no policy of the name .* expected one of first, second"),
+        ("third", "llvm::InlinerSizeModel: has no policy of the name .* expected one of first, second, careful"),
         ("", "A model selector was not specified"),
     ):
         with pytest.raises(AssertionError, match=message):

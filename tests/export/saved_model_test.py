@@ -148,6 +148,25 @@ def test_tflite_decides_alike(weights: NetworkWeights, policy_dir: Path, observa
 
 
 @_ONE_COMPILER
+def test_where_logits_differ_by_less_than_the_margin_the_default_is_rebuilt(
+    weights: NetworkWeights, observations: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    off, on = BinaryPolicy(weights).logits(observations).T
+    margin = float(np.median(np.abs(on - off)))
+    save_policy(tmp_path / "policy", weights.with_margin(margin), Binary(), _ADVICE)
+    is_default = np.abs(on - off) < margin
+    expected = np.where(is_default, observations["cost_estimate"] < observations["threshold"], on > off)
+    assert 0.1 < (expected != (on > off)).mean() < 0.9
+    decided = np.abs(np.abs(on - off) - margin) > 1e-4
+    decisions = _saved_model_decisions(tmp_path / "policy", observations)
+    np.testing.assert_array_equal(decisions[decided], expected[decided])
+    _, decide = _interpreter((tmp_path / "policy" / "model.tflite").read_bytes())
+    for row in np.flatnonzero(decided)[::5]:
+        action, _ = decide({name: values[row] for name, values in observations.items()})
+        assert action == expected[row]
+
+
+@_ONE_COMPILER
 def test_tflite_has_llvms_names_and_builtin_operations(weights: NetworkWeights, policy_dir: Path) -> None:
     interpreter, _ = _interpreter((policy_dir / "model.tflite").read_bytes())
     inputs = interpreter.get_input_details()

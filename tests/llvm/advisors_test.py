@@ -1,6 +1,13 @@
 from pathlib import Path
 
-from compiler_opt.llvm.advisors import ADVISORS, INLINING, REGALLOC_EVICTION, mllvm
+import numpy as np
+
+from compiler_opt.collect.rollout import DefaultPolicy, rollout
+from compiler_opt.llvm.advisors import ADVISORS, INLINING, REBUILT_DEFAULT, REGALLOC_EVICTION, mllvm
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.problems.inlining import PROBLEM
+from tests.real_observations import SOURCES
+from tests.small_corpus import make_corpus
 
 
 def test_mllvm_puts_the_flag_before_each_option() -> None:
@@ -40,3 +47,17 @@ def test_development_options() -> None:
     assert INLINING.development_options(log) == options
     with_model = INLINING.development_options(log, Path("model"))
     assert with_model == [*options, "-mllvm", "-ml-inliner-model-under-training=model"]
+
+
+def test_the_default_decision_is_rebuilt_from_its_cost(toolchain: Toolchain, tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path, str(toolchain.clang), SOURCES)
+    cost, threshold = REBUILT_DEFAULT
+    is_right: list[np.ndarray] = []
+    for module in corpus.modules:
+        trajectory = rollout(module, DefaultPolicy(PROBLEM), PROBLEM, toolchain).trajectory
+        assert trajectory is not None
+        features = trajectory.features()
+        is_right.append((features[cost] < features[threshold]).reshape(-1) == trajectory.advice)
+    found = np.concatenate(is_right)
+    assert len(found) > 500
+    assert found.mean() > 0.98

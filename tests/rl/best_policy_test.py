@@ -147,7 +147,7 @@ def test_a_run_that_is_worse_than_the_default_keeps_it(training: _Training, capl
     assert NetworkWeights.load(written).margin == ALWAYS_DEFAULT
     card = (written / "MODEL_CARD.md").read_text()
     assert f"| {KEPT_DEFAULT.replace('_', ' ')} | the best policy of this run" in card
-    assert not (written / "model.tflite").exists()
+    assert (written / "model.tflite").exists()
 
 
 def test_a_damaged_or_other_best_policy_is_not_trusted(training: _Training, caplog: pytest.LogCaptureFixture) -> None:

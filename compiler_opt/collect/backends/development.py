@@ -25,12 +25,13 @@ from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.rollout import Trajectory
 from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
-from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.advisors import INLINING, REBUILT_DEFAULT
 from compiler_opt.llvm.interactive import functions_of
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Sites
+from compiler_opt.spaces.binary import rebuilds_default
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -82,16 +83,17 @@ class DevelopmentBackend(Backend):
 
 
 def check_representable(policy: Policy) -> None:
-    """Raises PolicyError if the policy needs the default or earlier decisions, which a TFLite model does not get."""
+    """Raises PolicyError if the policy needs earlier decisions, or a default that a TFLite model cannot rebuild."""
     if isinstance(policy, LearnedPolicy) and policy.weights.is_recurrent:
         raise PolicyError(
             f"policy {policy.name!r}: has a recurrent layer (LSTM), but LLVM does not tell a TFLite model where a "
             "module begins; use the backend auto, or a policy that was trained with network.lstm_units = 0"
         )
-    if policy.needs_default and isinstance(policy, LearnedPolicy):
+    if policy.needs_default and isinstance(policy, LearnedPolicy) and not rebuilds_default(policy.weights.features):
         raise PolicyError(
-            f"policy {policy.name!r}: has the margin {policy.weights.margin:g}, but a TFLite model cannot take the "
-            "default decision; use the backend auto, or a policy with margin 0 (--margin=0)"
+            f"policy {policy.name!r}: has the margin {policy.weights.margin:g}, but a TFLite model cannot rebuild the "
+            f"default decision without the features {' and '.join(REBUILT_DEFAULT)}; use the backend auto, or a policy "
+            "with margin 0 (--margin=0)"
         )
 
 

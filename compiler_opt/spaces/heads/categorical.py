@@ -13,8 +13,9 @@ from tf_agents.specs import tensor_spec
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
+from compiler_opt.llvm.advisors import REBUILT_DEFAULT
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.spaces.binary import Binary
+from compiler_opt.spaces.binary import Binary, rebuilds_default
 from compiler_opt.spaces.distributions import categorical_entropy, log_softmax, smoothed_labels
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
@@ -89,8 +90,8 @@ class CategoricalHead(Head):
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
         return networks.categorical_actor(self.observation_spec(), self.action_spec(action_name), config, seed)
 
-    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        del observations
+    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor], margin: float) -> tf.Tensor:
+        del observations, margin
         return tf.argmax(outputs, axis=-1, output_type=tf.int64)
 
 
@@ -112,6 +113,20 @@ class BinaryHead(CategoricalHead):
             is_odd = spec.shape or (spec.dtype.kind == "f" and not ir2vec.components([spec.name]))
             if spec.name in self.features and is_odd:
                 raise PolicyError(f"expected the feature {spec.name} to be one integer, found {spec.to_json()}")
+
+    def observe_tensors(self, tensors: Mapping[str, tf.Tensor], ranks: networks.Ranks) -> dict[str, tf.Tensor]:
+        observed = super().observe_tensors(tensors, ranks)
+        if rebuilds_default(self.features):
+            cost, threshold = (tensors[name] for name in REBUILT_DEFAULT)
+            observed[networks.DEFAULT] = cost < threshold
+        return observed
+
+    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor], margin: float) -> tf.Tensor:
+        chosen = super().advice(outputs, observations, margin)
+        if not margin:
+            return chosen
+        is_uncertain = tf.abs(outputs[..., 1] - outputs[..., 0]) < margin
+        return tf.where(is_uncertain, tf.cast(observations[networks.DEFAULT], tf.int64), chosen)
 
 
 class MaskedCategoricalHead(CategoricalHead):
@@ -179,6 +194,6 @@ class MaskedCategoricalHead(CategoricalHead):
         legal = networks.TENSORFLOW.rows(tensors[self.inputs.mask]) != 0
         return {networks.RANKS: ranks(tf.unstack(values, axis=-1)), networks.LEGAL: tf.cast(legal, tf.float32)}
 
-    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor], margin: float) -> tf.Tensor:
         # Whatever the weights are, no legal candidate's score is lower.
-        return super().advice(networks.masked_logits(outputs, observations, outputs.dtype.min), observations)
+        return super().advice(networks.masked_logits(outputs, observations, outputs.dtype.min), observations, margin)

@@ -77,8 +77,8 @@ class ContinuousHead(Head):
     def actor(self, action_name: str, config: NetworkConfig, seed: int) -> network.DistributionNetwork:
         return networks.gaussian_actor(self.observation_spec(), self.action_spec(action_name), config, seed)
 
-    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        del observations
+    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor], margin: float) -> tf.Tensor:
+        del observations, margin
         quantizer = self.quantizer
         # In this order, float32 is exact if there are a power of two steps, and an even number of them below 0.
         steps = tf.round(outputs[..., 0] * quantizer.steps) - quantizer.lowest * quantizer.steps

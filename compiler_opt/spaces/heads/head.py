@@ -14,6 +14,7 @@ An *observation* is the input of the trained network: arrays by name. An *action
 """
 
 import abc
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -164,7 +165,8 @@ class Head(abc.ABC):
         inputs = self.compiler_tensors()
         actor = self.from_weights(weights, "action")
         assert isinstance(actor, networks.RankActor)
-        advising = networks.AdviceNetwork(inputs, self.encoder, actor, self.observe_tensors, self.advice)
+        advice = functools.partial(self.advice, margin=weights.margin)
+        advising = networks.AdviceNetwork(inputs, self.encoder, actor, self.observe_tensors, advice)
         return actor_policy.ActorPolicy(ts.time_step_spec(inputs), self.advice_spec(action_name), advising)
 
     def advice_spec(self, action_name: str) -> tensor_spec.BoundedTensorSpec:
@@ -172,8 +174,11 @@ class Head(abc.ABC):
         return self.action_spec(action_name)
 
     @abc.abstractmethod
-    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """The greedy advice of the network's outputs `[N, ...]` for observations, in TensorFlow: `[N]`."""
+    def advice(self, outputs: tf.Tensor, observations: Mapping[str, tf.Tensor], margin: float) -> tf.Tensor:
+        """The greedy advice of the network's outputs `[N, ...]` for observations, in TensorFlow: `[N]`.
+
+        `observations` are from `observe_tensors`; the margin is the policy's, see `NetworkWeights`.
+        """
 
     def observe_tensors(self, tensors: Mapping[str, tf.Tensor], ranks: networks.Ranks) -> dict[str, tf.Tensor]:
         """As `observe`, in TensorFlow: the observations of `compiler_tensors`, given a way to rank features."""

@@ -42,6 +42,9 @@ TENSORFLOW = Arrays(
 RANKS, LEGAL = "quantile_ranks", "legal"
 """Keys of observations: `[..., F]`, or of candidates `[..., C, F]` with `[..., C]`, 1 for legal candidates."""
 
+DEFAULT = "default"
+"""A further key where the default decision can be rebuilt: `[...]` bool, for policies with a margin."""
+
 FIRST, STATE = "is_first", "lstm_state"
 """Further keys for recurrent networks: `[...]`, 1 for a module's first decision, and `[..., 2 U]`, see `policies.lstm`,
 the state before the decision, of which only those that begin a piece are read."""
@@ -253,7 +256,7 @@ class AdviceNetwork(network.Network):
         observe: Callable[[Mapping[str, tf.Tensor], Ranks], Mapping[str, tf.Tensor]],
         advice: Callable[[tf.Tensor, Mapping[str, tf.Tensor]], tf.Tensor],
     ):
-        """Wraps an actor, with its head's `observe_tensors` and `advice`."""
+        """Wraps an actor, with its head's `observe_tensors` and `advice`, which knows the margin."""
         super().__init__(input_tensor_spec=tensors, state_spec=(), name="advice")
         self._table = RankTable(encoder.thresholds)
         self._actor = actor
