@@ -76,10 +76,6 @@ for seed in "${seeds[@]}"; do
   trained+="${trained:+,}$runs/$name/seed-$seed"
 done
 
-# 4. The best of them on the validation projects, with its margin, which LLVM's own forms of a policy cannot have.
-margins=()
-if [[ $name == *-portable ]]; then
-  margins=(--margins=0)
-fi
+# 4. The best of them on the validation projects, with its margin.
 $python compiler_opt/tools/release_policy.py --name="$name" --data_path="$corpora/validation" \
-  --training_dirs="$trained" "${margins[@]}" "${compiler[@]}"
+  --training_dirs="$trained" "${compiler[@]}"

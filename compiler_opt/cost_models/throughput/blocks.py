@@ -39,7 +39,7 @@ UNKNOWN = (math.nan,) * len(ANNOTATIONS)
 
 MAX_FILE_BYTES = 1 << 32
 _FORMAT = 2
-_REMEDY = "collect the blocks again (compiler_opt/tools/collect_blocks.py)"
+_REMEDY = "make it again with collect_blocks or profile_blocks (compiler_opt/tools)"
 
 
 @dataclasses.dataclass(frozen=True)

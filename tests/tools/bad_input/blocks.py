@@ -2,7 +2,7 @@
 
 from tests.tools.bad_input.mistake import Mistake
 
-REMEDY = "collect the blocks again"
+REMEDY = "make it again with collect_blocks"
 
 MISTAKES = (
     Mistake(
