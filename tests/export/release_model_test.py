@@ -68,6 +68,7 @@ def _check_inlining(weights: NetworkWeights, observations: Mapping[str, np.ndarr
     np.testing.assert_array_equal(decisions[decided], expected[decided])
 
 
+@_ONE_COMPILER
 def test_evictions_are_numpys_with_the_default_rebuilt(
     toolchain: Toolchain, evictions: Decisions, tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from compiler_opt.cost_models.throughput.address_map import FLAGS
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.model import ThroughputModel, network_of, new_description
@@ -45,6 +47,7 @@ def run(place: Path, *further: str) -> "programs.subprocess.CompletedProcess[str
     return programs.run("compiler_opt.tools.rank_cost_models", *arguments, *further)
 
 
+@pytest.mark.slow
 def test_ranks_builds_and_continues(tmp_path: Path) -> None:
     make_builds(tmp_path / "builds")
     result = run(tmp_path, "--rounds=6", *(f"--variant={name}" for name in ("level-0", "lacks-it", "wrong-output")))
