@@ -117,7 +117,8 @@ _AHEAD = "--gin_bindings=train_eval.max_staleness=1"
 _FLAGS = ("--gin_bindings=problem_config.flags_to_add=['-mllvm', '-unroll-count=1']",)
 
 
-@pytest.mark.parametrize("clang_path", [pytest.param("clang-19", marks=pytest.mark.slow), "clang-22"], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("clang_path", ["clang-19", "clang-22"], indirect=True)
 def test_a_run_and_more_of_it(clang_path: str, tmp_path: Path) -> None:
     """A finished run stays as it is, continues if more iterations are wanted, and not under another vocabulary.
 

@@ -209,6 +209,7 @@ def test_an_interrupted_search_continues_and_finds_the_same(found: RuleSearch, s
     assert done.runs == 0
 
 
+@pytest.mark.slow
 def test_a_module_that_does_not_compile_under_rules_stays_as_it_is(setting: _Setting, tmp_path: Path) -> None:
     class Failing(WorkerPool):
         def rollouts(self, jobs: Iterable[Job | None]) -> Iterator[tuple[Job, Rollout]]:

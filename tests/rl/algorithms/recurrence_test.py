@@ -114,7 +114,7 @@ def _train(learner: _Learner, network: NetworkConfig, iterations: int, seed: int
     return metrics
 
 
-_SLOW = {"reinforce", "double dqn"}  # the others are trained in the same way
+_SLOW = {"reinforce", "dqn", "double dqn"}  # the others are trained in the same way
 
 
 @pytest.mark.parametrize(
