@@ -152,7 +152,7 @@ def best_margin(changes: Mapping[float, LinkedChange]) -> float:
 
 
 def keeps_gain(change: float, best: float) -> bool:
-    """Whether a relative change is at most a twentieth of the best one (see `KEPT_GAIN`) above it."""
+    """Whether a relative change of size keeps `KEPT_GAIN` of the gain of the best one."""
     return change <= best + (1 - KEPT_GAIN) * abs(best)
 
 

@@ -131,6 +131,25 @@ def test_a_greedy_network_decides_as_over_the_channel(place: Place) -> None:
     assert [path.name for path in (place.root / "policies").iterdir()] == [policy.key]
 
 
+def test_a_network_with_a_margin_rebuilds_the_default(place: Place) -> None:
+    differences = np.diff(_logits(place, BinaryPolicy(place.weights)), axis=1)[:, 0]
+    policy = BinaryPolicy(place.weights.with_margin(float(np.median(np.abs(differences)))))
+    result = place.rollout(_AREA, policy, _DEVELOPMENT)
+    assert result.failure is None and result.trajectory is not None
+    features, difference = result.trajectory.features(), np.diff(_logits(place, policy), axis=1)[:, 0]
+    rebuilt = (features["cost_estimate"] < features["threshold"]).reshape(-1)
+    is_default = np.abs(difference) < policy.weights.margin
+    assert 0 < is_default.mean() < 1
+    np.testing.assert_array_equal(result.trajectory.advice, np.where(is_default, rebuilt, difference > 0))
+
+
+def _logits(place: Place, policy: BinaryPolicy) -> np.ndarray:
+    """Of the decisions that the policy meets in development mode, `[T, 2]`."""
+    trajectory = place.rollout(_AREA, policy, _DEVELOPMENT).trajectory
+    assert trajectory is not None
+    return policy.logits(trajectory.features())
+
+
 def test_without_a_model_the_default_decides(place: Place) -> None:
     default = DefaultPolicy(_INLINING)
     development = place.rollout(_AREA, default, _DEVELOPMENT)
