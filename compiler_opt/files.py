@@ -12,6 +12,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ _TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.(partial|old)", re.DOTALL)
 """Temporary names of `write_atomically` and `replaced_folder`."""
 
 _CHECKSUM = "sha256"
+_SKEW_NS = 60 * 10**9
+"""Files that others write at the same time may be newer than `newest` by so much."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -258,9 +261,19 @@ def exclusive_directory(folder: Path, flag: str) -> Iterator[None]:
                     place.rmdir()
 
 
-def remove_oldest(paths: Iterable[Path], keep: int) -> None:
-    """Removes files and folders except the `keep` most recently modified ones."""
-    by_age = sorted(paths, key=lambda path: path.stat().st_mtime_ns)
+def remove_oldest(paths: Iterable[Path], keep: int, newest: Path | None = None) -> None:
+    """Removes files and folders except the `keep` most recently modified ones.
+
+    Those from the future, which a wrong clock has dated, count as the oldest. `newest` was just written, and stays: it
+    tells the time of its file system, which may not be this machine's.
+    """
+    dates_ns: dict[Path, int] = {}
+    for path in paths:
+        # Another process may remove it at this moment.
+        with contextlib.suppress(FileNotFoundError):
+            dates_ns[path] = path.stat().st_mtime_ns
+    now_ns = dates_ns.get(newest, time.time_ns()) if newest else time.time_ns()
+    by_age = sorted(dates_ns, key=lambda path: (path == newest, dates_ns[path] <= now_ns + _SKEW_NS, dates_ns[path]))
     for path in by_age[: max(0, len(by_age) - keep)]:
         _remove(path)
 

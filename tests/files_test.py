@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,20 @@ def test_the_oldest_files_and_folders_are_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "newest"]
     remove_oldest(tmp_path.iterdir(), 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_wrong_clock_has_dated_in_the_future_counts_as_the_oldest(tmp_path: Path) -> None:
+    now_s = time.time()
+    ages = {"future": -1e6, "far-future": -1e7, "new": 0, "old": 1e5, "older": 1e6}
+    for name, age in ages.items():
+        (tmp_path / name).write_text(name)
+        os.utime(tmp_path / name, (now_s - age, now_s - age))
+    # Gone in the meantime, as if another process had removed it.
+    remove_oldest([*tmp_path.iterdir(), tmp_path / "gone"], 3)
+    assert {path.name for path in tmp_path.iterdir()} == {"new", "old", "older"}
+    # A server's clock is behind this machine's: what was just written is what is new.
+    remove_oldest(tmp_path.iterdir(), 2, tmp_path / "older")
+    assert {path.name for path in tmp_path.iterdir()} == {"older", "new"}
 
 
 def test_checks_create_nothing(tmp_path: Path) -> None:

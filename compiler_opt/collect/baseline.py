@@ -315,7 +315,7 @@ def measured_once(
             # Only other runs lack it.
             with contextlib.suppress(OSError, OutputError):
                 write_checked_json(shared, {name: value})
-                remove_oldest(shared.parent.glob("*.json"), _MAX_SHARED)
+                remove_oldest(shared.parent.glob("*.json"), _MAX_SHARED, shared)
     return value
 
 

@@ -151,13 +151,13 @@ class BundleCache:
                 try:
                     partial.rename(path)
                 except OSError:
-                    # Another process was faster; its files are the same.
-                    if not path.is_dir():
+                    # Another process was faster; its files are the same, unless what is there cannot be removed.
+                    if not self.has(bundle):
                         raise
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
             if bundle.path.startswith(POLICIES):
-                remove_oldest(path.parent.iterdir(), _MAX_POLICIES)
+                remove_oldest(path.parent.iterdir(), _MAX_POLICIES, path)
         except OSError as error:
             raise OutputError(f"{self.root}: cannot be written: {error.strerror}; set XDG_CACHE_HOME") from error
 
@@ -177,9 +177,9 @@ class BundleCache:
 
 
 def _unused(folder: Path) -> Iterable[Path]:
-    """The bundles in a folder that nobody has used for a while."""
-    limit_s = time.time() - _UNUSED_S
+    """The bundles in a folder that nobody has used for a while; whoever uses one corrects a date in the future."""
+    now_s = time.time()
     for path in folder.iterdir() if folder.is_dir() else ():
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime < limit_s:
+            if abs(path.stat().st_mtime - now_s) > _UNUSED_S:
                 yield path

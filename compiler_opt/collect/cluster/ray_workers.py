@@ -56,6 +56,8 @@ _CLOSE_TIMEOUT_S = 10.0
 _MAX_LOST_STARTS = 10
 _MAX_FAILED_STARTS = 3
 """Of worker processes on a node."""
+_MAX_REPEATED = 5
+"""How often the files of one job are sent to a node again: it may drop some when its disk gets full."""
 _LENGTH, _LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")
 """What `multiprocessing.connection` sends before a message, the second after -1 if it has 2 GiB or more."""
 
@@ -417,7 +419,13 @@ class _RemoteWorker:
             content: bytes | None = submitted.failed
             if submitted.reference is not None:
                 answer: Answer = await submitted.reference
+                num_repeated = 0
                 while answer.missing:
+                    num_repeated += 1
+                    if num_repeated > _MAX_REPEATED:
+                        lost = ", ".join(bundle.path for bundle in answer.missing)
+                        self._cluster.refuse(node, f"it does not keep what it stores: {lost}")
+                        raise _NodeLostError
                     node.known.difference_update(answer.missing)
                     await self._cluster.supply(actor, node, submitted.bundles)
                     answer = await actor.work.remote(submitted.message, submitted.bundles)

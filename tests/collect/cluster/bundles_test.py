@@ -84,6 +84,43 @@ def test_what_nobody_uses_makes_room_and_what_is_used_stays(tmp_path: Path) -> N
     assert not cache.has(module_bundle(old)) and cache.has(module_bundle(used)) and not cache.has(module_bundle(new))
 
 
+def test_files_from_the_future_do_not_push_out_what_is_stored_now(tmp_path: Path) -> None:
+    cache, tomorrow_s = BundleCache(tmp_path, 0), time.time() + 86400
+    for number in range(80):
+        files = {"policy.pickle": str(number).encode()}
+        cache.put(policy_bundle(f"future-{number}", files), files)
+        os.utime(tmp_path / f"policies/future-{number}", (tomorrow_s, tomorrow_s))
+    now = [(policy_bundle(name, {"f": name.encode()}), {"f": name.encode()}) for name in ("one", "two")]
+    for bundle, files in now:
+        cache.put(bundle, files)
+    assert all(cache.has(bundle) for bundle, _ in now)
+    assert len(list((tmp_path / "policies").iterdir())) == 64
+
+
+def test_modules_from_the_future_make_room(tmp_path: Path) -> None:
+    old, new = {"m.bc": b"old"}, {"m.bc": b"new"}
+    BundleCache(tmp_path, 0).put(module_bundle(old), old)
+    tomorrow_s = time.time() + 86400
+    os.utime(tmp_path / module_bundle(old).path, (tomorrow_s, tomorrow_s))
+    with pytest.raises(OutputError, match="cannot hold the corpus"):
+        BundleCache(tmp_path, 2 * shutil.disk_usage(tmp_path).free).put(module_bundle(new), new)
+    assert not (tmp_path / module_bundle(old).path).exists()
+
+
+def test_a_bundle_that_cannot_be_replaced_is_not_taken_for_stored(tmp_path: Path) -> None:
+    files = {"m.bc": b"good"}
+    bundle = module_bundle(files)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "m.bc").write_bytes(b"other")
+    (tmp_path / "cache/modules").mkdir(parents=True)
+    # Folders are not removed through links.
+    (tmp_path / "cache" / bundle.path).symlink_to(elsewhere)
+    with pytest.raises(OutputError, match="cannot be written"):
+        BundleCache(tmp_path / "cache", 0).put(bundle, files)
+    assert (elsewhere / "m.bc").read_bytes() == b"other"
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):

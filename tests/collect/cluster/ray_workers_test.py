@@ -175,6 +175,28 @@ def test_nodes_that_differ_are_refused_by_name_and_a_module_that_kills_workers_i
     assert sum(f"{full.cache}/compiler_opt/nodes: cannot be written" in message for message in refusals) == 1
 
 
+_CLEANER = """
+import glob, shutil, sys
+while True:
+    for path in glob.iglob(sys.argv[1] + "/*"):
+        shutil.rmtree(path, ignore_errors=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_node_that_drops_what_it_stores_is_refused(cluster: RayCluster, corpus: Corpus, newest: Toolchain) -> None:
+    modules = cluster.add(1).cache / "compiler_opt/nodes/modules"
+    with subprocess.Popen([sys.executable, "-c", _CLEANER, modules]) as cleaner:
+        try:
+            with (
+                ray_pool(cluster.address, newest, PROBLEM, 1) as pool,
+                pytest.raises(ConfigError, match=r"no node .*it does not keep what it stores: modules/[0-9a-f]{64}$"),
+            ):
+                list(pool.rollouts([Job(corpus.modules[0], None)]))
+        finally:
+            cleaner.kill()
+
+
 _SETTINGS = ["train_eval.num_iterations = 3", "train_eval.num_modules = 2", "train_eval.rollouts_per_module = 4"]
 
 
