@@ -1,6 +1,9 @@
 """The sandbox of compilers, tried with real ones: what it refuses, and that nothing else differs."""
 
+import json
 import os
+import platform
+import re
 import signal
 import socket
 import subprocess
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.errors import ConfigError, ToolchainError
-from compiler_opt.llvm import fork_server, processes, sandbox
+from compiler_opt.llvm import fork_server, processes, sandbox, system_calls
 from compiler_opt.llvm.fork_server import ForkServers
 from compiler_opt.llvm.sandbox import Sandbox
 
@@ -103,6 +106,56 @@ def test_what_is_forbidden_fails(name: str, boxed: Sandbox, starter: str, scratc
     assert "Permission denied" in result.stderr_tail or "Operation not permitted" in result.stderr_tail
     assert [path.name for path in outside.iterdir()] == ["file"]
     assert (outside / "file").read_text() == "kept"
+
+
+_ATTACKS = Path(__file__).with_name("sandbox_attacks.py")
+_ALWAYS_POSSIBLE = {"chmod", "fchmod", "chown", "lchown", "fchown", "utime", "futime", "flock", "prlimit", "priority"}
+_ALWAYS_POSSIBLE |= {"affinity", "scheduler", "kill", "datagram", "symbolic link", "pipe", "shared memory"}
+"""Of the attacks, those that succeed outside of a sandbox on every system."""
+
+
+def test_what_else_is_outside_cannot_be_changed(boxed: Sandbox, starter: str, scratch: Path, tmp_path: Path) -> None:
+    """Permissions, owners, times and attributes of files; other processes; what they share; special files."""
+    (tmp_path / "file").touch(0o600)
+    column = {"x86_64": 0, "aarch64": 1}[platform.machine()]
+    numbers = json.dumps({name: pair[column] for name, pair in system_calls.numbers().items()})
+    results: list[dict[str, str | None]] = []
+    with subprocess.Popen(["sleep", "60"]) as victim, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as service:
+        service.bind(str(tmp_path / "service"))
+        for box in (boxed, None):
+            words = [str(_ATTACKS), str(tmp_path), str(scratch), str(victim.pid), numbers]
+            result = processes.run([_PYTHON, *words], sandbox=box)
+            assert result.ok, result.describe()
+            results.append(json.loads(result.stdout))
+        victim.kill()
+    inside, outside = results
+    assert {name: error for name, error in inside.items() if error not in ("EPERM", "EACCES")} == {}
+    assert {name for name, error in outside.items() if error is None} >= _ALWAYS_POSSIBLE
+
+
+def test_what_only_reads_writes_nowhere(starter: str, clang_path: str, tmp_path: Path) -> None:
+    (tmp_path / "source.c").write_text("int f(int x) { return x + 1; }\n")
+    command = [clang_path, "-S", str(tmp_path / "source.c"), "-o"]
+    nowhere = Sandbox.for_folder(None)
+    assert nowhere is not None
+    assert b"f:" in processes.run([*command, "-"], sandbox=nowhere).stdout
+    assert "Permission denied" in processes.run([*command, str(tmp_path / "x.s")], sandbox=nowhere).stderr_tail
+
+
+@pytest.mark.parametrize(("column", "header"), [(0, "asm/unistd_64.h"), (1, "asm-generic/unistd.h")])
+def test_numbers_of_system_calls(column: int, header: str) -> None:
+    """As in the kernel's headers, where they know the calls."""
+    command = ["clang-22", "-E", "-dM", "-D__BITS_PER_LONG=64", "-D__ARCH_WANT_NEW_STAT", "-x", "c", "-"]
+    text = subprocess.run(command, input=f"#include <{header}>\n", capture_output=True, text=True, check=True).stdout
+    there = {name: int(number) for name, number in re.findall(r"define __NR(?:3264)?_(\w+) (\d+)$", text, re.MULTILINE)}
+    ours = {name: pair[column] for name, pair in system_calls.numbers().items()}
+    ours |= {"prlimit64": system_calls.PRLIMIT64[column], "fcntl": system_calls.FCNTL[column]}
+    ours |= {"ioctl": system_calls.IOCTL[column]}
+    newest = max(there.values())
+    assert {name: number for name, number in ours.items() if (number or 0) <= newest} == {
+        name: there.get(name) for name, number in ours.items() if (number or 0) <= newest
+    }
+    assert len(ours.keys() & there.keys()) > 40
 
 
 def test_its_children_are_in_it_too(boxed: Sandbox, starter: str, tmp_path: Path) -> None:
