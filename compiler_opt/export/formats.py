@@ -71,7 +71,7 @@ def export_policy(
         card = card.with_results(evaluation_results(evaluation, weights.checksum()))
     problem = _problem_with(formats, weights, policy_dir)
     check_folder_writable(output)
-    export = _Export(policy_dir, weights, problem, output)
+    export = _Export(weights, problem, output)
     written = {name: FORMATS[name](export) for name in formats}
     card.save(output)
     return written
@@ -195,7 +195,6 @@ def _projects(projects: Sequence[Mapping[str, Any]], policy: str) -> Iterator[st
 class _Export:
     """A policy to be written in one of the formats."""
 
-    policy_dir: Path
     weights: NetworkWeights
     problem: AnyProblem
     output: Path
@@ -242,10 +241,7 @@ class _Export:
 
     @contextlib.contextmanager
     def _saved_model_folder(self) -> Iterator[Path]:
-        """The policy's folder if it has a SavedModel; else, as for one with another margin, one that is made."""
-        if (self.policy_dir / SAVED_MODEL_FILE).is_file():
-            yield self.policy_dir
-            return
+        """A folder with a SavedModel made of the weights; one that came with them may hold any operation."""
         load_tensorflow()
         from compiler_opt.export.saved_model import save_policy
 

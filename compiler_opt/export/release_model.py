@@ -203,7 +203,8 @@ def write_aot(
 ) -> list[Path]:
     """Compiles the SavedModel in a policy's folder for this machine, in some 10 s; returns paths of header and object.
 
-    Like LLVM's CMake files, it runs `saved_model_cli aot_compile_cpu`.
+    Like LLVM's CMake files, it runs `saved_model_cli aot_compile_cpu`, which runs operations of the SavedModel, such as
+    those that restore it. So the folder must be one that `save_policy` has just written, not one from elsewhere.
 
     Raises:
       PolicyError: there is no SavedModel, or TensorFlow cannot compile it.
@@ -237,11 +238,11 @@ def write_aot(
         )
         made = [scratch / f"{model.class_name}{suffix}" for suffix in (".h", ".o")]
         if result.timed_out:
-            raise PolicyError(f"{policy_dir}: TensorFlow's AOT compiler is not done after {timeout_s:.0f} s")
+            raise PolicyError(f"{directory}: TensorFlow's AOT compiler is not done after {timeout_s:.0f} s")
         if not result.ok:
             raise ToolchainError(f"TensorFlow's AOT compiler (saved_model_cli): {result.describe()}")
         if not all(path.is_file() for path in made):
-            raise PolicyError(f"{policy_dir}: TensorFlow's AOT compiler wrote no {made[0].name} and {made[1].name}")
+            raise PolicyError(f"{directory}: TensorFlow's AOT compiler wrote no {made[0].name} and {made[1].name}")
         for path in made:
             write_atomically(directory / path.name, path.read_bytes())
         return [directory / path.name for path in made]

@@ -78,7 +78,10 @@ def read_policy(source: Path) -> ImportedPolicy:
 
 
 def compare(policy: ImportedPolicy, observations: Mapping[str, np.ndarray]) -> Comparison:
-    """Compares the decisions of the model, by its own runtime, with those of the imported policy.
+    """Compares the decisions of the model, by evaluating its graph, with those of the imported policy.
+
+    The evaluation is independent of the network that was recognised: it also computes the shapes, types and axes that
+    recognition skips. Nothing else in the model's file runs, nor does its own runtime (see `graph.py`).
 
     Args:
       policy: as `read_policy` returns it.
@@ -89,7 +92,7 @@ def compare(policy: ImportedPolicy, observations: Mapping[str, np.ndarray]) -> C
     """
     if missing := [name for name in policy.weights.features if name not in observations]:
         raise PolicyError(f"{policy.model.origin}: observes {', '.join(missing)}, which the trace does not have")
-    expected = policy.model.run(observations)
+    expected = policy.model.decisions(observations)
     logits = BinaryPolicy(policy.weights).logits(observations)
     found = logits.argmax(axis=1)
     differing = np.flatnonzero(found != expected)

@@ -16,13 +16,13 @@ import numpy as np
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import shown
-from compiler_opt.importing.graph import CONSTANT, INPUT, Model, Node
+from compiler_opt.importing.graph import CONSTANT, INPUT, MAX_ELEMENTS, Model, Node
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 
 _SHAPES = ("Reshape", "ExpandDims", "Squeeze", "BroadcastTo")
 _SHAPES_AND_TYPES = (*_SHAPES, "Cast")
 _NUM_ACTIONS = 2
-_MAX_PARTS = 1 << 14
+_MAX_PARTS, _MAX_QUANTILES = 1 << 14, 1 << 20
 _EXACT = 1 << 24
 """Integers up to this are exact in float32."""
 
@@ -58,6 +58,8 @@ def _recognised(output: Node, feature_names: Collection[str]) -> NetworkWeights:
             )
         if not np.array_equal(quantiles.setdefault(column.feature, column.quantiles), column.quantiles):
             raise PolicyError(f"expected one list of quantiles for {column.feature}, found two")
+    if (count := sum(map(len, quantiles.values()))) > _MAX_QUANTILES:
+        raise PolicyError(f"expected at most {_MAX_QUANTILES} quantiles of all features, found {count}")
     features = tuple(quantiles)
     kernel = np.zeros((len(TRANSFORMS) * len(features), first.shape[1]), np.float32)  # [3 F, H]
     for column, row in zip(columns, first, strict=True):
@@ -103,11 +105,12 @@ def _dense_layers(logits: Node) -> tuple[list[tuple[np.ndarray, np.ndarray]], No
         if node.operation != "MatMul":
             raise PolicyError(f"expected a dense layer, found the operation {node.operation} ({shown(node.name)})")
         kernel = node.inputs[1].value
-        transposed = node.definition is not None and any(
-            node.definition.attr[key].b for key in ("transpose_a", "transpose_b")
-        )
+        transposed = any(node.options.get(key) for key in ("transpose_a", "transpose_b"))
         if kernel is None or kernel.ndim != 2 or transposed:
             raise PolicyError(f"expected a dense layer with a constant kernel ({shown(node.name)})")
+        if kernel.size + sum(later.size for later, _ in layers) > MAX_ELEMENTS:
+            # Layers of a small file may share their weights.
+            raise PolicyError(f"expected at most {MAX_ELEMENTS} weights, found more")
         kernel = np.array(kernel, np.float32)
         bias = np.zeros(kernel.shape[1], np.float32) if bias is None else np.array(bias, np.float32).reshape(-1)
         layers.insert(0, (kernel, bias))
@@ -141,6 +144,8 @@ def _columns(encoded: Node) -> Iterator[_Column]:
     for _ in range(_MAX_PARTS):
         if not remaining:
             return
+        if len(remaining) > _MAX_PARTS:
+            break
         node = _through(remaining.pop(), _SHAPES)
         if node.operation == "ConcatV2":
             remaining.extend(reversed(node.inputs[:-1]))

@@ -1,41 +1,45 @@
 """Reads a policy from a SavedModel, such as TF-Agents' `PolicySaver` writes.
 
 Nothing of it is loaded as a program: the graph is read as a protocol buffer, and weights by TensorFlow's reader of
-checkpoints. To evaluate the policy, TensorFlow runs a graph of our making, with the weights as constants. It consists
-of the operations in `_PURE` only, none of which sees a file, a process, or the network.
+checkpoints. What leads to the decision must consist of the operations that `graph.py` evaluates; all else in the file,
+such as the functions that restore or initialise it, is ignored.
 """
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+import itertools
+import math
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import saved_model_pb2, trackable_object_graph_pb2
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.files import read_regular, shown
-from compiler_opt.importing.graph import CONSTANT, INPUT, Model, Node, one_advice
+from compiler_opt.files import open_regular, read_regular, shown
+from compiler_opt.importing.graph import CONSTANT, INPUT, MAX_ELEMENTS, OPERATIONS, Model, Node, one_advice
 
 SAVED_MODEL_FILE = "saved_model.pb"
 SIGNATURE = "action"
 
 _MAX_BYTES = 1 << 28
-_MAX_ELEMENTS = 1 << 26
 _MAX_CALLS = 1 << 10
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _SAME = ("Identity", "StopGradient", "PreventGradient")
 """Operations that return their operand."""
-_PURE = frozenset(
-    "AddV2 ArgMax BiasAdd BroadcastArgs BroadcastTo Bucketize Cast ConcatV2 ExpandDims MatMul Maximum Minimum Mul Pack "
-    "RealDiv Relu Reshape Shape Sqrt Square Squeeze StridedSlice".split()
-)
+_NUMBERS = "biuf"
+"""Kinds of the element types of constants: booleans, integers and real numbers."""
 _SAMPLING = ("Multinomial", "Random", "Stateless")
 _RECURRENT = ("While", "StatelessWhile", "TensorList")
+_DAMAGED = (
+    *(DecodeError, OSError, ValueError, KeyError, IndexError, TypeError, OverflowError, RecursionError, StopIteration),
+    tf.errors.OpError,
+)
 
 
 def read_saved_model(directory: Path) -> Model:
@@ -57,7 +61,7 @@ def read_saved_model(directory: Path) -> Model:
         proto.ParseFromString(content)
         [graph] = proto.meta_graphs
         return _read(directory, graph, hashlib.sha256(content).hexdigest())
-    except (DecodeError, ValueError, KeyError, IndexError, TypeError, RecursionError, tf.errors.OpError) as error:
+    except _DAMAGED as error:
         raise PolicyError(
             f"{path}: no SavedModel that this program understands ({type(error).__name__}: {shown(str(error))}); save "
             "the policy again"
@@ -74,33 +78,64 @@ def _read(directory: Path, graph: Any, sha256: str) -> Model:
     call = next(node for node in graph.graph_def.node if node.name == call_name)
     if call.op not in _CALLS:
         raise PolicyError(f"{directory}: expected a SavedModel of TensorFlow 2, found one of TensorFlow 1")
-    inputs = {info.name.partition(":")[0]: Node(INPUT, name) for name, info in signature.inputs.items()}
+    inputs = {
+        info.name.partition(":")[0]: Node(INPUT, name, options={"dtype": _number_type(info.dtype), "shape": (1,)})
+        for name, info in signature.inputs.items()
+    }
     variables = iter(_Variables(directory, graph).of_function(call.attr["f"].func.name))
     operands = [inputs[name] if name in inputs else next(variables) for name in call.input if name[0] != "^"]
     functions = {function.signature.name: function for function in graph.graph_def.library.function}
-    calls = iter(range(_MAX_CALLS))
-    output = _Function(str(directory), functions, call.attr["f"].func.name, operands, calls).output(int(port))
-    dtypes = {name: info.dtype for name, info in signature.inputs.items()}
+    output = _Function(str(directory), functions, call.attr["f"].func.name, operands, _Limits()).output(int(port))
+    return Model(str(directory), "SavedModel", sha256, advice, output)
 
-    def run(observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        return _run(output, dtypes, observations)
 
-    return Model(str(directory), "SavedModel", sha256, advice, output, run)
+@dataclasses.dataclass
+class _Limits:
+    """What may still be read of a graph, so that a small file does not take much memory."""
+
+    calls: int = _MAX_CALLS
+    elements: int = MAX_ELEMENTS
+
+    def call(self) -> None:
+        self.calls -= 1
+        if self.calls < 0:
+            raise ValueError("too many calls of functions")
+
+    def read(self, name: str, shape: Iterable[int]) -> None:
+        """Counts the elements of a constant before it is read."""
+        self.elements -= math.prod(map(max, shape, itertools.repeat(0)))
+        if self.elements < 0:
+            raise ValueError(f"{name}: constants of more than {MAX_ELEMENTS} elements together")
+
+
+def _number_type(enum: int) -> np.dtype:
+    """Numpy's type of numbers. Raises TypeError or ValueError for another type."""
+    dtype = np.dtype(tf.as_dtype(enum).as_numpy_dtype)
+    if dtype.kind not in _NUMBERS:
+        raise ValueError(f"expected numbers, found {dtype}")
+    return dtype
 
 
 class _Variables:
     """The variables of a SavedModel, as constants."""
 
     def __init__(self, directory: Path, graph: Any):
-        self._directory = directory
         self._objects = graph.object_graph_def
-        size = sum(path.stat().st_size for path in (directory / "variables").glob("variables.data-*"))
+        folder, size = directory / "variables", 0
+        for path in folder.iterdir():
+            # TensorFlow's reader waits for other kinds of files, and follows what a folder of this name says.
+            with os.fdopen(open_regular(path)) as file:
+                size += os.fstat(file.fileno()).st_size
         if size > _MAX_BYTES:
-            raise PolicyError(f"{directory}/variables: expected at most {_MAX_BYTES} bytes, found {size}")
-        self._reader = tf.train.load_checkpoint(str(directory / "variables" / "variables"))
+            raise PolicyError(f"{folder}: expected at most {_MAX_BYTES} bytes, found {size}")
+        self._reader = tf.train.load_checkpoint(str(folder / "variables"))
         self._shapes = self._reader.get_variable_to_shape_map()
+        self._types = self._reader.get_variable_to_dtype_map()
+        self._limits = _Limits()
+        if self._types[_OBJECT_GRAPH] != tf.string or self._shapes[_OBJECT_GRAPH]:
+            raise ValueError(f"{_OBJECT_GRAPH}: expected a string")
         self._saved = trackable_object_graph_pb2.TrackableObjectGraph()
-        self._saved.ParseFromString(self._reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"))
+        self._saved.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
         self._places = self._matched()
 
     def of_function(self, name: str) -> list[Node]:
@@ -122,21 +157,18 @@ class _Variables:
     def _value(self, place: int) -> Node:
         attributes = self._saved.nodes[self._places[place]].attributes
         key = next(each.checkpoint_key for each in attributes if each.name == "VARIABLE_VALUE")
-        if np.prod(self._shapes[key], dtype=np.float64) > _MAX_ELEMENTS:
-            raise PolicyError(f"{self._directory}: the variable {key} is too large")
+        _number_type(self._types[key])
+        self._limits.read(key, self._shapes[key])
         return Node(CONSTANT, key, value=np.asarray(self._reader.get_tensor(key)))
 
 
 class _Function:
     """A function of the graph, applied to operands; functions that it calls become part of it."""
 
-    def __init__(
-        self, origin: str, functions: Mapping[str, Any], name: str, operands: list[Node], calls: Iterator[int]
-    ):
-        if next(calls, None) is None:
-            raise ValueError("too many calls of functions")
+    def __init__(self, origin: str, functions: Mapping[str, Any], name: str, operands: list[Node], limits: _Limits):
+        limits.call()
         self._origin = origin
-        self._further_calls = calls
+        self._limits = limits
         self._functions = functions
         self._function = functions[name]
         arguments = self._function.signature.input_arg
@@ -165,7 +197,7 @@ class _Function:
         if definition.name not in self._calls:
             name = definition.attr["f"].func.name
             self._calls[definition.name] = _Function(
-                self._origin, self._functions, name, self._operands(definition), self._further_calls
+                self._origin, self._functions, name, self._operands(definition), self._limits
             )
         return self._calls[definition.name]
 
@@ -175,15 +207,36 @@ class _Function:
     def _node(self, definition: Any) -> Node:
         operation, name = definition.op, definition.name
         if operation == CONSTANT:
-            return Node(CONSTANT, name, value=_constant(definition), definition=definition)
+            return Node(CONSTANT, name, value=self._constant(definition))
         if operation in _SAME or operation == "ReadVariableOp":
             return self._operands(definition)[0]
-        if operation not in _PURE:
+        if operation not in OPERATIONS:
             raise PolicyError(f"{self._origin}: {_refusal(operation, name)}")
         boundaries = None
         if operation == "Bucketize":
+            self._limits.read(name, (len(definition.attr["boundaries"].list.f),))
             boundaries = np.array(definition.attr["boundaries"].list.f, np.float32)
-        return Node(operation, name, tuple(self._operands(definition)), None, boundaries, definition)
+        return Node(operation, name, tuple(self._operands(definition)), None, boundaries, _options(definition))
+
+    def _constant(self, definition: Any) -> np.ndarray:
+        tensor = definition.attr["value"].tensor
+        _number_type(tensor.dtype)
+        self._limits.read(definition.name, (side.size for side in tensor.tensor_shape.dim))
+        return np.asarray(tf.make_ndarray(tensor))
+
+
+def _options(definition: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for name, value in definition.attr.items():
+        if name == "DstT":
+            options[name] = _number_type(value.type)
+        elif name == "squeeze_dims":
+            options[name] = tuple(value.list.i)
+        elif name in ("transpose_a", "transpose_b"):
+            options[name] = value.b
+        elif name == "axis" or name.endswith("_mask"):
+            options[name] = value.i
+    return options
 
 
 def _refusal(operation: str, name: str) -> str:
@@ -192,57 +245,3 @@ def _refusal(operation: str, name: str) -> str:
     if operation.startswith(_RECURRENT):
         return f"is recurrent (operation {operation}); only feed-forward policies can be imported"
     return f"computes {shown(name)} by the operation {operation}, which no policy of quantiles and dense layers has"
-
-
-def _constant(definition: Any) -> np.ndarray:
-    tensor = definition.attr["value"].tensor
-    if np.prod([float(side.size) for side in tensor.tensor_shape.dim]) > _MAX_ELEMENTS:
-        raise ValueError(f"{definition.name}: too large")
-    return np.asarray(tf.make_ndarray(tensor))
-
-
-def _run(output: Node, dtypes: Mapping[str, int], observations: Mapping[str, np.ndarray]) -> np.ndarray:
-    graph = _Frozen(dtypes)
-    output_name = graph.add(output)
-
-    def decide(row: dict[str, Any]) -> Any:
-        values = {
-            name: tf.reshape(row[name], [1]) if name in row else tf.zeros([1], tf.as_dtype(dtypes[name]))
-            for name in graph.inputs
-        }
-        [decision] = tf.graph_util.import_graph_def(graph.definition, input_map=values, return_elements=[output_name])
-        return tf.cast(tf.reshape(decision, []), tf.int64)
-
-    used = {name: np.asarray(values, np.int64) for name, values in observations.items() if name in graph.inputs}
-    function = tf.function(lambda rows: tf.map_fn(decide, rows, fn_output_signature=tf.int64), autograph=False)
-    decisions: np.ndarray = function(used).numpy()
-    return decisions
-
-
-@dataclasses.dataclass
-class _Frozen:
-    """A GraphDef of pure operations, without functions or variables."""
-
-    dtypes: Mapping[str, int]
-    definition: Any = dataclasses.field(default_factory=graph_pb2.GraphDef)
-    inputs: set[str] = dataclasses.field(default_factory=set)
-    _names: dict[Node, str] = dataclasses.field(default_factory=dict)
-
-    def add(self, node: Node) -> str:
-        """Adds a node and all that it depends on; returns the name of its tensor."""
-        if node not in self._names:
-            operands = [self.add(each) for each in node.inputs]
-            made = self.definition.node.add(op=node.operation, name=f"n{len(self.definition.node)}", input=operands)
-            if node.operation == INPUT:
-                made.name = node.name
-                self.inputs.add(node.name)
-                made.attr["dtype"].type = self.dtypes[node.name]
-            elif node.value is not None:
-                made.attr["dtype"].type = tf.as_dtype(node.value.dtype).as_datatype_enum
-                made.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(node.value))
-            else:
-                for key, value in node.definition.attr.items():
-                    if not key.startswith("_"):
-                        made.attr[key].CopyFrom(value)
-            self._names[node] = f"{made.name}:0"
-        return self._names[node]

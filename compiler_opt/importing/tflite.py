@@ -1,27 +1,25 @@
 """Reads a policy from a TFLite model, such as google/ml-compiler-opt converts from its SavedModels.
 
-The file is read as data (`tensorflow/lite/schema/schema.fbs`). To evaluate the policy, TFLite's interpreter runs the
-file, after the operations that lead to its output were found to be builtin arithmetic.
+The file is read as data (`tensorflow/lite/schema/schema.fbs`); TFLite's interpreter never sees it, as it would run all
+operations in the file. What leads to the decision must consist of the operations that `graph.py` evaluates; all else is
+ignored.
 """
 
 import hashlib
 import struct
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from tensorflow.lite.python import schema_py_generated as schema
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import read_regular, shown
 from compiler_opt.importing.graph import CONSTANT, INPUT, Model, Node, one_advice
-from compiler_opt.tensorflow_loading import stderr_held
 
 TFLITE_SUFFIX = ".tflite"
-_MAX_BYTES = 1 << 28
+_MAX_BYTES, _MAX_PARTS = 1 << 28, 1 << 14
 _IDENTIFIER = b"TFL3"
 _PREFIX = "action_"
 _NAMES = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
@@ -42,6 +40,11 @@ _SAME_AS = {
     "MINIMUM": "Minimum",
     "MAXIMUM": "Maximum",
     "BROADCAST_TO": "BroadcastTo",
+}
+_TYPES: Mapping[int, np.dtype] = {
+    schema.TensorType.FLOAT32: np.dtype("<f4"),
+    schema.TensorType.INT32: np.dtype("<i4"),
+    schema.TensorType.INT64: np.dtype("<i8"),
 }
 _FUSED = {"MUL": "MulOptions", "DIV": "DivOptions", "ADD": "AddOptions", "CONCATENATION": "ConcatenationOptions"}
 """Operations that may have an activation, which they have in no policy, and the type of their options."""
@@ -76,19 +79,22 @@ class _File:
         self._model = schema.Model.GetRootAs(content, 0)
         self._graph = self._model.Subgraphs(0)
         self._nodes: dict[int, Node] = {
-            index: Node(INPUT, self._name(index)) for index in self._graph.InputsAsNumpy().tolist()
+            index: Node(INPUT, self._name(index), options=self._input_options(self._graph.Tensors(index)))
+            for index in _indices(self._graph.InputsAsNumpy())
         }
+        if self._graph.OperatorsLength() > _MAX_PARTS:
+            raise ValueError(f"more than {_MAX_PARTS} operations")
         self._producers = {
             output: operator
             for operator in map(self._graph.Operators, range(self._graph.OperatorsLength()))
-            for output in operator.OutputsAsNumpy().tolist()
+            for output in _indices(operator.OutputsAsNumpy())
         }
 
     def model(self) -> Model:
         outputs = self._outputs()
         advice = one_advice(str(self._path), outputs)
         output = self._tensor(outputs[advice])
-        return Model(str(self._path), "TFLite", hashlib.sha256(self._content).hexdigest(), advice, output, self._run)
+        return Model(str(self._path), "TFLite", hashlib.sha256(self._content).hexdigest(), advice, output)
 
     def _outputs(self) -> dict[str, int]:
         """The outputs by the name of the advice: that of the signature or, in old models, of the tensor."""
@@ -96,7 +102,11 @@ class _File:
             if signature.SignatureKey() == b"action":
                 found = map(signature.Outputs, range(signature.OutputsLength()))
                 return {each.Name().decode(): each.TensorIndex() for each in found}
-        return {self._name(index): index for index in self._graph.OutputsAsNumpy().tolist()}
+        return {self._name(index): index for index in _indices(self._graph.OutputsAsNumpy())}
+
+    def _input_options(self, tensor: Any) -> dict[str, Any]:
+        # Of another type are inputs that no policy's decision depends on, such as in tests of LLVM.
+        return {"dtype": _TYPES.get(tensor.Type(), np.dtype("f4")), "shape": _extents(tensor)}
 
     def _name(self, index: int) -> str:
         """A tensor's name; of an input, that of the feature."""
@@ -110,20 +120,18 @@ class _File:
 
     def _constant(self, index: int) -> Node:
         tensor = self._graph.Tensors(index)
-        dtypes = {schema.TensorType.FLOAT32: "<f4", schema.TensorType.INT32: "<i4", schema.TensorType.INT64: "<i8"}
-        if tensor.Type() not in dtypes:
+        if tensor.Type() not in _TYPES:
             raise PolicyError(f"{self._path}: has quantised weights ({shown(self._name(index))}), expected float32")
         content = self._model.Buffers(tensor.Buffer()).DataAsNumpy()
-        shape = tensor.ShapeAsNumpy().tolist() if tensor.ShapeLength() else []
-        # Without content, DataAsNumpy returns 0.
-        values = np.frombuffer(content.tobytes() if isinstance(content, np.ndarray) else b"", dtypes[tensor.Type()])
-        return Node(CONSTANT, self._name(index), value=values.reshape(shape))
+        # Without content, DataAsNumpy returns 0. Tensors may share a large buffer, so it is not copied.
+        values = np.frombuffer(content if isinstance(content, np.ndarray) else b"", _TYPES[tensor.Type()])
+        return Node(CONSTANT, self._name(index), value=values.reshape(_extents(tensor)))
 
     def _computed(self, index: int) -> Node:
         operator, name = self._producers[index], self._name(index)
         code = self._model.OperatorCodes(operator.OpcodeIndex())
         kind = _NAMES[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())]
-        operands = [self._tensor(each) if each >= 0 else None for each in operator.InputsAsNumpy().tolist()]
+        operands = [self._tensor(each) if each >= 0 else None for each in _indices(operator.InputsAsNumpy())]
         given = tuple(each for each in operands if each is not None)
         if kind in _FUSED and self._options(operator, _FUSED[kind]).FusedActivationFunction():
             raise PolicyError(f"{self._path}: {shown(name)}: expected no activation after {kind}")
@@ -135,19 +143,30 @@ class _File:
                 f"{self._path}: computes {shown(name)} by the operation {what}, which no greedy policy of quantiles "
                 "and dense layers has"
             )
+        boundaries, options = None, dict[str, Any]()
         if kind == "CONCATENATION":
             # TensorFlow's operation has its axis as last operand.
-            given = (*given, Node(CONSTANT, "axis", value=np.array(-1)))
-        boundaries = None
-        if kind == "BUCKETIZE":
-            boundaries = np.array(self._options(operator, "BucketizeOptions").BoundariesAsNumpy(), np.float32)
-        return Node(_SAME_AS[kind], name, given, boundaries=boundaries)
+            axis = self._options(operator, "ConcatenationOptions").Axis()
+            given = (*given, Node(CONSTANT, "axis", value=np.array(axis)))
+        elif kind == "RESHAPE" and len(given) == 1:
+            shape = self._options(operator, "ReshapeOptions").NewShapeAsNumpy()
+            given = (*given, Node(CONSTANT, "shape", value=np.array(shape)))
+        elif kind == "SQUEEZE" and operator.BuiltinOptions() is not None:
+            dims = self._options(operator, "SqueezeOptions").SqueezeDimsAsNumpy()
+            options["squeeze_dims"] = dims.tolist() if isinstance(dims, np.ndarray) else ()
+        elif kind == "CAST":
+            options["DstT"] = _TYPES[self._graph.Tensors(index).Type()]
+        elif kind == "BUCKETIZE":
+            boundaries = np.asarray(self._options(operator, "BucketizeOptions").BoundariesAsNumpy(), np.float32)
+        return Node(_SAME_AS[kind], name, given, None, boundaries, options)
 
     def _dense(self, operator: Any, name: str, operands: tuple[Node, ...]) -> Node:
         options = self._options(operator, "FullyConnectedOptions")
         x, kernel, *bias = operands
         if kernel.value is None:
             raise PolicyError(f"{self._path}: {shown(name)}: expected a constant kernel")
+        if not options.KeepNumDims():
+            x = Node("Reshape", name, (x, Node(CONSTANT, "shape", value=np.array([-1, kernel.value.shape[1]]))))
         made = Node("MatMul", name, (x, Node(CONSTANT, kernel.name, value=kernel.value.T)))
         if bias:
             made = Node("BiasAdd", name, (made, bias[0]))
@@ -162,23 +181,16 @@ class _File:
         options.Init(table.Bytes, table.Pos)
         return options
 
-    def _run(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
-        # It warns that it will move to another package, and says how it computes.
-        with warnings.catch_warnings(), stderr_held():
-            warnings.simplefilter("ignore", UserWarning)
-            interpreter = tf.lite.Interpreter(model_content=self._content)
-            interpreter.allocate_tensors()
-        [output] = interpreter.get_output_details()[:1]
-        places = {}
-        for detail in interpreter.get_input_details():
-            interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
-            name = detail["name"].removeprefix(_PREFIX).partition(":")[0]
-            if name in observations:
-                places[detail["index"]] = observations[name].astype(detail["dtype"]).reshape(-1, *detail["shape"])
-        decisions = np.empty(len(next(iter(observations.values()))), np.int64)
-        for row in range(len(decisions)):
-            for index, values in places.items():
-                interpreter.set_tensor(index, values[row])
-            interpreter.invoke()
-            decisions[row] = interpreter.get_tensor(output["index"]).reshape(())
-        return decisions
+
+def _indices(vector: Any) -> list[int]:
+    """The indices in a vector, which flatbuffers give as 0 if it is empty."""
+    if not isinstance(vector, np.ndarray):
+        return []
+    if len(vector) > _MAX_PARTS:
+        raise ValueError(f"a list of more than {_MAX_PARTS} tensors")
+    found: list[int] = vector.tolist()
+    return found
+
+
+def _extents(tensor: Any) -> tuple[int, ...]:
+    return tuple(tensor.ShapeAsNumpy().tolist()) if tensor.ShapeLength() else ()

@@ -9,6 +9,9 @@
     tflite         model.tflite and output_spec.json, for a clang in LLVM's development mode
     aot            header and object by TensorFlow's AOT compiler
 
+All of them are made from the weights in network.npz. Other forms in the policy's folder are not read, since a
+SavedModel can hold any operation.
+
 A release_model may have several policies, which the compiler selects by name: repeat --policy_path, and --name.
 
 docs/deploy.md explains how to use each.

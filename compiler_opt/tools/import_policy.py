@@ -5,7 +5,8 @@
 
 It takes greedy policies for inlining that observe quantile ranks and consist of dense layers, as a SavedModel or as
 TFLite; others are refused, with what was found. The model's decisions are compared with those of the imported policy.
-Of the model, only arithmetic runs, and only for this comparison: see `importing/`.
+No runtime is given the model: for this comparison, numpy evaluates the arithmetic that leads to its decision, see
+`importing/graph.py`.
 """
 
 from pathlib import Path

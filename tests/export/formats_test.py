@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import Binary, BinaryPolicy
 from compiler_opt.spaces.native import native_blob
 from tests import programs
+from tests.importing.hostile_models import add_write_to_restore
 from tests.native.cpp import build
 from tests.real_observations import recurrent, weights_for
 
@@ -109,6 +111,31 @@ def test_aot_keeps_to_its_time(policy: Path, tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="not done after 0 s"):
         write_aot(policy, EMBEDDED_MODELS["inlining"], tmp_path, timeout_s=0.1)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def hostile(policy: Path, tmp_path: Path) -> Path:
+    """A policy whose SavedModel writes the file `written` when it is restored."""
+    shutil.copytree(policy, tmp_path / "hostile")
+    add_write_to_restore(tmp_path / "hostile", tmp_path / "written")
+    return tmp_path / "hostile"
+
+
+def test_a_saved_model_that_came_with_a_policy_is_not_passed_on(hostile: Path, tmp_path: Path) -> None:
+    assert b"WriteFile" in (hostile / "saved_model.pb").read_bytes()
+    export_policy(hostile, tmp_path / "out", ["saved_model"])
+    assert b"WriteFile" not in (tmp_path / "out" / "saved_model.pb").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_saved_model_that_came_with_a_policy_does_not_run(hostile: Path, tmp_path: Path) -> None:
+    model = EMBEDDED_MODELS["inlining"]
+    write_aot(hostile, model, tmp_path)
+    assert (tmp_path / "written").read_text() == "written"
+    (tmp_path / "written").unlink()
+    export_policy(hostile, tmp_path / "out", ["aot"])
+    assert (tmp_path / "out" / f"{model.class_name}.o").is_file()
+    assert not (tmp_path / "written").exists()
 
 
 def test_a_saved_model_is_made_where_a_folder_has_none(policy: Path, tmp_path: Path) -> None:

@@ -25,7 +25,16 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tensor_spec import TensorSpec
 from tests import programs
-from tests.importing.original_policies import convert_to_tflite, encoding, original_decisions, save_original, tf
+from tests.importing.hostile_models import add_dead_operation, add_write_to_restore
+from tests.importing.original_policies import (
+    convert_to_tflite,
+    encoding,
+    original_decisions,
+    save_original,
+    tf,
+    tflite_decisions,
+    tflite_interpreter,
+)
 from tests.native.cpp import DRIVER, build, driver_logits
 from tests.real_observations import SOURCES
 from tests.small_corpus import make_corpus
@@ -62,13 +71,15 @@ def _decisions(weights: NetworkWeights, observations: dict[str, np.ndarray]) -> 
 
 
 def _check_all_forms(saved: Path, observations: dict[str, np.ndarray], directory: Path) -> None:
-    """On 10,000 observations: TensorFlow as it loads SavedModels, our evaluation of the graph, TFLite, numpy, C++."""
+    """On 10,000 observations: TensorFlow as it loads SavedModels, TFLite's interpreter, our evaluation of either graph,
+    numpy, C++."""
     convert_to_tflite(saved, directory / "model.tflite")
     policy, converted = read_policy(saved), read_policy(directory / "model.tflite")
     many = _many(policy, observations)
     expected = original_decisions(saved, many)
     assert len(expected) == 10_000
     assert 0.2 < expected[: len(observations["callsite_cost"])].mean() < 0.8
+    np.testing.assert_array_equal(tflite_decisions(directory / "model.tflite", many), expected)
     driver = build([DRIVER], directory / "driver", "g++", "-O2")
     for each in (policy, converted):
         assert compare(each, many) == Comparison(10_000, int(expected.sum()), 0)
@@ -126,6 +137,30 @@ def test_the_command(saved: Path, tmp_path: Path) -> None:
     imported = NetworkWeights.load(output)
     assert imported.checksum() == read_policy(saved).weights.checksum()
     assert {"saved_model.pb", "model.tflite", "network.mlgo"} <= {path.name for path in output.iterdir()}
+
+
+@_ONE_COMPILER
+def test_nothing_else_of_a_tflite_file_runs(saved: Path, tmp_path: Path) -> None:
+    """An operation beside the network, which TFLite's interpreter would run, writes a file."""
+    model, written = tmp_path / "model.tflite", tmp_path / "written"
+    convert_to_tflite(saved, model)
+    add_dead_operation(model, written)
+    tflite_interpreter(model).invoke()
+    assert written.read_text() == "written"
+    written.unlink()
+    policy = read_policy(model)
+    assert compare(policy, made_up_observations(policy.weights, 200)).num_ties == 0
+    assert not written.exists()
+
+
+@_ONE_COMPILER
+def test_nothing_else_of_a_saved_model_runs(saved: Path, tmp_path: Path) -> None:
+    written = tmp_path / "written"
+    shutil.copytree(saved, tmp_path / "saved")
+    add_write_to_restore(tmp_path / "saved", written)
+    policy = read_policy(tmp_path / "saved")
+    assert compare(policy, made_up_observations(policy.weights, 200)).num_ties == 0
+    assert not written.exists()
 
 
 @_ONE_COMPILER

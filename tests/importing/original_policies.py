@@ -115,6 +115,33 @@ def convert_to_tflite(saved_model: Path, output: Path) -> None:
         output.write_bytes(converter.convert())
 
 
+def tflite_interpreter(model: Path) -> Any:
+    """TFLite's interpreter, which runs all operations of a file."""
+    # It warns that it will move to another package, and says how it computes.
+    with warnings.catch_warnings(), stderr_held():
+        warnings.simplefilter("ignore", UserWarning)
+        interpreter = tf.lite.Interpreter(model_content=model.read_bytes())
+        interpreter.allocate_tensors()
+    return interpreter
+
+
+def tflite_decisions(model: Path, observations: Mapping[str, np.ndarray]) -> np.ndarray:
+    """`[T]`, decided one at a time by TFLite's interpreter."""
+    interpreter = tflite_interpreter(model)
+    [output] = interpreter.get_output_details()
+    inputs = interpreter.get_input_details()
+    names = {each["index"]: each["name"].removeprefix("action_").partition(":")[0] for each in inputs}
+    decisions = np.empty(len(next(iter(observations.values()))), np.int64)
+    for row in range(len(decisions)):
+        for each in inputs:
+            values = observations.get(names[each["index"]])
+            value = 0 if values is None else values[row]
+            interpreter.set_tensor(each["index"], np.full(each["shape"], value, each["dtype"]))
+        interpreter.invoke()
+        decisions[row] = interpreter.get_tensor(output["index"]).item()
+    return decisions
+
+
 def original_decisions(saved_model: Path, observations: Mapping[str, np.ndarray]) -> np.ndarray:
     """`[T]`, decided one at a time by TensorFlow, which loads and runs the whole SavedModel."""
     model: Any = tf.saved_model.load(str(saved_model))
