@@ -1,7 +1,9 @@
 """MLGO_LOG: the decisions that differ from the compiler's, and those of kept objects alone."""
 
 import concurrent.futures
+import contextlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -107,4 +109,28 @@ def test_a_log_that_cannot_be_written(compiler: Compiler, place: Path) -> None:
         assert result.returncode == 0
     made = (place / "lean.o").read_bytes()
     assert compiler.with_policy(["-Oz", "-c", "lean.c"], place).returncode == 0
+    assert (place / "lean.o").read_bytes() == made
+
+
+def test_a_pipe_gets_whole_lines_and_is_not_waited_for_for_ever(compiler: Compiler, place: Path) -> None:
+    command, variables = ["-Oz", "-c", "lean.c"], {"MLGO_LOG": str(place / "pipe")}
+    warning = f"warning: mlgo: MLGO_LOG: {place}/pipe: nobody reads it\n"
+    os.mkfifo(place / "pipe")
+    unread = compiler.run(command, place, variables)
+    assert (unread.returncode, unread.stderr) == (0, warning)
+    made = (place / "lean.o").read_bytes()
+    reader = os.open(place / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert compiler.run(command, place, variables).stderr == ""
+        sites = [json.loads(line) for line in os.read(reader, 1 << 16).splitlines()]
+        assert {site["caller"] for site in sites} == set(DIFFERING)
+        writer = os.open(place / "pipe", os.O_WRONLY | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writer, b"full" * 256)
+        os.close(writer)
+        idle = compiler.run(command, place, variables)
+    finally:
+        os.close(reader)
+    assert (idle.returncode, idle.stderr) == (0, warning)
     assert (place / "lean.o").read_bytes() == made
