@@ -64,6 +64,7 @@ def environment(
     return {
         **os.environ,
         "MLGO_REGALLOC_CHANNEL": str(channel or ""),
+        "MLGO_REGALLOC_LEVELS": "",
         "MLGO_REGALLOC_MODE": "default" if policy is None else "policy",
         "MLGO_REGALLOC_POLICY": str(policy or ""),
         "MLGO_REGALLOC_LOG": str(log or ""),

@@ -22,8 +22,10 @@
 
 #include "call_graph_heights.h"
 #include "callsite_features.h"
+#include "frame_limit.h"
 #include "function_body.h"
 #include "inline_cost_sum.h"
+#include "shown_advice.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"
@@ -90,12 +92,12 @@ class TrackedAdvice;
 // Computes the features of each call site and maintains them as calls are inlined. A derived class makes the decisions.
 class FeatureAdvisor : public llvm::InlineAdvisor {
 public:
-  using DefaultDecision = std::function<bool(llvm::CallBase &)>;
+  using DefaultAdvice = std::function<std::unique_ptr<llvm::InlineAdvice>(llvm::CallBase &)>;
 
   FeatureAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM, llvm::FunctionAnalysisManager &FAM,
-                 DefaultDecision Default)
-      : InlineAdvisor(M, FAM), Default(std::move(Default)), PSI(MAM.getResult<llvm::ProfileSummaryAnalysis>(M)),
-        Features(availableFeatures().size()), CG(MAM.getResult<llvm::LazyCallGraphAnalysis>(M)) {
+                 DefaultAdvice Default)
+      : InlineAdvisor(M, FAM), PSI(MAM.getResult<llvm::ProfileSummaryAnalysis>(M)), Features(availableFeatures().size()),
+        CG(MAM.getResult<llvm::LazyCallGraphAnalysis>(M)), Default(std::move(Default)) {
     for (llvm::Function &F : M)
       if (!F.isDeclaration())
         InitialSize += static_cast<int32_t>(countsOf(F).Counts.Instructions);
@@ -144,7 +146,15 @@ protected:
   // Decides on a call that may legally be inlined. `Features` holds its features. Returns a TrackedAdvice.
   virtual std::unique_ptr<llvm::InlineAdvice> decide(llvm::CallBase &CB, llvm::OptimizationRemarkEmitter &ORE) = 0;
 
-  const DefaultDecision Default;
+  // What LLVM's default heuristic decides about the current call site.
+  bool defaultDecision(llvm::CallBase &CB) {
+    if (Shown.get())
+      return Shown.get()->isInliningRecommended();
+    return ShownAdvice(Default(CB)).get()->isInliningRecommended();
+  }
+
+  bool exceedsFrameLimit(llvm::CallBase &CB) { return compiler_opt::exceedsFrameLimit(CG, CB); }
+
   llvm::ProfileSummaryInfo &PSI;
   // Of the current call site, in the order of `availableFeatures`; this class sets LLVM's.
   std::vector<int64_t> Features;
@@ -175,6 +185,8 @@ private:
   std::unique_ptr<llvm::InlineAdvice> getAdviceImpl(llvm::CallBase &CB) override;
   std::unique_ptr<llvm::InlineAdvice> getMandatoryAdvice(llvm::CallBase &CB, bool Advice) override;
 
+  std::unique_ptr<llvm::InlineAdvice> advise(llvm::CallBase &CB, llvm::OptimizationRemarkEmitter &ORE);
+
   std::unique_ptr<llvm::InlineAdvice> untracked(llvm::CallBase &CB, bool Recommendation) {
     return std::make_unique<llvm::InlineAdvice>(this, CB, getCallerORE(CB), Recommendation);
   }
@@ -204,6 +216,8 @@ private:
   void onInlined(const TrackedAdvice &Advice, bool IsCalleeDeleted);
 
   llvm::LazyCallGraph &CG;
+  const DefaultAdvice Default;
+  ShownAdvice Shown; // for the remarks about the current call site
   llvm::DenseMap<const llvm::Function *, FunctionCounts> CachedCounts;
   llvm::DenseMap<const llvm::LazyCallGraph::Node *, unsigned> Heights;
   // The nodes of the last SCC, in a deterministic order, so that new functions get deterministic heights.
@@ -223,7 +237,7 @@ private:
 class TrackedAdvice : public llvm::InlineAdvice {
 public:
   TrackedAdvice(FeatureAdvisor *Advisor, llvm::CallBase &CB, llvm::OptimizationRemarkEmitter &ORE, bool Recommendation)
-      : InlineAdvice(Advisor, CB, ORE, Recommendation) {
+      : InlineAdvice(Advisor, CB, ORE, Recommendation), Shown(std::move(Advisor->Shown)) {
     const BodyCounts CallerCounts = Advisor->countsOf(*Caller).Counts, CalleeCounts = Advisor->countsOf(*Callee).Counts;
     CallerSize = CallerCounts.Instructions;
     CalleeSize = CalleeCounts.Instructions;
@@ -233,38 +247,22 @@ public:
   }
 
 protected:
-  void recordInliningImpl() override { onInlined("InliningSuccess", false); }
-  void recordInliningWithCalleeDeletedImpl() override { onInlined("InliningSuccessWithCalleeDeleted", true); }
-  void recordUnsuccessfulInliningImpl(const llvm::InlineResult &) override {
-    remark<llvm::OptimizationRemarkMissed>("InliningAttemptedAndUnsuccessful");
-  }
-  void recordUnattemptedInliningImpl() override {
-    remark<llvm::OptimizationRemarkMissed>("IniningNotAttempted"); // [sic], as in LLVM
-  }
+  void recordInliningImpl() override { onInlined(false); }
+  void recordInliningWithCalleeDeletedImpl() override { onInlined(true); }
+  void recordUnsuccessfulInliningImpl(const llvm::InlineResult &Result) override { Shown.recordUnsuccessful(Result); }
+  void recordUnattemptedInliningImpl() override { Shown.recordRefused(ORE, DLoc, Block, *Callee, *Caller); }
 
 private:
   friend class FeatureAdvisor;
 
-  void onInlined(const char *Name, bool IsCalleeDeleted) {
-    remark<llvm::OptimizationRemark>(Name);
+  void onInlined(bool IsCalleeDeleted) {
+    Shown.recordInlined(ORE, DLoc, Block, *Callee, *Caller, IsCalleeDeleted);
     advisor().onInlined(*this, IsCalleeDeleted);
-  }
-
-  template <typename Remark> void remark(const char *Name) {
-    ORE.emit([&] {
-      using llvm::ore::NV;
-      Remark Result("inline-ml", Name, DLoc, Block);
-      Result << NV("Callee", Callee->getName());
-      const std::vector<int64_t> &Features = advisor().Features;
-      for (size_t Index = 0; Index < llvmFeatures().size(); ++Index)
-        Result << NV(llvmFeatures()[Index].name(), Features[Index]);
-      Result << NV("ShouldInline", isInliningRecommended());
-      return Result;
-    });
   }
 
   FeatureAdvisor &advisor() const { return *static_cast<FeatureAdvisor *>(Advisor); }
 
+  ShownAdvice Shown;
   // Before inlining.
   int64_t CallerSize = 0, CalleeSize = 0; // in instructions
   int64_t NumEdges = 0;                   // from caller and callee
@@ -272,26 +270,30 @@ private:
 };
 
 inline std::unique_ptr<llvm::InlineAdvice> FeatureAdvisor::getAdviceImpl(llvm::CallBase &CB) {
+  llvm::OptimizationRemarkEmitter &ORE = getCallerORE(CB);
+  Shown = ORE.enabled() ? ShownAdvice(Default(CB)) : ShownAdvice();
+  std::unique_ptr<llvm::InlineAdvice> Advice = advise(CB, ORE);
+  Shown = ShownAdvice(); // An advice that is tracked has taken it.
+  return Advice;
+}
+
+inline std::unique_ptr<llvm::InlineAdvice> FeatureAdvisor::advise(llvm::CallBase &CB,
+                                                                  llvm::OptimizationRemarkEmitter &ORE) {
   if (!isReachable(CB))
     return untracked(CB, false);
   llvm::Function &Caller = *CB.getCaller();
-  llvm::OptimizationRemarkEmitter &ORE = getCallerORE(CB);
   if (Skip == SkipPolicy::IfCallerIsNotCold && !PSI.isFunctionEntryCold(&Caller)) {
+    const bool Decision = defaultDecision(CB);
     if (ForceStop)
-      return untracked(CB, Default(CB));
-    return std::make_unique<TrackedAdvice>(this, CB, ORE, Default(CB));
+      return untracked(CB, Decision);
+    return std::make_unique<TrackedAdvice>(this, CB, ORE, Decision);
   }
   const MandatoryInliningKind Kind = getMandatoryKind(CB, FAM, ORE);
   if (Kind == MandatoryInliningKind::Never || &Caller == CB.getCalledFunction())
     return untracked(CB, false);
   const bool IsMandatory = Kind == MandatoryInliningKind::Always;
-  if (ForceStop) {
-    ORE.emit([&] {
-      return llvm::OptimizationRemarkMissed("inline-ml", "ForceStop", &CB)
-             << "Won't attempt inlining because module size grew too much.";
-    });
+  if (ForceStop)
     return untracked(CB, IsMandatory);
-  }
   if (!computeFeatures(CB, IsMandatory))
     return untracked(CB, false);
   return IsMandatory ? getMandatoryAdvice(CB, true) : decide(CB, ORE);
@@ -302,7 +304,10 @@ inline std::unique_ptr<llvm::InlineAdvice> FeatureAdvisor::getMandatoryAdvice(ll
     return untracked(CB, false);
   if (ForceStop || !Advice)
     return untracked(CB, Advice);
-  return std::make_unique<TrackedAdvice>(this, CB, getCallerORE(CB), true);
+  llvm::OptimizationRemarkEmitter &ORE = getCallerORE(CB);
+  if (ORE.enabled() && !Shown.get())
+    Shown = ShownAdvice(InlineAdvisor::getMandatoryAdvice(CB, true));
+  return std::make_unique<TrackedAdvice>(this, CB, ORE, true);
 }
 
 inline bool FeatureAdvisor::computeFeatures(llvm::CallBase &CB, bool IsMandatory) {

@@ -5,6 +5,8 @@
 // environment variables:
 //
 //   MLGO_INLINER_MODE         `policy` (the default), or `default` for the compiler's default decisions
+//   MLGO_INLINER_LEVELS       optimisation levels to decide at, such as Oz,Os: those of the pipeline or, when the whole
+//                             program is linked, of each caller; by default all
 //   MLGO_INLINER_POLICY       file of a native policy; by default the policy that is built in, if any
 //   MLGO_INLINER_TEMPERATURE  0 or unset: greedy; otherwise decisions are sampled from logits / temperature
 //   MLGO_INLINER_SEED         seed of sampling; the same seed gives the same decisions
@@ -91,23 +93,20 @@ private:
 };
 
 // Returns a function that queries LLVM's default heuristic.
-std::function<bool(CallBase &)> defaultHeuristic(Module &M, FunctionAnalysisManager &FAM, const InlineParams &Params,
-                                                 const InlineContext &Context) {
+std::function<std::unique_ptr<InlineAdvice>(CallBase &)> defaultHeuristic(Module &M, FunctionAnalysisManager &FAM,
+                                                                          const InlineParams &Params,
+                                                                          const InlineContext &Context) {
   auto Advisor = std::make_shared<DefaultInlineAdvisor>(M, FAM, Params, Context);
-  return [Advisor](CallBase &CB) {
-    const std::unique_ptr<InlineAdvice> Advice = Advisor->getAdvice(CB);
-    // Every advice must be marked as used; the caller does not follow this one.
-    Advice->recordUnattemptedInlining();
-    return Advice->isInliningRecommended();
-  };
+  return [Advisor](CallBase &CB) { return Advisor->getAdvice(CB); };
 }
 
 class PolicyAdvisor final : public compiler_opt::FeatureAdvisor {
 public:
-  PolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, DefaultDecision Default,
-                const InlinerSettings &Settings)
-      : FeatureAdvisor(M, MAM, FAM, std::move(Default)), Settings(Settings), Inputs(Settings.Columns.size()),
-        Random(Settings.Seed) {
+  // If `IsProgram`, the module has functions that were compiled at several levels.
+  PolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, DefaultAdvice Default,
+                const InlinerSettings &Settings, bool IsProgram)
+      : FeatureAdvisor(M, MAM, FAM, std::move(Default)), Settings(Settings), IsProgram(IsProgram),
+        Inputs(Settings.Columns.size()), Random(Settings.Seed) {
     if (Settings.Log)
       Log.emplace(*Settings.Log, M.getModuleIdentifier());
     if (!Settings.Differences.empty())
@@ -122,16 +121,18 @@ public:
 
 private:
   std::unique_ptr<InlineAdvice> decide(CallBase &CB, OptimizationRemarkEmitter &ORE) override {
+    if (IsProgram && !decidesIn(*CB.getCaller()))
+      return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, defaultDecision(CB));
     const std::optional<bool> Replayed = Replay ? Replay->next(CB) : std::nullopt;
     const bool IsLogged = Log || Differences;
     const bool HasPolicy = Settings.Mode == InlinerMode::Policy;
     // A recurrent policy remembers what it saw in decisions that are not its own, too.
     if (Replayed && !IsLogged && !(HasPolicy && Settings.Network.is_recurrent()))
-      return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, *Replayed);
+      return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, withinLimit(*Replayed, CB));
     float Logits[kNumActions] = {0, 0};
     const bool NeedsDefault =
         !HasPolicy || Settings.NeedsDefaultFeature || Differences || (Log && Settings.Log->HasDefault);
-    const bool DefaultDecision = NeedsDefault ? Default(CB) : false;
+    const bool DefaultDecision = NeedsDefault && defaultDecision(CB);
     int64_t *const Own = &Features[compiler_opt::llvmFeatures().size()];
     if (Settings.NeedsCallSiteFeatures)
       compiler_opt::setCallSiteFeatures(CB, countsOf(*CB.getCaller()).Counts,
@@ -141,7 +142,7 @@ private:
       compiler_opt::setHotness(CB, FAM.getResult<BlockFrequencyAnalysis>(*CB.getCaller()), PSI, Own);
     Features.back() = DefaultDecision;
     const bool Unreplayed = HasPolicy ? decideByPolicy(CB, Logits) : DefaultDecision;
-    const bool Decision = Replayed.value_or(Unreplayed);
+    const bool Decision = HasPolicy || Replayed ? withinLimit(Replayed.value_or(Unreplayed), CB) : DefaultDecision;
     if (!IsLogged)
       return std::make_unique<compiler_opt::TrackedAdvice>(this, CB, ORE, Decision);
     if (Log)
@@ -151,6 +152,18 @@ private:
     return std::make_unique<LoggedAdvice>(this, CB, ORE, Decision, Log, Differences);
   }
 
+  // A decision to inline, or the default's if the caller's frame would get too large.
+  bool withinLimit(bool Decision, CallBase &CB) {
+    return Decision && exceedsFrameLimit(CB) ? defaultDecision(CB) : Decision;
+  }
+
+  // The linker's own level says nothing about size, but functions that were compiled for it are marked.
+  bool decidesIn(const Function &F) const {
+    return F.hasMinSize()   ? Settings.DecidesAt.contains("Oz")
+           : F.hasOptSize() ? Settings.DecidesAt.contains("Os")
+                            : Settings.DecidesAt.contains("O2") || Settings.DecidesAt.contains("O3");
+  }
+
   bool decideByPolicy(CallBase &CB, float *Logits) {
     for (size_t Index = 0; Index < Inputs.size(); ++Index)
       Inputs[Index] = Features[Settings.Columns[Index]];
@@ -158,13 +171,14 @@ private:
     // The same formulas as in spaces/binary.py, bit for bit.
     const double Difference = double(Logits[1]) - double(Logits[0]);
     if (Settings.Temperature == 0)
-      return std::abs(Difference) < Settings.Network.margin() ? Default(CB) : Difference > 0;
+      return std::abs(Difference) < Settings.Network.margin() ? defaultDecision(CB) : Difference > 0;
     const double Scaled = Difference / Settings.Temperature;
     const double Probability = Scaled > -700 ? 1 / (1 + std::exp(-Scaled)) : 0;
     return Random.uniform() < Probability;
   }
 
   const InlinerSettings &Settings;
+  const bool IsProgram;
   std::vector<int64_t> Inputs; // the policy's features, in its order
   compiler_opt::PolicyNetwork::State Memory; // of the module's decisions so far
   compiler_opt::SplitMix64 Random;
@@ -180,6 +194,7 @@ private:
 struct ModuleContext {
   const Module *M = nullptr;
   ModuleAnalysisManager *MAM = nullptr;
+  std::optional<OptimizationLevel> Level; // of the pipeline, if it has one
 };
 thread_local ModuleContext CurrentModule;
 
@@ -192,30 +207,41 @@ bool isSupported(const InlineContext &Context) {
 
 InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &FAM, InlineParams Params, InlineContext Context) {
   const InlinerSettings *const Settings = inlinerSettings();
-  if (!Settings || !isSupported(Context))
+  const bool IsProgram = Context.LTOPhase == ThinOrFullLTOPhase::FullLTOPostLink;
+  const std::optional<OptimizationLevel> Level = CurrentModule.Level;
+  if (!Settings || !isSupported(Context) || (!IsProgram && Level && !Settings->DecidesAt.contains(*Level)))
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   if (CurrentModule.M != &M) {
     useDefaultHeuristic(M.getModuleIdentifier() + ": this LLVM does not say which module it inlines in");
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   }
-  return new PolicyAdvisor(M, *CurrentModule.MAM, FAM, defaultHeuristic(M, FAM, Params, Context), *Settings);
+  return new PolicyAdvisor(M, *CurrentModule.MAM, FAM, defaultHeuristic(M, FAM, Params, Context), *Settings,
+                           IsProgram);
 }
+
+// The level of a pass builder's pipeline, once that is built.
+using PipelineLevel = std::shared_ptr<std::optional<OptimizationLevel>>;
 
 // Replaces PluginInlineAdvisorAnalysis, under the same key.
 class AdvisorAnalysis {
 public:
   using Result = PluginInlineAdvisorAnalysis::Result;
 
+  explicit AdvisorAnalysis(PipelineLevel Level) : Level(std::move(Level)) {}
+
   static AnalysisKey *ID() { return PluginInlineAdvisorAnalysis::ID(); }
   static StringRef name() { return "mlgo-inliner"; }
 
   Result run(Module &M, ModuleAnalysisManager &MAM) {
-    CurrentModule = {&M, &MAM};
+    CurrentModule = {&M, &MAM, *Level};
     return {makeAdvisor};
   }
+
+private:
+  PipelineLevel Level;
 };
 
-void registerModuleAnalyses(ModuleAnalysisManager &MAM) {
+void registerModuleAnalyses(ModuleAnalysisManager &MAM, const PipelineLevel &Level) {
   // With invalid settings, the compiler remains unchanged.
   if (!inlinerSettings())
     return;
@@ -223,7 +249,7 @@ void registerModuleAnalyses(ModuleAnalysisManager &MAM) {
   // several threads.
   static std::once_flag IsConstructed;
   std::call_once(IsConstructed, [] { (void)PluginInlineAdvisorAnalysis(makeAdvisor); });
-  MAM.registerPass([] { return AdvisorAnalysis(); });
+  MAM.registerPass([&] { return AdvisorAnalysis(Level); });
 }
 
 void registerFunctionAnalyses(FunctionAnalysisManager &FAM) {
@@ -234,7 +260,9 @@ void registerCallbacks(PassBuilder &PB) {
   const std::string Error = compiler_opt::versionMismatch();
   if (!Error.empty())
     return useDefaultHeuristic(Error);
-  PB.registerAnalysisRegistrationCallback(registerModuleAnalyses);
+  const auto Level = std::make_shared<std::optional<OptimizationLevel>>();
+  PB.registerPipelineStartEPCallback([Level](ModulePassManager &, OptimizationLevel Found) { *Level = Found; });
+  PB.registerAnalysisRegistrationCallback([Level](ModuleAnalysisManager &MAM) { registerModuleAnalyses(MAM, Level); });
   PB.registerAnalysisRegistrationCallback(registerFunctionAnalyses);
 }
 

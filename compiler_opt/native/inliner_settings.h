@@ -33,6 +33,7 @@ enum class InlinerMode { Policy, Default };
 // Read once per process, and constant afterwards.
 struct InlinerSettings {
   InlinerMode Mode = InlinerMode::Policy;
+  Levels DecidesAt{"MLGO_INLINER_LEVELS"};
   PolicyNetwork Network;
   std::vector<size_t> Columns; // indices of the policy's features in `availableFeatures`
   // By the policy or the log.

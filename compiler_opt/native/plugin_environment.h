@@ -4,7 +4,10 @@
 #define COMPILER_OPT_NATIVE_PLUGIN_ENVIRONMENT_H_
 
 #include "llvm-c/Core.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/Twine.h"
 #include "llvm/Config/llvm-config.h"
+#include "llvm/Passes/OptimizationLevel.h"
 #include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 #if __has_include("llvm/Plugins/PassPlugin.h")
@@ -73,6 +76,25 @@ inline std::string versionMismatch() {
     return std::string("the policy was deployed for LLVM ") + Only + " only, but this is LLVM " + Found;
   return "";
 }
+
+// The optimisation levels at which the policy decides, named in an environment variable such as `Oz,Os`; by default all.
+class Levels {
+public:
+  explicit Levels(const char *Variable) : Names(variable(Variable) ? variable(Variable) : "") {}
+
+  bool isEverywhere() const { return Names.empty(); }
+  bool contains(llvm::StringRef Name) const {
+    return isEverywhere() || ("," + Names + ",").find(("," + Name + ",").str()) != std::string::npos;
+  }
+  bool contains(llvm::OptimizationLevel Level) const {
+    return contains(Level.getSizeLevel() == 2   ? "Oz"
+                    : Level.getSizeLevel() == 1 ? "Os"
+                                                : "O" + std::to_string(Level.getSpeedupLevel()));
+  }
+
+private:
+  std::string Names;
+};
 
 // The content of a native policy, or of a decision file.
 struct PolicyBytes {

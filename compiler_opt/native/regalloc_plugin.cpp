@@ -14,6 +14,7 @@
 //   MLGO_REGALLOC_CHANNEL  BASE: a channel over BASE.in and BASE.out like LLVM's, with one more feature, the default
 //                          decision: `eviction_default` (int64) or `priority_default` (float)
 //   MLGO_REGALLOC_MODE     `policy` (the default), or `default` for the compiler's default decisions
+//   MLGO_REGALLOC_LEVELS   optimisation levels to decide at, such as O2,O3; by default all, as in the linker
 //   MLGO_REGALLOC_POLICY   file of a native policy; by default the policy that is built in. Without either, the default
 //                          advisor decides (under MLGO_REGALLOC_STRICT, that is an error)
 //   MLGO_REGALLOC_LOG      file to write a training log to: the features, the default decision, and the decision
@@ -152,10 +153,21 @@ void setUp() {
         compiler_opt::initializePriorityAnalysis, compiler_opt::OriginalPriorityConstructor);
 }
 
-// Called before code is generated. A linker builds pass pipelines in several threads.
-void registerCallbacks(PassBuilder &) {
+void setUpOnce() {
   static std::once_flag IsSetUp;
   std::call_once(IsSetUp, setUp);
+}
+
+// Called before code is generated. A linker builds pass pipelines in several threads.
+void registerCallbacks(PassBuilder &PB) {
+  const compiler_opt::Levels DecidesAt("MLGO_REGALLOC_LEVELS");
+  if (DecidesAt.isEverywhere())
+    return setUpOnce();
+  PB.registerPipelineStartEPCallback([DecidesAt](ModulePassManager &, OptimizationLevel Level) {
+    if (DecidesAt.contains(Level))
+      setUpOnce();
+  });
+  PB.registerFullLinkTimeOptimizationEarlyEPCallback([](ModulePassManager &, OptimizationLevel) { setUpOnce(); });
 }
 
 } // namespace

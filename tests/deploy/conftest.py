@@ -72,13 +72,17 @@ class Compiler:
         """Runs the driver."""
         return run([self.driver, *arguments], cwd, environment)
 
-    def plain(self, arguments: Sequence[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
+    def plain(
+        self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str] | None = None
+    ) -> "subprocess.CompletedProcess[str]":
         """Runs the compiler without the policy."""
-        return run([self.clang, *arguments], cwd)
+        return run([self.clang, *arguments], cwd, environment)
 
-    def with_policy(self, arguments: Sequence[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
+    def with_policy(
+        self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str] | None = None
+    ) -> "subprocess.CompletedProcess[str]":
         """Runs the compiler with the policy, as nothing but the compiler does it."""
-        return run([self.clang, f"-fpass-plugin={self.plugin}", *arguments], cwd)
+        return run([self.clang, f"-fpass-plugin={self.plugin}", *arguments], cwd, environment)
 
 
 def run(

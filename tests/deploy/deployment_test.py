@@ -76,7 +76,7 @@ def test_objects_are_those_of_rollouts(
         subprocess.run(command, cwd=bitcode, check=True)
         entries.append({"directory": str(bitcode), "file": name, "arguments": command})
     (bitcode / "compile_commands.json").write_text(json.dumps(entries))
-    extract.extract(objects_of_database(bitcode / "compile_commands.json", None), tmp_path / "corpus", num_workers=1)
+    extract.extract(objects_of_database(bitcode / "compile_commands.json").objects, tmp_path / "corpus", num_workers=1)
     inlining, policy = problems.load("inlining"), BinaryPolicy(NetworkWeights.load(policy_dir))
     differing = 0
     for module in Corpus.load(tmp_path / "corpus").modules:

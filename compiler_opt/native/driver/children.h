@@ -32,10 +32,8 @@ struct Outcome {
                                    WTERMSIG(status) == SIGHUP || WTERMSIG(status) == SIGQUIT);
   }
 
-  void replay() const {
-    write_all(STDOUT_FILENO, out);
-    write_all(STDERR_FILENO, err);
-  }
+  // Whether all of the output could be passed on; errno says why not.
+  bool replay() const { return write_all(STDOUT_FILENO, out) && write_all(STDERR_FILENO, err); }
 };
 
 // Ends this process as the child ended: with its exit status, or by its signal.
@@ -52,30 +50,58 @@ struct Outcome {
   _exit(128 + number);
 }
 
-// The argument vector of exec; it refers to the strings of `command`.
-inline std::vector<char *> arguments_of(const std::vector<std::string> &command) {
-  std::vector<char *> arguments;
-  for (const std::string &argument : command)
-    arguments.push_back(const_cast<char *>(argument.c_str()));
-  arguments.push_back(nullptr);
-  return arguments;
+// A program, and what it is given: first the name that it is called by.
+struct Command {
+  std::string program;
+  std::vector<std::string> arguments;
+};
+
+// A command as exec takes it; it refers to the strings of `command`.
+class Executable {
+ public:
+  explicit Executable(const Command &command) : program_(command.program.c_str()) {
+    for (const std::string &argument : command.arguments)
+      arguments_.push_back(const_cast<char *>(argument.c_str()));
+    arguments_.push_back(nullptr);
+  }
+
+  // Replaces this process by the program.
+  [[noreturn]] void exec() const {
+    execv(program_, arguments_.data());
+    const std::string reason = std::strerror(errno);
+    write_all(STDERR_FILENO, "error: mlgo: " + std::string(program_) + ": cannot be run: " + reason + "\n");
+    _exit(127);
+  }
+
+ private:
+  const char *const program_;
+  std::vector<char *> arguments_;
+};
+
+// Opens /dev/null where a standard stream is closed, as clang does, so that no other file takes its place.
+inline void open_standard_streams() {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(file, F_GETFD) < 0 && errno == EBADF)
+      (void)!open("/dev/null", O_RDWR);
 }
 
-// Replaces this process by the program `arguments[0]`.
-[[noreturn]] inline void exec_command(const std::vector<char *> &arguments) {
-  execv(arguments[0], arguments.data());
-  const std::string reason = std::strerror(errno);
-  write_all(STDERR_FILENO, "error: mlgo: " + std::string(arguments[0]) + ": cannot be run: " + reason + "\n");
-  _exit(127);
+// Whether this process can open as many files as it needs to watch a compiler.
+inline bool can_open_files() {
+  int files[16], number = 0;
+  while (number < 16 && (files[number] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0)
+    ++number;
+  for (int index = 0; index < number; ++index)
+    close(files[index]);
+  return number == 16;
 }
-
-[[noreturn]] inline void exec_command(const std::vector<std::string> &command) { exec_command(arguments_of(command)); }
 
 // Runs one child at a time. If a signal asks this process to end, the child handles it first, so that it can remove its
 // incomplete output files.
 class Children {
  public:
   Children() {
+    // Ignored, as some build systems leave it, it would keep the exit statuses of children from us.
+    ::signal(SIGCHLD, SIG_DFL);
     sigemptyset(&handled_);
     for (const int number : kSignals) {
       struct sigaction action;
@@ -96,16 +122,16 @@ class Children {
 
   // Runs a command and waits for it. With `keep_output`, its output is in the outcome; otherwise it goes to ours. The
   // child inherits our open files, except for the `hidden` ones.
-  Outcome run(const std::vector<std::string> &command, bool keep_output, const std::vector<int> &hidden = {}) {
+  Outcome run(const Command &command, bool keep_output, const std::vector<int> &hidden = {}) {
     int out[2] = {-1, -1}, err[2] = {-1, -1};
-    const std::vector<char *> arguments = arguments_of(command);
+    const Executable executable(command);
     if (keep_output && (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0))
-      exec_with_default_signals(arguments);
+      exec_with_default_signals(executable);
     const pid_t parent = getpid();
     // vfork: the child uses our memory until exec, which avoids copying page tables.
     const pid_t child = vfork();
     if (child < 0)
-      exec_with_default_signals(arguments);
+      exec_with_default_signals(executable);
     if (child == 0) {
       // If this process is killed by SIGKILL, the child still ends and removes its files.
       prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -117,7 +143,7 @@ class Children {
       }
       for (const int file : hidden)
         hide(file);
-      exec_with_default_signals(arguments);
+      exec_with_default_signals(executable);
     }
     Outcome outcome;
     if (keep_output) {
@@ -142,9 +168,9 @@ class Children {
     sigprocmask(SIG_SETMASK, &outside_, nullptr);
   }
 
-  [[noreturn]] void exec_with_default_signals(const std::vector<char *> &arguments) const {
+  [[noreturn]] void exec_with_default_signals(const Executable &executable) const {
     restore_signals();
-    exec_command(arguments);
+    executable.exec();
   }
 
   // Closes the file, so that opening /dev/fd/N fails. Standard input is replaced by a directory, which cannot be read,
@@ -184,7 +210,12 @@ class Children {
         break;
       }
     }
-    while (waitpid(child, &outcome->status, 0) < 0 && errno == EINTR) {
+    pid_t ended;
+    while ((ended = waitpid(child, &outcome->status, 0)) < 0 && errno == EINTR) {
+    }
+    if (ended != child) {  // Without a status, it counts as failed.
+      outcome->status = W_EXITCODE(1, 0);
+      outcome->err += std::string("error: mlgo: cannot wait for the compiler: ") + std::strerror(errno) + "\n";
     }
     for (const int file : {process, out, err})
       if (file >= 0)

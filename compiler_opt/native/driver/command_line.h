@@ -5,8 +5,10 @@
 
 #include "files.h"
 #include "inputs.h"
+#include "words.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -16,40 +18,6 @@
 #include <vector>
 
 namespace mlgo {
-
-// Splits a text into words, with the quotes and backslashes of a shell.
-inline std::vector<std::string> split_words(const std::string &text) {
-  std::vector<std::string> words;
-  std::string word;
-  bool in_word = false;
-  char quote = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
-      word += text[++i];
-      in_word = true;
-    } else if (quote != 0) {
-      if (c == quote)
-        quote = 0;
-      else
-        word += c;
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-      in_word = true;
-    } else if (c == ' ' || (c >= '\t' && c <= '\r')) {
-      if (in_word)
-        words.push_back(word);
-      word.clear();
-      in_word = false;
-    } else {
-      word += c;
-      in_word = true;
-    }
-  }
-  if (in_word)
-    words.push_back(word);
-  return words;
-}
 
 // The number of response or configuration files that are read for one command line.
 inline constexpr int kMaxFiles = 100;
@@ -74,27 +42,49 @@ class Inclusions {
   std::vector<std::pair<dev_t, ino_t>> files_;
 };
 
-// What clang's own configuration adds to a command line.
+template <size_t N> bool is_one_of(std::string_view text, const std::string_view (&table)[N]) {
+  return std::find(std::begin(table), std::end(table), text) != std::end(table);
+}
+template <size_t N> bool starts_with_one_of(std::string_view text, const std::string_view (&table)[N]) {
+  return std::any_of(std::begin(table), std::end(table),
+                     [text](std::string_view start) { return starts_with(text, start); });
+}
+
+// The level of `-Oz` or `--optimize=z`, without a dash; aliases such as `-Ofast` or `-O4` are replaced by their level.
+inline std::string level_of(const std::string &option) {
+  const std::string value = option.substr(option[1] == '-' ? std::min(option.size(), size_t(11)) : 2);
+  if (value.empty() || value == "g")
+    return "O1";
+  if (value == "fast" || (value.size() == 1 && value[0] >= '4' && value[0] <= '9'))
+    return "O3";
+  return "O" + value;
+}
+
+// What clang itself makes of a command line, as it prints that with -###: it knows its configuration files, its default
+// linker, and what CCC_OVERRIDE_OPTIONS, -Xclang and -Xarch_ change.
 struct Configuration {
   std::vector<std::string> options;  // from configuration files
   bool links_by_lld = false;
+  bool has_commands = false;
+  bool compiles = false;
+  std::string level;  // of all compilations; `O` alone if they differ
 
-  // Parses what clang prints with -###: its configuration files, and its commands, the last of which is the linker's.
   static Configuration parse(const std::string &printed) {
     static constexpr std::string_view kFile = "Configuration file: ";
     Configuration found;
-    std::string last;
+    std::vector<std::string> last;
     for (size_t start = 0; start < printed.size();) {
       const size_t end = std::min(printed.find('\n', start), printed.size());
       const std::string line = printed.substr(start, end - start);
       if (starts_with(line, kFile))
         found.read_options(line.substr(kFile.size()));
-      if (starts_with(line, " \""))
-        last = line;
+      if (starts_with(line, " \"")) {
+        last = split_words(line, true);
+        found.read_command(last);
+      }
       start = end + 1;
     }
-    const std::vector<std::string> linker = split_words(last);
-    found.links_by_lld = !linker.empty() && base_name(linker[0]).find("lld") != std::string_view::npos;
+    found.links_by_lld = !last.empty() && base_name(last[0]).find("lld") != std::string_view::npos;
     return found;
   }
 
@@ -103,21 +93,30 @@ struct Configuration {
     struct stat status;
     if (++num_files_ > kMaxFiles || stat(path.c_str(), &status) != 0 || !inclusions_.enter(status))
       return;
-    const std::string text = read_file(path);
-    for (size_t start = 0; start < text.size();) {
-      const size_t end = std::min(text.find('\n', start), text.size());
-      for (const std::string &word : split_words(text.substr(start, end - start))) {
-        if (word[0] == '#')
-          break;
-        const std::string name = word.substr(std::min<size_t>(word.size(), 1));
+    for (const std::string &line : configuration_lines(read_file(path))) {
+      for (const std::string &word : split_words(line)) {
+        const std::string name = word.substr(1);
         if (word[0] == '@')  // A relative name is relative to the file that includes it.
           read_options(starts_with(name, "/") ? name : path.substr(0, path.rfind('/') + 1) + name);
-        else if (word[0] != '$' && word != "\\")  // Options after $ are the linker's; a backslash continues the line.
+        else if (word[0] != '$')  // Options after $ are the linker's.
           options.push_back(word);
       }
-      start = end + 1;
     }
     inclusions_.leave();
+  }
+
+  void read_command(const std::vector<std::string> &words) {
+    has_commands = true;
+    static constexpr std::string_view kEmits[] = {"-emit-obj", "-S", "-emit-llvm", "-emit-llvm-bc"};
+    if (words.size() < 2 || words[1] != "-cc1" ||
+        std::none_of(words.begin(), words.end(), [](const auto &word) { return is_one_of(word, kEmits); }))
+      return;
+    std::string found = "O0";
+    for (size_t i = 2; i < words.size(); ++i)
+      if (starts_with(words[i], "-O") && !starts_with(words[i], "-ObjC"))
+        found = level_of(words[i]);
+    level = !compiles || level == found ? found : "O";
+    compiles = true;
   }
 
   int num_files_ = 0;
@@ -132,22 +131,27 @@ class CommandLine {
     read();
   }
 
-  // With the configuration that clang has printed for the command line.
+  // With what clang has printed for the command line.
   CommandLine(const std::vector<std::string> &arguments, const Configuration &configuration) {
     expand(configuration.options);
     expand(arguments);
     read();
-    lld_ = configuration.links_by_lld;
+    lld_ = configuration.links_by_lld && !is_overridden();
+    if (!sources_.empty())
+      level_ = configuration.level;
+    stops_early_ |= !configuration.has_commands || (!sources_.empty() && !configuration.compiles);
   }
 
-  // Whether clang must be asked for its configuration: for a file that the command line names, or for the linker.
+  // Whether clang must be asked what it makes of the command line: for a configuration file that it names, for the
+  // default linker, or since something else than its options may have the last word about the level.
   bool depends_on_configuration() const {
     return is_complete_ && !stops_early_ &&
-           (names_configuration_ || (lto_ && !thin_ && !names_linker_ && last_step_ == Step::kLink && num_inputs_ > 0));
+           (names_configuration_ || hides_level_ || is_overridden() ||
+            (lto_ && !thin_ && !names_linker_ && last_step_ == Step::kLink && num_inputs_ > 0));
   }
 
   // Whether a source goes through LLVM's passes, and all sources can be read a second time.
-  bool compiles() const { return num_sources_ > 0 && is_complete_ && !stops_early_ && can_read_again_; }
+  bool compiles() const { return !sources_.empty() && is_complete_ && !stops_early_ && can_read_again_; }
   // Whether the linker runs LLVM's passes over the whole program and can load plugins. False for ThinLTO: its backends
   // inline functions imported from other modules, which policies are not trained on and where they did worse.
   bool optimizes_at_link() const {
@@ -158,21 +162,30 @@ class CommandLine {
   const std::string &level() const { return level_; }
   // The only output with machine code; empty if there is none, or more than one.
   const std::string &measurable_output() const { return measurable_output_; }
+  // A path of the command line, which is relative to the argument of -working-directory.
+  std::string path(const std::string &name) const { return in_folder(working_directory_, name); }
   // Whether other files are written beside the output and must match it.
   bool writes_side_files() const { return writes_side_files_; }
   // Whether another argument names an input that can be read only once.
   bool names_one_shot_input() const {
-    return std::any_of(arguments_.begin(), arguments_.end(), mlgo::names_one_shot_input);
+    return std::any_of(arguments_.begin(), arguments_.end(),
+                       [this](const std::string &each) { return mlgo::names_one_shot_input(each, working_directory_); });
   }
   // Whether the object will contain the command line.
   bool is_recorded() const { return is_recorded_; }
-  // The argument of -MJ, or empty.
+  // The argument of -MJ, and that of -gen-cdb-fragment-path; or empty.
   const std::string &database() const { return database_; }
+  const std::string &database_folder() const { return database_folder_; }
   // The first source, for messages.
-  const std::string &source() const { return source_; }
+  std::string source() const { return sources_.empty() ? "" : sources_[0]; }
 
  private:
   enum class Step { kAssembly, kObject, kLink };
+
+  static bool is_overridden() {
+    const char *edits = std::getenv("CCC_OVERRIDE_OPTIONS");
+    return edits && *edits;
+  }
 
   // Expands response files as clang does. One that can be read only once (a pipe) is not read.
   void expand(const std::vector<std::string> &arguments) {
@@ -191,9 +204,11 @@ class CommandLine {
                  (num_response_bytes_ += std::min(status.st_size, kMaxResponseBytes + 1)) > kMaxResponseBytes ||
                  !inclusions_.enter(status)) {
         is_complete_ = false;
-      } else {
-        expand(split_words(read_file(path)));
+      } else if (const std::optional<std::string> text = decoded(read_file(path))) {
+        expand(split_words(*text));
         inclusions_.leave();
+      } else {
+        is_complete_ = false;
       }
     }
   }
@@ -228,7 +243,7 @@ class CommandLine {
       } else if (starts_with(argument, "-ObjC")) {
         language = argument == "-ObjC" ? "objective-c" : "objective-c++";
       } else if (starts_with(argument, "-O") || starts_with(argument, "--optimize")) {
-        read_level(argument);
+        level_ = level_of(argument);
       } else if (argument == "-flto" || starts_with(argument, "-flto=")) {
         lto_ = true;
         thin_ = argument == "-flto=thin";
@@ -250,42 +265,51 @@ class CommandLine {
         language = value(argument[1] == '-' ? argument : "-x");
       } else if (starts_with(argument, "--language=")) {
         language = argument.substr(11);
-      } else if (argument == "-Xclang") {
-        const std::string cc1 = value(argument);
+      } else if (argument == "-Xclang" || starts_with(argument, "-Xclang=")) {
+        const std::string cc1 = value(argument == "-Xclang" ? argument : "-Xclang=");
         stops_early_ |= is_one_of(cc1, kStopEarly) || cc1 == "-disable-llvm-passes" || cc1 == "-disable-llvm-optzns";
+        hides_level_ |= starts_with(cc1, "-O");
         writes_side_files_ |= starts_with_one_of(cc1, kSideFiles);
+      } else if (argument == "-mllvm" || starts_with(argument, "-mllvm=")) {
+        const std::string option = value(argument == "-mllvm" ? argument : "-mllvm=");
+        writes_side_files_ |= option.find("file") != std::string::npos || option.find("output") != std::string::npos;
+      } else if (argument == "-working-directory" || starts_with(argument, "-working-directory=")) {
+        working_directory_ = value(argument == "-working-directory" ? argument : "-working-directory=");
+      } else if (argument == "-gen-cdb-fragment-path") {
+        database_folder_ = value(argument);
+      } else if (starts_with(argument, "--driver-mode=")) {
+        stops_early_ |= argument != "--driver-mode=gcc" && argument != "--driver-mode=g++";
+      } else if (starts_with(argument, "--rsp-quoting=")) {
+        is_complete_ &= argument == "--rsp-quoting=posix";
       } else if (is_one_of(argument, kRecords)) {
         is_recorded_ = true;
       } else if (starts_with(argument, "-MJ")) {
         database_ = value("-MJ");
       } else if (starts_with_one_of(argument, kSideFiles)) {
         writes_side_files_ = true;
-      } else if (starts_with(argument, "-Xarch_") || is_one_of(argument, kTakesValue)) {
+      } else if (starts_with(argument, "-Wl,") || is_one_of(argument, kForLinker)) {
+        has_linker_options_ = true;
+        i += argument[1] != 'W';
+      } else if (starts_with(argument, "-Xarch_")) {
+        hides_level_ = true;
+        ++i;
+      } else if (is_one_of(argument, kTakesValue)) {
         ++i;
       }
     }
+    for (const std::string &source : sources_)
+      can_read_again_ &= is_regular_file(path(source));
     if (last_step_ == Step::kAssembly || (last_step_ == Step::kObject && (bitcode || (lto_ && !fat))))
       return;
-    measurable_output_ = last_step_ == Step::kLink ? (output.empty() ? "a.out" : output)
-                         : num_sources_ != 1       ? std::string()
-                         : output.empty()          ? object_of(source_)
-                                                   : output;
+    const bool links = last_step_ == Step::kLink;
+    if (output == "-" || (!links && sources_.size() != 1))
+      return;
+    measurable_output_ = path(!output.empty() ? output : links ? "a.out" : object_of(sources_[0]));
+    // A map, a trace or the like, which belongs to the program.
+    writes_side_files_ |= links && has_linker_options_;
     struct stat status;
     if (stat(measurable_output_.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
       measurable_output_.clear();
-    if (output == "-")
-      measurable_output_.clear();
-  }
-
-  // Parses `-Oz` or `--optimize=z`, and replaces aliases such as `-Ofast` or `-O4` by their level.
-  void read_level(const std::string &option) {
-    const std::string value = option.substr(option[1] == '-' ? std::min(option.size(), size_t(11)) : 2);
-    if (value.empty() || value == "g")
-      level_ = "O1";
-    else if (value == "fast" || (value.size() == 1 && value[0] >= '4' && value[0] <= '9'))
-      level_ = "O3";
-    else
-      level_ = "O" + value;
   }
 
   void read_input(const std::string &input, const std::string &language) {
@@ -299,24 +323,13 @@ class CommandLine {
     } else if (typed ? is_one_of(language, kOffloadLanguages) : is_one_of(extension, kOffloadExtensions)) {
       stops_early_ = true;  // several compilations in one; policies are not trained for these
     } else if (typed ? is_one_of(language, kLanguages) : is_one_of(extension, kExtensions)) {
-      ++num_sources_;
-      if (num_sources_ == 1)
-        source_ = input;
-      can_read_again_ &= is_regular_file(input);
+      sources_.push_back(input);
     }
   }
 
   static std::string object_of(const std::string &source) {
     const std::string name(base_name(source));
     return name.substr(0, name.find_last_of('.')) + ".o";
-  }
-
-  template <size_t N> static bool is_one_of(std::string_view text, const std::string_view (&table)[N]) {
-    return std::find(std::begin(table), std::end(table), text) != std::end(table);
-  }
-  template <size_t N> static bool starts_with_one_of(std::string_view text, const std::string_view (&table)[N]) {
-    return std::any_of(std::begin(table), std::end(table),
-                       [text](std::string_view start) { return starts_with(text, start); });
   }
 
   // Options with which nothing is compiled by LLVM's passes.
@@ -331,25 +344,25 @@ class CommandLine {
       "-fopenmp-targets=", "--offload-arch=", "--offload=", "--cuda-", "-emit-merged-ifs"};
   static constexpr std::string_view kSideFiles[] = {
       "-gsplit-dwarf", "-save-temps", "--save-temps", "-fsave-optimization-record", "-foptimization-record-file",
-      "-ftime-trace",  "-fstack-usage", "-stack-usage-file", "-opt-record-file"};
+      "-ftime-trace",  "-fstack-usage", "-stack-usage-file", "-opt-record-file", "-save-stats", "--save-stats", "-stats-file"};
+  static constexpr std::string_view kForLinker[] = {"-Xlinker", "--for-linker"};
   static constexpr std::string_view kRecords[] = {"-grecord-command-line", "-grecord-gcc-switches",
                                                   "-frecord-command-line", "-frecord-gcc-switches"};
   static constexpr std::string_view kTakesValue[] = {
-      "--analyzer-output", "--assert", "--define-macro", "--for-linker", "--include-directory",
+      "--analyzer-output", "--assert", "--define-macro", "--include-directory",
       "--include-directory-after", "--library-directory", "--param", "--prefix", "--serialize-diagnostics",
-      "--sysroot", "--undefine-macro", "--working-directory", "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MQ",
+      "--sysroot", "--undefine-macro", "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MQ",
       "-MT", "-T", "-Tbss", "-Tdata", "-Ttext", "-U", "-Xanalyzer", "-Xassembler", "-Xclangas",
-      "-Xcuda-fatbinary", "-Xcuda-ptxas", "-Xlinker", "-Xoffload-linker", "-Xopenmp-target", "-Xpreprocessor",
+      "-Xcuda-fatbinary", "-Xcuda-ptxas", "-Xoffload-linker", "-Xopenmp-target", "-Xpreprocessor",
       "-arch", "-arcmt-migrate-report-output", "-b", "-bundle_loader", "-ccc-arcmt-migrate", "-ccc-gcc-name",
       "-ccc-install-dir", "-ccc-objcmt-migrate", "-cxx-isystem", "-darwin-target-variant",
       "-darwin-target-variant-triple", "-dependency-dot", "-dependency-file", "-dsym-dir", "-dumpdir", "-e",
-      "-fexperimental-openacc-macro-override", "-fmodules-user-build-path", "-framework", "-gen-cdb-fragment-path",
+      "-fexperimental-openacc-macro-override", "-fmodules-user-build-path", "-framework",
       "-hlsl-entry", "-iapinotes-modules", "-idirafter", "-iframework", "-iframeworkwithsysroot", "-imacros",
       "-include", "-include-pch", "-index-store-path", "-install_name", "-iprefix", "-iquote", "-isysroot",
       "-isystem", "-isystem-after", "-ivfsoverlay", "-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-l",
-      "-meabi", "-mllvm", "-mmlir", "-module-dependency-dir", "-mthread-model", "-resource-dir", "-rpath",
-      "-serialize-diagnostics", "-stdlib++-isystem", "-target", "-u", "-vfsoverlay", "-weak_framework",
-      "-working-directory", "-z"};
+      "-meabi", "-mmlir", "-module-dependency-dir", "-mthread-model", "-resource-dir", "-rpath",
+      "-serialize-diagnostics", "-stdlib++-isystem", "-target", "-u", "-vfsoverlay", "-weak_framework", "-z"};
   static constexpr std::string_view kLanguages[] = {
       "c", "c++", "objective-c", "objective-c++", "cpp-output", "c++-cpp-output", "objective-c-cpp-output",
       "objective-c++-cpp-output", "objc-cpp-output", "objc++-cpp-output", "c++-module", "c++-module-cpp-output", "ir"};
@@ -370,11 +383,13 @@ class CommandLine {
   bool can_read_again_ = true;
   bool lto_ = false, thin_ = false, lld_ = false;
   bool names_linker_ = false, names_configuration_ = false;
-  bool writes_side_files_ = false, is_recorded_ = false;
-  size_t num_inputs_ = 0, num_sources_ = 0;
+  bool hides_level_ = false;  // An option that is another compiler's may set it.
+  bool writes_side_files_ = false, has_linker_options_ = false, is_recorded_ = false;
+  size_t num_inputs_ = 0;
   Step last_step_ = Step::kLink;
   std::string level_ = "O0";
-  std::string source_, database_;
+  std::vector<std::string> sources_;
+  std::string working_directory_, database_, database_folder_;
   std::string measurable_output_;
 };
 

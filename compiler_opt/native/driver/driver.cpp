@@ -19,6 +19,8 @@
 #include "failures.h"
 #include "identity.h"
 #include "inputs.h"
+#include "names.h"
+#include "never_worse.h"
 #include "policies.h"
 #include "recording.h"
 
@@ -27,17 +29,17 @@
 namespace {
 
 using namespace mlgo;
-using Command = std::vector<std::string>;
+using Words = std::vector<std::string>;
 
 // One invocation of mlgo-clang.
 class Driver {
  public:
-  Driver(const std::string &invoked_as, Command arguments)
-      : arguments_(std::move(arguments)), compiler_(choose(invoked_as)), name_("clang-" + std::to_string(compiler_.major)) {
+  Driver(const std::string &invoked_as, Words arguments)
+      : arguments_(std::move(arguments)), invoked_as_(invoked_as), compiler_(choose(invoked_as_)),
+        name_("clang-" + std::to_string(compiler_.major)) {
     const std::string own = own_path();
     // Either name selects C++: that of the command (a link `c++` to mlgo-clang), or that of the file (mlgo-clang++).
-    is_cpp_ = base_name(invoked_as).find("++") != std::string_view::npos ||
-              base_name(own).find("++") != std::string_view::npos;
+    is_cpp_ = invoked_as_.mode() == "g++" || base_name(own).find("++") != std::string_view::npos;
     prefix_ = own.substr(0, own.rfind('/', own.rfind('/') - 1));
     policies_ = deployed_policies(static_cast<size_t>(&compiler_ - config::kCompilers), prefix_);
     clang_ = find_clang();
@@ -51,12 +53,12 @@ class Driver {
   [[noreturn]] void run() {
     if (arguments_.size() == 1 && arguments_[0] == "--mlgo-info")
       show_info();
-    if (disabled_)
-      exec_command(plain_command());
+    if (disabled_ || (invoked_as_.mode() != "gcc" && invoked_as_.mode() != "g++"))
+      compile_plainly();
     const CommandLine line = read_command_line();
     keep_policies([&](const Policy &policy) { return policy.decides_at(line.level()); });
     if (policies_.empty() || !(line.compiles() || line.optimizes_at_link()) || line.names_one_shot_input())
-      exec_command(plain_command());
+      compile_plainly();
     if (!strict_ && !boolean_variable("MLGO_STRICT").has_value()) {
       cache_ = active_cache();
       strict_ = !cache_.empty();
@@ -64,17 +66,21 @@ class Driver {
     const bool is_alone = policies_.size() == 1;
     keep_policies([&](Policy &policy) { return is_usable(policy, is_alone); });
     if (policies_.empty())
-      exec_command(plain_command());
+      compile_plainly();
+    check_process();
     // A smaller object is no better if one of the policies is for speed.
     never_worse_ &= std::all_of(policies_.begin(), policies_.end(), [](const Policy &each) { return each.is_for_size(); });
     if (never_worse_ && line.measurable_output().empty())
-      exec_command(plain_command());  // There is no output whose sizes could be compared.
+      compile_plainly();  // There is no output whose sizes could be compared.
     for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT",
                                  "MLGO_INLINER_SEED", "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE",
-                                 "MLGO_INLINER_DECISIONS", "MLGO_INLINER_DIFFERENCES", "MLGO_REGALLOC_POLICY",
-                                 "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL", "MLGO_REGALLOC_MODE"})
+                                 "MLGO_INLINER_DECISIONS", "MLGO_INLINER_DIFFERENCES", "MLGO_INLINER_LEVELS",
+                                 "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL",
+                                 "MLGO_REGALLOC_MODE", "MLGO_REGALLOC_LEVELS"})
       unsetenv(variable);
     for (const Policy &policy : policies_) {
+      // The plugin knows the level of the pipeline that it is part of, whatever options it came from.
+      setenv(policy.levels_variable(), policy.levels().c_str(), 1);
       if (!policy.has_network())  // Only the inliner's plugin replays decisions.
         setenv("MLGO_INLINER_MODE", "default", 1);
       if (!policy.decisions().empty())
@@ -105,22 +111,31 @@ class Driver {
     return CommandLine(arguments_, Configuration::parse(printed.err));
   }
 
-  static const config::Compiler &choose(const std::string &invoked_as) {
-    const std::string name(base_name(invoked_as));
-    const size_t dash = std::min(name.rfind('-'), name.size());
-    const std::string program = name.substr(0, dash), suffix = name.substr(std::min(dash + 1, name.size()));
+  static const config::Compiler &choose(const ProgramName &name) {
     const config::Compiler *const compilers = config::kCompilers, *const end = compilers + config::kNumCompilers;
     const auto *found = std::find_if(compilers, end, [&](const config::Compiler &compiler) {
-      return suffix == std::to_string(compiler.major);
+      return name.version() == std::to_string(compiler.major);
     });
     if (found != end)
       return *found;
-    // Only the suffix of clang is a version, not that of a link such as cc-2024.
-    const bool has_version = ends_with(program, "clang") || ends_with(program, "clang++");
-    if (!has_version || suffix.empty() || suffix.find_first_not_of("0123456789") != std::string::npos)
+    if (!name.names_clang() || name.version().empty())
       return config::kCompilers[0];
-    fail(name + ": the policy was not deployed for clang-" + suffix + "; deploy it again with that --clang_path");
+    fail(name.called() + ": the policy was not deployed for clang-" + name.version() + "; deploy it again with that --clang_path");
   }
+
+  // What is needed to watch a compiler, and a compiler alone is not.
+  void check_process() const {
+    const bool has_files = can_open_files();
+    if (has_files && access("/proc/self/fd", X_OK) == 0)
+      return;
+    const std::string problem = has_files ? "/proc is not mounted" : "too few files can be opened (ulimit -n)";
+    if (strict_)
+      fail(problem + cache_note());
+    print_message("warning", problem + "; compiling with plain " + name_);
+    compile_plainly();
+  }
+
+  [[noreturn]] void compile_plainly() const { Executable(plain_command()).exec(); }
 
   // The compiler that MLGO_CLANG names, or that of the deployment; if the latter was removed, one of the same version
   // on PATH, unless it belongs to the same toolchain as the prefix.
@@ -173,22 +188,17 @@ class Driver {
     return usable;
   }
 
-  Command plain_command(const Command &first = {}) const {
-    Command command = {clang_};
-    // The mode that the name clang++-22 would select; but -cc1 must be the first argument.
-    if (arguments_.empty() || !starts_with(arguments_[0], "-cc1")) {
-      if (is_cpp_)
-        command.push_back("--driver-mode=g++");
-      else if (base_name(clang_).find("++") != std::string_view::npos)
-        command.push_back("--driver-mode=gcc");
-    }
-    command.insert(command.end(), first.begin(), first.end());
-    command.insert(command.end(), arguments_.begin(), arguments_.end());
+  Command plain_command(const Words &first = {}) const {
+    Command command = {clang_, {clang_}};
+    if (arguments_.empty() || !starts_with(arguments_[0], "-cc1"))  // which must be the first argument
+      command = invoked_as_.command(clang_, is_cpp_);
+    command.arguments.insert(command.arguments.end(), first.begin(), first.end());
+    command.arguments.insert(command.arguments.end(), arguments_.begin(), arguments_.end());
     return command;
   }
 
-  Command policy_options(const CommandLine &line) const {
-    Command options;
+  Words policy_options(const CommandLine &line) const {
+    Words options;
     if (line.compiles()) {
       for (const Policy &policy : policies_)
         options.push_back("-fpass-plugin=" + policy.library());
@@ -206,26 +216,40 @@ class Driver {
   }
 
   // The user's command line with additional options, which are not recorded in objects or databases.
-  Command command_with(Command options, const CommandLine &line) {
-    Command last;
+  Command command_with(Words options, const CommandLine &line) {
+    Words last;
     if (line.is_recorded())
       last = record_options(run_child(plain_command({kPrintCommands}), true).err);
     if (!line.database().empty()) {
       run_child(plain_command({kDriverOnly}), true);
-      repair_database(line.database());
-      last.insert(last.end(), {"-MJ", "/dev/null"});
+      repair_database(line.path(line.database()));
+    } else if (!line.database_folder().empty()) {
+      const FragmentFolder fragments(line.path(line.database_folder()));
+      Command command = plain_command({kDriverOnly});
+      if (!fragments.path().empty())
+        insert_last({"-gen-cdb-fragment-path", fragments.path()}, &command);
+      run_child(command, true);
+      fragments.publish();
     }
+    if (!line.database().empty() || !line.database_folder().empty())
+      last.insert(last.end(), {"-MJ", "/dev/null"});  // which also makes clang write no fragment
     options.insert(options.begin(), "--start-no-unused-arguments");
     options.push_back("--end-no-unused-arguments");
     // Ours come first, so that the user's options override them.
     Command command = plain_command(options);
-    const auto users = command.end() - static_cast<std::ptrdiff_t>(arguments_.size());
-    command.insert(std::find(users, command.end(), "--"), last.begin(), last.end());
+    insert_last(last, &command);
     return command;
   }
 
+  // Adds options after the user's own.
+  void insert_last(const Words &options, Command *command) const {
+    Words &words = command->arguments;
+    const auto users = words.end() - static_cast<std::ptrdiff_t>(arguments_.size());
+    words.insert(std::find(users, words.end(), "--"), options.begin(), options.end());
+  }
+
   // Makes the compiler, which writes to a pipe, format its messages for the user's terminal.
-  static void add_terminal(Command *options) {
+  static void add_terminal(Words *options) {
     const char *terminal = std::getenv("TERM");
     if (!isatty(STDERR_FILENO) || !terminal || std::strcmp(terminal, "dumb") == 0)
       return;
@@ -238,14 +262,15 @@ class Driver {
 
   [[noreturn]] void compile(const CommandLine &line) {
     const IncludeList includes;
-    Command options = policy_options(line);
+    Words options = policy_options(line);
     if (line.compiles())
       for (const std::string &option : includes.options())
         options.push_back(option);
+    output_.emplace(line.measurable_output());
     const Outcome with_policy = run_child(command_with(options, line), true);
-    const std::string pipe = includes.first_one_shot();
+    const std::string pipe = includes.first_one_shot(line.path(""));
     if (with_policy.ok()) {
-      if (pipe.empty() && is_compared(line))
+      if (never_worse_ && pipe.empty())
         keep_smaller(line, with_policy);
       finish_with_policy(with_policy);
     }
@@ -264,45 +289,39 @@ class Driver {
     exit_like(plain);
   }
 
-  // Whether never worse applies to the policy's object: if it is large, or cannot be measured.
-  bool is_compared(const CommandLine &line) const {
-    if (!never_worse_)
-      return false;
-    const std::optional<uint64_t> bytes = ElfFile(line.measurable_output()).text_bytes();
-    return !bytes || *bytes > never_worse_above_kb_ * 1000;
+  // Keeps the policy's object, and says that never worse was not applied to it.
+  [[noreturn]] void keep_unmeasured(const Outcome &with_policy, const std::string &reason) const {
+    print_message("warning", output_->path() + ": not compared with plain " + name_ + "'s (never worse): " + reason);
+    finish_with_policy(with_policy);
   }
 
-  // Compiles again, without the policy, and keeps the better object with the side files of its own compilation.
+  // Compiles again, without the policy, and keeps the better object with the side files of its own compilation. Objects
+  // that are smaller than the bound are not compared.
   [[noreturn]] void keep_smaller(const CommandLine &line, const Outcome &with_policy) {
-    const std::string &output = line.measurable_output();
-    stash_ = output + ".mlgo-" + std::to_string(getpid());
-    if (rename(output.c_str(), stash_.c_str()) != 0)
+    if (!output_->is_written())
+      keep_unmeasured(with_policy, "the compiler wrote another file");
+    const std::optional<uint64_t> bytes = ElfFile(output_->path()).text_bytes();
+    if (bytes && *bytes <= never_worse_above_kb_ * 1000)
       finish_with_policy(with_policy);
-    Command options;
+    if (!output_->set_aside())
+      keep_unmeasured(with_policy, std::string("it cannot be moved aside: ") + std::strerror(errno));
+    Words options;
     add_terminal(&options);
     const Outcome plain = run_child(command_with(options, line), true, true);
-    if (plain.ok() && !is_better(stash_, output)) {
-      unlink(stash_.c_str());
+    if (plain.ok() && !is_better(output_->aside(), output_->path())) {
+      output_->drop_aside();
       finish(plain);
     }
     if (plain.ok() && line.writes_side_files()) {
-      unlink(stash_.c_str());
+      output_->drop_aside();
       log_->clear();
       const Outcome again = run_child(command_with(policy_options(line), line), true, true);
       if (!again.ok())
         fall_back(line, again);
-    } else if (rename(stash_.c_str(), output.c_str()) != 0) {
-      fail(output + ": " + std::strerror(errno));
+    } else if (!output_->put_back()) {
+      fail(output_->path() + ": " + std::strerror(errno));
     }
     finish_with_policy(with_policy);
-  }
-
-  // Whether the object is smaller and defines the same strong symbols; if not, the source has changed in the meantime.
-  static bool is_better(const std::string &policy_output, const std::string &plain_output) {
-    const ElfFile with_policy(policy_output), plain(plain_output);
-    const std::optional<uint64_t> bytes = with_policy.text_bytes(), plain_bytes = plain.text_bytes();
-    return bytes && plain_bytes && *bytes < *plain_bytes && with_policy.strong_symbols() &&
-           with_policy.strong_symbols() == plain.strong_symbols();
   }
 
   [[noreturn]] void finish_with_policy(const Outcome &outcome) const {
@@ -311,7 +330,8 @@ class Driver {
   }
 
   [[noreturn]] static void finish(const Outcome &outcome) {
-    outcome.replay();
+    if (!outcome.replay())
+      fail(std::string("the output of the compiler cannot be passed on: ") + std::strerror(errno));
     _exit(0);
   }
 
@@ -320,8 +340,8 @@ class Driver {
   Outcome run_child(const Command &command, bool keep_output, bool again = false) {
     const Outcome outcome = children_->run(command, keep_output, again ? inherited_ : std::vector<int>());
     if (Children::signal() != 0 || outcome.interrupted()) {
-      if (!stash_.empty())
-        unlink(stash_.c_str());
+      if (output_)
+        output_->drop_aside();
       outcome.replay();
       Outcome end = outcome;
       if (Children::signal() != 0)
@@ -379,12 +399,12 @@ class Driver {
     for (const std::string &library : libraries_of(clang_, &*children_))
       if (starts_with(base_name(library), "libLLVM") || starts_with(base_name(library), "libclang"))
         text += "library: " + library + " (" + identity(library) + ")\n";
-    text += "driver: " + identity_by_content("/proc/self/exe") + "\n";
-    write_all(STDOUT_FILENO, text);
-    _exit(0);
+    text += "driver: " + identity_by_content(own_path()) + "\n" + variables_of_objects();
+    finish({0, text, ""});
   }
 
-  const Command arguments_;
+  const Words arguments_;
+  const ProgramName invoked_as_;
   const config::Compiler &compiler_;
   std::string name_;  // of the compiler, for messages
   bool is_cpp_ = false;
@@ -394,7 +414,7 @@ class Driver {
   std::vector<Policy> policies_;  // all of them; from `run` on, those that decide in this compilation
   std::string cache_;  // the compiler cache that will store the object, if any
   std::vector<int> inherited_;
-  std::string stash_;  // a file to remove if we are interrupted
+  std::optional<Output> output_;
   std::optional<DecisionLog> log_;
   std::optional<Children> children_;
 };
@@ -402,5 +422,6 @@ class Driver {
 }  // namespace
 
 int main(int argc, char **argv) {
-  Driver(argc > 0 ? argv[0] : "mlgo-clang", Command(argv + std::min(argc, 1), argv + argc)).run();
+  open_standard_streams();
+  Driver(argc > 0 ? argv[0] : "mlgo-clang", Words(argv + std::min(argc, 1), argv + argc)).run();
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <strings.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,19 +62,36 @@ inline std::string active_cache() {
   return parent == "sccache" || parent == "buildcache" ? parent : "";
 }
 
+// The path of this program, without symbolic links.
 inline std::string own_path() {
   char path[PATH_MAX];
-  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
-  if (size <= 0 || size == sizeof path)
-    fail("cannot find the location of mlgo-clang; mount /proc");
-  return std::string(path, static_cast<size_t>(size));
+  // Without /proc, the path by which it was started.
+  for (const char *name : {"/proc/self/exe", reinterpret_cast<const char *>(getauxval(AT_EXECFN))})
+    if (name && realpath(name, path))
+      return path;
+  fail("cannot find the location of mlgo-clang; mount /proc");
 }
 
 // Whether the path is an executable other than this one.
 inline bool is_compiler(const std::string &path) {
   struct stat status, own;
   return access(path.c_str(), X_OK) == 0 && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-         stat("/proc/self/exe", &own) == 0 && (status.st_dev != own.st_dev || status.st_ino != own.st_ino);
+         stat(own_path().c_str(), &own) == 0 && (status.st_dev != own.st_dev || status.st_ino != own.st_ino);
+}
+
+// The variables, besides our own, by which clang, its linker and its assembler make other files of the same command
+// line, with their values; one a line.
+inline std::string variables_of_objects() {
+  std::string text;
+  for (const char *name :
+       {"CCC_OVERRIDE_OPTIONS", "CLANG_NO_DEFAULT_CONFIG", "CLANG_CONFIG_PATH", "CLANG_MODULE_CACHE_PATH", "COMPILER_PATH",
+        "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "OBJCPLUS_INCLUDE_PATH", "INCLUDE", "LIB",
+        "LIBRARY_PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "SDKROOT",
+        "MACOSX_DEPLOYMENT_TARGET", "IPHONEOS_DEPLOYMENT_TARGET", "TVOS_DEPLOYMENT_TARGET", "WATCHOS_DEPLOYMENT_TARGET",
+        "XROS_DEPLOYMENT_TARGET", "DRIVERKIT_DEPLOYMENT_TARGET", "RC_DEBUG_OPTIONS", "RC_DEBUG_PREFIX_MAP"})
+    if (const char *value = std::getenv(name))
+      text += std::string("variable: ") + name + "=" + value + "\n";
+  return text;
 }
 
 // The path of the first such compiler on PATH, or empty.

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <fcntl.h>
+#include <poll.h>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
@@ -28,39 +30,49 @@ inline std::string path_from(std::string folder, std::string path) {
   return folder + "/" + path;
 }
 
+// A path that is relative to a folder; the path itself if the folder is empty, or the path absolute.
+inline std::string in_folder(const std::string &folder, const std::string &path) {
+  return folder.empty() || starts_with(path, "/") ? path : folder + "/" + path;
+}
+
 inline bool is_regular_file(const std::string &path) {
   struct stat status;
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-// The whole content of an open file; empty if it cannot be read.
-inline std::string content_of(int file) {
+// The content of an open file, or as much of its beginning; empty if it cannot be read.
+inline std::string content_of(int file, size_t max_bytes = SIZE_MAX) {
   std::string content;
   char chunk[1 << 14];
-  for (ssize_t size; (size = pread(file, chunk, sizeof chunk, static_cast<off_t>(content.size()))) > 0;)
+  for (ssize_t size; (size = pread(file, chunk, std::min(sizeof chunk, max_bytes - content.size()),
+                                   static_cast<off_t>(content.size()))) > 0;)
     content.append(chunk, static_cast<size_t>(size));
   return content;
 }
 
-inline std::string read_file(const std::string &path) {
+inline std::string read_file(const std::string &path, size_t max_bytes = SIZE_MAX) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0)
     return "";
-  std::string content = content_of(file);
+  std::string content = content_of(file, max_bytes);
   close(file);
   return content;
 }
 
-// Writes the text; stops at the first error.
-inline void write_all(int file, std::string_view text) {
+// Writes the whole text, however slowly it is read; returns false, with errno, if that is impossible.
+inline bool write_all(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return;
-    text.remove_prefix(static_cast<size_t>(written));
+    if (written >= 0) {
+      text.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EAGAIN) {
+      pollfd event = {file, POLLOUT, 0};
+      poll(&event, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
   }
+  return true;
 }
 
 }  // namespace mlgo

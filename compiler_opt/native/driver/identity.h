@@ -96,7 +96,7 @@ inline std::string identity(const std::string &path) {
 // The shared libraries that a program loads, as ldd lists them.
 inline std::vector<std::string> libraries_of(const std::string &program, Children *children) {
   setenv("LD_TRACE_LOADED_OBJECTS", "1", 1);
-  const std::string list = children->run({program, "--version"}, true).out;
+  const std::string list = children->run({program, {program, "--version"}}, true).out;
   unsetenv("LD_TRACE_LOADED_OBJECTS");
   std::vector<std::string> paths;
   static constexpr std::string_view kArrow = " => ";

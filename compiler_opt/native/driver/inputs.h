@@ -34,16 +34,16 @@ inline bool is_one_shot(const std::string &path) {
   return stat(path.c_str(), &status) == 0 && is_one_shot(status);
 }
 
-// Whether an argument is, or an option contains after a separator, the path of a one-shot input.
-inline bool names_one_shot_input(const std::string &argument) {
+// Whether an argument is, or an option contains after a separator, the path of a one-shot input; relative to a folder.
+inline bool names_one_shot_input(const std::string &argument, const std::string &folder) {
   if (argument == "/dev/stdout" || argument == "/dev/stderr")
     return false;  // These are outputs, which mlgo-clang buffers.
   if (argument.empty() || argument[0] != '-')
-    return is_one_shot(argument);
+    return is_one_shot(in_folder(folder, argument));
   if (starts_with(argument, "-D"))
     return false;
   for (size_t i = argument.find_first_of("=,"); i != std::string::npos; i = argument.find_first_of("=,", i + 1))
-    if (is_one_shot(argument.substr(i + 1, argument.find(',', i + 1) - i - 1)))
+    if (is_one_shot(in_folder(folder, argument.substr(i + 1, argument.find(',', i + 1) - i - 1))))
       return true;
   return false;
 }
@@ -83,13 +83,13 @@ class IncludeList {
     return {"-Xclang", "-header-include-file", "-Xclang", "/proc/self/fd/" + std::to_string(file_)};
   }
 
-  // The first one-shot input in the list, or empty.
-  std::string first_one_shot() const {
+  // The first one-shot input in the list, whose paths are relative to a folder; or empty.
+  std::string first_one_shot(const std::string &folder) const {
     const std::string list = content_of(file_);
     for (size_t start = 0; start < list.size();) {
       const size_t end = std::min(list.find('\n', start), list.size());
       const std::string path = list.substr(start, end - start);
-      if (is_one_shot(path))
+      if (is_one_shot(in_folder(folder, path)))
         return path;
       start = end + 1;
     }

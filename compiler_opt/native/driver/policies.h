@@ -48,6 +48,16 @@ class Policy {
     const auto end = settings_->levels + settings_->num_levels;
     return std::find(settings_->levels, end, level) != end;
   }
+  // The levels as its plugin takes them, and the environment variable for that.
+  std::string levels() const {
+    std::string text;
+    for (size_t index = 0; index < settings_->num_levels; ++index)
+      text += (index == 0 ? "" : ",") + std::string(settings_->levels[index]);
+    return text;
+  }
+  const char *levels_variable() const {
+    return std::string_view(settings_->problem) == "inlining" ? "MLGO_INLINER_LEVELS" : "MLGO_REGALLOC_LEVELS";
+  }
   bool has_network() const { return settings_->has_network; }
   bool is_for_size() const { return settings_->is_for_size; }
 

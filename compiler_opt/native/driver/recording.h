@@ -4,11 +4,21 @@
 #ifndef COMPILER_OPT_NATIVE_DRIVER_RECORDING_H_
 #define COMPILER_OPT_NATIVE_DRIVER_RECORDING_H_
 
-#include "command_line.h"
+#include "environment.h"
+#include "files.h"
+#include "words.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
 #include <string>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <vector>
 
 namespace mlgo {
@@ -21,7 +31,7 @@ inline constexpr char kPrintCommands[] = "-###", kDriverOnly[] = "-fdriver-only"
 // of its own.
 inline std::vector<std::string> record_options(const std::string &printed) {
   std::vector<std::string> options = {"-gno-record-command-line", "-fno-record-command-line"};
-  const std::vector<std::string> words = split_words(printed);
+  const std::vector<std::string> words = split_words(printed, true);
   for (const std::string record : {"-dwarf-debug-flags", "-record-command-line"}) {
     const auto found = std::find(words.begin(), words.end(), record);
     if (found == words.end() || found + 1 == words.end())
@@ -36,7 +46,7 @@ inline std::vector<std::string> record_options(const std::string &printed) {
   return options;
 }
 
-// Removes `kDriverOnly` from the file of -MJ.
+// Removes `kDriverOnly` from the file of -MJ, or one of -gen-cdb-fragment-path.
 inline void repair_database(const std::string &path) {
   std::string text = read_file(path);
   const std::string option = std::string(", \"") + kDriverOnly + '"';
@@ -47,9 +57,49 @@ inline void repair_database(const std::string &path) {
   const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
   if (file < 0)
     return;
-  write_all(file, text);
+  if (!write_all(file, text))
+    fail(path + ": " + std::strerror(errno));
   close(file);
 }
+
+// A folder of ours in that of -gen-cdb-fragment-path, in which clang makes each file under a name that it invents.
+class FragmentFolder {
+ public:
+  explicit FragmentFolder(const std::string &folder) : folder_(folder) {
+    mkdir(folder.c_str(), 0777);  // as clang does
+    std::string name = folder + "/.mlgo-XXXXXX";
+    char path[PATH_MAX];
+    if (mkdtemp(name.data()) && realpath(name.c_str(), path))
+      own_ = path;
+  }
+  ~FragmentFolder() {
+    if (!own_.empty())
+      rmdir(own_.c_str());
+  }
+  FragmentFolder(const FragmentFolder &) = delete;
+  FragmentFolder &operator=(const FragmentFolder &) = delete;
+
+  // Its absolute path, or empty if clang could not write there either.
+  const std::string &path() const { return own_; }
+
+  // Moves the repaired files to where the user wants them.
+  void publish() const {
+    DIR *const folder = opendir(own_.c_str());
+    for (const dirent *entry; folder && (entry = readdir(folder));) {
+      if (entry->d_name[0] == '.')
+        continue;
+      const std::string file = own_ + "/" + entry->d_name;
+      repair_database(file);
+      rename(file.c_str(), (folder_ + "/" + entry->d_name).c_str());
+    }
+    if (folder)
+      closedir(folder);
+  }
+
+ private:
+  const std::string folder_;
+  std::string own_;
+};
 
 }  // namespace mlgo
 
