@@ -44,15 +44,16 @@ class Module:
 
     @property
     def bitcode_path(self) -> Path:
+        """Absolute, as a name such as `-load.bc` in the current folder would be an option of the compiler."""
         if self.remote is not None:
             return self.remote.fetch_bitcode(check_whole_bitcode)
-        return self.root / f"{self.name}.bc"
+        return (self.root / f"{self.name}.bc").absolute()
 
     @property
     def command_path(self) -> Path:
         if self.remote is not None and self.remote.command is not None:
             return self.remote.command.fetch()
-        return self.root / f"{self.name}.cmd"
+        return (self.root / f"{self.name}.cmd").absolute()
 
     def bitcode_bytes(self) -> int:
         """The size of its bitcode; raises CorpusError if the file is gone."""
@@ -159,8 +160,13 @@ def format_options(options: Sequence[str]) -> bytes:
 
 
 def check_name(name: Any) -> str:
-    """Returns the module name if it is a relative path that stays inside the corpus; otherwise raises CorpusError."""
+    """Returns the module name if it is a relative path that stays inside the corpus; otherwise raises CorpusError.
+
+    Names that programs would take for an option or a response file are refused, too.
+    """
     checked_path(name, "module name")
+    if name.startswith(("-", "@")):
+        raise CorpusError(f"module name: expected one that does not begin with {name[0]!r}, found {shown(name)}")
     if not {"", ".", ".."}.isdisjoint(name.split("/")):
         raise CorpusError(f"module name: expected a relative path that stays inside the corpus, found {shown(name)}")
     return str(name)

@@ -23,6 +23,7 @@ from compiler_opt.corpus.validation import REMAKE, reading
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError
 from compiler_opt.files import size_and_sha256
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.sandbox import Sandbox
 
 QUANTILES: Mapping[str, float] = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "95%": 0.95, "max": 1.0}
 
@@ -199,10 +200,11 @@ def count_module(opt: Path, bitcode: Path, *, timeout_s: float = processes.DEFAU
       ProtocolError: its output is not as expected.
       ToolchainError: it cannot be run.
     """
-    command = [str(opt), "-passes=print<func-properties>", "-disable-output", str(bitcode)]
+    command = [str(opt), "-passes=print<func-properties>", "-disable-output", "--", str(bitcode.absolute())]
+    sandbox = Sandbox.for_folder(None)
     with (
         os.fdopen(os.memfd_create("properties", os.MFD_CLOEXEC), "w+b") as output,
-        processes.start(command, stderr=output, max_stderr_bytes=MAX_OUTPUT_BYTES) as child,
+        processes.start(command, stderr=output, max_stderr_bytes=MAX_OUTPUT_BYTES, sandbox=sandbox) as child,
     ):
         in_time = processes.wait_for_exit(child, time.monotonic() + timeout_s)
         if not in_time:

@@ -19,6 +19,7 @@ from compiler_opt.evaluation.attribution import Attribution, CompiledModule, Dec
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.object_file import linked_text_bytes
 from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy, Site, sites_of
@@ -281,7 +282,7 @@ def _demangled(toolchain: Toolchain, projects: Sequence[ProjectExplanation]) -> 
         while waiting and num_bytes < _MAX_ARGUMENT_BYTES:
             batch.append(waiting.pop())
             num_bytes += len(batch[-1]) + 1
-        result = processes.run([str(toolchain.tool(_DEMANGLER)), *batch])
+        result = processes.run([str(toolchain.tool(_DEMANGLER)), *batch], sandbox=Sandbox.for_folder(None))
         lines = result.stdout.decode("utf-8", "replace").splitlines()
         if result.ok and len(lines) == len(batch):
             names.update(zip(batch, lines, strict=True))

@@ -18,6 +18,7 @@ from elftools.elf.constants import SH_FLAGS
 from compiler_opt.errors import CompileError
 from compiler_opt.llvm import elf, processes
 from compiler_opt.llvm.elf import Array, ElfFile
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 
 _GRP_COMDAT = 1
@@ -233,6 +234,7 @@ _OPTIONS = (
     "--no-gc-sections",
     "--noinhibit-exec",  # a jump to an undefined symbol may be out of range, which does not change sizes
     "--no-warnings",
+    "--no-dependent-libraries",  # an object may name any file as one, such as a linker script
     "--strip-all",
     "--whole-archive",
     "--threads=1",
@@ -259,7 +261,8 @@ def linked_text_bytes(
         program, arguments = directory / "program", directory / "objects.rsp"
         # A large project has more objects than fit on a command line.
         arguments.write_text("".join(f"{_quoted(path)}\n" for path in objects))
-        result = processes.run([str(lld), *_OPTIONS, "-o", str(program), f"@{arguments}"], timeout_s=timeout_s)
+        command = [str(lld), *_OPTIONS, "-o", str(program), f"@{arguments}"]
+        result = processes.run(command, timeout_s=timeout_s, sandbox=Sandbox.for_folder(directory))
         if not result.ok or not program.exists():
             raise CompileError(f"linking {len(objects)} objects: {result.describe()}")
         return read_text_bytes(program)

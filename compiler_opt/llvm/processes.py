@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.spawn import DEFAULT_MEMORY_BYTES as DEFAULT_MEMORY_BYTES
 from compiler_opt.llvm.spawn import ProcessOptions, ProcessSpec, Spawned, spawn_directly
 from compiler_opt.llvm.spawn import ProcessResult as ProcessResult
@@ -246,6 +247,7 @@ def run_logged(
     grace_s: float = 5.0,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    sandbox: Sandbox | None = None,
     on_output: Callable[[bytes], object] = lambda output: None,
 ) -> ProcessResult:
     """Runs a long command that starts processes of its own, such as a build, and writes its output to a log.
@@ -260,6 +262,7 @@ def run_logged(
       grace_s: seconds between SIGTERM and SIGKILL.
       cwd: working directory; None for this process's.
       environment: all environment variables; None for this process's.
+      sandbox: what it may do; None for all that this process may.
       on_output: called with each piece of output, a few times a second, for progress bars.
 
     Raises:
@@ -280,6 +283,7 @@ def run_logged(
             file_bytes=None,
             cwd=cwd,
             environment=environment,
+            sandbox=sandbox,
             death_signal=signal.SIGTERM,
         ) as child,
     ):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from compiler_opt.errors import CompileError, CorpusError, ToolchainError
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 
@@ -48,7 +49,7 @@ def merge(raw: Sequence[Path], output: Path, toolchain: Toolchain) -> None:
     """
     unfinished = output.with_name(f"{output.name}.unfinished")
     command = [str(toolchain.tool("llvm-profdata")), "merge", *map(str, raw), "-o", str(unfinished)]
-    result = processes.run(command)
+    result = processes.run(command, sandbox=Sandbox.for_folder(output.parent))
     if not result.ok:
         raise CompileError(f"{output}: profiles cannot be merged: {result.describe()}")
     unfinished.replace(output)
@@ -61,8 +62,8 @@ def largest_count(path: Path, toolchain: Toolchain) -> int:
       CorpusError: it is no profile by instrumentation of IR, is damaged, or nothing ran in it.
       ToolchainError: llvm-profdata is not installed.
     """
-    command = [str(toolchain.tool("llvm-profdata")), "show", str(path)]
-    result = processes.run(command)
+    command = [str(toolchain.tool("llvm-profdata")), "show", "--", str(path.absolute())]
+    result = processes.run(command, sandbox=Sandbox.for_folder(None))
     counts = list(map(int, _LARGEST.findall(result.stdout)))
     if not result.ok or not _IS_OF_IR.search(result.stdout) or not counts:
         reason = f"found another file: {result.describe()}" if not result.ok else "found another kind of profile"

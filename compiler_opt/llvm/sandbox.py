@@ -89,25 +89,25 @@ class Sandbox:
         Raises:
           ToolchainError: the sandbox cannot be set up.
         """
-        try:
-            with ExitStack() as opened:
+        with ExitStack() as opened:
+            try:
                 ruleset = _ruleset(self.writable, opened)
                 program = system_calls.refusing()
                 header, capabilities = struct.pack("=Ii", _CAPABILITY_VERSION, 0), _fewer_capabilities()
+            except OSError as error:
+                raise ToolchainError(
+                    f"{self.writable or os.devnull}: the compiler's sandbox cannot be set up: {error.strerror}; "
+                    f"{VARIABLE}=0 does without"
+                ) from error
 
-                def enter() -> None:
-                    _checked(_LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-                    _checked(_LIBC.syscall(_RESTRICT_SELF, ruleset, 0))
-                    _checked(_LIBC.capset(header, capabilities))
-                    if program is not None:
-                        _checked(system_calls.install(program))
+            def enter() -> None:
+                _checked(_LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+                _checked(_LIBC.syscall(_RESTRICT_SELF, ruleset, 0))
+                _checked(_LIBC.capset(header, capabilities))
+                if program is not None:
+                    _checked(system_calls.install(program))
 
-                yield enter
-        except OSError as error:
-            raise ToolchainError(
-                f"{self.writable or os.devnull}: the compiler's sandbox cannot be set up: {error.strerror}; "
-                f"{VARIABLE}=0 does without"
-            ) from error
+            yield enter
 
 
 @functools.cache

@@ -18,7 +18,10 @@ from compiler_opt.corpus.command_lines.cc1_options import DROPPED, KEPT, LLVM_KN
 from compiler_opt.corpus.command_lines.command_line import checked_options, compile_command, opt_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module, format_options, parse_options
+from compiler_opt.corpus.statistics import count_module
 from compiler_opt.errors import CorpusError
+from compiler_opt.llvm.sandbox import VARIABLE
+from compiler_opt.llvm.toolchain import Toolchain
 from tests.corpus.description_test import write_description
 
 SOURCE = "int g(int); int f(int x) { return g(x) + g(x + 1); } int h(int x) { return f(f(x)); }\n"
@@ -338,6 +341,14 @@ def test_what_is_kept_writes_nothing_but_the_object(
     assert run_in(tmp_path / "folder", place, command) <= {"module.o"}
 
 
+def test_no_value_is_an_option() -> None:
+    """Also for a compiler in which the option before it takes none."""
+    with pytest.raises(CorpusError, match="expected a plain word"):
+        checked_options((*USUAL, "-exception-model", "-fpass-plugin=plugin.so"))
+    kept = ("-target-feature", "-avx", "-mllvm", "-unroll-count=1")
+    assert checked_options((*USUAL, *kept)) == (*checked_options(USUAL), *kept)
+
+
 def test_a_trusted_corpus_keeps_its_options() -> None:
     own = ("-fprofile-sample-use=/p", "-load", "./x.so", "-mllvm", "-stats", "-target-cpu", "a/b", "-fnew-one", "-fx=y")
     assert checked_options((*USUAL, *own), trusted=True) == (*checked_options(USUAL), *own)
@@ -352,6 +363,39 @@ def test_a_trusted_corpus_still_names_no_input_and_output() -> None:
         checked_options((*USUAL, "@file"), trusted=True)
     with pytest.raises(CorpusError, match="'@file' is not an option"):
         checked_options((*USUAL, "-fnew", "@file"), trusted=True)
+    for option in ("-target-cpu", "-mllvm"):
+        with pytest.raises(CorpusError, match="'@file' is not an option"):
+            checked_options((*USUAL, option, "@file"), trusted=True)
+
+
+OPTION_NAMES = ("-load-pass-plugin=./plugin.so", "-fpass-plugin=./plugin.so", "@response")
+
+
+def test_a_module_is_no_option(
+    clang_path: str, toolchain: Toolchain, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by its name, in a corpus in the current folder, nor where names are not checked."""
+    monkeypatch.chdir(tmp_path)
+    # Loaded code is not confined, so that it is seen.
+    monkeypatch.setenv(VARIABLE, "0")
+    shutil.copyfile(place / "plugin.so", "plugin.so.bc")
+    Path("response.bc").write_text(" ".join(OPTION_NAMES[:2]) + ".bc")
+    for name in OPTION_NAMES:
+        for path in (Path(f"{name}.bc"), Path(f"{name}.cmd")):
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes((place / "m.bc").read_bytes() if path.suffix == ".bc" else format_options(USUAL))
+        write_description(tmp_path, {"modules": [name], "has_thinlto": False})
+        for corpus in (".", "./", "corpus_description.json"):
+            with pytest.raises(CorpusError, match=f"does not begin with '{name[0]}'") as refused:
+                Corpus.load(corpus)
+            assert "\n" not in str(refused.value)
+        module = Module(name, "p", Path())
+        assert module.bitcode_path.is_absolute() and module.command_path.is_absolute()
+        counts = count_module(toolchain.tool("opt"), module.bitcode_path)
+        assert counts.functions == 2 and counts == count_module(toolchain.tool("opt"), Path(f"{name}.bc"))
+        command = compile_command(clang_path, module.options(), module.bitcode_path, "module.o")
+        assert subprocess.run(command, check=True, timeout=60).returncode == 0
+    assert not Path("escaped").exists()
 
 
 def test_only_a_trusted_corpus_loads_code(clang_path: str, place: Path, tmp_path: Path) -> None:

@@ -320,6 +320,18 @@ def test_nothing_links_to_nothing(lld: Path) -> None:
     assert linked_text_bytes(lld, []) == 0
 
 
+def test_an_object_names_no_other_input(clang_path: str, lld: Path, tmp_path: Path) -> None:
+    """Objects may ask for libraries, by any path; a linker script would be read, too."""
+    script, source = tmp_path / "script", tmp_path / "m.ll"
+    script.write_text("OUTPUT(elsewhere) INPUT(/etc/passwd)")
+    source.write_text(
+        'target triple = "x86_64-pc-linux-gnu"\ndefine i32 @f() { ret i32 1 }\n'
+        f'!llvm.dependent-libraries = !{{!0}}\n!0 = !{{!"{script}"}}\n'
+    )
+    subprocess.run([clang_path, "-c", str(source), "-o", str(tmp_path / "m.o")], check=True)
+    assert linked_text_bytes(lld, [tmp_path / "m.o"]) > 0
+
+
 def test_failures_are_one_line(lld: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.o"
     bad.write_text("no object")

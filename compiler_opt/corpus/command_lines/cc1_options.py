@@ -97,7 +97,7 @@ DROPPED = """
     -nostdsysteminc -resource-dir <value> -stdlib=<value> -undef -fdebug-compilation-dir=<value>
     -fcoverage-compilation-dir=<value> -fcoverage-prefix-map=<value> -fdebug-prefix-map=<value>
     -fmacro-prefix-map=<value> -ffile-reproducible -fno-file-reproducible -dwarf-debug-flags <value>
-    -main-file-name <value> -source-date-epoch <value>
+    -main-file-name <value> -source-date-epoch <value> -working-directory <value>
     # Messages.
     -R<value> -W<value> -pedantic -pedantic-errors -v -w -fansi-escape-codes -fcaret-diagnostics-max-lines=<value>
     -fcolor-diagnostics -fdiagnostics-<value> -fdiagnostics-format <value> -fno-caret-diagnostics

@@ -189,8 +189,10 @@ def _checked(options: tuple[str, ...], trusted: bool) -> tuple[str, ...]:
             continue
         if not trusted and words == (_NO_VERIFIER,):
             continue
-        if words[0].startswith("@") or not (trusted or effect is _Effect.KEPT):
-            what = f"{shown(words[0])} is not an option that a corpus may use{_reason(words[0])}"
+        file = next((word for word in words if word.startswith("@")), None)
+        if file is not None or not (trusted or effect is _Effect.KEPT):
+            refused = file or words[0]
+            what = f"{shown(refused)} is not an option that a corpus may use{_reason(refused)}"
             raise CorpusError(f"command line: {what}; {_REMEDY}")
         if not trusted:
             _check(words)
@@ -268,7 +270,10 @@ def _check(words: Sequence[str]) -> None:
         # LLVM accepts one dash or two.
         if f"-{name.lstrip('-')}" not in _LLVM_KNOBS or not _PLAIN_VALUE.fullmatch(value):
             raise CorpusError(f"command line: -mllvm {shown(value)} is not an option that a corpus may use; {_REMEDY}")
-    elif not all(_PLAIN_VALUE.fullmatch(word) for word in words):
+    elif not all(_PLAIN_VALUE.fullmatch(word) for word in words) or (
+        # A compiler in which the option takes no value would take this one for an option.
+        len(words) > 1 and value.startswith("-") and option != "-target-feature"
+    ):
         raise CorpusError(f"command line: {shown(' '.join(words))}: expected a plain word as the value; {_REMEDY}")
 
 

@@ -16,6 +16,7 @@ from compiler_opt.corpus.command_lines.command_line import INDEX_OPTION
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import shown
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 
 UNSPECIFIED = "<UNSPECIFIED>"
@@ -60,7 +61,7 @@ def _translated(clang: str, options: tuple[str, ...], trusted: bool) -> tuple[st
     files = ["-o", os.devnull, "-x", "ir", os.devnull]
     with scratch_directory() as scratch:
         log = scratch / "commands"
-        result = processes.run_logged(command, log, timeout_s=_TIMEOUT_S)
+        result = processes.run_logged(command, log, timeout_s=_TIMEOUT_S, sandbox=Sandbox.for_folder(scratch))
         commands = [line for line in log.read_text(errors="surrogateescape").splitlines() if '"-cc1"' in line]
     words = shlex.split(commands[0]) if result.ok and len(commands) == 1 else []
     if words[-len(files) :] != files:

@@ -26,6 +26,7 @@ from compiler_opt.errors import CorpusError
 from compiler_opt.files import open_regular
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.elf import MAX_FILE_BYTES, ElfFile, FileRange
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 
 BITCODE_SECTION = ".llvmbc"
@@ -153,14 +154,14 @@ def _dump_sections(item: ObjectFile, names: Sequence[str], llvm_objcopy: Path) -
     """Reads sections by name with `llvm-objcopy`; empty for those that the object lacks."""
     contents = []
     with scratch_directory() as scratch:
-        source = item.path
+        source = item.path.absolute()  # what begins with - or @ would not be taken for a file
         if item.member is not None:
             source = scratch / "member"
             source.write_bytes(read_object(item))
         for name in names:
             target = scratch / "section"
             command = [str(llvm_objcopy), f"--dump-section={name}={target}", str(source), os.devnull]
-            result = processes.run(command)
+            result = processes.run(command, sandbox=Sandbox.for_folder(scratch))
             if not result.ok and "not found" not in result.stderr_tail:
                 raise CorpusError(f"{item.shown}: {result.describe()}")
             contents.append(target.read_bytes() if result.ok else b"")

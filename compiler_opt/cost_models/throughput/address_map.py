@@ -26,6 +26,7 @@ from compiler_opt.cost_models.throughput.blocks import Block
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.elf import ElfFile
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.toolchain import Toolchain
 
 FLAGS = ("-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq,br-prob")
@@ -94,8 +95,8 @@ def _read(path: Path, toolchain: Toolchain, module: str, *, linked: bool) -> lis
     file = ElfFile.read(path)
     if file.machine != MACHINE:
         raise file.error(f"expected an object for x86-64, found one for {file.machine}")
-    command = [str(readobj), "--elf-output-style=JSON", "--bb-addr-map", str(path)]
-    result = processes.run(command, max_stdout_bytes=_MAX_STDOUT_BYTES)
+    command = [str(readobj), "--elf-output-style=JSON", "--bb-addr-map", str(path.absolute())]
+    result = processes.run(command, max_stdout_bytes=_MAX_STDOUT_BYTES, sandbox=Sandbox.for_folder(None))
     if not result.ok:
         raise file.error(f"its blocks cannot be read: {result.describe()}")
     sections = np.flatnonzero(file.sections["type"] == SHT_LLVM_BB_ADDR_MAP).tolist()

@@ -17,6 +17,7 @@ import msgspec
 
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 
@@ -124,7 +125,8 @@ class Labeller:
             )
         )
         command = [str(self.toolchain.tool("llvm-mca")), f"-mtriple={TRIPLE}", f"-mcpu={self.cpu}", *_FLAGS, str(path)]
-        return processes.run(command, timeout_s=_TIMEOUT_S, max_stdout_bytes=_MAX_STDOUT_BYTES)
+        sandbox = Sandbox.for_folder(None)
+        return processes.run(command, timeout_s=_TIMEOUT_S, max_stdout_bytes=_MAX_STDOUT_BYTES, sandbox=sandbox)
 
 
 def disassemble(codes: Sequence[bytes], toolchain: Toolchain, scratch: Path) -> list[str | None]:
@@ -140,10 +142,11 @@ def disassemble(codes: Sequence[bytes], toolchain: Toolchain, scratch: Path) -> 
     path.write_text("\n".join(lines) + "\n")
     command = [str(toolchain.tool("llvm-mc")), "--disassemble", f"--triple={TRIPLE}", str(path)]
     text_path = scratch / "blocks.txt"
+    sandbox = Sandbox.for_folder(None)
     with (
         text_path.open("w+b") as output,
         os.fdopen(os.memfd_create("warnings", os.MFD_CLOEXEC), "w+b") as warnings,
-        processes.start(command, stdout=output, stderr=warnings, max_stderr_bytes=None) as child,
+        processes.start(command, stdout=output, stderr=warnings, max_stderr_bytes=None, sandbox=sandbox) as child,
     ):
         in_time = processes.wait_for_exit(child, time.monotonic() + _TIMEOUT_S)
         result = child.wait(timed_out=not in_time)
