@@ -319,7 +319,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
 
 def _rollouts(build: Path, kept: Path, toolchain: Toolchain, policy: BinaryPolicy, num_workers: int) -> tuple[str, ...]:
     """Compiles every module of a build with bitcode; returns the failures."""
-    objects = objects_of_database(build / "compile_commands.json", build)
+    objects = objects_of_database(build / "compile_commands.json", build).objects
     corpus_dir = kept.with_name("corpus")
     extract.extract(objects, corpus_dir, num_workers=num_workers)
     jobs = [Job(module, policy, keep_object=kept / module.name) for module in Corpus.load(corpus_dir).modules]

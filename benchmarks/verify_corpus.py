@@ -110,7 +110,7 @@ def _extract(way: str, build: Path, corpus_dir: Path, num_workers: int) -> MadeC
     if way == _DISTRIBUTED:
         objects = objects_of_directory(build / "native", build).objects
         return extract.extract(objects, corpus_dir, num_workers=num_workers, thinlto_base=build)
-    objects = tuple(database.objects_of_database(build / "compile_commands.json", build))
+    objects = database.objects_of_database(build / "compile_commands.json", build).objects
     return extract.extract(objects, corpus_dir, num_workers=num_workers)
 
 

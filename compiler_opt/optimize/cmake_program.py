@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.builds.database import CompileCommand
+from compiler_opt.corpus.builds.database import CompileCommand, read_database
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.files import write_atomically
@@ -27,7 +27,7 @@ from compiler_opt.optimize.program import (
     TestSuite,
     Variant,
     build_environment,
-    compile_commands,
+    c_commands,
     source_key,
 )
 from compiler_opt.optimize.suites import CTest, CTestSuite, registered_tests
@@ -145,10 +145,9 @@ class CMakeProgram(Program):
             )
         expected = {str(variant.compilers.c), str(variant.compilers.cxx)}
         for command in commands:
-            # The project may set a compiler launcher, which comes first.
-            if not expected & set(command.arguments[:4]):
+            if command.words[0] not in expected:
                 raise ConfigError(
-                    f"{self._cache.source}: the project compiles {command.file} with {command.arguments[0]}, even "
+                    f"{self._cache.source}: the project compiles {command.file} with {command.words[0]}, even "
                     f"if CMake is given another compiler; expected {' or '.join(sorted(expected))}"
                 )
 
@@ -183,7 +182,7 @@ class CMakeProgram(Program):
             if name.startswith("../") or not name.endswith(".o") or not command.output.is_file():
                 continue
             match = _TARGET_FOLDER.match(name)
-            key = source_key(command.arguments, command.file)
+            key = source_key(command.words, str(command.source))
             source = Source(ObjectFile(command.output, name), match["target"] if match else "", key)
             sources.setdefault(name, source)
         return tuple(sources.values())
@@ -206,7 +205,7 @@ class CMakeProgram(Program):
 def _commands(variant: Variant) -> list[CompileCommand]:
     """The commands that compile C and C++; CMake writes no database if there are none."""
     path = variant.folder / "compile_commands.json"
-    return compile_commands(path) if path.is_file() else []
+    return c_commands(read_database(path).commands) if path.is_file() else []
 
 
 def _first_error(log: Path, result: processes.ProcessResult) -> str:

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.builds.database import CompileCommand
-from compiler_opt.corpus.builds.objects import ObjectFile
+from compiler_opt.corpus.builds import commands, response_files
+from compiler_opt.corpus.builds.database import CompileCommand, read_database, working_directory
+from compiler_opt.corpus.builds.objects import ObjectFile, listed
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import processes
 from compiler_opt.optimize.program import (
@@ -29,14 +30,22 @@ from compiler_opt.optimize.program import (
     Target,
     Variant,
     build_environment,
-    compile_commands,
+    c_commands,
     source_key,
 )
 
-_COMPILER = re.compile(r"(?:[\w.-]+-)?(?:clang|gcc|g|c|cc)(?P<cxx>\+\+)?(?:-[\d.]+)?")
-_ARCHIVER = re.compile(r"(?:[\w.-]+-)?ar(?:-[\d.]+)?")
-_DEPENDENCY_FLAGS = ("-M", "-MM", "-MD", "-MMD", "-MP", "-MG")
-_DEPENDENCY_VALUES = ("-MF", "-MT", "-MQ")
+_OTHER_OUTPUTS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-save-temps", "-time"))
+_OTHER_OUTPUTS_TO = ("-o", "-MF", "-MT", "-MQ", "-MJ", "-serialize-diagnostics", "--serialize-diagnostics")
+_OTHER_OUTPUTS_JOINED = (
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-MJ",
+    "-Wp,-M",
+    "-save-temps=",
+    "-ftime-trace=",
+    "-gen-cdb-fragment-path",
+)
 _COMPILE_TIMEOUT_S = 1800.0
 
 
@@ -46,18 +55,20 @@ class _Link:
     def __init__(self, text: str, directory: Path):
         where = f"--link_command={text}"
         try:
-            words = shlex.split(text)
+            # Wrappers of the linker, such as `libtool` or `ccache`, are dropped.
+            found = commands.of_shell(text, directory)
         except ValueError as error:
             raise ConfigError(f"{where}: cannot be split into words ({error})") from None
-        # Wrappers of the linker, such as `libtool` or `ccache`, are dropped.
-        starts = [i for i, word in enumerate(words) if _is(_COMPILER, word) or _is(_ARCHIVER, word)]
-        if not starts:
+        link = next((each for each in found if each.is_compiler or each.is_archiver), None)
+        if link is None:
             raise ConfigError(
                 f"{where}: expected a command of a compiler driver or of ar; write what links the program"
             )
-        self.words = [word for word in words[starts[0] :] if not word.startswith("-flto")]
-        self.directory = directory
-        if _is(_ARCHIVER, self.words[0]):
+        words = response_files.expand(link.words, link.directory, where)
+        self.words = [word for word in words if not word.startswith("-flto")]
+        self.directory = link.directory
+        self.is_cxx = link.is_cxx
+        if link.is_archiver:
             self.kind, self.output_index = Kind.STATIC, 2
         else:
             self.kind = Kind.SHARED if "-shared" in self.words else Kind.EXECUTABLE
@@ -82,15 +93,17 @@ class DatabaseProgram(Program):
         """
         self._database = database.absolute()
         self._jobs = jobs
-        self._commands = compile_commands(database)
-        if not self._commands:
-            raise ConfigError(f"{database}: compiles no C or C++ source; there is nothing to optimise")
+        entries = read_database(database)
+        compiling = c_commands(entries.commands)
+        if not compiling:
+            others = [f"{len(names)} {what} ({listed(names)})" for what, names in entries.skipped.items()]
+            found = f", but has {'; '.join(others)}" if others else ""
+            raise ConfigError(f"{database}: compiles no C or C++ source{found}; there is nothing to optimise")
         self._links = [_Link(text, self._database.parent) for text in link_commands]
         if not self._links:
             raise ConfigError("--compile_commands needs --link_command, which links or archives the objects")
-        folders = [command.output.parent for command in self._commands]
-        base = Path(os.path.commonpath(folders))
-        self._names = {command.output: command.output.relative_to(base).as_posix() for command in self._commands}
+        base = Path(os.path.commonpath([command.output.parent for command in compiling]))
+        self._names = {command.output: command.output.relative_to(base).as_posix() for command in compiling}
         self.name = self._links[-1].output.name
         for link in self._links:
             if not any(link.path(word) in self._names or self._made_before(link, word) for word in link.words):
@@ -98,6 +111,11 @@ class DatabaseProgram(Program):
                     f"--link_command={shlex.join(link.words)}: uses no object that {database} makes; expected paths "
                     f"relative to {self._database.parent}"
                 )
+        linked = {link.path(word) for link in self._links for word in link.words}
+        self._commands = [command for command in compiling if command.output in linked]
+        self._unlinked = [self._names[command.output] for command in compiling if command.output not in linked]
+        headers = {header.output: header for header in entries.headers}
+        self._options = {command.output: _compile_options(command, headers) for command in self._commands}
 
     def identity(self) -> Mapping[str, str]:
         return {
@@ -106,11 +124,16 @@ class DatabaseProgram(Program):
         }
 
     def notes(self, level: str) -> Sequence[str]:
-        return [f"Every file is compiled at {level}, whatever level its command asks for."]
+        notes = [f"Every file is compiled at {level}, whatever level its command asks for."]
+        if self._unlinked:
+            notes.append(
+                f"Left out: {len(self._unlinked)} objects that no --link_command uses ({listed(self._unlinked)})."
+            )
+        return notes
 
     def compilers(self) -> tuple[str, ...]:
         """The compilers of the user's build."""
-        return tuple(dict.fromkeys(_compiler_of(command) for command in self._commands))
+        return tuple(dict.fromkeys(map(_compiler_of, self._commands)))
 
     def prepare(self, variant: Variant) -> None:
         variant.folder.mkdir(parents=True, exist_ok=True)
@@ -171,7 +194,7 @@ class DatabaseProgram(Program):
         target = self._object(command.output, variant)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.partial")
-        words = [str(_driver(variant.compilers, command)), *_compile_options(command)]
+        words = [str(_driver(variant.compilers, command)), *self._options[command.output]]
         words += [*variant.options, "-o", str(partial)]
         with (
             os.fdopen(os.memfd_create("stderr", os.MFD_CLOEXEC), "w+b") as stderr,
@@ -197,8 +220,7 @@ class DatabaseProgram(Program):
         words[link.output_index] = str(self._linked(link, variant))
         if link.kind is Kind.STATIC:
             return [str(variant.compilers.ar), *words[1:]]
-        match = _COMPILER.fullmatch(Path(words[0]).name)
-        compiler = variant.compilers.cxx if match and match["cxx"] else variant.compilers.c
+        compiler = variant.compilers.cxx if link.is_cxx else variant.compilers.c
         # Libraries of earlier commands are found before others.
         return [str(compiler), *variant.link_options, f"-L{variant.folder / 'linked'}", *words[1:]]
 
@@ -233,41 +255,78 @@ class DatabaseProgram(Program):
             Source(
                 ObjectFile(self._object(command.output, variant), self._names[command.output]),
                 owners.get(command.output, ""),
-                source_key(command.arguments, command.file),
+                source_key(command.words, str(command.source)),
             )
             for command in self._commands
             if self._object(command.output, variant).is_file()
         )
 
 
-def _is(pattern: re.Pattern[str], word: str) -> bool:
-    return pattern.fullmatch(Path(word).name) is not None
-
-
 def _compiler_of(command: CompileCommand) -> str:
-    """The compiler of a command, which may follow a launcher."""
-    return next((word for word in command.arguments[:3] if _is(_COMPILER, word)), command.arguments[0])
+    """The compiler of a command; a relative path is made absolute."""
+    compiler = command.words[0]
+    return str(command.directory / compiler) if os.sep in compiler else compiler
 
 
 def _driver(compilers: Compilers, command: CompileCommand) -> Path:
-    match = _COMPILER.fullmatch(Path(_compiler_of(command)).name)
-    is_cxx = (match is not None and match["cxx"]) or command.file.endswith(CXX_SUFFIXES)
-    return compilers.cxx if is_cxx else compilers.c
+    return compilers.cxx if command.is_cxx or command.file.endswith(CXX_SUFFIXES) else compilers.c
 
 
-def _compile_options(command: CompileCommand) -> list[str]:
-    """The options of a command without compiler, output and dependency files."""
-    start = command.arguments.index(_compiler_of(command)) + 1
-    words = iter(command.arguments[start:])
+def _compile_options(command: CompileCommand, headers: Mapping[Path, CompileCommand]) -> list[str]:
+    """The options of a command without compiler and outputs, with the text of headers instead of precompiled ones."""
+    words = iter(_with_text_of_headers(command, headers))
     options = []
     for word in words:
-        if word == "-o" or word in _DEPENDENCY_VALUES:
+        if word in _OTHER_OUTPUTS_TO:
             next(words, None)
-        elif word not in _DEPENDENCY_FLAGS and not word.startswith(_DEPENDENCY_VALUES):
-            if word.startswith("-o") and len(word) > 2 and not word.startswith("-object"):
-                continue
+        elif word.startswith("-o") and not word.startswith("-object"):
+            continue
+        elif word not in _OTHER_OUTPUTS and not word.startswith(_OTHER_OUTPUTS_JOINED):
             options.append(word)
     return options
+
+
+def _with_text_of_headers(command: CompileCommand, headers: Mapping[Path, CompileCommand]) -> list[str]:
+    """The arguments of a command, which then needs no precompiled header: those fit one compiler and level only.
+
+    clang also uses `X.pch` or `X.gch` for `-include X`, but not if that is handed to its front end, by `-Xclang`.
+
+    Raises:
+      ConfigError: a precompiled header is used that no entry makes, and whose text is not beside it.
+    """
+    folder = command.directory / (working_directory(command.words) or "")
+    given = command.words[1:]
+    words: list[str] = []
+    changed = False
+    position = 0
+    while position < len(given):
+        step = 2 if given[position] == "-Xclang" else 1
+        option = given[position + step - 1 : position + step]
+        value = "".join(given[position + 2 * step - 1 : position + 2 * step])
+        if option not in (("-include",), ("-include-pch",)):
+            words += given[position : position + step]
+            position += step
+            continue
+        if option == ("-include-pch",):
+            changed = True
+            value = str(_text_of_header(folder / value, headers, command))
+        elif step == 1:
+            changed |= any((folder / f"{value}{suffix}").exists() for suffix in (".pch", ".gch"))
+        words += ["-Xclang", "-include", "-Xclang", value]
+        position += 2 * step
+    return words if changed else list(given)
+
+
+def _text_of_header(path: Path, headers: Mapping[Path, CompileCommand], command: CompileCommand) -> Path:
+    path = Path(os.path.normpath(path))
+    if path in headers:
+        return headers[path].source
+    if path.suffix in (".pch", ".gch") and path.with_suffix("").is_file():
+        return path.with_suffix("")
+    raise ConfigError(
+        f"{command.file}: is compiled with the precompiled header {path}, which no entry of the database makes, so it "
+        "cannot be made for another level; record its command, too"
+    )
 
 
 def _library_name(path: Path) -> str:

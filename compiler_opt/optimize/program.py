@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.corpus.builds.database import CompileCommand, commands_of_database
+from compiler_opt.corpus.builds.database import CompileCommand
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.llvm.processes import BUILD_TIMEOUT_S
 
@@ -269,13 +269,9 @@ def training_objects(
     return objects
 
 
-def compile_commands(database: Path) -> list[CompileCommand]:
-    """The commands of a compilation database that compile C and C++ sources.
-
-    Raises:
-      CorpusError: it is not a compilation database.
-    """
-    return [c for c in commands_of_database(database) if c.arguments and c.file.endswith((".c", *CXX_SUFFIXES))]
+def c_commands(commands: Iterable[CompileCommand]) -> list[CompileCommand]:
+    """The commands that compile C and C++ sources."""
+    return [each for each in commands if each.words and each.file.endswith((".c", *CXX_SUFFIXES))]
 
 
 def build_environment() -> dict[str, str]:

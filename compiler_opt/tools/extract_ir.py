@@ -18,10 +18,10 @@ from pathlib import Path
 from absl import flags, logging
 
 from compiler_opt.corpus.builds import bazel_aquery, database, params
-from compiler_opt.corpus.builds.objects import Build, listed, objects_of_directory
+from compiler_opt.corpus.builds.objects import listed, objects_of_directory
 from compiler_opt.corpus.making import extract, thinlto
 from compiler_opt.corpus.making.writing import MadeCorpus
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import exclusive_directory
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
@@ -112,17 +112,18 @@ def _objects() -> tuple[Callable[..., MadeCorpus], int]:
     path, base = _INPUT.value, _OBJ_BASE_DIR.value
     if not path:
         raise ConfigError("--input: expected the description of a build, found nothing; see --help")
-    if _INPUT_TYPE.value == "json":
-        build = Build(tuple(database.objects_of_database(path, base)))
-    else:
-        read = {
-            "params": params.objects_of_params,
-            "directory": objects_of_directory,
-            "bazel_aquery": bazel_aquery.objects_of_aquery,
-        }
-        build = read[_INPUT_TYPE.value](path, base)
-    for what, paths in build.skipped.items():
-        _warn(f"skipped: {len(paths)} {what} ({listed(paths)})")
+    read = {
+        "json": database.objects_of_database,
+        "params": params.objects_of_params,
+        "directory": objects_of_directory,
+        "bazel_aquery": bazel_aquery.objects_of_aquery,
+    }
+    build = read[_INPUT_TYPE.value](path, base)
+    skipped = [f"{len(paths)} {what} ({listed(paths)})" for what, paths in build.skipped.items()]
+    if skipped and not build.objects:
+        raise CorpusError(f"{path}: has no object to extract, only {'; '.join(skipped)}; give a build that has objects")
+    for line in skipped:
+        _warn(f"skipped: {line}")
     extract_to = functools.partial(
         extract.extract,
         build.objects,

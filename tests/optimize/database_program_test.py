@@ -1,6 +1,7 @@
 """A build's compile and link commands, run again in another folder."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,77 @@ def test_the_commands_are_run_again(database: Path, toolchain: Toolchain, tmp_pa
     program.build(variant, lambda done, total: None)
     assert (variant.folder / "objects" / "area.o").stat().st_mtime_ns == stamp
     assert (variant.folder / "objects" / "edge.o").exists()
+
+
+PRECOMPILED = {
+    "by its name": "-include-pch all.h.pch",
+    "by its header": "-include all.h",
+    "as by CMake": "-Xclang -include-pch -Xclang all.h.pch -Xclang -include -Xclang all.h",
+}
+
+
+@pytest.mark.parametrize("use", PRECOMPILED.values(), ids=PRECOMPILED.keys())
+def test_a_precompiled_header_of_another_level(use: str, toolchain: Toolchain, tmp_path: Path) -> None:
+    """clang refuses it, so its text is compiled."""
+    (tmp_path / "all.h").write_text("#pragma once\n#ifdef __OPTIMIZE_SIZE__\nint small();\n#endif\n")
+    (tmp_path / "main.cpp").write_text("int small() { return 0; }\nint main() { return small(); }\n")
+    make_header = [str(toolchain.tool("clang++")), "-O3", "-x", "c++-header", "-c", "all.h", "-o", "all.h.pch"]
+    subprocess.run(make_header, cwd=tmp_path, check=True)
+    entries = [
+        {"directory": ".", "file": "all.h", "arguments": make_header},
+        {"directory": ".", "file": "main.cpp", "command": f"g++ -O3 -Werror {use} -c main.cpp -o main.o"},
+    ]
+    path = tmp_path / "compile_commands.json"
+    path.write_text(json.dumps(entries))
+    program = DatabaseProgram(path, ["g++ main.o -o main"], 1)
+    variant = Variant(tmp_path / "copy", compilers(toolchain), ("-Oz", "-Wmissing-prototypes"))
+    program.prepare(variant)
+    program.build(variant, lambda done, total: None)
+    assert [source.object.name for source in program.sources(variant)] == ["main.o"]
+
+
+def test_a_precompiled_header_that_nothing_makes(tmp_path: Path) -> None:
+    entry = {"directory": ".", "file": "main.cpp", "command": "g++ -include-pch gone.pch -c main.cpp"}
+    (tmp_path / "compile_commands.json").write_text(json.dumps([entry]))
+    with pytest.raises(ConfigError, match=r"main.cpp: .* the precompiled header .*gone.pch, which no entry"):
+        DatabaseProgram(tmp_path / "compile_commands.json", ["g++ main.o -o main"], 1)
+
+
+def test_commands_as_builds_record_them(database: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    """Launchers of several words, response files, a working directory, further outputs, and objects nothing links."""
+    folder = database.parent
+    (folder / "objects.rsp").write_text("obj/draw.o 'lib/libshapes.a'")
+    (folder / "flags.rsp").write_text("-DNAME='it\\'s' -MJ out.json -MMD -MFout.d")
+    entries = json.loads(database.read_text())
+    start = f"env -u X A=1 B=2 nice -n 5 ccache g++ -O3 -working-directory={folder} -Wp,-MMD,out.d @flags.rsp"
+    entries[3]["command"] = f"{start} -c draw.cpp -o obj/draw.o"
+    entries.append({"directory": str(folder), "file": "broken.cpp", "command": "g++ -c broken.cpp -o obj/broken.o"})
+    entries.append(entries[0])
+    database.write_text(json.dumps(entries))
+    before = sorted(folder.rglob("*"))
+    links = (LINKS[0], ": && cd . && env A=1 g++ @objects.rsp -o draw && :")
+    program = DatabaseProgram(database, links, 2)
+    assert program.compilers() == ("g++", "gcc")
+    assert "Left out: 1 objects that no --link_command uses (broken.o)." in program.notes("-Oz")
+    variant = Variant(tmp_path / "out" / "copy", compilers(toolchain), ("-Oz",))
+    program.prepare(variant)
+    program.build(variant, lambda done, total: None)
+    assert [source.object.name for source in program.sources(variant)] == ["area.o", "edge.o", "list.o", "draw.o"]
+    assert [target.uses for target in program.targets(variant)] == [(), ("libshapes.a",)]
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_sources_of_one_name_are_two(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    entries = [{"directory": name, "file": "a.c", "command": "cc -c a.c"} for name in ("one", "two")]
+    (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
+    program = DatabaseProgram(tmp_path / "compile_commands.json", ["cc one/a.o two/a.o -o app"], 1)
+    variant = Variant(tmp_path / "copy", Compilers(Path("cc"), Path("c++"), Path("ar")), ())
+    for name in ("one", "two"):
+        (tmp_path / "copy/objects" / name).mkdir(parents=True)
+        (tmp_path / "copy/objects" / name / "a.o").touch()
+    assert len({source.key for source in program.sources(variant)}) == 2
 
 
 def test_a_failed_compilation_names_the_error(database: Path, toolchain: Toolchain, tmp_path: Path) -> None:

@@ -82,6 +82,40 @@ def test_each_type_of_input(database: Path, tmp_path: Path) -> None:
         assert [module.name for module in Corpus.load(tmp_path / kind).modules] == ["a.o"]
 
 
+NINJA = """rule cc
+  command = env A=1 clang-22 -Oz -Xclang -fembed-bitcode=all -c $in -o $out
+rule link
+  command = : && clang-22 $in -o $out && :
+rule archive
+  command = : && rm -f $out && llvm-ar-22 qc $out $in && :
+rule part
+  command = ld.lld-22 -r $in -o $out
+build a.o: cc a.c
+build main.o: cc main.c
+build liba.a: archive a.o
+build both.o: part a.o main.o
+build app: link main.o liba.a
+build all: phony app both.o
+"""
+
+
+def test_what_ninja_lists_besides_compilations(tmp_path: Path) -> None:
+    (tmp_path / "build.ninja").write_text(NINJA)
+    (tmp_path / "a.c").write_text("int a(int x) { return x + 1; }\n")
+    (tmp_path / "main.c").write_text("int a(int); int main(void) { return a(1); }\n")
+    subprocess.run(["ninja", "all"], cwd=tmp_path, check=True, capture_output=True)
+    listed = subprocess.run(["ninja", "-t", "compdb"], cwd=tmp_path, check=True, capture_output=True).stdout
+    (tmp_path / "compdb.json").write_bytes(listed)
+    result = extract_ir(f"--input={tmp_path / 'compdb.json'}", f"--output_dir={tmp_path / 'corpus'}")
+    assert result.returncode == 0, result.stderr
+    assert [module.name for module in Corpus.load(tmp_path / "corpus").modules] == ["a.o", "main.o"]
+    assert result.stdout.splitlines() == [
+        "skipped: 3 entries that link (liba.a, both.o, app)",
+        "skipped: 1 entries without a command (all)",
+        f"{tmp_path / 'corpus'}: 2 modules of 2 objects (0 left out by --cmd_filter, 0 without a usable module)",
+    ]
+
+
 def test_verbosity_error_hides_what_is_left_out(database: Path, tmp_path: Path) -> None:
     result = extract_ir(f"--input={database}", f"--output_dir={tmp_path / 'corpus'}", "--verbosity=ERROR")
     assert result.returncode == 0, result.stderr

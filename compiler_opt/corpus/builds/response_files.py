@@ -1,7 +1,8 @@
 """Response files of compilers and linkers: their quoting, and the expansion of `@file` arguments.
 
-clang and lld read them alike: white space separates arguments, single and double quotes group, and a backslash escapes
-the next character, also within quotes. A response file may contain `@file` arguments.
+clang and lld read them alike: blanks, tabs and ends of lines separate arguments, single and double quotes group, and a
+backslash escapes the next character, also within both kinds of quotes (in a shell, not within single ones). Empty
+arguments are dropped, and a NUL ends an argument. A response file may contain `@file` arguments.
 """
 
 import re
@@ -17,31 +18,33 @@ MAX_WORDS = 1 << 21
 MAX_FILES = 1 << 12
 MAX_DEPTH = 32
 
-# A run of plain characters, an escaped character, or a quoted run; the last two may be cut off by the end of the text.
-_PIECE = re.compile(r"""([^\s"'\\]+)|\\(.?)|"((?:[^"\\]|\\.?)*)"?|'((?:[^'\\]|\\.?)*)'?|(\s+)""", re.DOTALL)
-_ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
+# An escaped character, a run of plain characters, a quoted run (which may be cut off by the end of the text, as may an
+# escape), or a run of white space: no more characters than in C, so neither a form feed nor Unicode's.
+_PIECE = re.compile(
+    r"""\\(.)|([^ \t\r\n"'\\]+|\\)|"((?:[^"\\]|\\.)*\\?)"?|'((?:[^'\\]|\\.)*\\?)'?|([ \t\r\n]+)""", re.DOTALL
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def split(text: str) -> list[str]:
-    """Splits the text of a response file into arguments."""
+    """Splits the text of a response file into arguments, as clang does."""
     words: list[str] = []
     pieces: list[str] = []
-    within = False
+
+    def end_word() -> None:
+        if word := "".join(pieces):
+            words.append(word.partition("\0")[0])
+        pieces.clear()
+
     for match in _PIECE.finditer(text):
-        plain, escaped, double, single, space = match.groups()
+        escaped, plain, double, single, space = match.groups()
         if space is not None:
-            if within:
-                words.append("".join(pieces))
-            pieces, within = [], False
-            continue
-        within = True
-        quoted = double if double is not None else single
-        if quoted is not None:
+            end_word()
+        elif (quoted := double if double is not None else single) is not None:
             pieces.append(_ESCAPED.sub(r"\1", quoted))
         else:
             pieces.append(plain if plain is not None else escaped)
-    if within:
-        words.append("".join(pieces))
+    end_word()
     return words
 
 

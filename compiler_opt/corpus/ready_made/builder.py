@@ -213,7 +213,7 @@ class _Builder:
             database = scratch / "compile_commands.json"
             database.write_text(json.dumps(entries, indent=1), encoding="utf-8")
             self._compile(project, entries)
-            objects = objects_of_database(database, base=objects_dir)
+            objects = objects_of_database(database, base=objects_dir).objects
             try:
                 with replaced_folder(task.target) as corpus_dir:
                     extraction = extract(objects, corpus_dir, num_workers=self._num_workers)

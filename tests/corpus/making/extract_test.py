@@ -49,7 +49,24 @@ def write_database(path: Path, entries: Any) -> Path:
 
 
 def run(build: Path, output: Path, **options: Any) -> MadeCorpus:
-    return extract(objects_of_database(build / "compile_commands.json"), output, **options)
+    return extract(objects_of_database(build / "compile_commands.json").objects, output, **options)
+
+
+def test_a_build_in_clang_s_working_directory(clang_path: str, tmp_path: Path) -> None:
+    folder = tmp_path / "wd"
+    folder.mkdir()
+    (folder / "sum.cc").write_text(SOURCES["lib/sum.cc"])
+    start = f"cmake -E env A=1 nice -n 5 {clang_path} -Oz -working-directory={folder}"
+    command = f"{start} -Xclang -fembed-bitcode=all -c sum.cc -o sum.o"
+    subprocess.run(command.split()[7:], cwd=tmp_path, check=True)
+    write_database(tmp_path / "compile_commands.json", [{"directory": ".", "file": "sum.cc", "command": command}])
+    assert run(tmp_path, tmp_path / "corpus").modules == ("wd/sum.o",)
+    (module,) = Corpus.load(tmp_path / "corpus").modules
+    again = compile_command(clang_path, module.options(), module.bitcode_path, tmp_path / "again.o")
+    subprocess.run(again, cwd=tmp_path, check=True)
+    plain = [clang_path, "-Oz", "-c", "sum.cc", "-o", str(tmp_path / "plain.o")]
+    subprocess.run(plain, cwd=folder, check=True)
+    assert (tmp_path / "again.o").read_bytes() == (tmp_path / "plain.o").read_bytes()
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])
@@ -115,7 +132,7 @@ def test_objects_without_a_module_are_named_and_left_out(build: Path, clang_path
     subprocess.run([clang_path, "-c", "-x", "c", "-", "-o", str(plain)], input=b"int x;", check=True)
     text.write_text("no object")
     bad = [ObjectFile(plain, "plain.o"), ObjectFile(text, "text.o"), ObjectFile(tmp_path / "gone.o", "gone.o")]
-    good = objects_of_database(build / "compile_commands.json")
+    good = objects_of_database(build / "compile_commands.json").objects
     extraction = extract([*bad, *good], tmp_path / "corpus", num_workers=2)
     assert len(extraction.modules) == 3
     assert [path for path, _ in extraction.failures] == [plain, text, tmp_path / "gone.o"]
@@ -200,7 +217,7 @@ def test_paths_that_are_not_utf8(build: Path, clang_path: str, tmp_path: Path) -
     entry = {"directory": str(tmp_path), "file": "x.c", "arguments": ["clang", "-c", "x.c", "-o", "NAME"]}
     data = json.dumps([entry]).encode().replace(b"NAME", b"caf\xe9\\n.o")
     (tmp_path / "compile_commands.json").write_bytes(data)
-    extract(objects_of_database(tmp_path / "compile_commands.json"), tmp_path / "corpus")
+    extract(objects_of_database(tmp_path / "compile_commands.json").objects, tmp_path / "corpus")
     assert [module.name for module in Corpus.load(tmp_path / "corpus").modules] == [name]
 
 
