@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compiler_opt.errors import CompilerOptError, ToolchainError
-from compiler_opt.files import default_cache_dir, write_atomically
+from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.build_cache import BuildCache
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import ProcessSpec, Spawned, die_with_parent, entrance
@@ -210,12 +211,10 @@ def find_library(
 ) -> Path | None:
     """The library, from the cache (by default the user's) or built now; None if that fails, which only costs time."""
     folder = (cache_dir or default_cache_dir()) / "plugins"
-    path = folder / f"fork-server-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:20]}.so"
     # These separate the libraries in LD_PRELOAD.
-    if set(str(path)) & set(" :"):
+    if set(str(folder)) & set(" :"):
         return None
+    name = f"fork-server-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:20]}.so"
     with contextlib.suppress(CompilerOptError, OSError):
-        if not path.is_file():
-            write_atomically(path, build(clang), executable=True)
-        return path
+        return BuildCache(folder).get(name, lambda: build(clang))
     return None

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
     """
     base = parent if parent is not None else Path(tempfile.gettempdir()) / f"compiler_opt-{os.getuid()}"
     try:
-        path, lock = _created(base)
+        path, lock = _created(base, follow_symlinks=parent is not None)
     except OSError as error:
         raise OutputError(f"{base}: cannot make a temporary directory: {error.strerror}; set TMPDIR") from error
     try:
@@ -97,14 +98,16 @@ def sweep(base: Path) -> int:
     return removed
 
 
-def _created(base: Path) -> tuple[Path, int]:
+def _created(base: Path, *, follow_symlinks: bool) -> tuple[Path, int]:
     """A new directory in `base`, which is created if need be, and its lock."""
     attempts = 0
     while True:
         try:
             base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if base.stat().st_uid != os.getuid():
-                raise OutputError(f"{base}: belongs to another user; set TMPDIR to a folder of your own")
+            # Anybody may have made a link of our name in the system's folder.
+            status = base.stat(follow_symlinks=follow_symlinks)
+            if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode):
+                raise OutputError(f"{base}: is a link, or belongs to another user; set TMPDIR to a folder of your own")
             sweep(base)
             return _locked_directory(base)
         except (FileNotFoundError, FileExistsError):

@@ -12,6 +12,7 @@ import pytest
 
 from compiler_opt.llvm import fork_server, processes
 from compiler_opt.llvm.fork_server import ForkServers
+from tests.llvm.build_cache_test import UNSAFE
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def cache(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def library(cache: Path) -> Path:
-    (built,) = (cache / "plugins").iterdir()
+    (built,) = (cache / "plugins").glob("*.so")
     return built
 
 
@@ -52,6 +53,26 @@ def test_it_is_built_once(cache: Path, clang_path: str) -> None:
     found = fork_server.find_library(Path(clang_path), cache, no_build)
     assert found is not None
     assert found.parent == cache / "plugins"
+
+
+@pytest.mark.parametrize("way", [way for way in UNSAFE if way.startswith("the folder")])
+def test_a_library_that_others_can_replace_is_not_preloaded(
+    library: Path, clang_path: str, tmp_path: Path, way: str
+) -> None:
+    planted, marker = tmp_path / "plugins" / library.name, tmp_path / "marker"
+    planted.parent.mkdir()
+    code = f'#include <fcntl.h>\n__attribute__((constructor)) static void run(void) {{ creat("{marker}", 0600); }}\n'
+    (tmp_path / "planted.c").write_text(code)
+    command = [clang_path, "-shared", "-fPIC", str(tmp_path / "planted.c"), "-o", str(planted)]
+    subprocess.run(command, check=True)
+    assert fork_server.find_library(Path(clang_path), tmp_path) == planted
+    UNSAFE[way](planted)
+    found = fork_server.find_library(Path(clang_path), tmp_path)
+    if found is not None:
+        processes.use_spawner(ForkServers(found).start)
+    assert processes.run(["true"]).ok
+    processes.use_spawner(None)
+    assert found is None and not marker.exists()
 
 
 def test_without_a_compiler_there_is_none(tmp_path: Path) -> None:

@@ -82,3 +82,14 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="set TMPDIR"), scratch_directory(tmp_path / "file" / "below"):
         pass
+
+
+def test_a_link_in_the_systems_folder_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, anybody may make one of our name, to a folder of ours."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / f"compiler_opt-{os.getuid()}").symlink_to("mine")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(OutputError, match="is a link, or belongs to another user; set TMPDIR"), scratch_directory():
+        pass
+    with scratch_directory(tmp_path / f"compiler_opt-{os.getuid()}") as given:
+        assert given.is_dir()
