@@ -7,7 +7,7 @@ _LEVEL_OF_CMAKE, _LEVEL_OF_POLICIES = "Os", "Oz"
 
 
 def cmake_toolchain(suffix: str, levels_of_policies: Iterable[Collection[str]]) -> str:
-    """A toolchain file, which finds the prefix relative to itself.
+    """A toolchain file, which finds the prefix relative to itself, and yields to a compiler that is given.
 
     Args:
       suffix: of the drivers, `-NN` or empty.
@@ -18,8 +18,16 @@ def cmake_toolchain(suffix: str, levels_of_policies: Iterable[Collection[str]]) 
     lines = [
         f"# cmake -B build -DCMAKE_TOOLCHAIN_FILE=PREFIX/{name} -DCMAKE_BUILD_TYPE=MinSizeRel",
         'get_filename_component(MLGO_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)',
-        f'set(CMAKE_C_COMPILER "${{MLGO_PREFIX}}/bin/mlgo-clang{suffix}")',
-        f'set(CMAKE_CXX_COMPILER "${{MLGO_PREFIX}}/bin/mlgo-clang++{suffix}")',
+        "# A compiler that is given, as by -DCMAKE_C_COMPILER=, is kept.",
+        *(
+            line
+            for language, name_of_driver in (("C", "mlgo-clang"), ("CXX", "mlgo-clang++"))
+            for line in (
+                f"if(NOT CMAKE_{language}_COMPILER)",
+                f'  set(CMAKE_{language}_COMPILER "${{MLGO_PREFIX}}/bin/{name_of_driver}{suffix}")',
+                "endif()",
+            )
+        ),
     ]
     if any(_LEVEL_OF_POLICIES in levels and _LEVEL_OF_CMAKE not in levels for levels in levels_of_policies):
         lines += [

@@ -37,6 +37,8 @@ TOOL_PACKAGES: Mapping[str, str] = {
 _VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
 _TARGET = re.compile(r"^Target: (\S+)", re.MULTILINE)
 _INSTALL = "install e.g. the packages clang-19 llvm-19 lld-19, or give another by --clang_path"
+_DEPLOYED = "mlgo-clang"
+_DEPLOYED_CLANG = re.compile(r"^clang: (/.+?)(?: \(\d+ bytes .*)?$", re.MULTILINE)
 _INSTALLED_DIR = re.compile(r"^InstalledDir: (.+)$", re.MULTILINE)
 
 
@@ -133,6 +135,16 @@ def find_clang(clang: str | Path | None = None, *, llvm_folders: Iterable[Path] 
     return path
 
 
+def deployed_clang(compiler: str | Path) -> Path | None:
+    """The clang that a compiler with policies of its own runs, such as `PREFIX/bin/mlgo-clang`; None for others."""
+    path = shutil.which(str(compiler))
+    if path is None or not Path(os.path.realpath(path)).name.startswith(_DEPLOYED):
+        return None
+    result = processes.run([path, "--mlgo-info"], timeout_s=TIMEOUT_S, max_stdout_bytes=1 << 16)
+    match = _DEPLOYED_CLANG.search(os.fsdecode(result.stdout))
+    return Path(match[1]) if match else None
+
+
 def probe(clang: str | Path | None = None, embeddings: ir2vec.Ir2VecVocabulary | None = None) -> Toolchain:
     """Finds a compiler (see `find_clang`) and its tools, and tries out its features; takes some 0.5 s.
 
@@ -188,6 +200,11 @@ def _locate(clang: str) -> Path:
         raise ToolchainError(f"{path}: expected the clang executable, found a folder or device; {_INSTALL}")
     if not os.access(path, os.X_OK):
         raise ToolchainError(f"{path}: not executable; check its permissions, or give another by --clang_path")
+    if (runs := deployed_clang(path)) is not None:
+        raise ToolchainError(
+            f"{path}: is a compiler with a policy of its own, made by compiler_opt.tools.deploy; expected a clang "
+            f"without one, such as the one that it runs: --clang_path={runs}"
+        )
     return path
 
 
@@ -217,7 +234,7 @@ def _installed_clangs(llvm_folders: Iterable[Path]) -> Iterator[Path]:
     for path in (*on_path, *(folder / "bin" / "clang" for folder in llvm_folders)):
         if os.access(path, os.X_OK) and path.is_file() and re.fullmatch(r"clang(-\d+)?", path.name):
             target = path.resolve()
-            if target not in seen:
+            if target not in seen and not target.name.startswith(_DEPLOYED):
                 seen.add(target)
                 yield path
 

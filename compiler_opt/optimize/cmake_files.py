@@ -114,6 +114,21 @@ class CMakeCache:
         return Path(self.get("CMAKE_HOME_DIRECTORY"))
 
     @property
+    def toolchain_file(self) -> Path | None:
+        """The build's toolchain file, if any; a relative path is relative to the build folder or to the sources."""
+        name = self.get("CMAKE_TOOLCHAIN_FILE")
+        paths = [folder / name for folder in (self.folder, self.source)] if name else []
+        return next((path for path in paths if path.is_file()), None)
+
+    def compiler(self, language: str) -> str:
+        """The compiler of a language; empty if unknown. A toolchain file may have set it without the cache."""
+        details = self.folder.glob(f"CMakeFiles/*/CMake{language}Compiler.cmake")
+        newest = max(details, key=lambda path: path.stat().st_mtime_ns, default=None)
+        text = newest.read_text(errors="surrogateescape") if newest is not None else ""
+        match = re.search(rf'^set\(CMAKE_{language}_COMPILER "(.+)"\)$', text, re.MULTILINE)
+        return match[1] if match else self.get(f"CMAKE_{language}_COMPILER")
+
+    @property
     def build_type(self) -> str:
         """The build type, e.g. `Release`; in a multi-config build folder, the default one."""
         if self.get("CMAKE_BUILD_TYPE") or "Multi-Config" not in self.get("CMAKE_GENERATOR"):
@@ -152,13 +167,24 @@ class CMakeCache:
 
 
 def initial_cache(settings: Mapping[str, Entry]) -> str:
-    """A script for `cmake -C` that sets variables, quoted so that any character is possible."""
+    """A script for `cmake -C` that sets variables."""
     lines = []
     for name, entry in settings.items():
         type_name = "STRING" if entry.type == "UNINITIALIZED" else entry.type
-        fence = "=" * next(width for width in range(1, 99) if f"]{'=' * width}]" not in entry.value)
-        lines.append(f'set({name} [{fence}[{entry.value}]{fence}] CACHE {type_name} "")\n')
+        lines.append(f'set({name} {_quoted(entry.value)} CACHE {type_name} "")\n')
     return "".join(lines)
+
+
+def toolchain_file(given: Path, settings: Mapping[str, Entry]) -> str:
+    """A toolchain file like a given one, but with these settings, which override those that it sets."""
+    lines = [f"set({name} {_quoted(entry.value)})\n" for name, entry in settings.items()]
+    return f"include({_quoted(str(given))})\n" + "".join(lines)
+
+
+def _quoted(value: str) -> str:
+    """A value in CMake, in which any character is possible."""
+    fence = "=" * next(width for width in range(1, 99) if f"]{'=' * width}]" not in value)
+    return f"[{fence}[{value}]{fence}]"
 
 
 class _Reference(msgspec.Struct, rename="camel"):

@@ -17,7 +17,14 @@ from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
-from compiler_opt.optimize.cmake_files import API_QUERY, CMakeCache, Entry, configured_targets, initial_cache
+from compiler_opt.optimize.cmake_files import (
+    API_QUERY,
+    CMakeCache,
+    Entry,
+    configured_targets,
+    initial_cache,
+    toolchain_file,
+)
 from compiler_opt.optimize.program import (
     Built,
     Kind,
@@ -100,24 +107,31 @@ class CMakeProgram(Program):
 
     def compilers(self) -> tuple[str, ...]:
         """The compilers of the user's build, C++ first."""
-        names = (self._cache.get(f"CMAKE_{language}_COMPILER") for language in ("CXX", "C"))
+        names = (self._cache.compiler(language) for language in ("CXX", "C"))
         return tuple(name for name in names if name)
 
     def prepare(self, variant: Variant) -> None:
         folder = variant.folder
         settings = self._cache.settings()
+        tools: dict[str, Entry] = {}
         options = shlex.join(variant.options)
         for language, compiler in (("C", variant.compilers.c), ("CXX", variant.compilers.cxx)):
             rule = f"<CMAKE_{language}_COMPILER> <DEFINES> <INCLUDES> <FLAGS> {options} -o <OBJECT> -c <SOURCE>"
-            settings[f"CMAKE_{language}_COMPILER"] = Entry("FILEPATH", str(compiler))
+            tools[f"CMAKE_{language}_COMPILER"] = Entry("FILEPATH", str(compiler))
             settings[f"CMAKE_{language}_COMPILE_OBJECT"] = Entry("STRING", rule)
         for kind in ("EXE", "SHARED", "MODULE") if variant.link_options else ():
             name = f"CMAKE_{kind}_LINKER_FLAGS"
             given = settings[name].value if name in settings else ""
             settings[name] = Entry("STRING", f"{given} {shlex.join(variant.link_options)}".strip())
+        tools["CMAKE_AR"] = Entry("FILEPATH", str(variant.compilers.ar))
+        tools["CMAKE_RANLIB"] = Entry("FILEPATH", str(variant.compilers.ranlib))
+        if (file := self._cache.toolchain_file) is not None:
+            # It may set tools, which then hide those of the cache.
+            path = folder.with_name(f"{folder.name}-toolchain.cmake")
+            write_atomically(path, toolchain_file(file, tools).encode("utf-8", "surrogateescape"))
+            settings["CMAKE_TOOLCHAIN_FILE"] = Entry("FILEPATH", str(path))
+        settings |= tools
         settings |= {
-            "CMAKE_AR": Entry("FILEPATH", str(variant.compilers.ar)),
-            "CMAKE_RANLIB": Entry("FILEPATH", str(variant.compilers.ranlib)),
             "CMAKE_BUILD_TYPE": Entry("STRING", self._cache.build_type),
             "CMAKE_MAKE_PROGRAM": Entry("FILEPATH", str(self._make)),
             "CMAKE_EXPORT_COMPILE_COMMANDS": Entry("BOOL", "ON"),
@@ -137,7 +151,7 @@ class CMakeProgram(Program):
         self._check_compilers(variant)
 
     def _check_compilers(self, variant: Variant) -> None:
-        """Checks that no project or toolchain file has set another compiler."""
+        """Checks that the project has not set another compiler."""
         commands = _commands(variant)
         if not commands:
             raise ConfigError(

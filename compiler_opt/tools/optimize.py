@@ -37,7 +37,7 @@ from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inlining_config import InliningConfig
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain, deployed_clang, probe
 from compiler_opt.measure.benchmark import Benchmark
 from compiler_opt.optimize import output, speed_output
 from compiler_opt.optimize.cmake_program import CMakeProgram
@@ -280,16 +280,20 @@ def _toolchain(compilers: tuple[str, ...], clang_path: str | None) -> Toolchain:
     if clang_path is not None:
         return probe(clang_path)
     for compiler in compilers:
+        deployed = deployed_clang(compiler)
         try:
-            toolchain = probe(compiler)
+            toolchain = probe(deployed or compiler)
             toolchain.require("inlining")
         except ToolchainError:
             continue
+        if deployed is not None:
+            echo(f"The build's compiler, {compiler}, has a policy; using the clang that it runs, {deployed}.")
         return toolchain
     toolchain = probe()
-    echo(
-        f"The build's compiler, {' and '.join(compilers)}, cannot run policies; using {toolchain.version_text} instead."
-    )
+    reason = f"The build's compiler, {' and '.join(compilers)}, cannot run policies"
+    if not compilers:
+        reason = "The build does not record its compiler"
+    echo(f"{reason}; using {toolchain.version_text} instead.")
     return toolchain
 
 

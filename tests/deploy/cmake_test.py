@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.deploy.cmake_toolchain import cmake_toolchain
+from compiler_opt.errors import ToolchainError
+from compiler_opt.llvm.toolchain import deployed_clang, find_clang
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN
 
@@ -88,6 +90,28 @@ def test_the_toolchain_file(damageable: Compiler, tmp_path: Path) -> None:
             assert compile_it([level, "-DNDEBUG", "-c", name, "-o", "expected.o"], tmp_path).returncode == 0
             made = tmp_path / f"build{level}/CMakeFiles/both.dir/{name}.o"
             assert made.read_bytes() == (tmp_path / "expected.o").read_bytes(), (name, level)
+
+
+def test_the_toolchain_file_yields_to_a_given_compiler(compiler: Compiler, tmp_path: Path) -> None:
+    (tmp_path / "lean.c").write_text(LEAN)
+    (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.16)\nproject(one C)\n")
+    toolchain = compiler.prefix / "share/mlgo" / f"toolchain-{compiler.major}.cmake"
+    command = [CMAKE, "-G", "Ninja", "-B", "build", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}"]
+    for options, expected in (([], compiler.driver), ([f"-DCMAKE_C_COMPILER={compiler.clang}"], compiler.clang)):
+        assert run([*command, *options, "--fresh"], tmp_path).returncode == 0
+        (found,) = (tmp_path / "build").glob("CMakeFiles/*/CMakeCCompiler.cmake")
+        assert f'set(CMAKE_C_COMPILER "{expected}")\n' in found.read_text()
+
+
+def test_the_clang_of_a_deployment_is_found_and_named(compiler: Compiler, tmp_path: Path) -> None:
+    """Also behind a link; optimize trains with it rather than with a compiler that has a policy."""
+    (tmp_path / "clang").symlink_to(compiler.driver)
+    for path in (compiler.driver, compiler.cpp_driver):
+        assert deployed_clang(path) == Path(compiler.clang)
+    for path in (compiler.driver, str(tmp_path / "clang")):
+        with pytest.raises(ToolchainError, match=r"is a compiler with a policy.*--clang_path=/"):
+            find_clang(path)
+    assert deployed_clang(compiler.clang) is None
 
 
 def test_toolchain_files_follow_the_levels() -> None:

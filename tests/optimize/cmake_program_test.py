@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt.corpus.builds.database import read_database
+from compiler_opt.deploy.cmake_toolchain import cmake_toolchain
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.object_file import read_text_bytes
 from compiler_opt.llvm.toolchain import Toolchain
@@ -89,6 +91,34 @@ def test_options_reach_compiler_and_linker_as_they_are(generator: str, tmp_path:
     program.build(copy, nothing)
     assert (tmp_path / "a map").is_file()
     assert "a folder" in (copy.folder / "compile_commands.json").read_text()
+
+
+TOOLCHAIN_FILES = {
+    "by name": "set(CMAKE_C_COMPILER gcc)\nset(CMAKE_CXX_COMPILER g++)\nset(CMAKE_AR /usr/bin/ar)\n",
+    "by path, in the cache": 'set(CMAKE_CXX_COMPILER /usr/bin/g++ CACHE STRING "" FORCE)\n',
+    "as deploy writes it": cmake_toolchain("", [("Oz",)]),
+}
+
+
+@pytest.mark.parametrize("text", TOOLCHAIN_FILES.values(), ids=TOOLCHAIN_FILES.keys())
+def test_a_toolchain_file_that_sets_compilers(text: str, tmp_path: Path, toolchain: Toolchain) -> None:
+    """The copy has other compilers, and everything else of the file; it may lie in the build folder."""
+    file = tmp_path / "user/share/mlgo/toolchain.cmake"
+    file.parent.mkdir(parents=True)
+    (tmp_path / "user/bin").mkdir()
+    for name in ("mlgo-clang", "mlgo-clang++"):
+        (tmp_path / "user/bin" / name).symlink_to("/usr/bin/cc" if name == "mlgo-clang" else "/usr/bin/c++")
+    file.write_text(f"{text}add_compile_definitions(OF_THE_FILE)\n")
+    source = make_small_project(tmp_path / "source")
+    user = configure(source, tmp_path / "user", f"-DCMAKE_TOOLCHAIN_FILE={file}", "-G", "Ninja")
+    program = CMakeProgram(user, 2)
+    assert [Path(name).is_file() for name in program.compilers()] == [True, True]
+    copy = variant(toolchain, tmp_path / "copy", "-Oz")
+    program.prepare(copy)
+    commands = read_database(copy.folder / "compile_commands.json").commands
+    assert {command.words[0] for command in commands} == {str(toolchain.clang), str(toolchain.tool("clang++"))}
+    assert all("-DOF_THE_FILE" in command.words for command in commands)
+    assert f" {toolchain.tool('llvm-ar')} " in f" {(copy.folder / 'CMakeFiles/rules.ninja').read_text()} "
 
 
 def test_an_interrupted_build_continues(tmp_path: Path, toolchain: Toolchain) -> None:
