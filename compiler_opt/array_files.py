@@ -47,13 +47,26 @@ def load_arrays(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
             if sum(entry.file_size for entry in archive.infolist()) > max_bytes:
                 raise ValueError(f"it unpacks to more than {max_bytes} bytes")
             return {
-                entry.filename.removesuffix(_SUFFIX): _array(entry.filename, archive.read(entry))
+                entry.filename.removesuffix(_SUFFIX): _array(entry.filename, _unpacked(archive, entry))
                 for entry in archive.infolist()
             }
     except Exception as error:
         # On damaged files, zipfile, its decompressors and numpy raise many kinds of exceptions: IndexError, LZMAError,
         # OverflowError, ...
         raise ValueError(f"{type(error).__name__}: {one_line(str(error)):.200}") from error
+
+
+def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """The content of an entry, of which no more is unpacked than the size that it states."""
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        # The others unpack all that they are given, whatever they are asked for.
+        raise ValueError(f"{entry.filename!r:.80}: expected no compression, or deflate")
+    with archive.open(entry) as file:
+        content = file.read(entry.file_size)
+        # At the end, the checksum is compared.
+        if len(content) != entry.file_size or file.read(1):
+            raise ValueError(f"{entry.filename!r:.80}: expected {entry.file_size} bytes, found {len(content)}")
+        return content
 
 
 def _array(name: str, content: bytes) -> np.ndarray:

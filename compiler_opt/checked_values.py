@@ -6,7 +6,6 @@ contain bytes that are not UTF-8, as lone surrogates.
 """
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import msgspec
 
 from compiler_opt.errors import CompilerOptError
-from compiler_opt.files import one_line, read_regular, shown
+from compiler_opt.files import parse_json, read_regular, shown
 
 T = TypeVar("T")
 
@@ -51,13 +50,15 @@ def read_json(path: Path, model: type[T], *, max_bytes: int, error: type[Compile
       CompilerOptError: an `error`: it cannot be read or does not fit the model; the message ends with the remedy.
     """
     try:
-        return convert(json.loads(read_regular(path, max_bytes)), model)
+        content = parse_json(read_regular(path, max_bytes))
     except FileNotFoundError:
         raise
     except OSError as problem:
         raise error(f"{path}: cannot be read ({problem.strerror}); {remedy}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise error(f"{path}: expected JSON, found something else ({one_line(str(problem))}); {remedy}") from None
+    except ValueError as problem:
+        raise error(f"{path}: expected JSON, found something else ({problem}); {remedy}") from None
+    try:
+        return convert(content, model)
     except ValueError as problem:
         raise error(f"{path}: {problem}; {remedy}") from None
 

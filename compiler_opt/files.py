@@ -27,6 +27,8 @@ _CHECKSUM = "sha256"
 _SKEW_NS = 60 * 10**9
 """Files that others write at the same time may be newer than `newest` by so much."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_MAX_DEPTH, _MAX_BITS = 64, 128
+_TOO_DEEP = f"nested deeper than {_MAX_DEPTH} levels"
 
 
 def write_atomically(path: Path, content: bytes, *, executable: bool = False, durable: bool = True) -> None:
@@ -76,6 +78,43 @@ def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
     write_atomically(path, json.dumps({**content, _CHECKSUM: _json_sha256(content)}).encode())
 
 
+def parse_json(content: bytes | str) -> Any:
+    """Parses JSON that anybody may have written: any number in it is a float, and any list can be walked by recursion.
+
+    Raises:
+      ValueError: it is not JSON, or refused by `check_plain`; the message is one line.
+    """
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except ValueError as error:
+        # Python itself refuses integers of thousands of digits, with advice for programmers.
+        raise ValueError(one_line(str(error).partition(";")[0])) from None
+    check_plain(value)
+    return value
+
+
+def check_plain(value: object) -> None:
+    """Checks a value that was made of text: dictionaries, lists and tuples of numbers and text.
+
+    Raises:
+      ValueError: it is nested deeper than 64 levels, or has an integer of more than 128 bits, the largest that we write
+        (of random generators).
+    """
+    level = [value]
+    for _ in range(_MAX_DEPTH + 1):
+        if any(type(each) is int and each.bit_length() > _MAX_BITS for each in level):
+            raise ValueError(f"an integer of more than {_MAX_BITS} bits")
+        inner = (
+            each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list | tuple)
+        )
+        level = [each for values in inner for each in values]
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
+
+
 def read_checked_json(path: Path, max_bytes: int = 1 << 30) -> dict[str, Any]:
     """Reads a file that `write_checked_json` has written.
 
@@ -84,10 +123,10 @@ def read_checked_json(path: Path, max_bytes: int = 1 << 30) -> dict[str, Any]:
       ValueError: it is damaged; the message is one line.
     """
     try:
-        content = json.loads(read_regular(path, max_bytes))
+        content = parse_json(read_regular(path, max_bytes))
         if isinstance(content, dict) and content.pop(_CHECKSUM, None) == _json_sha256(content):
             return content
-    except (ValueError, RecursionError):
+    except ValueError:
         raise ValueError("not JSON") from None
     raise ValueError("does not match its checksum")
 
@@ -189,10 +228,10 @@ def size_and_sha256(path: Path) -> tuple[int, str]:
     """Size in bytes and hexadecimal SHA-256 of a file of any size.
 
     Raises:
-      OSError: it cannot be read.
+      OSError: it cannot be read, or is not a regular file.
     """
     digest, size_bytes = hashlib.sha256(), 0
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
             size_bytes += len(chunk)

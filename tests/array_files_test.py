@@ -1,6 +1,7 @@
 """Arrays on disk: any other content raises ValueError."""
 
 import io
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -59,7 +60,8 @@ DAMAGE = {
     "no array": _zip("a.npy", b"hello world"),
     "an empty entry": _zip("a.npy", b""),
     "an entry of another kind": _zip("a.txt", _npy(np.zeros(3))),
-    "lzma that is damaged": _LZMA[:60] + b"\xff\xff" + _LZMA[62:],
+    "lzma": _LZMA,
+    "bzip2": _zip("a.npy", _npy(np.arange(9.0)), zipfile.ZIP_BZIP2),
     "more than the memory": _array(shape="(99999999999,)"),
     "more than 64 bits": _array(shape="(99999999999999999999999,)"),
     "less than nothing": _array(shape="(-1,)"),
@@ -80,6 +82,21 @@ def test_anything_else_is_refused_in_one_line(what: str, tmp_path: Path) -> None
     with pytest.raises(ValueError) as error:
         load_arrays(tmp_path / "a.npz", _MAX_BYTES)
     assert str(error.value) and "\n" not in str(error.value)
+
+
+def test_no_more_is_unpacked_than_an_entry_states(tmp_path: Path) -> None:
+    content = bytearray(_zip("a.npy", bytes(1 << 26), zipfile.ZIP_DEFLATED))
+    for signature, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        start = content.index(signature) + place
+        content[start : start + 4] = (1000).to_bytes(4, "little")
+    (tmp_path / "a.npz").write_bytes(content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="CRC"):
+            load_arrays(tmp_path / "a.npz", _MAX_BYTES)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:

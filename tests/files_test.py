@@ -18,6 +18,7 @@ from compiler_opt.files import (
     exclusive_directory,
     nearest_folder,
     one_line,
+    parse_json,
     read_checked_json,
     read_regular,
     remove_oldest,
@@ -216,6 +217,32 @@ def test_damaged_json_is_recognised(damage: bytes | str, tmp_path: Path) -> None
     path.write_bytes(others[damage] if isinstance(damage, str) else damage)
     with pytest.raises(ValueError, match=r"^not JSON$|^does not match its checksum$"):
         read_checked_json(path)
+
+
+def _nested(depth: int) -> str:
+    return '{"a":' * (depth - 1) + "[1]" + "}" * (depth - 1)
+
+
+@pytest.mark.parametrize("text", [_nested(64), str(2**128 - 1), "[1e999, NaN]", '{"a": -7, "b": ["\udce9", null]}'])
+def test_json_is_parsed_as_python_does(text: str) -> None:
+    assert repr(parse_json(text)) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (_nested(65), "nested deeper than 64 levels"),
+        ("[" * 100_000, "nested deeper than 64 levels"),
+        (f'{{"a": [1.5, {-(2**128)}]}}', "an integer of more than 128 bits"),
+        (f"[{'9' * 5000}]", "Exceeds the limit"),
+        ("[1,", "Expecting value"),
+    ],
+    ids=["nested", "nested more", "large", "larger", "cut"],
+)
+def test_json_that_no_code_expects_is_refused_in_one_line(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{reason}") as caught:
+        parse_json(text)
+    assert "\n" not in str(caught.value)
 
 
 def test_setting_aside_replaces_nothing(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 from compiler_opt.array_files import load_arrays, pack_arrays
 from compiler_opt.checked_values import convert
 from compiler_opt.collect.store_files import check_usable, read_intact, write_file
-from compiler_opt.files import read_regular
+from compiler_opt.files import parse_json, read_regular
 
 MAX_FILE_BYTES = 1 << 30
 
@@ -187,7 +187,7 @@ def _read(path: Path) -> BestTrajectory:
     for name in ("about", "advice"):
         if name not in arrays:
             raise ValueError(f"expected {name}")
-    about = convert(json.loads(arrays["about"].astype(np.uint8).tobytes()), _About)
+    about = convert(parse_json(arrays["about"].astype(np.uint8).tobytes()), _About)
     features = {name.removeprefix(_FEATURE): values for name, values in arrays.items() if name.startswith(_FEATURE)}
     trajectory = BestTrajectory(
         about.problem,

@@ -24,7 +24,7 @@ import numpy as np
 from compiler_opt.array_files import load_arrays, pack_arrays
 from compiler_opt.checked_values import convert
 from compiler_opt.collect.store_files import check_usable, read_intact, write_file
-from compiler_opt.files import read_regular, size_and_sha256
+from compiler_opt.files import parse_json, read_regular, size_and_sha256
 
 MAX_FILE_BYTES = 1 << 28
 
@@ -163,7 +163,7 @@ def _read(path: Path) -> Flips:
     for name, kind in wanted.items():
         if name not in arrays or arrays[name].dtype != np.dtype(kind):
             raise ValueError(f"expected {name} of type {np.dtype(kind)}")
-    about = convert(json.loads(arrays["about"].tobytes()), _About)
+    about = convert(parse_json(arrays["about"].tobytes()), _About)
     return Flips(
         about.problem,
         about.compiler,

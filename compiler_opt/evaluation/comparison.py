@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import plots
-from compiler_opt.evaluation.history import HISTORY_FILE, Curve, load_history, read_entries
+from compiler_opt.evaluation.history import HISTORY_FILE, Curve, load_history, number, read_entries
 from compiler_opt.files import read_regular, write_text
 from compiler_opt.report import page
 from compiler_opt.report.formatting import bytes_text, duration_text
@@ -286,6 +286,5 @@ def _exact(change: float | None) -> str:
 
 
 def _number(entry: Mapping[str, Any], key: str) -> float:
-    """A finite number of an entry; 0 if there is none."""
-    value = entry.get(key)
-    return value if isinstance(value, int | float) and math.isfinite(value) else 0.0
+    """A number of an entry; 0 if there is none."""
+    return number(entry, key) or 0.0

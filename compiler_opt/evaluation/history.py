@@ -9,15 +9,16 @@ and ignore other keys. An incomplete last line, which a killed training leaves, 
 """
 
 import dataclasses
-import json
-import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from compiler_opt.errors import ConfigError
+from compiler_opt.files import parse_json, read_regular
 
 HISTORY_FILE = "history.jsonl"
 MAX_HISTORY_BYTES = 1 << 28
+_MAX_ITERATION, _MAX_NUMBER = 1 << 53, 1e100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +52,11 @@ def read_entries(path: Path) -> tuple[list[dict[str, Any]], int]:
     An incomplete last line is not counted.
     """
     try:
-        *lines, last = path.read_bytes().split(b"\n")
+        *lines, last = read_regular(path, MAX_HISTORY_BYTES).split(b"\n")
     except FileNotFoundError:
         return [], 0
     except OSError:
-        # The path is a folder, or the disk fails.
+        # It is no file or far too large, or the disk fails.
         return [], 1
     found = [_entry(line) for line in lines]
     entries = [entry for entry in (*found, _entry(last)) if entry is not None]
@@ -81,19 +82,19 @@ def load_history(path: Path) -> History:
             f"{path}: cannot read the training log: {error.strerror}; give the trainer's folder"
         ) from None
     found, num_damaged = read_entries(path)
-    entries = [entry for entry in found if _is_number(entry.get("compiles"))]
+    entries = [entry for entry in found if number(entry, "compiles") is not None]
     if (found or num_damaged) and not entries:
         raise ConfigError(f"{path}: expected JSON objects with the numbers 'iteration' and 'compiles', found none")
     rewards = [by_project if isinstance(by_project := e.get("reward_by_project"), dict) else {} for e in entries]
     compiles = [entry["compiles"] for entry in entries]
     validation = (
-        _curve(name, compiles, [entry.get(key) for entry in entries])
+        _curve(name, compiles, [number(entry, key) for entry in entries])
         for name, key in (("mean of projects", "validation_mean"), ("together", "validation_total"))
     )
     return History(
-        reward=_curve("mean", compiles, [entry.get("reward_mean") for entry in entries]),
+        reward=_curve("mean", compiles, [number(entry, "reward_mean") for entry in entries]),
         projects=tuple(
-            _curve(name, compiles, [by_project.get(name) for by_project in rewards])
+            _curve(name, compiles, [number(by_project, name) for by_project in rewards])
             for name in dict.fromkeys(name for by_project in rewards for name in by_project)
         ),
         validation=tuple(curve for curve in validation if curve.values),
@@ -102,10 +103,19 @@ def load_history(path: Path) -> History:
 
 def _entry(line: bytes) -> dict[str, Any] | None:
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
+        entry = parse_json(line)
+    except ValueError:
         return None
-    return entry if isinstance(entry, dict) and isinstance(entry.get("iteration"), int) else None
+    iteration = entry.get("iteration") if isinstance(entry, dict) else None
+    return entry if isinstance(iteration, int) and 0 <= iteration < _MAX_ITERATION else None
+
+
+def number(values: Mapping[str, Any], key: str) -> float | None:
+    """A number of an entry, or of a dictionary in it; None if there is none, or none that can be added up and drawn."""
+    value = values.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if -_MAX_NUMBER < value < _MAX_NUMBER else None
 
 
 def smoothed(curve: Curve, window: int) -> Curve:
@@ -115,10 +125,6 @@ def smoothed(curve: Curve, window: int) -> Curve:
     return dataclasses.replace(curve, values=tuple(sum(points) / len(points) for points in windows))
 
 
-def _curve(name: str, compiles: list[float], values: list[Any]) -> Curve:
-    points = [(x, y) for x, y in zip(compiles, values, strict=True) if _is_number(y)]
+def _curve(name: str, compiles: list[float], values: list[float | None]) -> Curve:
+    points = [(x, y) for x, y in zip(compiles, values, strict=True) if y is not None]
     return Curve(name, tuple(x for x, _ in points), tuple(y for _, y in points))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

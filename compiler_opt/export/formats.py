@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from compiler_opt.export.release_model import (
     write_aot,
     write_release_model,
 )
-from compiler_opt.files import check_folder_writable, write_atomically
+from compiler_opt.files import check_folder_writable, parse_json, read_regular, write_atomically
 from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.advisors import REBUILT_DEFAULT
 from compiler_opt.llvm.ir2vec import components
@@ -34,6 +33,8 @@ from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.spaces.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import load_tensorflow
+
+_MAX_SUMMARY_BYTES = 1 << 28
 
 
 def export_policy(
@@ -153,7 +154,7 @@ def evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
     """Results of an evaluation, as a model card shows them. Raises ConfigError if it is not of this one policy."""
     path = directory / "summary.json"
     try:
-        summary = json.loads(path.read_bytes())
+        summary = parse_json(read_regular(path, _MAX_SUMMARY_BYTES))
         facts, name = summary["provenance"], summary["policy"]
         found, total = facts.get(CHECKSUM_FACT), summary["totals"][name]
         result = {
@@ -177,7 +178,7 @@ def evaluation_results(directory: Path, checksum: str) -> list[dict[str, Any]]:
         raise ConfigError(f"{path}: not an evaluation of one policy ({error!r}); evaluate again") from error
     if found != checksum:
         raise ConfigError(
-            f"{path}: measures other weights (checksum {(found or 'not recorded')[:12]}, this policy's is "
+            f"{path}: measures other weights (checksum {str(found or 'not recorded')[:12]}, this policy's is "
             f"{checksum[:12]}); evaluate this policy"
         )
     return [result]

@@ -11,14 +11,13 @@ Here each number is a feature of its own, named `callee_embedding_0` and so on; 
 
 import dataclasses
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.files import printable, read_regular, shown
+from compiler_opt.files import parse_json, printable, read_regular, shown
 from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.tensor_spec import TensorSpec
@@ -65,8 +64,8 @@ def read_vocabulary(path: Path) -> Ir2VecVocabulary:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{where}: cannot be read: {getattr(error, 'strerror', error)}; give another file") from None
     try:
-        dimensions = _dimensions(json.loads(content))
-    except (ValueError, RecursionError) as error:
+        dimensions = _dimensions(parse_json(content))
+    except ValueError as error:
         raise ConfigError(
             f"{where}: expected an IR2Vec vocabulary (JSON with {', '.join(_SECTIONS)}, each of names with vectors of "
             f"one length); {printable(str(error)[:200])}; give one that LLVM reads"

@@ -8,7 +8,9 @@ compilation again; some of them alone give others, in which a change that is no 
 import dataclasses
 from collections.abc import Collection
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from compiler_opt.checked_values import NonNegativeInt, convert, read_json
@@ -35,7 +37,7 @@ class ChangedDecision:
 
     function: str
     decision: NonNegativeInt
-    advice: float
+    advice: Annotated[float, msgspec.Meta(ge=-(2.0**53), le=2.0**53)]
     default: float
 
 

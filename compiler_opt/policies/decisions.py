@@ -36,7 +36,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from compiler_opt.checked_values import Json, NonNegativeInt, convert
+from compiler_opt.checked_values import Json, convert
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import one_line, read_checked_json, shown, write_checked_json
 from compiler_opt.llvm.remarks import CallSites
@@ -65,7 +65,7 @@ class _Function:
 
     name: str
     body: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
-    calls: list[tuple[str, NonNegativeInt, Literal[0, 1]]]
+    calls: list[tuple[str, Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)], Literal[0, 1]]]
 
 
 @dataclasses.dataclass

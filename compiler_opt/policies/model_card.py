@@ -13,7 +13,7 @@ from pathlib import Path
 
 from compiler_opt.checked_values import Json, convert, read_json
 from compiler_opt.errors import PolicyError
-from compiler_opt.files import shown, write_atomically
+from compiler_opt.files import one_line, printable, shown, write_atomically
 from compiler_opt.llvm.ir2vec import IDENTITY
 
 CARD_FILE = "model_card.json"
@@ -104,7 +104,7 @@ class ModelCard:
     def save(self, directory: Path) -> None:
         """Writes both files; raises OutputError if they cannot be written."""
         write_atomically(directory / CARD_FILE, self.to_json().encode())
-        write_atomically(directory / MARKDOWN_FILE, self.to_markdown().encode("utf-8", "backslashreplace"))
+        write_atomically(directory / MARKDOWN_FILE, self.to_markdown().encode())
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=2) + "\n"
@@ -124,14 +124,14 @@ class ModelCard:
             "checksum (SHA-256)": f"`{self.checksum}`",
         }
         lines = ["# Model card", "", "| | |", "|---|---|"]
-        lines += [f"| {key} | {_cell(value)} |" for key, value in facts.items()]
+        lines += [f"| {_cell(key)} | {_cell(value)} |" for key, value in facts.items()]
         lines += ["", "## Trained on", "", *_bullets(self.corpus)]
         lines += ["", "## Measured", ""]
         for result in self.results:
             lines += [*_bullets(result), ""]
         if not self.results:
             lines += ["Not measured yet: see `compiler_opt/tools/evaluate.py`.", ""]
-        lines += ["## Features", "", ", ".join(f"`{name}`" for name in self.features), ""]
+        lines += ["## Features", "", ", ".join(f"`{_cell(name)}`" for name in self.features), ""]
         return "\n".join(lines)
 
     def with_results(self, results: Sequence[Mapping[str, Json]]) -> "ModelCard":
@@ -155,11 +155,12 @@ def check(directory: Path, checksum: str) -> None:
 
 
 def _cell(value: Json) -> str:
+    """A value, which may be anybody's, as text of one line in Markdown, which is no HTML and ends no cell."""
     text = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else str(value)
-    return " ".join(text.replace("|", "\\|").split())
+    return printable(one_line(text.replace("|", "\\|").replace("<", "&lt;")))
 
 
 def _bullets(facts: Mapping[str, Json] | None) -> Iterator[str]:
     for key, value in (facts or {"corpus": _UNKNOWN}).items():
-        shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else _cell(value)
-        yield f"- {key.removeprefix('num_').replace('_', ' ')}: {shown}"
+        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        yield f"- {_cell(key.removeprefix('num_').replace('_', ' '))}: {_cell(text)}"

@@ -15,7 +15,7 @@ import numpy as np
 from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.checked_values import Json
 from compiler_opt.errors import PolicyError
-from compiler_opt.files import shown
+from compiler_opt.files import parse_json, shown
 from compiler_opt.policies import model_card
 from compiler_opt.policies.lstm import LSTM, MAX_UNITS
 
@@ -213,7 +213,7 @@ class NetworkWeights:
             )
         try:
             arrays = load_arrays(path, _MAX_FILE_BYTES)
-            header = json.loads(arrays["header"].tobytes())
+            header = parse_json(arrays["header"].tobytes())
             if header["format"] in (FORMAT, FORMAT_WITH_MARGIN, FORMAT_WITH_LSTM):
                 return cls._of_arrays(header, arrays)
         except OSError as error:
@@ -229,10 +229,11 @@ class NetworkWeights:
 
     @classmethod
     def _of_arrays(cls, header: Mapping[str, Json], arrays: Mapping[str, np.ndarray]) -> "NetworkWeights":
-        features = list(header["features"])
-        for name in features:
-            if not (isinstance(name, str) and name.isascii() and name.isprintable() and features.count(name) == 1):
+        features: dict[str, None] = {}
+        for name in header["features"]:
+            if not (isinstance(name, str) and name.isascii() and name.isprintable()) or name in features:
                 raise PolicyError(f"policy network: expected the name of a feature, once, found {shown(name)}")
+            features[name] = None
         if not isinstance(header["metadata"], dict):
             raise PolicyError(f"policy network: expected metadata by name, found {shown(header['metadata'])}")
         margin = 0.0 if header["format"] == FORMAT else header["margin"]

@@ -10,13 +10,17 @@ import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import tensorflow as tf
 
+from compiler_opt.checked_values import convert
 from compiler_opt.errors import ConfigError, OutputError
 from compiler_opt.files import (
+    parse_json,
     read_checked_json,
+    read_regular,
     replaced_folder,
     set_aside,
     size_and_sha256,
@@ -29,6 +33,7 @@ _LOG = logging.getLogger(__name__)
 _STATE = "state.json"
 _VARIABLES = "variables"
 _CHECKSUMS = "checksums.json"
+_FileName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9.-]*$")]
 _NUM_KEPT = 2
 
 
@@ -115,17 +120,18 @@ class Checkpoints:
 def _read_state(path: Path) -> dict[str, Any]:
     """The state of an intact checkpoint. Raises OSError or ValueError if a file is damaged."""
     try:
-        checksums = read_checked_json(path / _CHECKSUMS)
+        checksums = convert(read_checked_json(path / _CHECKSUMS), dict[_FileName, tuple[int, str]])
     except (OSError, ValueError) as error:
         raise ValueError(f"{_CHECKSUMS}: {getattr(error, 'strerror', None) or error}") from None
+    if _STATE not in checksums:
+        raise ValueError(f"{_CHECKSUMS}: expected a checksum of {_STATE}")
     for name, expected in checksums.items():
         try:
-            found = list(size_and_sha256(path / name))
+            found = size_and_sha256(path / name)
         except OSError as error:
             raise ValueError(f"{name}: {error.strerror}") from None
         if found[0] != expected[0]:
             raise ValueError(f"{name}: expected {expected[0]} bytes, found {found[0]}")
         if found != expected:
             raise ValueError(f"{name}: its contents have changed")
-    state: dict[str, Any] = json.loads((path / _STATE).read_text())
-    return state
+    return convert(parse_json(read_regular(path / _STATE, checksums[_STATE][0])), dict[str, Any])

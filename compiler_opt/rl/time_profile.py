@@ -18,6 +18,7 @@ from typing import Any
 
 from compiler_opt.collect.groups import RolloutBatch
 from compiler_opt.errors import OutputError
+from compiler_opt.evaluation.history import number
 from compiler_opt.report.table import Table
 
 PICTURE_FILE = "profile.svg"
@@ -85,8 +86,8 @@ def profile_table(entries: Sequence[Mapping[str, Any]]) -> Table:
     """The mean of the iterations of a history that have a profile."""
     rows = []
     for key, who, activities in (("worker_s", "workers", _WORKERS), ("host_s", "learner", _HOST)):
-        found = [entry[key] for entry in entries if key in entry]
-        sums = {name: sum(each.get(name, 0.0) for each in found) for name in activities}
+        found = [entry[key] for entry in entries if isinstance(entry.get(key), dict)]
+        sums = {name: sum(number(each, name) or 0.0 for each in found) for name in activities}
         total_s = sum(sums.values())
         for name, what in activities.items():
             mean_s = sums[name] / max(1, len(found))
@@ -105,11 +106,11 @@ def write_picture(entries: Sequence[Mapping[str, Any]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 6), layout="constrained")
-    entries = [entry for entry in entries if "worker_s" in entry and "host_s" in entry]
+    entries = [entry for entry in entries if all(isinstance(entry.get(key), dict) for key in ("worker_s", "host_s"))]
     iterations = [entry["iteration"] for entry in entries]
     titles = (("worker_s", "workers", _WORKERS), ("host_s", "the learner's process", _HOST))
     for axes, (key, title, activities) in zip(figure.subplots(2, 1, sharex=True), titles, strict=True):
-        seconds = np.array([[entry[key].get(name, 0.0) for entry in entries] for name in activities])
+        seconds = np.array([[number(entry[key], name) or 0.0 for entry in entries] for name in activities])
         seconds = seconds.reshape(len(activities), len(entries))
         shares = 100 * seconds / np.maximum(seconds.sum(0), 1e-9)
         bottom = np.zeros(len(entries))

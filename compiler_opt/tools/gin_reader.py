@@ -20,7 +20,7 @@ from typing import Any
 from gin import config_parser
 
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import one_line, read_regular
+from compiler_opt.files import check_plain, one_line, read_regular
 from compiler_opt.tools import ml_compiler_opt
 
 _MAX_FILE_BYTES = 1 << 20
@@ -97,6 +97,7 @@ class GinReader:
             values[name] = {}
             for parameter, value in parameters.items():
                 try:
+                    check_plain(value)
                     values[name][parameter] = self._resolved(value, used)
                 except (ValueError, RecursionError) as error:
                     where = self._origins[name, parameter]
@@ -140,7 +141,7 @@ class GinReader:
                     self._include(statement.filename, path, f"{where}{place}", including)
         except (SyntaxError, tokenize.TokenError) as error:  # Their messages say where.
             raise ConfigError(f"{where}: {one_line(str(error))}; {remedy}") from None
-        except ValueError as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise ConfigError(f"{where}: {one_line(str(error))}{place}; {remedy}") from None
 
     def _include(self, name: str, path: Path, where: str, including: tuple[Path, ...]) -> None:

@@ -1,6 +1,7 @@
 """Stores of best trajectories: the better one stays, stores merge in any order, damaged files are skipped by name."""
 
 import dataclasses
+import hashlib
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.array_files import pack_arrays
 from compiler_opt.collect.best_trajectories import BestTrajectories, BestTrajectory
 from tests import programs
 
@@ -97,6 +99,13 @@ def test_damaged_files_are_skipped_by_name(damage: str, tmp_path: Path) -> None:
         # A new one takes its place.
         assert store.add(_with(reward=-1.0))
         assert _read(store)[1] == [] and len(_read(store)[0]) == 2
+
+
+def test_what_is_nested_deeply_is_skipped_by_name(tmp_path: Path) -> None:
+    content = pack_arrays({"about": np.frombuffer(b"[" * 100_000, np.uint8), "advice": np.zeros(2)})
+    path = tmp_path / f"{_FIRST.key}-{hashlib.sha256(content).hexdigest()}.npz"
+    path.write_bytes(content)
+    assert _read(BestTrajectories(tmp_path)) == ([], [f"{path}: skipped: nested deeper than 64 levels"])
 
 
 def test_what_does_not_suit_is_skipped_by_name(tmp_path: Path) -> None:

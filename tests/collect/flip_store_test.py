@@ -1,6 +1,7 @@
 """Stores of flips: what is added is read, stores merge, and damaged files are skipped by name."""
 
 import dataclasses
+import hashlib
 from pathlib import Path
 
 import hypothesis
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from compiler_opt.array_files import load_arrays, pack_arrays
 from compiler_opt.collect.flip_store import Flips, FlipStore
 
 _FLIPS = Flips(
@@ -58,6 +60,16 @@ def test_what_does_not_suit_is_skipped_by_name(tmp_path: Path) -> None:
     skipped: list[str] = []
     assert not list(store.read("regalloc_eviction", ["cost"], skipped.append))
     assert skipped == [f"{path}: skipped: is about 'inlining', not about regalloc_eviction"]
+
+
+def test_what_is_nested_deeply_is_skipped_by_name(tmp_path: Path) -> None:
+    path = FlipStore(tmp_path).add(_FLIPS)
+    about = np.frombuffer(b"[" * 100_000, np.uint8)
+    content = pack_arrays({**load_arrays(path, 1 << 20), "about": about})
+    path.unlink()
+    path = path.with_stem(hashlib.sha256(content).hexdigest())
+    path.write_bytes(content)
+    assert _read(FlipStore(tmp_path)) == ([], [f"{path}: skipped: nested deeper than 64 levels"])
 
 
 @hypothesis.given(st.data())

@@ -1,12 +1,14 @@
 """Reading the history of a training."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from compiler_opt.errors import ConfigError
-from compiler_opt.evaluation.history import Curve, load_history, smoothed
+from compiler_opt.evaluation.comparison import read_run
+from compiler_opt.evaluation.history import Curve, load_history, read_entries, smoothed
 
 ENTRIES = [
     {"iteration": 1, "compiles": 100, "reward_mean": 0.01, "reward_by_project": {"a": 0.02, "b": 0.0}},
@@ -36,6 +38,26 @@ def test_values_that_are_no_numbers_are_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / "h.jsonl", '{"iteration": 1, "compiles": 1, "reward_mean": NaN, "reward_by_project": 7}\n')
     history = load_history(path)
     assert (history.reward.values, history.projects) == ((), ())
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "9" * 5000, "1e308", "-1e999", "[" * 200 + "]" * 200])
+@pytest.mark.parametrize("key", ["iteration", "compiles", "failures", "collect_cpu_s", "validation_mean"])
+def test_numbers_of_any_size_are_no_traceback(key: str, value: str, tmp_path: Path) -> None:
+    """They are skipped, alone or with their line."""
+    intact = '{"iteration": 1, "compiles": 5, "validation_mean": 0.5}\n'
+    odd = f'{{"iteration": 2, "compiles": 7, "failures": 2, "{key}": {value}}}\n'
+    write(tmp_path / "history.jsonl", intact + odd * 2)
+    [curve] = load_history(tmp_path).validation
+    assert curve.values == (0.5,)
+    run = read_run("ppo", 0, tmp_path)
+    assert run.validation.values == (0.5,) and run.failures in (0, 4) and run.cpu_s == 0
+
+
+def test_a_history_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "history.jsonl")
+    assert read_entries(tmp_path / "history.jsonl") == ([], 1)
+    with pytest.raises(ConfigError, match="expected JSON objects"):
+        load_history(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["nonsense\n{}\n", "[1]\n", '{"iteration": 1, "compiles": "many"}\n'])

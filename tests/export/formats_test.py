@@ -215,8 +215,8 @@ def test_a_margin_without_the_features_of_the_default_is_for_our_own_forms(polic
         export_policy(policy, tmp_path / "out", ["native"], margin=float("inf"))
 
 
-def _summary(checksum: str | None) -> dict[str, Any]:
-    facts = {"Corpus": "held_out: re2", "Compiler": "clang 22", "Optimisation": "-Oz (9 modules)"}
+def _summary(checksum: object) -> dict[str, Any]:
+    facts: dict[str, Any] = {"Corpus": "held_out: re2", "Compiler": "clang 22", "Optimisation": "-Oz (9 modules)"}
     if checksum is not None:
         facts["Policy: checksum"] = checksum
     objects = {"total": {"value": -0.047}, "wins": 5, "losses": 1, "ties": 3}
@@ -260,6 +260,9 @@ def test_the_card_has_what_an_evaluation_measured(policy: Path, tmp_path: Path) 
         ("{", "not an evaluation of one policy"),
         ("[]", "not an evaluation of one policy"),
         (json.dumps({"policy": "policy"}), "not an evaluation of one policy"),
+        ("[" * 100_000, "not an evaluation of one policy .*nested deeper than 64 levels"),
+        (json.dumps({**_summary(None), "totals": {"policy": {"linked_change": 10**400}}}), "more than 128 bits"),
+        (json.dumps(_summary(["a"])), "measures other weights"),
         (json.dumps(_summary("0" * 64)), r"measures other weights \(checksum 000000000000,"),
         (json.dumps(_summary(None)), r"measures other weights \(checksum not recorded"),
     ],

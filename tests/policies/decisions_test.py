@@ -112,6 +112,10 @@ def test_a_damaged_file_is_refused_by_name(damage: Callable[[str], str], message
         ({"format": 9, "about": {}, "functions": []}, "expected format 1, found 9"),
         ({"format": 1, "about": {}, "functions": [{"name": "f", "body": "7", "calls": []}]}, "body"),
         ({"format": 1, "about": {}, "functions": [{"name": "f", "body": "0" * 16, "calls": [["g", 0, 2]]}]}, "calls"),
+        (
+            {"format": 1, "about": {}, "functions": [{"name": "f", "body": "0" * 16, "calls": [["g", 1 << 32, 1]]}]},
+            "calls",
+        ),
         ({"format": 1, "about": {"llvm": "new"}, "functions": []}, "expected a version of LLVM"),
         (
             {"format": 1, "about": {}, "functions": [{"name": "f", "body": "0" * 16, "calls": [["g", 0, 1]] * 2}]},

@@ -73,6 +73,19 @@ def test_people_can_read_it() -> None:
     assert "Not measured yet" in dataclasses.replace(card, results=(), corpus=None).to_markdown()
 
 
+def test_a_strangers_card_remains_a_table() -> None:
+    odd = "a|b\n# <script>\ud800\x1b[2J"
+    metadata = {"method": odd, odd: odd, "corpus": {odd: [odd]}, "toolchain": {"target": odd}}
+    card = dataclasses.replace(_weights(), metadata=metadata).card().with_results([{odd: odd}])
+    text = dataclasses.replace(card, features=(odd,)).to_markdown()
+    assert text.isprintable() or set(text) - {"\n"} == {c for c in text if c.isprintable()}
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        *("# Model card", "## Trained on", "## Measured", "## Features")
+    ]
+    assert "<" not in text and "a|b" not in text
+    text.encode()
+
+
 def test_a_policy_without_a_card_loads(tmp_path: Path) -> None:
     _weights().save(tmp_path)
     BinaryPolicy(NetworkWeights.load(tmp_path))

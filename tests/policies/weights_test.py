@@ -139,6 +139,8 @@ _GOOD_ARRAYS = {
         {"metadata": {"toolchain": "clang"}},
         {"metadata": {"corpus": [1]}},
         {"metadata": {"method": {}}},
+        {"metadata": {"seed": 10**400}},
+        {"metadata": json.loads('{"x":' * 99 + "1" + "}" * 99)},
         {"features": {"a": 1, "b": 2}, "metadata": 5},
         {"features": ["a", "a"]},
         {"features": ["a", "\ud800"]},

@@ -15,6 +15,7 @@ load_tensorflow()
 import tensorflow as tf  # noqa: E402
 
 from compiler_opt.errors import ConfigError  # noqa: E402
+from compiler_opt.files import read_checked_json, size_and_sha256, write_checked_json  # noqa: E402
 from compiler_opt.rl.checkpoints import Checkpoints  # noqa: E402
 
 
@@ -78,6 +79,12 @@ def _zeros(file: Path) -> None:
     file.write_bytes(bytes(file.stat().st_size))
 
 
+def _naming_another_file(path: Path) -> None:
+    sums = read_checked_json(path / "checksums.json")
+    other = path.parent / "000002" / "state.json"
+    write_checked_json(path / "checksums.json", {**sums, "../000002/state.json": size_and_sha256(other)})
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "weights cut short": lambda path: _cut(_data(path)),
     "weights of no bytes": lambda path: _data(path).write_bytes(b""),
@@ -94,6 +101,9 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "folder in place of the state": lambda path: _folder_instead(path / "state.json"),
     "checksums cut short": lambda path: _cut(path / "checksums.json"),
     "checksums missing": lambda path: (path / "checksums.json").unlink(),
+    "checksums of another kind": lambda path: write_checked_json(path / "checksums.json", {"state.json": 5}),
+    "checksum of no state": lambda path: write_checked_json(path / "checksums.json", {}),
+    "checksum of another folder's file": _naming_another_file,
     "nothing in it": _empty,
     "file in its place": _file_instead,
 }

@@ -60,6 +60,14 @@ def test_the_table_has_means_and_shares() -> None:
     assert len(cells) == 9
 
 
+def test_what_is_no_profile_is_left_out(tmp_path: Path) -> None:
+    odd = [{**_entry(4), "worker_s": 7}, {**_entry(5), "host_s": {"collect": "long"}, "worker_s": {"compile": 1e308}}]
+    entries = [_entry(2), _entry(3), *odd]
+    cells = {(row[0], row[1]): str(row[3]) for row in profile_table(entries).rows}
+    assert cells["workers", "compile"] == "8.00"  # 12, 12, and none
+    write_picture(entries, tmp_path / "profile.svg")
+
+
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
     write_picture([_entry(1), _entry(2), {"iteration": 3}], tmp_path / "profile.svg")
     assert "<svg" in (tmp_path / "profile.svg").read_text()

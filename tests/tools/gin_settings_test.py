@@ -98,6 +98,10 @@ def test_values_of_the_right_types_are_accepted(binding: str) -> None:
         ("serving.plates = @unheard_of", "unheard_of"),
         ("serving.plates = %UNHEARD_OF", "UNHEARD_OF"),
         ("import unheard_of", "unheard_of"),
+        ("serving.plates = " + "[" * 5000, "recursion"),
+        ("serving.plates = " + "[" * 100 + "]" * 100, "nested deeper than 64 levels"),
+        ("serving.plates = 1" + "0" * 400, "an integer of more than 128 bits"),
+        ("serving.plates = {[]: 1}", "unhashable"),
     ],
 )
 def test_a_wrong_binding_is_named(binding: str, named: str) -> None:
