@@ -5,7 +5,8 @@
 // before main, and serves each one by forking a child that runs main with the request's arguments, as if it had just
 // been started. The client is llvm/fork_server.py.
 //
-//   MLGO_FORK_SERVER   the socket's descriptor; without it, the program runs normally
+//   MLGO_FORK_SERVER           the socket's descriptor; without it, the program runs normally
+//   MLGO_FORK_SERVER_SANDBOX   if set, children cannot leave their sessions, as elsewhere in the sandbox
 //
 // The children's parent is the client, which started the server (CLONE_PARENT), so that it can wait for them and kill
 // them.
@@ -14,8 +15,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +52,7 @@ enum { kMaxStrings = 1 << 20, kMaxBytes = 1 << 26 };
 
 static Main *program_main;
 static int client = -1; // the socket
+static int in_sandbox;
 
 static int receive(void *buffer, size_t size) {
   for (char *next = buffer; size != 0;) {
@@ -96,6 +101,20 @@ static char *fill_pointers(char **to, uint32_t count, char *next, const char *en
   return next;
 }
 
+// Refuses setsid and setpgid from now on, by a filter in addition to the sandbox's: the client kills the child with all
+// that it has started by its process group. Returns 0, or -1 with errno.
+static int stay_in_session(void) {
+  struct sock_filter instructions[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsid, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setpgid, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const struct sock_fprog program = {sizeof instructions / sizeof *instructions, instructions};
+  return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program);
+}
+
 // Sets up a new child as its request says; returns 0 or an errno.
 static int set_up_child(const struct Request *request, const int descriptors[2], const char *directory, pid_t parent) {
   const struct rlimit memory = {request->memory_bytes, request->memory_bytes};
@@ -103,7 +122,8 @@ static int set_up_child(const struct Request *request, const int descriptors[2],
   const struct rlimit core = {0, 0};
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || setsid() < 0 || dup2(descriptors[0], 1) < 0 ||
       dup2(descriptors[1], 2) < 0 || chdir(directory) != 0 || setrlimit(RLIMIT_CORE, &core) != 0 ||
-      setrlimit(RLIMIT_FSIZE, &file) != 0 || setrlimit(RLIMIT_AS, &memory) != 0)
+      setrlimit(RLIMIT_FSIZE, &file) != 0 || setrlimit(RLIMIT_AS, &memory) != 0 ||
+      (in_sandbox && stay_in_session() != 0))
     return errno;
   // If the client died before prctl, no signal will ever arrive.
   return getppid() == parent ? 0 : ESRCH;
@@ -165,6 +185,7 @@ int __libc_start_main(Main *main, int argc, char **argv, void (*init)(void), voi
   const char *descriptor = getenv("MLGO_FORK_SERVER");
   if (descriptor != NULL)
     client = atoi(descriptor);
+  in_sandbox = getenv("MLGO_FORK_SERVER_SANDBOX") != NULL;
   program_main = main;
   return start(serve, argc, argv, init, fini, rtld_fini, stack_end);
 }

@@ -335,6 +335,19 @@ def test_a_recorded_command_line_is_the_users(compiler: Compiler, place: Path, o
 
 
 @pytest.mark.either_compiler
+def test_a_fragment_of_a_database_is_the_users(compiler: Compiler, place: Path) -> None:
+    """clang chooses its name."""
+    fragments = []
+    for how in (compiler.plain, compiler.run):
+        result = how(["-Oz", "-gen-cdb-fragment-path", "fragments", "-c", "lean.c", "-o", "made.o"], place)
+        assert (result.returncode, result.stderr) == (0, "")
+        [fragment] = (place / "fragments").iterdir()
+        fragments.append((len(fragment.name), fragment.read_text()))
+        shutil.rmtree(place / "fragments")
+    assert fragments[0] == fragments[1]
+
+
+@pytest.mark.either_compiler
 def test_info_tells_what_an_object_depends_on(damageable: Compiler, deployment: Deployment, place: Path) -> None:
     def info(**environment: str) -> str:
         result = damageable.run(["--mlgo-info"], place, environment)

@@ -1,6 +1,7 @@
 """Compiled both ways, the smaller object kept."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -195,3 +196,81 @@ def test_a_failure_with_the_policy_keeps_the_plain_object(damageable: Compiler, 
         assert sorted(path.name for path in place.iterdir() if ".o" in path.name) == ["lean.o"][int(strict) :]
         assert result.returncode == int(strict)
         (place / "lean.o").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_only_what_was_compiled_is_moved(compiler: Compiler, place: Path, separate: bool) -> None:
+    """The output is in another folder; a file of that name in this one is the user's."""
+    (place / "inside").mkdir()
+    for name in ("lean", "fat"):
+        (place / "inside" / f"{name}.c").write_text((place / f"{name}.c").read_text())
+        (place / f"{name}.o").write_text("mine")
+        option = ["-working-directory", f"{place}/inside"] if separate else [f"-working-directory={place}/inside"]
+        arguments = ["-Oz", *option, "-c", f"{name}.c", "-o"]
+        kept = compiler.with_policy if name == "lean" else compiler.plain
+        assert kept([*arguments, "expected.o"], place).returncode == 0
+        result = compiler.run([*arguments, f"{name}.o"], place, NEVER_WORSE)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert (place / "inside" / f"{name}.o").read_bytes() == (place / "inside" / "expected.o").read_bytes()
+        assert (place / f"{name}.o").read_text() == "mine"
+
+
+def test_a_name_that_was_misread_is_left_alone(damageable: Compiler, place: Path) -> None:
+    """As if the compiler had a way to name its output that we do not know."""
+    script = 'for word; do shift; [ "$word" = lean.o ] && word=other.o; set -- "$@" "$word"; done\nexec $CLANG "$@"\n'
+    environment = {**NEVER_WORSE, **damageable.stand_in(place.parent / "tools", script)}
+    (place / "lean.o").write_text("mine")
+    assert damageable.with_policy(["-Oz", "-c", "lean.c", "-o", "expected.o"], place).returncode == 0
+    result = damageable.run(["-Oz", "-c", "lean.c", "-o", "lean.o"], place, environment)
+    assert result.returncode == 0
+    assert result.stderr == (
+        f"warning: mlgo: lean.o: not compared with plain clang-{damageable.major}'s (never worse): "
+        "the compiler wrote another file\n"
+    )
+    assert (place / "lean.o").read_text() == "mine"
+    assert (place / "other.o").read_bytes() == (place / "expected.o").read_bytes()
+
+
+def test_where_it_cannot_be_applied_it_says_so(compiler: Compiler, place: Path) -> None:
+    """The output exists and may be written, but nothing can be put beside it."""
+    (place / "fat.o").write_text("")
+    assert compiler.with_policy(["-Oz", "-c", "fat.c", "-o", "expected.o"], place).returncode == 0
+    # Even for root, a folder of a file system that is read-only is; the file is one of another.
+    mount = "mkdir ro; mount -t tmpfs none ro; touch ro/fat.o; mount --bind fat.o ro/fat.o; mount -o remount,ro ro"
+    script = f'{mount}; exec "$@"'
+    command = ["unshare", "--mount", "--map-root-user", "bash", "-c", script, "bash", compiler.driver]
+    result = run([*command, "-Oz", "-c", "fat.c", "-o", "ro/fat.o"], place, NEVER_WORSE)
+    assert result.returncode == 0
+    assert result.stderr.startswith("warning: mlgo: ro/fat.o: not compared with plain ")
+    assert "(never worse): it cannot be moved aside: " in result.stderr
+    assert (place / "fat.o").read_bytes() == (place / "expected.o").read_bytes()
+
+
+def test_names_of_any_length(compiler: Compiler, place: Path) -> None:
+    name = "x" * 253 + ".o"
+    assert compiler.plain(["-Oz", "-c", "fat.c", "-o", "expected.o"], place).returncode == 0
+    result = compiler.run(["-Oz", "-c", "fat.c", "-o", name], place, NEVER_WORSE)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (place / name).read_bytes() == (place / "expected.o").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["lean", "fat"])
+@pytest.mark.parametrize("option", ["-Wl,-Map=made.map", "-Xlinker -Map=made.map"])
+def test_what_is_written_beside_it_is_of_the_same_program(
+    compiler: Compiler, place: Path, option: str, name: str
+) -> None:
+    (place / "main.c").write_text(
+        (place / f"{name}.c").read_text() + "int g(int x, int y) { return x; } int main(void) {}"
+    )
+    arguments = ["-Oz", *option.split(), "main.c", "-o", "made.o"]
+    kept = compiler.with_policy if name == "lean" else compiler.plain
+    written = []
+    for how, environment in ((kept, {}), (compiler.run, NEVER_WORSE)):
+        assert how(arguments, place, environment).returncode == 0
+        beside = place / "made.map"
+        # The names of temporary files are others each time.
+        lines = re.sub(r"/tmp/\S+", "", beside.read_text())
+        written.append(((place / "made.o").read_bytes(), lines))
+        beside.unlink()
+    assert written[0][0] == written[1][0]
+    assert written[0][1] == written[1][1]

@@ -24,7 +24,7 @@
 #include "policies.h"
 #include "recording.h"
 
-#include <sys/ioctl.h>
+#include <tuple>
 
 namespace {
 
@@ -35,14 +35,13 @@ using Words = std::vector<std::string>;
 class Driver {
  public:
   Driver(const std::string &invoked_as, Words arguments)
-      : arguments_(std::move(arguments)), invoked_as_(invoked_as), compiler_(choose(invoked_as_)),
-        name_("clang-" + std::to_string(compiler_.major)) {
+      : arguments_(std::move(arguments)), invoked_as_(invoked_as), compiler_(choose(invoked_as_)) {
     const std::string own = own_path();
     // Either name selects C++: that of the command (a link `c++` to mlgo-clang), or that of the file (mlgo-clang++).
     is_cpp_ = invoked_as_.mode() == "g++" || base_name(own).find("++") != std::string_view::npos;
     prefix_ = own.substr(0, own.rfind('/', own.rfind('/') - 1));
     policies_ = deployed_policies(static_cast<size_t>(&compiler_ - config::kCompilers), prefix_);
-    clang_ = find_clang();
+    std::tie(clang_, name_) = find_clang(compiler_, prefix_);
     strict_ = boolean_variable("MLGO_STRICT").value_or(config::kStrict);
     const std::optional<uint64_t> above_kb = number_variable("MLGO_NEVER_WORSE_ABOVE_KB");
     never_worse_ = boolean_variable("MLGO_NEVER_WORSE").value_or(config::kNeverWorse || above_kb);
@@ -63,8 +62,7 @@ class Driver {
       cache_ = active_cache();
       strict_ = !cache_.empty();
     }
-    const bool is_alone = policies_.size() == 1;
-    keep_policies([&](Policy &policy) { return is_usable(policy, is_alone); });
+    keep_policies([&, is_alone = policies_.size() == 1](Policy &policy) { return is_usable(policy, is_alone); });
     if (policies_.empty())
       compile_plainly();
     check_process();
@@ -96,6 +94,8 @@ class Driver {
     log_.emplace();
     children_.emplace();
     inherited_ = inherited_one_shot_inputs();
+    if (!line.database_folder().empty())
+      write_fragment(line);
     compile(line);
   }
 
@@ -136,28 +136,6 @@ class Driver {
   }
 
   [[noreturn]] void compile_plainly() const { Executable(plain_command()).exec(); }
-
-  // The compiler that MLGO_CLANG names, or that of the deployment; if the latter was removed, one of the same version
-  // on PATH, unless it belongs to the same toolchain as the prefix.
-  std::string find_clang() {
-    if (const char *given = std::getenv("MLGO_CLANG"); given && *given) {
-      const std::string path = std::strchr(given, '/') ? given : compiler_on_path(given);
-      if (!is_compiler(path))
-        fail(std::string("MLGO_CLANG: expected a compiler, found ") + given, 127);
-      name_ = base_name(path);
-      return path;
-    }
-    const bool is_relative = compiler_.clang[0] != '/';
-    const std::string deployed = is_relative ? path_from(prefix_, compiler_.clang) : compiler_.clang;
-    if (is_compiler(deployed))
-      return deployed;
-    const std::string other = is_relative ? "" : compiler_on_path(name_);
-    if (!other.empty())
-      return other;
-    fail(deployed + " is gone" + (is_relative ? "" : ", and there is no " + name_ + " on PATH") +
-             "; install it, set MLGO_CLANG, or deploy the policy again for another",
-         127);
-  }
 
   template <typename Predicate> void keep_policies(Predicate is_kept) {
     std::vector<Policy> kept;
@@ -211,7 +189,6 @@ class Driver {
         options.push_back("--load-pass-plugin=" + policy.library());
       }
     }
-    add_terminal(&options);
     return options;
   }
 
@@ -223,16 +200,10 @@ class Driver {
     if (!line.database().empty()) {
       run_child(plain_command({kDriverOnly}), true);
       repair_database(line.path(line.database()));
-    } else if (!line.database_folder().empty()) {
-      const FragmentFolder fragments(line.path(line.database_folder()));
-      Command command = plain_command({kDriverOnly});
-      if (!fragments.path().empty())
-        insert_last({"-gen-cdb-fragment-path", fragments.path()}, &command);
-      run_child(command, true);
-      fragments.publish();
+      last.insert(last.end(), {"-MJ", "/dev/null"});
     }
-    if (!line.database().empty() || !line.database_folder().empty())
-      last.insert(last.end(), {"-MJ", "/dev/null"});  // which also makes clang write no fragment
+    const Words terminal = terminal_options();
+    options.insert(options.end(), terminal.begin(), terminal.end());
     options.insert(options.begin(), "--start-no-unused-arguments");
     options.push_back("--end-no-unused-arguments");
     // Ours come first, so that the user's options override them.
@@ -241,23 +212,25 @@ class Driver {
     return command;
   }
 
+  // Has clang write its fragment of a compilation database, and from now on leaves the option for that out.
+  void write_fragment(const CommandLine &line) {
+    const auto option = std::find(arguments_.begin(), arguments_.end(), kFragments);
+    if (option == arguments_.end() || option + 1 == arguments_.end())
+      compile_plainly();  // It is in a file.
+    const FragmentFolder fragments(line.path(line.database_folder()));
+    Command command = plain_command({kDriverOnly});
+    if (!fragments.path().empty())
+      insert_last({kFragments, fragments.path()}, &command);
+    run_child(command, true);
+    fragments.publish();
+    arguments_.erase(option, option + 2);
+  }
+
   // Adds options after the user's own.
   void insert_last(const Words &options, Command *command) const {
     Words &words = command->arguments;
     const auto users = words.end() - static_cast<std::ptrdiff_t>(arguments_.size());
     words.insert(std::find(users, words.end(), "--"), options.begin(), options.end());
-  }
-
-  // Makes the compiler, which writes to a pipe, format its messages for the user's terminal.
-  static void add_terminal(Words *options) {
-    const char *terminal = std::getenv("TERM");
-    if (!isatty(STDERR_FILENO) || !terminal || std::strcmp(terminal, "dumb") == 0)
-      return;
-    if (!std::getenv("NO_COLOR"))
-      options->push_back("-fcolor-diagnostics");
-    winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0)
-      options->push_back("-fmessage-length=" + std::to_string(size.ws_col));
   }
 
   [[noreturn]] void compile(const CommandLine &line) {
@@ -290,13 +263,12 @@ class Driver {
   }
 
   // Keeps the policy's object, and says that never worse was not applied to it.
-  [[noreturn]] void keep_unmeasured(const Outcome &with_policy, const std::string &reason) const {
+  [[noreturn]] void keep_unmeasured(const Outcome &with_policy, const std::string &reason) {
     print_message("warning", output_->path() + ": not compared with plain " + name_ + "'s (never worse): " + reason);
     finish_with_policy(with_policy);
   }
 
-  // Compiles again, without the policy, and keeps the better object with the side files of its own compilation. Objects
-  // that are smaller than the bound are not compared.
+  // Compiles again, without the policy, unless the object is below the bound. Keeps the better, with its own side files.
   [[noreturn]] void keep_smaller(const CommandLine &line, const Outcome &with_policy) {
     if (!output_->is_written())
       keep_unmeasured(with_policy, "the compiler wrote another file");
@@ -305,9 +277,7 @@ class Driver {
       finish_with_policy(with_policy);
     if (!output_->set_aside())
       keep_unmeasured(with_policy, std::string("it cannot be moved aside: ") + std::strerror(errno));
-    Words options;
-    add_terminal(&options);
-    const Outcome plain = run_child(command_with(options, line), true, true);
+    const Outcome plain = run_child(command_with({}, line), true, true);
     if (plain.ok() && !is_better(output_->aside(), output_->path())) {
       output_->drop_aside();
       finish(plain);
@@ -324,13 +294,19 @@ class Driver {
     finish_with_policy(with_policy);
   }
 
-  [[noreturn]] void finish_with_policy(const Outcome &outcome) const {
+  [[noreturn]] void finish_with_policy(const Outcome &outcome) {
     log_->keep();
     finish(outcome);
   }
 
-  [[noreturn]] static void finish(const Outcome &outcome) {
-    if (!outcome.replay())
+  // Passes on what a compiler has printed. Meanwhile signals end this process, as there is no compiler any more.
+  bool replay(const Outcome &outcome) {
+    children_.reset();
+    return outcome.replay();
+  }
+
+  [[noreturn]] void finish(const Outcome &outcome) {
+    if (!replay(outcome))
       fail(std::string("the output of the compiler cannot be passed on: ") + std::strerror(errno));
     _exit(0);
   }
@@ -342,11 +318,8 @@ class Driver {
     if (Children::signal() != 0 || outcome.interrupted()) {
       if (output_)
         output_->drop_aside();
-      outcome.replay();
-      Outcome end = outcome;
-      if (Children::signal() != 0)
-        end.status = Children::signal();
-      exit_like(end);
+      replay(outcome);
+      exit_like({Children::signal() != 0 ? Children::signal() : outcome.status, "", ""});
     }
     return outcome;
   }
@@ -364,10 +337,10 @@ class Driver {
   }
 
   // Shows the user's own errors unchanged, and one line for any other failure.
-  [[noreturn]] void fail_after(const Outcome &with_policy, const CommandLine &line, const std::string &why) const {
+  [[noreturn]] void fail_after(const Outcome &with_policy, const CommandLine &line, const std::string &why) {
     const Failure failure = failure_of(with_policy);
     if (failure.is_user_error())
-      with_policy.replay();
+      replay(with_policy);
     else
       print_message("error", subject(line) + ": failed with the policy: " + failure.reason() + why);
     if (strict_ && failure.is_crash())
@@ -389,13 +362,12 @@ class Driver {
     for (const Policy &policy : policies_)
       text += policy.info();
     const auto yes_or_no = [](bool yes) { return std::string(yes ? "yes" : "no"); };
+    const bool is_bounded = never_worse_ && never_worse_above_kb_ != 0;
     text += "never worse: " +
-            (never_worse_ && never_worse_above_kb_ != 0 ? "above " + std::to_string(never_worse_above_kb_) + " kB"
-                                                        : yes_or_no(never_worse_)) +
-            "\nstrict: " + yes_or_no(strict_) +
-            "\ndisabled: " + yes_or_no(disabled_) + "\nclang: " + clang_ + " (" + identity(clang_) + ")\n";
-    if (*compiler_.version)
-      text += std::string("only version: ") + compiler_.version + "\n";
+            (is_bounded ? "above " + std::to_string(never_worse_above_kb_) + " kB" : yes_or_no(never_worse_)) +
+            "\nstrict: " + yes_or_no(strict_) + "\ndisabled: " + yes_or_no(disabled_) + "\nclang: " + clang_ + " (" +
+            identity(clang_) + ")\n" +
+            (*compiler_.version ? std::string("only version: ") + compiler_.version + "\n" : "");
     for (const std::string &library : libraries_of(clang_, &*children_))
       if (starts_with(base_name(library), "libLLVM") || starts_with(base_name(library), "libclang"))
         text += "library: " + library + " (" + identity(library) + ")\n";
@@ -403,7 +375,7 @@ class Driver {
     finish({0, text, ""});
   }
 
-  const Words arguments_;
+  Words arguments_;
   const ProgramName invoked_as_;
   const config::Compiler &compiler_;
   std::string name_;  // of the compiler, for messages

@@ -3,18 +3,23 @@
 #ifndef COMPILER_OPT_NATIVE_DRIVER_ENVIRONMENT_H_
 #define COMPILER_OPT_NATIVE_DRIVER_ENVIRONMENT_H_
 
+#include "config.h"
 #include "files.h"
 
 #include <climits>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <strings.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace mlgo {
 
@@ -106,6 +111,42 @@ inline std::string compiler_on_path(const std::string &name) {
     start = end + 1;
   }
   return "";
+}
+
+// The compiler that MLGO_CLANG names, or that of the deployment; if the latter was removed, one of the same version on
+// PATH, unless it belongs to the same toolchain as the prefix. Returns its path, and its name for messages.
+inline std::pair<std::string, std::string> find_clang(const config::Compiler &compiler, const std::string &prefix) {
+  if (const char *given = std::getenv("MLGO_CLANG"); given && *given) {
+    const std::string path = std::strchr(given, '/') ? given : compiler_on_path(given);
+    if (!is_compiler(path))
+      fail(std::string("MLGO_CLANG: expected a compiler, found ") + given, 127);
+    return {path, std::string(base_name(path))};
+  }
+  const std::string name = "clang-" + std::to_string(compiler.major);
+  const bool is_relative = compiler.clang[0] != '/';
+  const std::string deployed = is_relative ? path_from(prefix, compiler.clang) : compiler.clang;
+  if (is_compiler(deployed))
+    return {deployed, name};
+  const std::string other = is_relative ? "" : compiler_on_path(name);
+  if (!other.empty())
+    return {other, name};
+  fail(deployed + " is gone" + (is_relative ? "" : ", and there is no " + name + " on PATH") +
+           "; install it, set MLGO_CLANG, or deploy the policy again for another",
+       127);
+}
+
+// Options by which a compiler that writes to a pipe formats its messages for the user's terminal.
+inline std::vector<std::string> terminal_options() {
+  const char *terminal = std::getenv("TERM");
+  if (!isatty(STDERR_FILENO) || !terminal || std::strcmp(terminal, "dumb") == 0)
+    return {};
+  std::vector<std::string> options;
+  if (!std::getenv("NO_COLOR"))
+    options.push_back("-fcolor-diagnostics");
+  winsize size;
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0)
+    options.push_back("-fmessage-length=" + std::to_string(size.ws_col));
+  return options;
 }
 
 }  // namespace mlgo

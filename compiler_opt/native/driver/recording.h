@@ -26,6 +26,8 @@ namespace mlgo {
 // Options that make clang print the commands it would run, and write the file of -MJ, without compiling anything. Each
 // must be the first option.
 inline constexpr char kPrintCommands[] = "-###", kDriverOnly[] = "-fdriver-only";
+// Has clang describe the compilation in a file of the folder that follows.
+inline constexpr char kFragments[] = "-gen-cdb-fragment-path";
 
 // Options that make a compiler record the command line in `printed`, the output of a run with `kPrintCommands`, instead
 // of its own.
