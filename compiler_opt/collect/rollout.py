@@ -88,7 +88,8 @@ class Rollout(Generic[T_co]):
       host_cpu_s: CPU seconds of this process for the same rollout.
       read_cpu_s: those among them that reading the object took.
       failure: why there is no measurement; one line.
-      is_transient: whether it failed for lack of memory, disk or processes, and may succeed another time.
+      is_transient: whether it failed for lack of memory, disk or processes, or while its worker was stopped and
+        continued, and may succeed another time.
     """
 
     module: str

@@ -225,6 +225,9 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
     os.nice(settings.niceness)
     # An interrupt goes to every process of the terminal; the host handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Time passes while a run is stopped (Ctrl-Z, a debugger), and compilations run out of it.
+    continued: list[int] = []
+    signal.signal(signal.SIGCONT, lambda number, _: continued.append(number))
     library = find_library(settings.toolchain.clang)
     processes.use_spawner(None if library is None else ForkServers(library).start)
     load_policy = settings.policies.reader()
@@ -235,6 +238,7 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
             job, pickled = connection.recv()
         except EOFError:
             return
+        continued.clear()
         try:
             answer = rollout(
                 job.module,
@@ -256,4 +260,6 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
             answer = error
         except Exception:
             answer = RuntimeError(f"in a worker: {traceback.format_exc()}")
+        if continued and isinstance(answer, Rollout) and answer.failure is not None:
+            answer = dataclasses.replace(answer, is_transient=True)
         connection.send(answer)

@@ -181,6 +181,17 @@ def test_a_worker_that_hangs_is_replaced(corpus: Corpus, newest: Toolchain) -> N
 
 
 @pytest.mark.usefixtures("unrestricted")
+def test_what_ran_out_of_time_while_the_run_was_stopped_is_repeated(
+    corpus: Corpus, newest: Toolchain, tmp_path: Path
+) -> None:
+    once = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -STOP $PPID; kill -CONT $PPID; exec sleep 60; }}"
+    clang = _in_place_of(newest.clang, tmp_path, once)
+    with WorkerPool(dataclasses.replace(newest, clang=clang), INLINING_PROBLEM, 1) as pool:
+        ((_, result),) = pool.rollouts([Job(corpus.modules[0], None, 0, RolloutSettings(timeout_s=2))])
+    assert result.failure is None and _starts(tmp_path) == 2
+
+
+@pytest.mark.usefixtures("unrestricted")
 def test_transient_failures_are_repeated_and_never_kept(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
     module, problem, path = corpus.modules[:1], problems.load("inlining"), tmp_path / "baseline.json"
     once = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -KILL $$; }}"
