@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from compiler_opt.errors import OutputError
+from compiler_opt.files import default_cache_dir
 
 # Directories with this prefix are removed, even from a folder of the user's, so the name must be ours alone.
 _PREFIX = "compiler_opt-scratch-"
@@ -26,12 +27,13 @@ _MAX_ATTEMPTS = 100
 def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
     """Creates a directory and removes it at the end; also removes those of dead owners beside it.
 
-    `parent` is by default a folder of the user's in the system's temporary directory.
+    `parent` is by default a folder of the user's in the system's temporary directory or, if nothing can be executed
+    there, in the user's cache: compilers load plugins from scratch directories.
 
     Raises:
       OutputError: the parent cannot be written.
     """
-    base = parent if parent is not None else Path(tempfile.gettempdir()) / f"compiler_opt-{os.getuid()}"
+    base = parent if parent is not None else _default_base()
     try:
         path, lock = _created(base, follow_symlinks=parent is not None)
     except OSError as error:
@@ -45,6 +47,13 @@ def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
             # Succeeds only once it is empty.
             with contextlib.suppress(OSError):
                 base.rmdir()
+
+
+def _default_base() -> Path:
+    temporary = Path(tempfile.gettempdir())
+    if os.statvfs(temporary).f_flag & os.ST_NOEXEC:
+        return default_cache_dir() / "scratch"
+    return temporary / f"compiler_opt-{os.getuid()}"
 
 
 def remove_folder(path: Path) -> None:

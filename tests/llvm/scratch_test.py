@@ -93,3 +93,28 @@ def test_a_link_in_the_systems_folder_is_not_followed(tmp_path: Path, monkeypatc
         pass
     with scratch_directory(tmp_path / f"compiler_opt-{os.getuid()}") as given:
         assert given.is_dir()
+
+
+def test_what_is_in_it_can_be_executed(tmp_path: Path) -> None:
+    """Many administrators mount /tmp so that nothing there can be."""
+    (tmp_path / "tmp").mkdir()
+    script = (
+        "import subprocess\n"
+        "from compiler_opt.llvm.scratch import scratch_directory\n"
+        "with scratch_directory() as scratch:\n"
+        "  program = scratch / 'program'\n"
+        "  program.write_text('#!/bin/sh\\necho executed')\n"
+        "  program.chmod(0o755)\n"
+        "  subprocess.run([program], check=True)\n"
+    )
+    command = 'mount -t tmpfs -o noexec none "$TMPDIR"; exec "$@"'
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    result = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "bash", "-c", command, "bash", sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "executed\n", "")
+    assert not list((tmp_path / "cache").rglob("program"))
