@@ -24,6 +24,7 @@ from compiler_opt.llvm.build_cache import BuildCache
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import ProcessSpec, Spawned, die_with_parent, entrance
+from compiler_opt.llvm.system_calls import has_seccomp
 
 SOURCE = Path(__file__).parents[1] / "native" / "fork_server.c"
 
@@ -47,7 +48,7 @@ class _Server:
     def __init__(self, library: Path, program: str, sandbox: Sandbox | None, reply_timeout_s: float):
         """Starts the server; raises OSError, subprocess.SubprocessError or ToolchainError if that fails."""
         self._socket, theirs = socket.socketpair()
-        with contextlib.ExitStack() as failing, theirs, entrance(sandbox) as enter:
+        with contextlib.ExitStack() as failing, theirs, entrance(sandbox, forks=True) as enter:
 
             def prepare() -> None:
                 # Not only when it serves: until then, it might be stopped and outlive its worker.
@@ -56,6 +57,7 @@ class _Server:
 
             failing.enter_context(self._socket)
             variables = {"LD_PRELOAD": str(library), "MLGO_FORK_SERVER": str(theirs.fileno())}
+            variables |= {"MLGO_FORK_SERVER_SANDBOX": "1"} if sandbox is not None and has_seccomp() else {}
             # A program that ignores the library prints its version and ends.
             self._popen = subprocess.Popen(
                 [program, "--version"],

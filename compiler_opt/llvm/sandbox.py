@@ -81,10 +81,11 @@ class Sandbox:
         return {**(os.environ if variables is None else variables), **temporary}
 
     @contextmanager
-    def entrance(self) -> Iterator[Callable[[], None]]:
+    def entrance(self, *, forks: bool = False) -> Iterator[Callable[[], None]]:
         """Yields a function that puts the calling process into the sandbox, for ever; made for children after a fork.
 
-        It consists of system calls alone, and raises OSError if one fails.
+        It consists of system calls alone, and raises OSError if one fails. A process in it cannot leave its process
+        group, unless it `forks` others: a fork server, whose forks begin groups of their own.
 
         Raises:
           ToolchainError: the sandbox cannot be set up.
@@ -92,7 +93,7 @@ class Sandbox:
         with ExitStack() as opened:
             try:
                 ruleset = _ruleset(self.writable, opened)
-                program = system_calls.refusing()
+                program = system_calls.refusing(sessions=not forks)
                 header, capabilities = struct.pack("=Ii", _CAPABILITY_VERSION, 0), _fewer_capabilities()
             except OSError as error:
                 raise ToolchainError(

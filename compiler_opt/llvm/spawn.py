@@ -109,9 +109,9 @@ def spawn_directly(spec: ProcessSpec) -> Spawned:
     return Spawned(popen.pid, popen=popen)
 
 
-def entrance(sandbox: Sandbox | None) -> AbstractContextManager[Callable[[], None]]:
+def entrance(sandbox: Sandbox | None, *, forks: bool = False) -> AbstractContextManager[Callable[[], None]]:
     """See `Sandbox.entrance`; without a sandbox, the function does nothing."""
-    return nullcontext(lambda: None) if sandbox is None else sandbox.entrance()
+    return nullcontext(lambda: None) if sandbox is None else sandbox.entrance(forks=forks)
 
 
 def _prepare_child(spec: ProcessSpec, enter: Callable[[], None], parent_pid: int) -> Callable[[], None]:

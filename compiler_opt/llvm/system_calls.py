@@ -40,6 +40,9 @@ REFUSED = """
 """
 """Calls with their numbers on x86-64 and AArch64, `-` where there is none."""
 
+SESSIONS = "setsid 112 157, setpgid 109 154"
+"""By these, a process would outlive its process group. A fork server's filter allows them: its forks begin sessions."""
+
 PRLIMIT64, FCNTL, IOCTL = (302, 261), (72, 25), (16, 29)
 """Their numbers on both; these are refused for some arguments, see `_FCNTL_REFUSED` and the following."""
 
@@ -82,9 +85,9 @@ class Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def numbers() -> dict[str, tuple[int | None, int | None]]:
+def numbers(table: str = REFUSED + SESSIONS) -> dict[str, tuple[int | None, int | None]]:
     """The refused calls by name: their numbers on x86-64 and AArch64."""
-    lines = (line for line in REFUSED.splitlines() if not line.lstrip().startswith("#"))
+    lines = (line for line in table.splitlines() if not line.lstrip().startswith("#"))
     words = (entry.split() for line in lines for entry in line.split(",") if entry.strip())
     return {name: (_number(x86_64), _number(aarch64)) for name, x86_64, aarch64 in words}
 
@@ -97,8 +100,8 @@ def has_seccomp() -> bool:
 
 
 @functools.cache
-def refusing() -> Program | None:
-    """The filter; None if this machine's calls are unknown."""
+def refusing(*, sessions: bool = True) -> Program | None:
+    """The filter, with or without the calls of `SESSIONS`; None if this machine's calls are unknown."""
     machine = _MACHINES.get(platform.machine())
     if machine is None or not has_seccomp():
         return None
@@ -111,7 +114,7 @@ def refusing() -> Program | None:
         (_JUMP_GREATER_EQUAL, 0, 1, _X32),
         _REFUSE,
     ]
-    for pair in numbers().values():
+    for pair in numbers(REFUSED + SESSIONS if sessions else REFUSED).values():
         number = pair[column]
         instructions += [] if number is None else [(_JUMP_EQUAL, 0, 1, number), _REFUSE]
     instructions += _by_argument(PRLIMIT64[column], 0, _OWN_PROCESS, _ALLOW, _REFUSE)

@@ -42,6 +42,11 @@ def _linked(path: Path) -> None:
     path.symlink_to("elsewhere")
 
 
+def _give_to_group(folder: Path) -> None:
+    os.chown(folder, -1, SOMEBODY_ELSE)
+    folder.chmod(0o770)
+
+
 SOMEBODY_ELSE = 12345
 UNSAFE: Mapping[str, Callable[[Path], object]] = {
     "the folder is shared": lambda path: path.parent.chmod(0o777),
@@ -51,10 +56,7 @@ UNSAFE: Mapping[str, Callable[[Path], object]] = {
     # Only root can give files away.
     **(
         {
-            "the folder is a group's": lambda path: (
-                os.chown(path.parent, -1, SOMEBODY_ELSE),
-                path.parent.chmod(0o770),
-            ),
+            "the folder is a group's": lambda path: _give_to_group(path.parent),
             "the folder is somebody else's": lambda path: os.chown(path.parent, SOMEBODY_ELSE, -1),
             "its parent is somebody else's": lambda path: os.chown(path.parent.parent, SOMEBODY_ELSE, -1),
             "the file is somebody else's": lambda path: os.chown(path, SOMEBODY_ELSE, -1),

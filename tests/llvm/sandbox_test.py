@@ -1,5 +1,6 @@
 """The sandbox of compilers, tried with real ones: what it refuses, and that nothing else differs."""
 
+import contextlib
 import json
 import os
 import platform
@@ -12,6 +13,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from compiler_opt.errors import ConfigError, ToolchainError
@@ -183,6 +185,28 @@ def test_other_processes_are_not(boxed: Sandbox, starter: str, scratch: Path, tm
 def test_a_compiler_in_it_is_killed_with_its_group(boxed: Sandbox, starter: str) -> None:
     result = processes.run(["sh", "-c", "sleep 60 & sleep 60"], sandbox=boxed, timeout_s=0.3)
     assert result.timed_out and result.returncode == -signal.SIGKILL
+
+
+def test_nothing_that_it_starts_outlives_it(boxed: Sandbox, starter: str, scratch: Path) -> None:
+    """It would write to the folder when the next module is compiled in it."""
+    code = """
+        import contextlib, os, time
+        if os.fork() == 0:
+            os.close(1)  # which is read to its end
+            for leave in (os.setsid, lambda: os.setpgid(0, 0)):
+                with contextlib.suppress(PermissionError):
+                    leave()
+            open('{scratch}/' + str(os.getpid()), 'w').close()
+            time.sleep(60)
+        while not os.listdir('{scratch}'):
+            time.sleep(0.01)
+    """
+    assert _python(code.replace("{scratch}", str(scratch)), boxed).ok
+    (started,) = scratch.iterdir()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        left = psutil.Process(int(started.name))
+        if left.status() != psutil.STATUS_ZOMBIE:
+            left.wait(timeout=5)
 
 
 def test_a_missing_folder_is_one_line(tmp_path: Path) -> None:
