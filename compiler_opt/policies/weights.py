@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,8 @@ _MAX_FILE_BYTES = 1 << 28
 _LSTM_PREFIX = "lstm_"
 """Begins the names of an LSTM's arrays in the file."""
 _MAX_STEPS = 1024
+_FEATURE_NAME = re.compile(r"[A-Za-z_][\w.-]{0,199}", re.ASCII)
+"""Of files, since the name becomes a word of C++ and TensorFlow in exports."""
 
 TRANSFORMS = ("x", "sqrt(x)", "x^2")
 """The first layer's inputs for a feature with quantile rank x: 3 per feature, in this order."""
@@ -208,6 +211,11 @@ class NetworkWeights:
     def _read(cls, directory: Path) -> "NetworkWeights":
         path = directory / NETWORK_FILE
         if not path.is_file():
+            if directory.suffix == ".tflite" or (directory / "saved_model.pb").is_file():
+                raise PolicyError(
+                    f"{directory}: is a policy in TensorFlow's form, without {NETWORK_FILE}; import it first: "
+                    f"python -m compiler_opt.tools.import_policy --policy_path={directory} --output_path=POLICY"
+                )
             raise PolicyError(
                 f"{directory}: expected a policy (a folder with {NETWORK_FILE}), found none; train one first"
             )
@@ -231,7 +239,7 @@ class NetworkWeights:
     def _of_arrays(cls, header: Mapping[str, Json], arrays: Mapping[str, np.ndarray]) -> "NetworkWeights":
         features: dict[str, None] = {}
         for name in header["features"]:
-            if not (isinstance(name, str) and name.isascii() and name.isprintable()) or name in features:
+            if not (isinstance(name, str) and _FEATURE_NAME.fullmatch(name)) or name in features:
                 raise PolicyError(f"policy network: expected the name of a feature, once, found {shown(name)}")
             features[name] = None
         if not isinstance(header["metadata"], dict):
@@ -240,6 +248,8 @@ class NetworkWeights:
         if not isinstance(margin, int | float) or isinstance(margin, bool):
             raise PolicyError(f"margin: expected a number, found {shown(margin)}")
         num_layers = sum(name.startswith("kernel_") for name in arrays)
+        if not features or not all(arrays[f"bias_{index}"].size for index in range(num_layers)):
+            raise PolicyError("policy network: expected at least one feature, and one unit in each layer, found none")
         # Weights that overflow float32 become infinite, and are refused.
         with np.errstate(over="ignore"):
             lstm = None
