@@ -1,0 +1,246 @@
+"""Compiles random programs plainly and by mlgo-clang with a policy, runs both, and compares what they print.
+
+    python -m benchmarks.csmith --programs=2000 --clang_paths=clang-22,clang-19
+
+The programs are csmith's (Debian's packages csmith and libcsmith-dev), which have no undefined behaviour and print a
+checksum of their variables. The policy decides at all of --levels; --options are for mlgo-clang alone. Programs run in
+a sandbox with limits on time and memory. Those that plain clang's build does not finish in time say nothing, and are
+counted apart.
+
+--output_dir keeps a record of each comparison, so that the same command continues where an earlier one ended, and the
+source of each program that fails. Exit status: 1 if a program prints something else, runs too long, or is not compiled
+with the policy.
+"""
+
+import concurrent.futures
+import dataclasses
+import json
+import shlex
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from absl import flags
+
+from compiler_opt import pretrained
+from compiler_opt.checked_values import convert
+from compiler_opt.deploy.deployment import Deployment, deploy
+from compiler_opt.deploy.policies import PolicyRequest
+from compiler_opt.errors import ConfigError, ToolchainError
+from compiler_opt.files import check_folder_writable, exclusive_directory, parse_json, write_json
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.processes import ProcessResult
+from compiler_opt.llvm.sandbox import Sandbox
+from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.spawn import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.progress_bar import progress_bar
+from compiler_opt.tools import entry_point, shared_flags
+
+_PROGRAMS = flags.DEFINE_integer("programs", 2000, "Programs to generate.", 1)
+_LEVELS = flags.DEFINE_list("levels", "Oz,O2", "Optimisation levels.")
+_CLANG_PATHS = flags.DEFINE_list("clang_paths", "clang-22", "The compilers.")
+_POLICY_PATH = shared_flags.policy("policy_path", "The policy; by default the one that ships and suits the compilers.")
+_OPTIONS = flags.DEFINE_string("options", "", "Options of mlgo-clang alone, such as '-mllvm -disable-lsr'.")
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", "csmith", "Folder for records, and for programs that fail.")
+_INCLUDE = flags.DEFINE_string("csmith_include", "/usr/include/csmith", "Folder of csmith.h.")
+_SEED = shared_flags.seed("csmith: that of the first program; the others count on", 1)
+_NUM_WORKERS = shared_flags.num_workers()
+
+_GENERATE_TIMEOUT_S = 60.0
+_COMPILE_TIMEOUT_S = 300.0
+_RUN_TIMEOUT_S = 5.0
+_SLOWER = 6
+"""A program with the policy may take as many times the limit: machines are busy at times."""
+_MEMORY_BYTES = 1 << 30
+_FILE_BYTES = 1 << 20
+
+EQUAL, ENDLESS, UNUSABLE = "equal", "plain does not end", "plain is not compiled"
+WRONG, SLOW, FAILED, FELL_BACK = "other output", "does not end", "is not compiled", "compiled without the policy"
+_FAILURES = (WRONG, SLOW, FAILED, FELL_BACK)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One program, compiled by one compiler at one level in both ways.
+
+    Attributes:
+      seed: csmith's.
+      major: the compiler's version.
+      level: such as `Oz`.
+      outcome: one of the constants above.
+      differs: whether the objects differ.
+    """
+
+    seed: int
+    major: int
+    level: str
+    outcome: str
+    differs: bool = False
+
+
+class Records:
+    """Records of earlier runs and this one, in a folder that belongs to one way to compile.
+
+    Args:
+      folder: where `records.jsonl` and `conditions.json` are.
+      conditions: what results depend on.
+
+    Raises:
+      ConfigError: the folder's results are of other conditions, or damaged.
+    """
+
+    def __init__(self, folder: Path, conditions: Mapping[str, object]):
+        self._path = folder / "records.jsonl"
+        described = folder / "conditions.json"
+        try:
+            found = parse_json(described.read_bytes()) if described.exists() else conditions
+            lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
+            # An interrupted run may have left part of a line.
+            self.done = [convert(parse_json(line), Record) for line in lines if line.endswith(b"\n")]
+        except ValueError as error:
+            raise ConfigError(f"{folder}: damaged ({error}); remove it, or give another --output_dir") from error
+        if found != conditions:
+            changed = ", ".join(sorted(name for name in conditions if found.get(name) != conditions[name]))
+            raise ConfigError(f"{folder}: its results are of other conditions ({changed}); give another --output_dir")
+        write_json(described, conditions)
+        self._path.write_bytes(b"".join(line for line in lines if line.endswith(b"\n")))
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Keeps records of one program."""
+        self.done += records
+        with self._path.open("a", encoding="ascii") as file:
+            file.writelines(json.dumps(dataclasses.asdict(record)) + "\n" for record in records)
+
+
+@entry_point.command
+def entry() -> int:
+    csmith = shutil.which("csmith")
+    if csmith is None or not (Path(_INCLUDE.value) / "csmith.h").is_file():
+        raise ToolchainError(f"csmith: no such program, or no {_INCLUDE.value}/csmith.h; install csmith, libcsmith-dev")
+    toolchains = [probe(clang) for clang in _CLANG_PATHS.value]
+    output = Path(_OUTPUT_DIR.value)
+    check_folder_writable(output)
+    folder = pretrained.folder(_POLICY_PATH.value) if _POLICY_PATH.value else None
+    with scratch_directory() as scratch, exclusive_directory(output, "--output_dir"):
+        request = PolicyRequest(folder, levels=_LEVELS.value)
+        deployment = deploy([request], scratch / "prefix", [toolchain.clang for toolchain in toolchains])
+        [policy] = deployment.policies
+        conditions = {
+            "compilers": [toolchain.version_text for toolchain in toolchains],
+            "csmith": _run([csmith, "--version"], scratch).stdout.decode().split("\n")[0],
+            "levels": list(deployment.policies[0].levels),
+            "options": _OPTIONS.value,
+            "policy": policy.checksum,
+        }
+        records = Records(output, conditions)
+        known = {record.seed for record in records.done}
+        seeds = range(_SEED.value, _SEED.value + _PROGRAMS.value)
+        trial = Trial(csmith, _INCLUDE.value, deployment, toolchains, shlex.split(_OPTIONS.value), scratch, output)
+        missing = [seed for seed in seeds if seed not in known]
+        with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
+            for results in progress_bar(pool.map(trial.run, missing), total=len(missing), unit="program"):
+                records.add(results)
+    shown = [record for record in records.done if record.seed in seeds]
+    about = f"policy {policy.origin or folder} {policy.checksum[:16]}, {conditions['csmith']}"
+    entry_point.echo(f"{len(seeds)} programs from seed {seeds.start}, {about}, options: {_OPTIONS.value or 'none'}")
+    for toolchain in toolchains:
+        for level in policy.levels:
+            of_level = [r for r in shown if (r.major, r.level) == (toolchain.version[0], level)]
+            counts = Counter(record.outcome for record in of_level)
+            differ = sum(record.differs for record in of_level)
+            text = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
+            entry_point.echo(f"{toolchain.version_text} -{level}: {differ:,} objects differ; programs: {text}")
+    failed = [record for record in shown if record.outcome in _FAILURES]
+    for record in failed:
+        entry_point.echo(f"{output}/{record.seed}.c: {record.outcome} at -{record.level}, clang-{record.major}")
+    return int(bool(failed))
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """How programs are compared.
+
+    Attributes:
+      csmith: the program.
+      include: the folder of its headers.
+      deployment: the policy's.
+      toolchains: the compilers.
+      options: those of mlgo-clang alone.
+      scratch: for a folder per program.
+      output: for programs that fail.
+    """
+
+    csmith: str
+    include: str
+    deployment: Deployment
+    toolchains: Sequence[Toolchain]
+    options: Sequence[str]
+    scratch: Path
+    output: Path
+
+    def run(self, seed: int) -> list[Record]:
+        """Generates one program and compares all of its builds."""
+        with scratch_directory(self.scratch) as folder:
+            source = folder / "program.c"
+            # In its folder, since csmith writes a file to the current one.
+            made = _run([self.csmith, "--seed", str(seed), "--output", str(source)], folder, _GENERATE_TIMEOUT_S)
+            if not made.ok:
+                raise ToolchainError(f"csmith: failed at seed {seed}: {made.describe()}")
+            records = [
+                self._compare(seed, toolchain, level, folder)
+                for toolchain in self.toolchains
+                for level in self.deployment.policies[0].levels
+            ]
+            if any(record.outcome in _FAILURES for record in records):
+                shutil.copy(source, self.output / f"{seed}.c")
+            return records
+
+    def _compare(self, seed: int, toolchain: Toolchain, level: str, folder: Path) -> Record:
+        major = toolchain.version[0]
+        plain, policy = folder / "plain", folder / "policy"
+        record = Record(seed, major, level, UNUSABLE)
+        if not self._compile(str(toolchain.clang), [f"-{level}"], plain).ok:
+            return record
+        expected = self._output(plain, _RUN_TIMEOUT_S)
+        if expected is None:
+            return dataclasses.replace(record, outcome=ENDLESS)
+        driver = str(self.deployment.driver(major=major))
+        compiled = self._compile(driver, [f"-{level}", *self.options], policy)
+        if not compiled.ok:
+            return dataclasses.replace(record, outcome=FAILED)
+        differs = plain.with_suffix(".o").read_bytes() != policy.with_suffix(".o").read_bytes()
+        found = self._output(policy, _SLOWER * _RUN_TIMEOUT_S)
+        outcome = SLOW if found is None else WRONG if found != expected else EQUAL
+        if "mlgo:" in compiled.stderr_tail:
+            outcome = FELL_BACK
+        return dataclasses.replace(record, outcome=outcome, differs=differs)
+
+    def _compile(self, compiler: str, options: Sequence[str], program: Path) -> ProcessResult:
+        """Compiles the program of this folder to an object, and links that by the plain compiler's defaults."""
+        folder, made = program.parent, program.with_suffix(".o")
+        words = ["-w", f"-I{self.include}", *options, "-c", "program.c", "-o", str(made)]
+        compiled = _run([compiler, *words], folder, _COMPILE_TIMEOUT_S)
+        if not compiled.ok:
+            return compiled
+        linked = _run([compiler, str(made), "-o", str(program)], folder, _COMPILE_TIMEOUT_S)
+        return compiled if linked.ok else linked
+
+    def _output(self, program: Path, timeout_s: float) -> tuple[int, bytes] | None:
+        """The program's exit status and output; None if it did not end in time."""
+        result = _run([str(program)], program.parent, timeout_s, Sandbox.for_folder(program.parent))
+        return None if result.timed_out else (result.returncode, result.stdout)
+
+
+def _run(
+    command: Sequence[str], folder: Path, timeout_s: float = _GENERATE_TIMEOUT_S, sandbox: Sandbox | None = None
+) -> ProcessResult:
+    memory, size = (_MEMORY_BYTES, _FILE_BYTES) if sandbox else (DEFAULT_MEMORY_BYTES, DEFAULT_FILE_BYTES)
+    return processes.run(
+        command, timeout_s=timeout_s, cwd=folder, sandbox=sandbox, memory_bytes=memory, file_bytes=size
+    )
+
+
+if __name__ == "__main__":
+    entry()
