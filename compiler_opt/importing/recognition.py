@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.files import shown
+from compiler_opt.files import one_line, shown
 from compiler_opt.importing.graph import CONSTANT, INPUT, MAX_ELEMENTS, Model, Node
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 
@@ -38,9 +38,16 @@ def policy_network(model: Model, feature_names: Collection[str]) -> NetworkWeigh
       PolicyError: the model computes something else; the message names it.
     """
     try:
-        return _recognised(model.output, feature_names)
+        # Weights that are too large are refused later.
+        with np.errstate(all="ignore"):
+            return _recognised(model.output, feature_names)
     except PolicyError as error:
         raise PolicyError(f"{model.origin}: {error}") from None
+    except (IndexError, ValueError, TypeError) as error:
+        raise PolicyError(
+            f"{model.origin}: an operation lacks an operand, or has another than it takes ({one_line(str(error))}); save "
+            "or convert the policy again"
+        ) from None
 
 
 def _recognised(output: Node, feature_names: Collection[str]) -> NetworkWeights:

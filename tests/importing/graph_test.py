@@ -5,6 +5,7 @@ import pytest
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.importing.graph import CONSTANT, INPUT, Model, Node
+from compiler_opt.importing.recognition import policy_network
 
 _X = Node(INPUT, "x", options={"dtype": np.dtype("i8"), "shape": (1,)})
 
@@ -22,6 +23,14 @@ def test_a_deep_graph() -> None:
     for _ in range(5000):
         node = Node("Relu", "deep", (node,))
     np.testing.assert_array_equal(_decisions(node), np.arange(600))
+
+
+@pytest.mark.parametrize("encoded", [Node("Sqrt", "root"), Node("Mul", "product"), Node("RealDiv", "rank", (_X, _X))])
+def test_operations_without_their_operands_are_refused(encoded: Node) -> None:
+    logits = Node("MatMul", "logits", (encoded, Node(CONSTANT, "kernel", value=np.zeros((1, 2), np.float32))))
+    output = Node("ArgMax", "decision", (logits, _shape(-1)))
+    with pytest.raises(PolicyError, match=r"^model: (an operation lacks an operand|expected a constant operand)"):
+        policy_network(Model("model", "TFLite", "", "advice", output), ["x"])
 
 
 @pytest.mark.parametrize(
