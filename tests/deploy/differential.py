@@ -32,7 +32,8 @@ _TIMEOUT_S = 20.0
 _SLOW_S = 0.2
 _RANDOM = re.compile(rb"-[0-9a-f]{6}(?=[./\"' ,:]|$)", re.MULTILINE)
 _OURS = re.compile(
-    rb' "?(?:-fpass-plugin=[^" ]*/mlgo-[^" ]*|--load-pass-plugin=[^" ]*/mlgo-[^" ]*|-header-include-file"? "?/proc/[^" ]*)"?'
+    rb' "?(?:-fpass-plugin=[^" ]*/mlgo-[^" ]*|--load-pass-plugin=[^" ]*/mlgo-[^" ]*|'
+    rb'-header-include-file"? "?/proc/[^" ]*)"?'
 )
 _MESSAGE = re.compile(rb"(?m)^(?:warning|error): mlgo: (.*)\n")
 _PROGRAM = re.compile(rb"(?m)^[\w.+-]+: (?=(?:fatal )?(?:error|warning|note|remark): )")
