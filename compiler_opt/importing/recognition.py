@@ -45,8 +45,8 @@ def policy_network(model: Model, feature_names: Collection[str]) -> NetworkWeigh
         raise PolicyError(f"{model.origin}: {error}") from None
     except (IndexError, ValueError, TypeError) as error:
         raise PolicyError(
-            f"{model.origin}: an operation lacks an operand, or has another than it takes ({one_line(str(error))}); save "
-            "or convert the policy again"
+            f"{model.origin}: an operation lacks an operand, or has another than it takes ({one_line(str(error))}); "
+            "save or convert the policy again"
         ) from None
 
 

@@ -169,7 +169,7 @@ def release(shelf: Path, name: str, choice: Choice) -> Path:
     total, mean = choice.changes[choice.name]
     result = {
         "corpus": f"{choice.corpus}, on which it was chosen out of {', '.join(choice.changes)}",
-        "compiler": choice.weights.metadata.get("toolchain", {}).get("version_text", ""),
+        "compiler": (choice.weights.metadata.get("toolchain") or {}).get("version_text", ""),
         "modules": len(choice.evaluation.modules),
         "linked text against the default": f"{total:+.2%}",
         "mean of the projects' linked text": f"{mean:+.2%}",
