@@ -97,8 +97,8 @@ def check_own_folder(folder: Path) -> None:
         is_shared = stat.S_ISDIR(status.st_mode) and _others_write(status) and not status.st_mode & stat.S_ISVTX
         if is_shared or (place == resolved and _others_write(status)):
             raise OutputError(
-                f"{folder}: other users can write to {place}, and compilers load files from it; chmod go-w it, or set "
-                "XDG_CACHE_HOME to another folder"
+                f"{folder}: other users can write to {place}, and compilers load files from it; chmod go-w it, "
+                "or set XDG_CACHE_HOME to another folder"
             )
 
 
