@@ -45,6 +45,8 @@ CASES: Mapping[str, tuple[Mapping[str, str], str, bool]] = {
     "cc1's": ({}, "-Oz -Xclang -O2 -c lean.c", False),
     "cc1's -Oz": ({}, "-O2 -Xclang -Oz -c lean.c", True),
     "cc1's -Oz, joined": ({}, "-O2 -Xclang=-Oz -c lean.c", True),
+    "the preprocessor's": ({}, "-O2 -Xpreprocessor -Oz -c lean.c", True),
+    "the preprocessor's, after a comma": ({}, "-Oz -Wp,-DA,-O2 -c lean.c", False),
     "the host's": ({}, "-Oz -Xarch_host -O2 -c lean.c", False),
     "the host's -Oz": ({}, "-Xarch_host -Oz -c lean.c", True),
     "a device's": ({}, "-Oz -Xarch_device -O2 -c lean.c", True),

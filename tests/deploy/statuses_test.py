@@ -40,7 +40,7 @@ def test_a_failure_is_one_where_children_are_not_waited_for(compiler: Compiler, 
             assert process.wait(timeout=60) == status
 
 
-@pytest.mark.parametrize("arguments", ["-Oz -S -o - lean.c", "-Oz -Wall -c warns.c -o made.o"])
+@pytest.mark.parametrize("arguments", ["-Oz -S -o - lean.c", "-Oz -Wall -c warns.c", "-Oz -Wall -S warns.c -o made.s"])
 def test_output_that_finds_no_room(compiler: Compiler, place: Path, arguments: str) -> None:
     for program in (compiler.clang, compiler.driver):
         with Path("/dev/full").open("wb") as full:
@@ -118,6 +118,9 @@ def test_with_few_descriptors_it_is_plain_clang(compiler: Compiler, place: Path,
         == f"warning: mlgo: too few files can be opened (ulimit -n); compiling with plain clang-{compiler.major}\n"
     )
     assert (place / "made.o").read_bytes() == (place / "expected.o").read_bytes()
+    # Nor is clang asked anything.
+    asked = run([*limited, compiler.driver, "-c", "missing.c"], place, {"CCC_OVERRIDE_OPTIONS": "#"})
+    assert asked.returncode == 1 and "no such file" in asked.stderr
     strict = run([*limited, compiler.driver, "-Oz", "-c", "lean.c"], place, {"MLGO_STRICT": "1"})
     assert (strict.returncode, strict.stderr) == (1, "error: mlgo: too few files can be opened (ulimit -n)\n")
 

@@ -85,14 +85,16 @@ inline void open_standard_streams() {
       (void)!open("/dev/null", O_RDWR);
 }
 
-// Whether this process can open as many files as it needs to watch a compiler.
-inline bool can_open_files() {
+// Why this process cannot watch a compiler, though that could run; empty if it can.
+inline std::string process_problem() {
   int files[16], number = 0;
   while (number < 16 && (files[number] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0)
     ++number;
   for (int index = 0; index < number; ++index)
     close(files[index]);
-  return number == 16;
+  if (number < 16)
+    return "too few files can be opened (ulimit -n)";
+  return access("/proc/self/fd", X_OK) == 0 ? "" : "/proc is not mounted";
 }
 
 // Runs one child at a time. If a signal asks this process to end, the child handles it first, so that it can remove its

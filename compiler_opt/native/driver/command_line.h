@@ -3,6 +3,7 @@
 #ifndef COMPILER_OPT_NATIVE_DRIVER_COMMAND_LINE_H_
 #define COMPILER_OPT_NATIVE_DRIVER_COMMAND_LINE_H_
 
+#include "configuration.h"
 #include "files.h"
 #include "inputs.h"
 #include "words.h"
@@ -18,110 +19,6 @@
 #include <vector>
 
 namespace mlgo {
-
-// The number of response or configuration files that are read for one command line.
-inline constexpr int kMaxFiles = 100;
-// The bytes of all response files of a command line, beyond which clang alone reads them.
-inline constexpr off_t kMaxResponseBytes = 16 << 20;
-
-// Files that are being read, each because the one before names it. One that names itself would never end; clang reports
-// that.
-class Inclusions {
- public:
-  // Whether the file, which exists, is not being read yet; then it is until `leave`.
-  bool enter(const struct stat &file) {
-    const std::pair id(file.st_dev, file.st_ino);
-    if (std::find(files_.begin(), files_.end(), id) != files_.end())
-      return false;
-    files_.push_back(id);
-    return true;
-  }
-  void leave() { files_.pop_back(); }
-
- private:
-  std::vector<std::pair<dev_t, ino_t>> files_;
-};
-
-template <size_t N> bool is_one_of(std::string_view text, const std::string_view (&table)[N]) {
-  return std::find(std::begin(table), std::end(table), text) != std::end(table);
-}
-template <size_t N> bool starts_with_one_of(std::string_view text, const std::string_view (&table)[N]) {
-  return std::any_of(std::begin(table), std::end(table),
-                     [text](std::string_view start) { return starts_with(text, start); });
-}
-
-// The level of `-Oz` or `--optimize=z`, without a dash; aliases such as `-Ofast` or `-O4` are replaced by their level.
-inline std::string level_of(const std::string &option) {
-  const std::string value = option.substr(option[1] == '-' ? std::min(option.size(), size_t(11)) : 2);
-  if (value.empty() || value == "g")
-    return "O1";
-  if (value == "fast" || (value.size() == 1 && value[0] >= '4' && value[0] <= '9'))
-    return "O3";
-  return "O" + value;
-}
-
-// What clang itself makes of a command line, as it prints that with -###: it knows its configuration files, its default
-// linker, and what CCC_OVERRIDE_OPTIONS, -Xclang and -Xarch_ change.
-struct Configuration {
-  std::vector<std::string> options;  // from configuration files
-  bool links_by_lld = false;
-  bool has_commands = false;
-  bool compiles = false;
-  std::string level;  // of all compilations; `O` alone if they differ
-
-  static Configuration parse(const std::string &printed) {
-    static constexpr std::string_view kFile = "Configuration file: ";
-    Configuration found;
-    std::vector<std::string> last;
-    for (size_t start = 0; start < printed.size();) {
-      const size_t end = std::min(printed.find('\n', start), printed.size());
-      const std::string line = printed.substr(start, end - start);
-      if (starts_with(line, kFile))
-        found.read_options(line.substr(kFile.size()));
-      if (starts_with(line, " \"")) {
-        last = split_words(line, true);
-        found.read_command(last);
-      }
-      start = end + 1;
-    }
-    found.links_by_lld = !last.empty() && base_name(last[0]).find("lld") != std::string_view::npos;
-    return found;
-  }
-
- private:
-  void read_options(const std::string &path) {
-    struct stat status;
-    if (++num_files_ > kMaxFiles || stat(path.c_str(), &status) != 0 || !inclusions_.enter(status))
-      return;
-    for (const std::string &line : configuration_lines(read_file(path))) {
-      for (const std::string &word : split_words(line)) {
-        const std::string name = word.substr(1);
-        if (word[0] == '@')  // A relative name is relative to the file that includes it.
-          read_options(starts_with(name, "/") ? name : path.substr(0, path.rfind('/') + 1) + name);
-        else if (word[0] != '$')  // Options after $ are the linker's.
-          options.push_back(word);
-      }
-    }
-    inclusions_.leave();
-  }
-
-  void read_command(const std::vector<std::string> &words) {
-    has_commands = true;
-    static constexpr std::string_view kEmits[] = {"-emit-obj", "-S", "-emit-llvm", "-emit-llvm-bc"};
-    if (words.size() < 2 || words[1] != "-cc1" ||
-        std::none_of(words.begin(), words.end(), [](const auto &word) { return is_one_of(word, kEmits); }))
-      return;
-    std::string found = "O0";
-    for (size_t i = 2; i < words.size(); ++i)
-      if (starts_with(words[i], "-O") && !starts_with(words[i], "-ObjC"))
-        found = level_of(words[i]);
-    level = !compiles || level == found ? found : "O";
-    compiles = true;
-  }
-
-  int num_files_ = 0;
-  Inclusions inclusions_;
-};
 
 // A parsed command line.
 class CommandLine {
@@ -270,6 +167,8 @@ class CommandLine {
         stops_early_ |= is_one_of(cc1, kStopEarly) || cc1 == "-disable-llvm-passes" || cc1 == "-disable-llvm-optzns";
         hides_level_ |= starts_with(cc1, "-O");
         writes_side_files_ |= starts_with_one_of(cc1, kSideFiles);
+      } else if (argument == "-Xpreprocessor" || starts_with(argument, "-Wp,")) {
+        hides_level_ |= (argument[1] == 'X' ? "," + value(argument) : argument).find(",-O") != std::string::npos;
       } else if (argument == "-mllvm" || starts_with(argument, "-mllvm=")) {
         const std::string option = value(argument == "-mllvm" ? argument : "-mllvm=");
         writes_side_files_ |= option.find("file") != std::string::npos || option.find("output") != std::string::npos;
@@ -341,7 +240,7 @@ class CommandLine {
       "-module-file-info"};
   static constexpr std::string_view kStopEarlyPrefixes[] = {
       "-print-", "--print-", "-dumpmachine", "-dumpversion", "--autocomplete=", "-cc1", "-emit-interface-stubs",
-      "-fopenmp-targets=", "--offload-arch=", "--offload=", "--cuda-", "-emit-merged-ifs"};
+      "-fopenmp-targets=", "-gen-reproducer", "--offload-arch=", "--offload=", "--cuda-", "-emit-merged-ifs"};
   static constexpr std::string_view kSideFiles[] = {
       "-gsplit-dwarf", "-save-temps", "--save-temps", "-fsave-optimization-record", "-foptimization-record-file",
       "-ftime-trace",  "-fstack-usage", "-stack-usage-file", "-opt-record-file", "-save-stats", "--save-stats", "-stats-file"};
@@ -353,7 +252,7 @@ class CommandLine {
       "--include-directory-after", "--library-directory", "--param", "--prefix", "--serialize-diagnostics",
       "--sysroot", "--undefine-macro", "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MQ",
       "-MT", "-T", "-Tbss", "-Tdata", "-Ttext", "-U", "-Xanalyzer", "-Xassembler", "-Xclangas",
-      "-Xcuda-fatbinary", "-Xcuda-ptxas", "-Xoffload-linker", "-Xopenmp-target", "-Xpreprocessor",
+      "-Xcuda-fatbinary", "-Xcuda-ptxas", "-Xoffload-linker", "-Xopenmp-target",
       "-arch", "-arcmt-migrate-report-output", "-b", "-bundle_loader", "-ccc-arcmt-migrate", "-ccc-gcc-name",
       "-ccc-install-dir", "-ccc-objcmt-migrate", "-cxx-isystem", "-darwin-target-variant",
       "-darwin-target-variant-triple", "-dependency-dot", "-dependency-file", "-dsym-dir", "-dumpdir", "-e",

@@ -1,13 +1,12 @@
 // mlgo-clang, mlgo-clang++: clang with trained policies, for any build.
 //
 // Built by compiler_opt.tools.deploy, which generates what config.h declares. Command lines are passed to clang unchanged,
-// except that compilations at an optimisation level of a policy also load its pass plugin. Several policies may decide
-// at the same level, each about something else. Policies never break a build: a compilation that fails with them is
-// repeated without them, with a warning, unless an input can be read only once, or a compiler cache would store the
-// object as theirs. Preprocessing, syntax checks, assembling and linking are unaffected.
+// except that compilations at a level of a policy also load its pass plugin; several policies may decide at a level, each
+// about something else. Policies never break a build: a compilation that fails with them is repeated without them, with
+// a warning, unless an input can be read only once, or a compiler cache would store the object as theirs.
 //
 // Environment variables override the deployment: MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE (1 for yes, 0 for no),
-// MLGO_NEVER_WORSE_ABOVE_KB, MLGO_CLANG (a compiler). MLGO_LOG names a file for decisions; objects do not depend on it.
+// MLGO_NEVER_WORSE_ABOVE_KB, MLGO_CLANG (a compiler). MLGO_LOG names a file for decisions, without effect on objects.
 // `--mlgo-info` prints everything that an object depends on besides its command line.
 
 #include "children.h"
@@ -70,27 +69,7 @@ class Driver {
     never_worse_ &= std::all_of(policies_.begin(), policies_.end(), [](const Policy &each) { return each.is_for_size(); });
     if (never_worse_ && line.measurable_output().empty())
       compile_plainly();  // There is no output whose sizes could be compared.
-    for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT",
-                                 "MLGO_INLINER_SEED", "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE",
-                                 "MLGO_INLINER_DECISIONS", "MLGO_INLINER_DIFFERENCES", "MLGO_INLINER_LEVELS",
-                                 "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL",
-                                 "MLGO_REGALLOC_MODE", "MLGO_REGALLOC_LEVELS"})
-      unsetenv(variable);
-    for (const Policy &policy : policies_) {
-      // The plugin knows the level of the pipeline that it is part of, whatever options it came from.
-      setenv(policy.levels_variable(), policy.levels().c_str(), 1);
-      if (!policy.has_network())  // Only the inliner's plugin replays decisions.
-        setenv("MLGO_INLINER_MODE", "default", 1);
-      if (!policy.decisions().empty())
-        setenv("MLGO_INLINER_DECISIONS", policy.decisions().c_str(), 1);
-    }
-    setenv("MLGO_LLVM_VERSION", compiler_.version, 1);
-    for (const char *variable : {"MLGO_INLINER_STRICT", "MLGO_REGALLOC_STRICT"}) {
-      if (strict_)
-        setenv(variable, "1", 1);
-      else
-        unsetenv(variable);
-    }
+    configure_plugins(policies_, compiler_.version, strict_);
     log_.emplace();
     children_.emplace();
     inherited_ = inherited_one_shot_inputs();
@@ -104,10 +83,11 @@ class Driver {
     const CommandLine line(arguments_);
     if (!line.depends_on_configuration())
       return line;
+    check_process();
     Children children;
     const Outcome printed = children.run(plain_command({kPrintCommands}), true);
-    if (Children::signal() != 0)
-      exit_like({Children::signal(), "", ""});
+    if (const int number = Children::signal())
+      exit_like({number, "", ""});
     return CommandLine(arguments_, Configuration::parse(printed.err));
   }
 
@@ -123,12 +103,11 @@ class Driver {
     fail(name.called() + ": the policy was not deployed for clang-" + name.version() + "; deploy it again with that --clang_path");
   }
 
-  // What is needed to watch a compiler, and a compiler alone is not.
+  // Whether this process can watch a compiler.
   void check_process() const {
-    const bool has_files = can_open_files();
-    if (has_files && access("/proc/self/fd", X_OK) == 0)
+    const std::string problem = process_problem();
+    if (problem.empty())
       return;
-    const std::string problem = has_files ? "/proc is not mounted" : "too few files can be opened (ulimit -n)";
     if (strict_)
       fail(problem + cache_note());
     print_message("warning", problem + "; compiling with plain " + name_);

@@ -35,7 +35,7 @@ class Output {
   // move or remove: we might have misread the command line.
   bool is_written() const {
     struct stat now;
-    return stat(path_.c_str(), &now) == 0 &&
+    return stat(path_.c_str(), &now) == 0 && S_ISREG(now.st_mode) &&
            (!existed_ || now.st_dev != before_.st_dev || now.st_ino != before_.st_ino || now.st_size != before_.st_size ||
             !is_same(now.st_mtim, before_.st_mtim) || !is_same(now.st_ctim, before_.st_ctim));
   }

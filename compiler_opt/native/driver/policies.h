@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -93,6 +94,28 @@ inline std::vector<Policy> deployed_policies(size_t compiler, const std::string 
   for (size_t index = 0; index < config::kNumPolicies; ++index)
     policies.emplace_back(config::kPolicies[index], config::kPolicies[index].plugins[compiler], prefix);
   return policies;
+}
+
+// Sets the environment variables of the plugins of these policies, whatever the user's say.
+inline void configure_plugins(const std::vector<Policy> &policies, const char *only_version, bool strict) {
+  for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT", "MLGO_INLINER_SEED",
+                               "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE", "MLGO_INLINER_DECISIONS",
+                               "MLGO_INLINER_DIFFERENCES", "MLGO_INLINER_LEVELS", "MLGO_INLINER_STRICT",
+                               "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL", "MLGO_REGALLOC_MODE",
+                               "MLGO_REGALLOC_LEVELS", "MLGO_REGALLOC_STRICT"})
+    unsetenv(variable);
+  for (const Policy &policy : policies) {
+    // The plugin knows the level of the pipeline that it is part of, whatever options that came from.
+    setenv(policy.levels_variable(), policy.levels().c_str(), 1);
+    if (!policy.has_network())  // Only the inliner's plugin replays decisions.
+      setenv("MLGO_INLINER_MODE", "default", 1);
+    if (!policy.decisions().empty())
+      setenv("MLGO_INLINER_DECISIONS", policy.decisions().c_str(), 1);
+  }
+  setenv("MLGO_LLVM_VERSION", only_version, 1);
+  for (const char *variable : {"MLGO_INLINER_STRICT", "MLGO_REGALLOC_STRICT"})
+    if (strict)
+      setenv(variable, "1", 1);
 }
 
 }  // namespace mlgo
