@@ -1,11 +1,14 @@
 """The training loop: collect rollouts, learn from them, validate, checkpoint."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
+import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from compiler_opt.collect.groups import CompileCosts, GroupCollection, RolloutBa
 from compiler_opt.collect.rollout import check_failures
 from compiler_opt.collect.shared_parts import LatestContexts
 from compiler_opt.collect.stream import Collector, InTurn, RolloutStream
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, OutputError
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.algorithm import Algorithm
@@ -41,7 +44,7 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     Raises:
       CorpusError: most modules of an iteration fail.
       PolicyError, ConfigError: policy, vocabulary or settings do not suit the run that is resumed.
-      OutputError: a checkpoint cannot be written.
+      OutputError: a checkpoint cannot be written, or the run's folder was moved.
     """
     config = context.config
     if config.max_staleness and not algorithm.learns_from_stale_rollouts:
@@ -64,7 +67,7 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
         history.add({"iteration": 0, "compiles": 0, "elapsed_s": 0.0, **start})
     plans: deque[Plan] = deque()
     # numpy's threads spin while they wait for one another, on CPUs that the compilers need.
-    with threadpool_limits(1, "blas"), _collector(context) as collector:
+    with threadpool_limits(1, "blas"), _in_place(context.root_dir) as check_place, _collector(context) as collector:
         while progress.share(config) < 1:
             start_s = time.monotonic()
             while not plans or (len(plans) <= config.max_staleness and progress.has_more(config, len(plans))):
@@ -91,6 +94,7 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
                 progress.elapsed_s += validated["validation_s"]
                 metrics |= validated
             metrics |= profile_entry(batch, context.pool.num_workers, progress.iteration_s, context.stopwatch.take())
+            check_place()
             _record(history, progress, batch, context.problem, metrics, algorithm.log_metrics)
             checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
     weights = best.choose(progress.iteration, policy_now)
@@ -98,6 +102,30 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
         context.root_dir, weights, context.problem.action_space, context.action_name, context.compiler_features
     )
     return weights
+
+
+@contextlib.contextmanager
+def _in_place(folder: Path) -> Iterator[Callable[[], None]]:
+    """Yields a check that raises OutputError if the folder was moved or removed: a new one would lack its files."""
+    moved = OutputError(
+        f"{folder}: was moved or removed during the training; move it back, or give its new place as --root_dir, and "
+        "start again, to resume after the last iteration"
+    )
+    try:
+        descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        raise moved from None
+
+    def check() -> None:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                return
+        raise moved
+
+    try:
+        yield check
+    finally:
+        os.close(descriptor)
 
 
 def _collector(context: TrainingContext) -> Collector:

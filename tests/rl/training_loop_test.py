@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -227,6 +228,24 @@ def test_killed_thrice_it_finishes(tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 def test_killed_at_twenty_random_moments_it_finishes(tmp_path: Path) -> None:
     _kill_and_resume(_Run(tmp_path, "clang-19", 60), 20, 60, longest_s=20)
+
+
+@pytest.mark.slow
+def test_a_folder_that_is_moved_away_ends_the_run_and_moved_back_resumes_it(tmp_path: Path) -> None:
+    run, elsewhere = _Run(tmp_path, "clang-22", 25), tmp_path / "elsewhere"
+    with run.start() as program:
+        deadline_s = time.monotonic() + 300
+        while not (run.root_dir / "history.jsonl").exists() or not run.history():
+            assert not program.wait(0.05) and time.monotonic() < deadline_s
+        run.root_dir.rename(elsewhere)
+        result = program.result(timeout_s=300)
+    assert result.returncode == 2 and f"error: {run.root_dir}: was moved or removed" in result.stderr, result.stderr
+    assert "Traceback" not in result.stderr and not (run.root_dir / "history.jsonl").exists()
+    if run.root_dir.exists():
+        shutil.rmtree(run.root_dir)
+    elsewhere.rename(run.root_dir)
+    run.finish()
+    run.check_complete(25)
 
 
 @pytest.mark.slow
