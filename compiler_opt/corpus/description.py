@@ -200,12 +200,17 @@ class _File(msgspec.Struct):
 def _read_corpus(root: Path, trusted: bool) -> Corpus:
     """Reads and validates the description in a folder, but not the modules' files."""
     path = root / DESCRIPTION_NAME
+    if root.is_file():
+        raise CorpusError(
+            f"{root}: expected the folder of a corpus, found a file; compiler_opt/tools/make_corpus.py makes one of "
+            "bitcode files (--input_dir=FOLDER --default_args='-cc1 -Oz')"
+        )
     try:
         content = read_json(path, dict[str, Any], max_bytes=MAX_DESCRIPTION_BYTES, error=CorpusError, remedy=REMAKE)
     except FileNotFoundError:
         raise CorpusError(
-            f"{path}: no such file, so {path.parent} is no corpus; make one with compiler_opt/tools/fetch_corpus.py "
-            "or compiler_opt/tools/extract_ir.py"
+            f"{path}: no such file, so {path.parent} is no corpus; make one with compiler_opt/tools/fetch_corpus.py, "
+            "compiler_opt/tools/extract_ir.py or, of bitcode files, compiler_opt/tools/make_corpus.py"
         ) from None
     try:
         file = convert(content, _File)

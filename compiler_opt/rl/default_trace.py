@@ -10,9 +10,11 @@ from compiler_opt.collect import traces
 from compiler_opt.collect.baseline import Baseline, BaselineBuilder
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.traces import TraceContext
+from compiler_opt.collect.undecided import why_undecided
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
+from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Problem
@@ -67,7 +69,7 @@ def record_default_trace(
       on_context: called with the decisions of each module that has any.
 
     Raises:
-      CorpusError: most modules fail.
+      CorpusError: most modules fail, or none has decisions because of how it was built.
       OutputError, ProtocolError: the trace cannot be written; nothing of it is left.
     """
     modules = corpus.modules if modules is None else modules
@@ -85,6 +87,8 @@ def record_default_trace(
                 if writer is not None:
                     writer.add(context)
         baseline = builder.build()
+        if writer is not None and not num_decisions and (reason := why_undecided(modules, toolchain.clang)):
+            raise CorpusError(f"{corpus.root}: no module has any decisions; {reason}")
         if writer is not None:
             description = {
                 **origin(corpus, modules, problem, toolchain),

@@ -127,6 +127,8 @@ def entry() -> None:
             on_rollout=advance,
         )
         page = report.write(evaluation, output_path, history)
+    if not any(module.output(evaluation.policy).num_decisions for module in evaluation.modules):
+        shared_flags.warn_undecided(corpus, toolchain)
     echo(report.terminal_table(evaluation))
     print(f"report: {page}")
 

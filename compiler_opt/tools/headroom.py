@@ -83,6 +83,8 @@ def entry() -> None:
             table = report.headroom_table(results, budgets)
             rows = [dict(zip(table.head, map(str, row), strict=True)) for row in table.rows]
             write_text(_OUTPUT_DIR.value / _OUTPUT_NAME, csv_text(rows))
+    if not any(each.num_decisions for each, _ in results):
+        shared_flags.warn_undecided(corpus, toolchain)
     for line in [*table.lines(), *(line for each, _ in results for line in report.remarks(each))]:
         echo(line)
 

@@ -14,6 +14,9 @@ from compiler_opt.errors import ConfigError
 
 PAGE = "docs/coming_from_ml_compiler_opt.md"
 
+ROOT = Path(__file__).resolve().parents[2]
+"""Of the repository."""
+
 GIN_FOLDERS = MappingProxyType(
     {
         "compiler_opt/rl/inlining/gin_configs": "gin_configs/inlining",
@@ -128,11 +131,18 @@ def gin_file(path: str) -> tuple[Path, str]:
     """The gin file that a path names, and a note if it is one of ours in place of one of google/ml-compiler-opt's.
 
     Raises:
-      ConfigError: the path is one of google/ml-compiler-opt's, and we have no such file.
+      ConfigError: the path is one of google/ml-compiler-opt's, and we have no such file; or it is relative to the root
+        of the repository, and this is another folder.
     """
     given = Path(path)
     if given.is_file():
         return given, ""
+    here = Path(GIN_FOLDERS.get(given.parent.as_posix(), given.parent.as_posix()))
+    if not given.is_absolute() and not here.is_dir() and (in_root := ROOT / here / given.name).is_file():
+        raise ConfigError(
+            f"--gin_files={path}: no such file here; it is relative to the root of the repository, {ROOT}: run the "
+            f"command there, or give --gin_files={in_root}"
+        )
     for theirs, ours in GIN_FOLDERS.items():
         if not given.parent.as_posix().endswith(theirs):
             continue

@@ -95,6 +95,8 @@ def entry() -> None:
             results.append(result)
         entries = report.history(results)
         write_text(_OUTPUT_DIR.value / HISTORY_FILE, "".join(json.dumps(entry) + "\n" for entry in entries))
+    if not any(each.num_decisions for each in results):
+        shared_flags.warn_undecided(corpus, toolchain)
     for line in [*report.terminal_table(results).lines(), *(line for each in results for line in report.remarks(each))]:
         echo(line)
     for result in results:

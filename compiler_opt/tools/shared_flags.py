@@ -14,11 +14,13 @@ from absl import flags
 
 from compiler_opt.collect.cluster.ray_workers import ray_pool
 from compiler_opt.collect.kept_files import KeptFiles
+from compiler_opt.collect.undecided import why_undecided
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -220,6 +222,12 @@ def clang(flag: "flags.FlagHolder[str | None]", in_gin: str | None) -> str | Non
     if flag.value is not None and in_gin is not None and flag.value != in_gin:
         raise ConfigError(f"--clang_path={flag.value}: gin names another, {in_gin}; leave one of them out")
     return in_gin if flag.value is None else flag.value
+
+
+def warn_undecided(corpus: Corpus, toolchain: Toolchain) -> None:
+    """Warns of a result that says nothing, since no module had a decision, if the corpus was built so."""
+    if reason := why_undecided(corpus.modules, toolchain.clang):
+        entry_point.warn(f"{corpus.root}: no module has any decisions, so the result says nothing; {reason}")
 
 
 class ExplicitTempsFlags:

@@ -166,7 +166,14 @@ def test_wrong_link_commands(links: tuple[str, ...], message: str, database: Pat
         DatabaseProgram(database, links, 1)
 
 
-def test_a_database_without_sources(tmp_path: Path) -> None:
-    (tmp_path / "compile_commands.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"compiles no C or C\+\+ source"):
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([], r"compiles no C or C\+\+ source; there"),
+        ([{"file": "a.c", "command": "clang-cl /c a.c /Foa.obj"}], r"but has 1 entries of clang-cl, .*\(/c /Fo\)"),
+    ],
+)
+def test_a_database_without_sources(entries: list[dict[str, str]], message: str, tmp_path: Path) -> None:
+    (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
+    with pytest.raises(ConfigError, match=message):
         DatabaseProgram(tmp_path / "compile_commands.json", LINKS, 1)

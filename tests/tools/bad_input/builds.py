@@ -72,6 +72,21 @@ MISTAKES = (
         {"thinlto_build": "local"},
         ("--input_type=json: does not describe a link", "give params or directory"),
     ),
+    Mistake(
+        "build by clang-cl",
+        ("extract_ir",),
+        {"input": "build/clang-cl.json"},
+        (
+            "build/clang-cl.json: has no object to extract, only 1 entries of clang-cl, whose options (/c /Fo)",
+            "data.obj",
+        ),
+    ),
+    Mistake(
+        "build without compilations",
+        ("extract_ir",),
+        {"input": "build/links.json"},
+        ("build/links.json: has no object to extract, only 1 entries that link (app); 1 entries without a command",),
+    ),
     Mistake("no such set", ("fetch_corpus",), {"set": "enormous"}, ("'enormous'", "smoke")),
     Mistake(
         "output folder holds something else",

@@ -31,6 +31,9 @@ def make_place(place: Path) -> None:
     (place / "vocabulary-damaged" / "callsite_height.buckets").write_text("tall\n")
     _save_policy(place / "policy", "callsite_cost")
     _save_policy(place / "policy-other", "number_of_moons")
+    (place / "policy-saved-model").mkdir()
+    for name in ("saved_model.pb", "model.tflite"):
+        (place / "policy-saved-model" / name).touch()
     _save_policy(place / "policy-replaced", "callsite_cost")
     NetworkWeights.load(place / "policy-other").card().save(place / "policy-replaced")
     _save_policy(place / "policy-damaged", "callsite_cost")
@@ -78,6 +81,10 @@ def _make_compilers(place: Path) -> None:
         (place / f"clang-{name}").write_text(f"#!/bin/sh\necho '{version}'\n")
         (place / f"clang-{name}").chmod(0o755)
     (place / "clang-not-executable").write_text("#!/bin/sh\n")
+    driver = place / "prefix" / "bin" / "mlgo-clang"
+    driver.parent.mkdir(parents=True)
+    driver.write_text(f"#!/bin/sh\necho 'policy: none'\necho 'clang: {CLANG} (7 bytes of 1.0, build 0)'\n")
+    driver.chmod(0o755)
 
 
 def _make_corpora(place: Path) -> None:
@@ -107,6 +114,11 @@ def _make_corpora(place: Path) -> None:
     (place / "corpora/link/plain/data.c.o.cmd").symlink_to("../../../corpus/plain/data.c.o.cmd")
     truncated = place / "corpora" / "truncated" / "shapes" / "area.cpp.o.bc"
     truncated.write_bytes(truncated.read_bytes()[:400])
+    optnone = place / "corpora" / "optnone"
+    shutil.copytree(place / "corpus" / "plain", optnone)
+    (optnone / "corpus_description.json").write_text('{"modules": ["list.c.o"], "has_thinlto": false}')
+    command = [CLANG, "-O0", "-emit-llvm", "-c", "-x", "c", "-", "-o", str(optnone / "list.c.o.bc")]
+    subprocess.run(command, input=SOURCES["plain/list.c"].encode(), check=True)
     (place / "corpora" / "newer").mkdir()
     make_small_corpus(place / "corpora" / "newer", NEWER_CLANG)
     shutil.copytree(place / "corpora" / "newer", place / "corpora" / "newer-recorded")
@@ -133,6 +145,15 @@ def _make_builds(build: Path) -> None:
         subprocess.run(arguments, cwd=build, check=True)
         entry = {"directory": str(build), "file": "data.c", "arguments": arguments}
         (build / f"{name}.json").write_text(json.dumps([entry]))
+    entries = {
+        "clang-cl": [{"file": "data.c", "output": "data.obj", "command": "clang-cl /c data.c /Fodata.obj"}],
+        "links": [
+            {"file": "data.o", "output": "app", "command": ": && clang data.o -o app && :"},
+            {"file": "app", "output": "all", "command": ""},
+        ],
+    }
+    for name, listed in entries.items():
+        (build / f"{name}.json").write_text(json.dumps(listed))
 
 
 def _save_policy(path: Path, feature: str) -> None:

@@ -59,6 +59,16 @@ MISTAKES = (
         {"warmstart_policy_dir": "pretrained:../policy"},
         ("pretrained:../policy: no such policy",),
     ),
+    *(
+        Mistake(
+            "policy of TensorFlow's",
+            tools,
+            {flag: policy},
+            (f"{policy}: is a policy in TensorFlow's form", f"compiler_opt.tools.import_policy --policy_path={policy}"),
+        )
+        for tools, flag in ((("deploy",), "policy"), (("evaluate", "export_policy"), "policy_path"))
+        for policy in ("policy-saved-model", "policy-saved-model/model.tflite")
+    ),
     Mistake("policy missing", ("deploy",), {"policy": "no/such/policy"}, ("no/such/policy: expected a policy",)),
     Mistake(
         "margin", ("deploy", "evaluate", "export_policy"), {"margin": "inf"}, ("margin: expected a finite number",)

@@ -1,6 +1,6 @@
 """Wrong compilers, gin settings, traces and output folders."""
 
-from tests.tools.bad_input.mistake import OUTPUT_FLAG, Mistake
+from tests.tools.bad_input.mistake import OUTPUT_FLAG, ROOT, Mistake
 
 WITH_CLANG = ("deploy", "doctor", "fetch_corpus", "generate_default_trace", "train_locally", "evaluate")
 INSTALL = "install e.g. the packages clang-19 llvm-19 lld-19, or give another by --clang_path"
@@ -32,6 +32,12 @@ MISTAKES = (
     clang("not executable", "clang-not-executable", "not executable; check its permissions"),
     clang("is a folder", "corpus", "found a folder", INSTALL, tools=("doctor",)),
     clang("too old", "clang-old", "expected clang >= 17", "found 14.0.6", INSTALL),
+    clang(
+        "is a deployment's",
+        "prefix/bin/mlgo-clang",
+        "is a compiler with a policy of its own, made by compiler_opt.tools.deploy",
+        "such as the one that it runs: --clang_path=/usr/bin/clang-19",
+    ),
     clang("is another program", "clang-other", "expected clang", INSTALL, tools=("doctor",)),
     Mistake(
         "unknown gin parameter",
@@ -50,6 +56,21 @@ MISTAKES = (
         ("train_locally",),
         {"ray_address": "auto"},
         ("--ray_address=auto", "--worker_manager=ray only; give that, too"),
+    ),
+    *(
+        Mistake(
+            "gin file of the repository, from another folder",
+            ("train_bc", "train_locally"),
+            {"gin_files": path},
+            (
+                f"--gin_files={path}: no such file here; it is relative to the root of the repository, {ROOT}",
+                f"--gin_files={ROOT / 'gin_configs/inlining/ppo_nn_agent.gin'}",
+            ),
+        )
+        for path in (
+            "compiler_opt/rl/inlining/gin_configs/ppo_nn_agent.gin",
+            "gin_configs/inlining/ppo_nn_agent.gin",
+        )
     ),
     Mistake(
         "gin file missing",
