@@ -7,6 +7,7 @@ one removes the directories whose lock is free.
 import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -60,9 +61,39 @@ def remove_folder(path: Path) -> None:
     """Removes a folder into which a compiler that was just killed may still be writing."""
     for pause_s in (0.0, 0.01, 0.1):
         time.sleep(pause_s)
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            shutil.rmtree(path, ignore_errors=True)
+        except RecursionError:
+            break
         if not path.exists():
             return
+    with contextlib.suppress(OSError):
+        _remove_any_tree(path)
+
+
+def _remove_any_tree(path: Path) -> None:
+    """Removes a folder with folders of any depth and permissions in it, as a compiler that was taken over may leave.
+
+    Folders are moved up before they are removed, so that no path exceeds the system's limit.
+    """
+    while folders := _emptied_of_files(path):
+        for folder in folders:
+            for inner in _emptied_of_files(folder):
+                inner.chmod(0o700)
+                inner.rename(path / secrets.token_hex(8))
+            folder.rmdir()
+    path.rmdir()
+
+
+def _emptied_of_files(folder: Path) -> list[Path]:
+    """Removes the files and links of a folder, and returns its folders."""
+    folder.chmod(0o700)
+    with os.scandir(folder) as entries:
+        inside = [(Path(entry), entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for path, is_folder in inside:
+        if not is_folder:
+            path.unlink()
+    return [path for path, is_folder in inside if is_folder]
 
 
 @contextlib.contextmanager
@@ -91,7 +122,7 @@ def sweep(base: Path) -> int:
             # A new directory has no lock yet; after a minute, its owner must have died before locking it.
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < time.time() - 60:
-                    shutil.rmtree(path, ignore_errors=True)
+                    remove_folder(path)
                     removed += 1
             continue
         try:
@@ -100,7 +131,7 @@ def sweep(base: Path) -> int:
             continue
         else:
             # An owner that is about to lock it will notice, and create another.
-            shutil.rmtree(path, ignore_errors=True)
+            remove_folder(path)
             removed += 1
         finally:
             os.close(lock)

@@ -118,3 +118,24 @@ def test_what_is_in_it_can_be_executed(tmp_path: Path) -> None:
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "executed\n", "")
     assert not list((tmp_path / "cache").rglob("program"))
+
+
+def _leave_behind(scratch: Path) -> None:
+    """What a compiler that was taken over may leave: folders of any depth, which nobody may read."""
+    code = "import os\nfor _ in range(2100):\n  os.mkdir('d', 0o700)\n  os.chdir('d')\nos.mkdir('closed', 0)"
+    subprocess.run([sys.executable, "-c", code], cwd=scratch, check=True)
+    (scratch / "closed" / "inner").mkdir(parents=True)
+    (scratch / "closed" / "inner" / "link").symlink_to("/")
+    (scratch / "closed").chmod(0)
+
+
+def test_it_is_removed_whatever_is_in_it(tmp_path: Path) -> None:
+    """Else it would break every later command, which removes it first."""
+    with scratch_directory(tmp_path) as path:
+        _leave_behind(path)
+    assert list(tmp_path.iterdir()) == []
+    left = tmp_path / f"{path.name}-of-a-killed-owner"
+    left.mkdir()
+    (left / "lock").touch()
+    _leave_behind(left)
+    assert sweep(tmp_path) == 1 and list(tmp_path.iterdir()) == []
