@@ -237,8 +237,9 @@ see_to_cpp_headers() {
 }
 
 # What the tests build with besides clang: C++ by g++, and CMake projects (CMake itself is in .venv) by Make and Ninja,
-# through ccache, and measure with valgrind and perf. Builds of C++20 modules run clang-scan-deps, which some versions
-# have in a package of its own; the newest clang builds the fuzzers, with libFuzzer and AddressSanitizer.
+# through ccache; they measure with valgrind and perf, and csmith makes programs for them. Builds of C++20 modules run
+# clang-scan-deps, which some versions have in a package of its own; the newest clang builds the fuzzers, with libFuzzer
+# and AddressSanitizer.
 see_to_test_tools() {
   local tool version packages=()
   for tool in ninja make ccache g++ valgrind; do
@@ -253,6 +254,7 @@ see_to_test_tools() {
     if ! can_apt || apt_has "clang-tools-$version"; then packages+=("clang-tools-$version"); fi
   done
   if ! command -v perf >/dev/null && { ! can_apt || apt_has linux-perf; }; then packages+=(linux-perf); fi
+  if ! command -v csmith >/dev/null && { ! can_apt || apt_has csmith; }; then packages+=(csmith libcsmith-dev); fi
   version=${PREFERRED_CLANGS[0]}
   if ! compgen -G "$("clang-$version" -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a" >/dev/null; then
     if ! can_apt || apt_has "libclang-rt-$version-dev"; then packages+=("libclang-rt-$version-dev"); fi

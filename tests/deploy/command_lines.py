@@ -47,6 +47,9 @@ TEMPLATE: Mapping[str, str] = {
 
 LINKS: Mapping[str, str] = {"link.o": "linked.o", "linked.c": "lean.c"}
 
+PRINTED = "printed"
+"""The file for the commands that clang prints as it runs them."""
+
 LINK_NAMES = (
     *("c++", "cc", "gcc", "g++", "cpp", "clang-cl", "clang-cpp", "clang-c++", "cc-2024", "my-cc", "foo-clang"),
     *("x86_64-linux-gnu-gcc", "x86_64-pc-linux-gnu-clang", "aarch64-linux-gnu-clang", "aarch64-linux-gnu-clang++-{}"),

@@ -4,7 +4,7 @@ What is not compared exactly, and why:
 
 - Lines of standard error with `mlgo:` are ours, `warning: mlgo:` and `error: mlgo:`. They are counted.
 - Names of temporary files (`lean-1a2b3c.o`) are random. They become `lean-XXXXXX.o`, in output and in files.
-- `-v` shows the options by which mlgo-clang loads its plugin. They are left out.
+- `-v` and CC_PRINT_OPTIONS show the options by which mlgo-clang loads its plugin. They are left out.
 - Where SIGCHLD is ignored, clang cannot wait for linkers and assemblers. mlgo-clang does not pass that on.
 - What differs between two runs of clang itself, such as times. It is left out if a second run shows that.
 """
@@ -25,7 +25,7 @@ from compiler_opt.deploy.deployment import deploy
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, provenance
-from tests.deploy.command_lines import LINK_NAMES, LINKS, TEMPLATE, Case
+from tests.deploy.command_lines import LINK_NAMES, LINKS, PRINTED, TEMPLATE, Case
 from tests.deploy.sources import LEAN, save_policy
 
 _TIMEOUT_S = 20.0
@@ -220,6 +220,8 @@ class Place:
                     content = os.fsencode(path.readlink())
                 else:
                     content = _steady(path.read_bytes()) if stat.S_ISREG(mode) else b""
+                if path.name == PRINTED:
+                    content = _OURS.sub(b"", content)
                 found[name] = mode, content
         return found
 
@@ -228,19 +230,20 @@ class Place:
         if plain.status != 0 or case.variables.get("MLGO_NEVER_WORSE"):
             return None
         text = b"\n".join([" ".join(case.words).encode(), *case.files.values()])
-        # Nothing runs, the driver itself does not run, or what is read can be read only once.
-        if re.search(rb"-###|-fdriver-only|-cc1", text) or (
-            case.stdin != "null" and re.search(rb"(?m) -$| - |stdin", text)
-        ):
+        # Commands are printed only, the driver itself does not run, or what is read can be read only once.
+        if b'"-cc1"' in plain.err or re.search(rb"-###|-fdriver-only|-cc1", text):
+            return None
+        if case.stdin != "null" and re.search(rb"(?m) -$| - |stdin", text):
             return None
         asked = dataclasses.replace(case, words=("-###", *case.words), stdout="pipe", stderr="pipe")
         commands = self.run(asked, "plain").err.decode(errors="replace")
         if "plugin-opt" in commands or "-flto" in " ".join(case.words):
             return None  # Linkers optimise by attributes of functions.
-        compiled = [set(re.findall(r'"[^"]*"', line)) for line in commands.splitlines() if '"-cc1"' in line]
+        lines = [line for line in re.split(r'\n(?= ")', commands) if '"-cc1"' in line]
+        compiled = [set(re.findall(r'"[^"]*"', line)) for line in lines]
         # A level, and not the value of another option.
         level = re.compile(r'(?<!-file")(?<! "-MT")(?<! "-[oDI]")(?<!-include") "(-O[^"]*)"')
-        levels = [level.findall(line)[-1:] for line in commands.splitlines() if '"-cc1"' in line]
+        levels = [level.findall(line)[-1:] for line in lines]
         return any(
             words & _COMPILES and last == ["-Oz"] and not words & {'"-disable-llvm-passes"', '"-fno-inline"'}
             for words, last in zip(compiled, levels, strict=True)

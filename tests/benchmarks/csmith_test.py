@@ -1,0 +1,59 @@
+"""Three programs of csmith; `python -m benchmarks.csmith` runs thousands."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+
+
+def _run(output: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.csmith", f"--output_dir={output}", *options],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": str(_ROOT), "TMPDIR": str(output.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_outputs_are_equal(tmp_path: Path) -> None:
+    output = tmp_path / "records"
+    done = _run(output, "--programs=2", "--seed=3")
+    assert done.returncode == 0, done.stderr
+    records = (output / "records.jsonl").read_bytes()
+    # What an interrupted run leaves.
+    (output / "records.jsonl").write_bytes(records + records[:20])
+    done = _run(output, "--programs=3", "--seed=3")
+    assert done.returncode == 0, done.stderr
+    assert (output / "records.jsonl").read_bytes().startswith(records)
+    lines = [json.loads(line) for line in (output / "records.jsonl").read_bytes().splitlines()]
+    expected = [(seed, level) for seed in (3, 4, 5) for level in ("Oz", "O2")]
+    assert [(line["seed"], line["level"]) for line in lines] == expected
+    assert all(line["outcome"] in ("equal", "plain does not end") for line in lines)
+    assert re.search(r" -Oz: \d objects differ; programs: ", done.stdout)
+    other = _run(output, "--programs=3", "--seed=3", "--options=-mllvm -disable-lsr")
+    assert other.returncode == 2
+    assert other.stderr.endswith("its results are of other conditions (options); give another --output_dir\n")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_other_output_is_found(tmp_path: Path) -> None:
+    """An option of mlgo-clang that makes the program print more."""
+    output, header = tmp_path / "records", tmp_path / "more.h"
+    header.write_text(
+        'int puts(const char *);\n__attribute__((constructor)) static void more(void) { puts("more"); }\n'
+    )
+    done = _run(output, "--programs=1", "--seed=3", "--levels=Oz", f"--options=-include {header}")
+    assert done.returncode == 1
+    assert done.stdout.endswith("/3.c: other output at -Oz, clang-22\n")
+    assert (output / "3.c").is_file()
