@@ -12,7 +12,7 @@ from tests.deploy.reduction import reduced
 
 pytestmark = pytest.mark.either_compiler
 
-_CASES, _MANY = 40, 600
+_CASES, _MANY = 30, 600
 
 
 @pytest.fixture(scope="module")
