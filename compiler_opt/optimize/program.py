@@ -29,7 +29,10 @@ CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++", ".C", ".cp", ".CPP", ".c++m", ".i
 _TEST_FRAMEWORKS = frozenset(
     "benchmark catch2 cmocka cpputest doctest gmock googletest googletest-distribution gtest unity".split()
 )
-_UNWANTED = "CFLAGS CXXFLAGS CPPFLAGS LDFLAGS CC CXX CCC_OVERRIDE_OPTIONS MAKEFLAGS MFLAGS DESTDIR NINJA_STATUS".split()
+_UNWANTED = (
+    "CFLAGS CXXFLAGS CPPFLAGS LDFLAGS CC CXX CCC_OVERRIDE_OPTIONS CMAKE_TOOLCHAIN_FILE MAKEFLAGS MFLAGS DESTDIR "
+    "NINJA_STATUS"
+).split()
 
 
 class Kind(enum.Enum):

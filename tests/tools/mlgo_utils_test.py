@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.corpus.command_lines.command_line import compile_command
+from compiler_opt.corpus.command_lines.driver_options import to_cc1
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import CorpusError
 from tests import programs
@@ -133,6 +134,12 @@ def test_driver_options_that_a_corpus_may_not_use(options: list[str], complaint:
     with pytest.raises(CorpusError) as caught:
         compile_command(CLANG, module.options(CLANG), module.bitcode_path, tmp_path / "x.o")
     assert complaint in str(caught.value)
+
+
+def test_driver_options_are_passed_on_as_they_are() -> None:
+    """The driver prints them quoted, not as Python's shlex reads them."""
+    option = "-fdebug-compilation-dir=/a$b\"c\\d 'e'"
+    assert option in to_cc1(CLANG, ("-O2", option), has_index=False, trusted=True)
 
 
 def test_make_corpus_without_checks(tmp_path: Path) -> None:

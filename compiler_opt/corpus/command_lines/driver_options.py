@@ -8,10 +8,10 @@ the cc1 options still have to pass the allow-list of `command_line.py`.
 import functools
 import os
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from compiler_opt.corpus.builds import response_files
 from compiler_opt.corpus.command_lines.command_line import INDEX_OPTION
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import shown
@@ -63,7 +63,8 @@ def _translated(clang: str, options: tuple[str, ...], trusted: bool) -> tuple[st
         log = scratch / "commands"
         result = processes.run_logged(command, log, timeout_s=_TIMEOUT_S, sandbox=Sandbox.for_folder(scratch))
         commands = [line for line in log.read_text(errors="surrogateescape").splitlines() if '"-cc1"' in line]
-    words = shlex.split(commands[0]) if result.ok and len(commands) == 1 else []
+    # It is printed as for a response file, in which, unlike in Python's shlex, \$ within quotes is $.
+    words = response_files.split(commands[0]) if result.ok and len(commands) == 1 else []
     if words[-len(files) :] != files:
         raise CorpusError(f"global_command_override: expected options of one compilation, {result.describe()}; {_FIX}")
     return tuple(words[words.index("-cc1") : -len(files)])
