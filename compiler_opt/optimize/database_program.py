@@ -46,6 +46,7 @@ _OTHER_OUTPUTS_JOINED = (
     "-ftime-trace=",
     "-gen-cdb-fragment-path",
 )
+_MODULES = ("-fmodule-output", "-fmodule-file=", "-fprebuilt-module-path=")
 _COMPILE_TIMEOUT_S = 1800.0
 
 
@@ -274,6 +275,11 @@ def _driver(compilers: Compilers, command: CompileCommand) -> Path:
 
 def _compile_options(command: CompileCommand, headers: Mapping[Path, CompileCommand]) -> list[str]:
     """The options of a command without compiler and outputs, with the text of headers instead of precompiled ones."""
+    if any(word.startswith(_MODULES) for word in command.words):
+        raise ConfigError(
+            f"{command.file}: is compiled with C++ modules, which suit one level only and would be written into the "
+            "build; give its CMake build folder by --build_dir instead"
+        )
     words = iter(_with_text_of_headers(command, headers))
     options = []
     for word in words:

@@ -121,9 +121,7 @@ def test_a_toolchain_file_that_sets_compilers(text: str, tmp_path: Path, toolcha
     assert f" {toolchain.tool('llvm-ar')} " in f" {(copy.folder / 'CMakeFiles/rules.ninja').read_text()} "
 
 
-def test_an_interrupted_build_continues(
-    tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_build_continues(tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
     program = CMakeProgram(configure(make_small_project(tmp_path / "source"), tmp_path / "user"), 1)
     # The user's build was configured without it, so copies are, too.
     monkeypatch.setenv("CMAKE_TOOLCHAIN_FILE", "/no/such/file")

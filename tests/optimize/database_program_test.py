@@ -105,6 +105,15 @@ def test_a_precompiled_header_that_nothing_makes(tmp_path: Path) -> None:
         DatabaseProgram(tmp_path / "compile_commands.json", ["g++ main.o -o main"], 1)
 
 
+def test_modules_are_left_alone(tmp_path: Path) -> None:
+    """Their files would be written into the user's build."""
+    entry = {"directory": ".", "file": "a.cppm", "command": "clang++ -fmodule-output=a.pcm -c a.cppm -o a.o"}
+    other = {"directory": ".", "file": "b.cpp", "command": "clang++ -fmodule-file=a=a.pcm -c b.cpp -o b.o"}
+    (tmp_path / "compile_commands.json").write_text(json.dumps([entry, other]))
+    with pytest.raises(ConfigError, match=r"b.cpp: is compiled with C\+\+ modules, .* --build_dir"):
+        DatabaseProgram(tmp_path / "compile_commands.json", ["clang++ a.o b.o -o app"], 1)
+
+
 def test_commands_as_builds_record_them(database: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     """Launchers of several words, response files, a working directory, further outputs, and objects nothing links."""
     folder = database.parent

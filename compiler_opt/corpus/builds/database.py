@@ -28,6 +28,7 @@ WANTED = "the compile_commands.json of a build, as written by CMake with -DCMAKE
 LINKS = "entries that link"
 PHONY = "entries without a command"
 NO_COMPILATION = "entries that compile nothing"
+FRONT_END = "entries of clang's front end (-cc1), which the driver's entries start"
 NO_OBJECT = "entries that preprocess, check or write assembly"
 HEADERS = "precompiled headers"
 REPEATED = "entries whose object a later entry makes again"
@@ -205,6 +206,8 @@ def _judged(command: Command, file: str) -> tuple[str, str | None]:
         return CLANG_CL, None
     if not command.is_compiler and (command.is_linker or command.is_archiver):
         return LINKS, None
+    if options[:1] in (("-cc1",), ("-cc1as",)):
+        return FRONT_END, None
     if _MAKES_NO_OBJECT.intersection(options):
         return NO_OBJECT if command.is_compiler else NO_COMPILATION, None
     if _makes_header(options, file):

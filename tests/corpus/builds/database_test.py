@@ -81,6 +81,7 @@ def test_what_makes_no_object_is_listed_with_the_reason(tmp_path: Path) -> None:
             "x.pch": "clang++ -Xclang -emit-pch -x c++-header -o x.pch -c x.cxx",
             "y.gch": "g++ y.h -o y.gch",
         },
+        database.FRONT_END: {"b.o": "clang-22 -cc1 -triple x -emit-obj -o b.o -x c b.c"},
         database.CLANG_CL: {"a.obj": "clang-cl /c /Foa.obj a.c", "b.obj": "ccache clang --driver-mode=cl /c b.c"},
     }
     entries = [
