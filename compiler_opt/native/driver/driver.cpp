@@ -51,7 +51,9 @@ class Driver {
   [[noreturn]] void run() {
     if (arguments_.size() == 1 && arguments_[0] == "--mlgo-info")
       show_info();
-    if (disabled_ || (invoked_as_.mode() != "gcc" && invoked_as_.mode() != "g++"))
+    // With FORCE_CLANG_DIAGNOSTICS_CRASH, whatever clang is asked ends in a report of a crash.
+    if (disabled_ || (invoked_as_.mode() != "gcc" && invoked_as_.mode() != "g++") ||
+        std::getenv("FORCE_CLANG_DIAGNOSTICS_CRASH"))
       compile_plainly();
     const CommandLine line = read_command_line();
     keep_policies([&](const Policy &policy) { return policy.decides_at(line.level()); });

@@ -68,7 +68,7 @@ inline void repair_database(const std::string &path) {
 class FragmentFolder {
  public:
   explicit FragmentFolder(const std::string &folder) : folder_(folder) {
-    mkdir(folder.c_str(), 0777);  // as clang does
+    mkdir(folder.c_str(), 0770);  // as clang does
     std::string name = folder + "/.mlgo-XXXXXX";
     char path[PATH_MAX];
     if (mkdtemp(name.data()) && realpath(name.c_str(), path))
