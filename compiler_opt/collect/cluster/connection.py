@@ -4,6 +4,7 @@ import importlib
 import os
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 from compiler_opt.errors import ConfigError, MissingPackageError
@@ -46,7 +47,9 @@ def _check_address(address: str) -> None:
         raise ConfigError(
             f"{where}: expected auto, or HOST:PORT of the head of a cluster that this machine belongs to; {remedy}"
         )
-    if address != "auto":
+    if address == "auto":
+        _check_auto(where)
+    else:
         try:
             socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
         except (OSError, OverflowError) as error:
@@ -58,3 +61,31 @@ def _check_address(address: str) -> None:
     if not result.ok:
         lines = [line for line in result.stderr_tail.splitlines() if line.strip()]
         raise ConfigError(f"{where}: cannot be used: {printable(lines[-1] if lines else result.describe())}; {remedy}")
+
+
+def _check_auto(where: str) -> None:
+    """`auto` is what a file says that anybody could have made, or any cluster that runs here, if there is no such file.
+
+    Results are unpickled, so whoever runs the cluster could run programs as this user.
+
+    Raises:
+      ConfigError: it is the cluster of another user, who is not root.
+    """
+    if os.environ.get("RAY_ADDRESS"):
+        return
+    import psutil  # Only a host on a cluster needs it.
+
+    trusted = {0, os.getuid()}
+    folder = Path(os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp") / "ray"
+    found = [path.lstat().st_uid for path in (folder, folder / "ray_current_cluster") if path.exists()]
+    if len(found) < 2:
+        found = [
+            each.info["uids"].real
+            for each in psutil.process_iter(["name", "uids"])
+            if each.info["name"] == "gcs_server"
+        ]
+    if not trusted.issuperset(found):
+        raise ConfigError(
+            f"{where}: the Ray cluster of this machine is another user's, who could run programs as you; if you "
+            "trust it, give the HOST:PORT of its head"
+        )

@@ -249,6 +249,27 @@ def test_an_address_nobody_answers(
         pass
 
 
+_SOMEBODY_ELSE = 65534
+
+
+# Only root can give files away.
+@pytest.mark.parametrize("whose", ["ray", "ray/ray_current_cluster"] if os.getuid() == 0 else [])
+def test_auto_is_not_the_cluster_of_another_user(
+    whose: str, newest: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may write the file by which Ray finds a cluster; results are unpickled."""
+    if importlib.util.find_spec("ray") is None:
+        # Whose it is is found before Ray is used.
+        monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: False))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.1:1")
+    os.chown(tmp_path / whose, _SOMEBODY_ELSE, -1)
+    with pytest.raises(ConfigError, match="--ray_address=auto: the Ray cluster of this machine is another user's"):
+        ray_pool("auto", newest, PROBLEM).__enter__()
+
+
 def test_without_ray_its_extra_is_named(newest: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingPackageError, match=r"compiler_opt\[ray\]"), ray_pool("auto", newest, PROBLEM):
