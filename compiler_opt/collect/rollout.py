@@ -25,7 +25,7 @@ from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError, ResourceError
-from compiler_opt.llvm.scratch import scratch_directory
+from compiler_opt.llvm.scratch import remove_folder, scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Policy
@@ -227,14 +227,24 @@ class FailureWatch:
         check_failures(self._failures, self._done, self._what)
 
 
+_POLICIES = "policies"  # of `Compilation`, for the next rollouts, too
+
+
 @contextlib.contextmanager
 def _tidied(scratch: Path, kept: Path | None) -> Iterator[None]:
-    """Removes new files from a folder, including those of a killed compiler, except `kept` and folders."""
+    """Removes what is new in a folder, including that of a killed compiler, except `kept` and policies.
+
+    Folders, too: one that is named as the next object would make the next modules fail.
+    """
     before = set(scratch.iterdir())
     try:
         yield
     finally:
         for path in scratch.iterdir():
-            if path not in before and path != kept and not path.is_dir():
+            if path in before or path.name == _POLICIES or (kept is not None and path in (kept, *kept.parents)):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                remove_folder(path)
+            else:
                 with contextlib.suppress(OSError):
                     path.unlink()

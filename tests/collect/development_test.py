@@ -1,6 +1,7 @@
 """Compilations in development mode, by `tests/llvm/development_clang.py`, which wraps a real clang."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.export.formats import write_development_model
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.llvm.sandbox import VARIABLE
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy, Policy, ReplayPolicy
 from compiler_opt.policies.weights import NetworkWeights
@@ -94,6 +96,14 @@ class Place:
     @property
     def object(self) -> Path:
         return self.root / "object.o"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_sandbox() -> Iterator[None]:
+    """The stand-in starts a clang in a session of its own and makes its pipes, as no compiler does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, "0")
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -339,7 +339,9 @@ def test_files_of_a_killed_compiler_are_removed(
     leaves: str, is_transient: bool, corpus: Corpus, toolchain: Toolchain, scratch: Path
 ) -> None:
     clang = scratch.parent / "clang"
-    clang.write_text(f"#!/bin/sh\nfor f in {scratch}/*; do echo > $f/module-1.o.tmp; done\n{leaves}\n")
+    # A folder named as the next object would make all later modules of this worker fail.
+    wrong = f"mkdir -p {scratch}/module.o/inner; echo > {scratch}/module-1.o.tmp"
+    clang.write_text(f"#!/bin/sh\n{wrong}\n{leaves}\n")
     clang.chmod(0o755)
     broken = dataclasses.replace(toolchain, clang=clang)
     result = rollout(_area(corpus), None, _INLINING, broken, scratch=scratch)
