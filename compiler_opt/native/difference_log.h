@@ -44,7 +44,7 @@ public:
     finishLine();
     if (Lines.empty())
       return;
-    const int Descriptor = open(Path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    const int Descriptor = open(Path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
     const ssize_t Written = Descriptor < 0 ? -1 : write(Descriptor, Lines.data(), Lines.size());
     if (Written != ssize_t(Lines.size()))
       warnOrFail("cannot write the log " + Path + ": " + std::strerror(Written < 0 ? errno : ENOSPC),
