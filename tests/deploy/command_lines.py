@@ -269,7 +269,9 @@ def generate(seed: int, number: int) -> Case:
         words = _with_response_file(rng, words, files, "a.rsp")
     case = Case(name=rng.choice(("clang", "clang", "clang", "clang++")), words=tuple(words), files=files)
     if rng.random() < 0.12:
-        case = dataclasses.replace(case, name=rng.choice(LINK_NAMES))
+        # A link looks for files beside itself with -no-canonical-prefixes.
+        kept = tuple(word for word in case.words if word != "-no-canonical-prefixes")
+        case = dataclasses.replace(case, name=rng.choice(LINK_NAMES), words=kept)
         if case.name == "clang-cl" and rng.random() < 0.7:
             case = dataclasses.replace(case, words=_spelled_for_cl(rng, case.words))
     return _in_surroundings(rng, case)

@@ -41,6 +41,9 @@ _UNAWAITED = b"Error waiting for child process"
 _COMPILES = {'"-emit-obj"', '"-S"', '"-emit-llvm"', '"-emit-llvm-bc"'}
 
 
+_INLINES_NOTHING = {'"-disable-llvm-passes"', '"-fno-inline"', '"-fno-inline-functions"'}
+
+
 @dataclasses.dataclass(frozen=True)
 class Result:
     """What a command did.
@@ -245,7 +248,7 @@ class Place:
         level = re.compile(r'(?<!-file")(?<! "-MT")(?<! "-[oDI]")(?<!-include") "(-O[^"]*)"')
         levels = [level.findall(line)[-1:] for line in lines]
         return any(
-            words & _COMPILES and last == ["-Oz"] and not words & {'"-disable-llvm-passes"', '"-fno-inline"'}
+            words & _COMPILES and not words & _INLINES_NOTHING and last == ["-Oz"]
             for words, last in zip(compiled, levels, strict=True)
         ) and self._has_lean(compiled)
 
