@@ -335,6 +335,15 @@ def test_a_recorded_command_line_is_the_users(compiler: Compiler, place: Path, o
 
 
 @pytest.mark.either_compiler
+def test_a_database_of_two_sources_is_the_users(compiler: Compiler, place: Path) -> None:
+    databases = []
+    for how in (compiler.plain, compiler.run):
+        assert how(["-Oz", "-MJ", "entries.json", "-c", "lean.c", "fat.c"], place).returncode == 0
+        databases.append((place / "entries.json").read_text())
+    assert databases[0] == databases[1]
+
+
+@pytest.mark.either_compiler
 def test_a_fragment_of_a_database_is_the_users(compiler: Compiler, place: Path) -> None:
     """clang chooses its name."""
     fragments = []

@@ -48,15 +48,14 @@ inline std::vector<std::string> record_options(const std::string &printed) {
   return options;
 }
 
-// Removes `kDriverOnly` from the file of -MJ, or one of -gen-cdb-fragment-path.
+// Removes `kDriverOnly` from the entries of the file of -MJ, or of one of -gen-cdb-fragment-path.
 inline void repair_database(const std::string &path) {
   std::string text = read_file(path);
   const std::string option = std::string(", \"") + kDriverOnly + '"';
-  const size_t position = text.find(option);
-  if (position == std::string::npos)
-    return;
-  text.erase(position, option.size());
-  const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+  const size_t size = text.size();
+  for (size_t position = 0; (position = text.find(option, position)) != std::string::npos;)
+    text.erase(position, option.size());
+  const int file = text.size() == size ? -1 : open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
   if (file < 0)
     return;
   if (!write_all(file, text))
